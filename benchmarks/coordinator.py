@@ -19,8 +19,8 @@ from benchmarks.measuring import CannotRun, heading, show
 from benchmarks.processes import cpu_s, memory_mb
 from dtctl.agent.host import fifo, processes
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.requests import Credentials
 from dtctl.agent.records.spec import Spec
+from dtctl.agent.records.starting import Credentials
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
 from dtctl.operations.up.launch import Authority, make_plan

@@ -22,16 +22,17 @@ from dtctl.agent.records import (
     requests,
     run_state,
     spec,
+    starting,
     tensorboard,
     values,
     vitals,
     whole_run,
 )
-from dtctl.agent.records.answers import EXCHANGES
+from dtctl.agent.records.exchanges import EXCHANGES, WORDS
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
 
 _MODULES = (
-    *(values, answers, requests, reasons, spec, run_state, whole_run, messages, hooks),
+    *(values, answers, requests, starting, reasons, spec, run_state, whole_run, messages, hooks),
     *(checkpoints, metrics, tensorboard, vitals, checks, network),
 )
 _NAMES = {id(kind): name for name, kind in vars(values).items() if isinstance(kind, Kind)}
@@ -88,11 +89,13 @@ def _title(name: str, record: Any, module: ModuleType) -> str:
     """With the words by which it goes over the wire."""
     spoken = [
         f"`{word}`"
-        for table in ("WORDS", "FRAMES", "FROM_AGENT", "FROM_COORDINATOR")
+        for table in ("FRAMES", "FROM_AGENT", "FROM_COORDINATOR")
         for word, one in getattr(module, table, {}).items()
         if one is record
     ]
-    spoken += [f"`{word}`" for word, one in EXCHANGES.items() if record in (one.request, one.result)]
+    own = f"{module.__name__.rpartition('.')[2]}.{name}"
+    spoken += [f"`{word}`" for word, one in WORDS.items() if one == own]
+    spoken += [f"`{word}`" for word, one in EXCHANGES.items() if own in (one.request, one.result)]
     return f"{name} ({', '.join(dict.fromkeys(spoken))})" if spoken else name
 
 

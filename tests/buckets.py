@@ -4,6 +4,7 @@ with a bucket `runs`."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import urllib.error
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 from tests import webhdfs
 from tests.hosts.ports import free_port
@@ -47,9 +50,9 @@ def cloud_storage() -> Iterator[Bucket]:
 
     plain = {"GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"}  # the emulator speaks no gRPC
     port = free_port()
-    arguments = ["gcp_storage_emulator", "start", "--host=127.0.0.1", f"--port={port}", "--in-memory"]
+    program = [sys.executable, "-m", "gcp_storage_emulator", "start", "--host=127.0.0.1", f"--port={port}"]
     address = f"http://127.0.0.1:{port}"
-    with _serving([*arguments, f"--default-bucket={BUCKET}"], address):
+    with _started([*program, "--in-memory", f"--default-bucket={BUCKET}"], address):
         system = GCSFileSystem(endpoint_url=address, token="anon", skip_instance_cache=True)
         yield Bucket(f"gs://{BUCKET}", {"STORAGE_EMULATOR_HOST": address, **plain}, system)
 
@@ -92,12 +95,33 @@ def hdfs() -> Iterator[Bucket]:
         yield Bucket(f"webhdfs://{address}/{BUCKET}", {}, system, f"/{BUCKET}", server)
 
 
+AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""Of its only account, as its documentation has it."""
+
+
 @contextmanager
-def _serving(arguments: list[str], address: str) -> Iterator[None]:
+def azure() -> Iterator[Bucket]:
+    import adlfs
+
+    if (program := shutil.which("azurite-blob")) is None:
+        pytest.skip("there is no Azurite here (npm install --global azurite)")
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    options = ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
+    with _started([program, "--blobHost=127.0.0.1", f"--blobPort={port}", *options], address):
+        account = f"AccountName=devstoreaccount1;AccountKey={AZURITE_KEY}"
+        connection = f"DefaultEndpointsProtocol=http;{account};BlobEndpoint={address}/devstoreaccount1;"
+        system = adlfs.AzureBlobFileSystem(connection_string=connection, skip_instance_cache=True)
+        system.mkdir(BUCKET)
+        yield Bucket(f"abfs://{BUCKET}", {"AZURE_STORAGE_CONNECTION_STRING": connection}, system)
+
+
+@contextmanager
+def _started(words: list[str], address: str) -> Iterator[None]:
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    child = subprocess.Popen([sys.executable, "-m", *arguments], env={**os.environ, "PYTHONWARNINGS": ""}, **quiet)  # type: ignore[call-overload]
+    child = subprocess.Popen(words, env={**os.environ, "PYTHONWARNINGS": ""}, **quiet)  # type: ignore[call-overload]
     try:
-        eventually(lambda: _answers(address), what=f"an answer of {arguments[0]}")
+        eventually(lambda: _answers(address), what=f"an answer of {words[-1]}")
         yield
     finally:
         child.kill()

@@ -5,6 +5,7 @@ A session reads this text from its standard input (docs/agent.md, "Start of a co
 too old.
 """
 
+import gc
 import os
 import stat
 import sys
@@ -13,6 +14,8 @@ SOURCE = "source"
 """The program as it was sent. The SHA-256 of what is packed in it is the name of the directory."""
 MOST_BYTES = 1 << 26
 HEAD_BYTES = 1 << 17
+COLLECTED_AFTER = 50000
+"""New objects: a session that answers one request never makes so many, and most of those that it makes stay."""
 
 
 def say(**frame: object) -> None:
@@ -172,6 +175,7 @@ def keep(program: str, packed: bytes, fail) -> None:  # type: ignore[no-untyped-
 
 
 def enter_session() -> None:
+    gc.set_threshold(COLLECTED_AFTER)
     reader = sys.stdin.buffer
     sys.stdout.buffer.write(b"\x1e")
     if sys.version_info < (3, 8):

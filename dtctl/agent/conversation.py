@@ -9,6 +9,7 @@ import select
 import time
 from collections import deque
 from contextlib import contextmanager, suppress
+from importlib import import_module
 
 from .host.errors import Refused
 from .records import kinds
@@ -17,7 +18,7 @@ from .records.kinds import InvalidValue, checked
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from typing import Any, BinaryIO, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
+    from typing import Any, BinaryIO, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
     from .records.answers import Alive
 
@@ -299,7 +300,7 @@ class Aborted(Exception):
 
 def expect_control(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
     """A frame within a request, checked to be one of these. Raises Refused."""
-    from .records.requests import WORDS  # within a request, whose records are there already
+    from .records.exchanges import WORDS
 
     name = frame["type"]
     if name not in types:
@@ -307,10 +308,11 @@ def expect_control(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
     return dict(held(WORDS[name], frame, name), type=name)
 
 
-def held(kind: Type[R], frame: Mapping[str, Any], name: str) -> R:
-    """A frame as the record of its type. Raises Refused, which names the field."""
+def held(record: str, frame: Mapping[str, Any], name: str) -> Any:
+    """A frame as the record of this name, which is imported. Raises Refused, which names the field."""
+    module, _, kind = record.partition(".")
     try:
-        return checked(kind, frame)
+        return checked(getattr(import_module(".records." + module, __package__), kind), frame)
     except InvalidValue as wrong:
         hidden = wrong.path and wrong.path[0] in _HIDDEN
         what = "%s: expected %s" % (wrong.field, wrong.expected) if hidden else str(wrong)

@@ -117,7 +117,7 @@ class Run:
             raise UsageError(f"points is {points}, expected 1 to 2000")
         from dtctl.operations.metrics import read_metrics
 
-        found = read_metrics(self._record, self._transport, tags, points=points)
+        found = read_metrics(self._placed(), self._transport, tags, points=points)
         if found.run is None:
             raise next(iter(found.errors.values()), _gone(self._record))
         _warn(found.errors)
@@ -182,6 +182,21 @@ class Run:
         some = select_tasks(self._record, tasks)
         return _started(restart(self._record, self._transport, some, by=controller_name()))
 
+    def scale(self, job: str, count: int, *, grace: float | None = None) -> tuple[str, ...]:
+        """Lets so many tasks of a job run, the first ones, while the others train. Returns those that start or stop.
+
+        Raises errors.UsageError for a number that the run has no place for, or cannot continue with.
+        """
+        from dtctl.operations.scale import plan_scaling, scale_down, scale_up
+        from dtctl.operations.stop import StopOrder
+
+        scaling = plan_scaling(self._record, self._transport, job, count)
+        if scaling.stops:
+            _check(scale_down(scaling, self._transport, StopOrder(controller_name(), grace)))
+        if scaling.starts:
+            _started(scale_up(scaling, self._transport, by=controller_name()))
+        return tuple(map(str, (*scaling.starts, *scaling.stops)))
+
     def drain(self, host: str, *, grace: float | None = None) -> tuple[str, ...]:
         """Ends the tasks of a host for its maintenance, and holds them; the run pauses if it needs them.
 
@@ -228,6 +243,12 @@ class Run:
         _check(result.stop)
         self._memory.forget_removed(self._record.cluster, result.removed)
 
+    def _placed(self) -> RunRecord:
+        """With its tasks where they are now: a spare may have taken the place of a host."""
+        from dtctl.operations.status import placed
+
+        return placed(self._record, self._transport) if self._record.idle_hosts else self._record
+
     def _checkpoints(self) -> list[Checkpoints]:
         from dtctl.operations.checkpoints import each_once
         from dtctl.operations.status import with_checkpoints
@@ -245,7 +266,7 @@ class Run:
     def _read(self, wanted: LogRequest) -> Iterator[LogLine]:
         from dtctl.operations.logs.reading import log_lines
 
-        with closing(log_lines(self._record, self._transport, wanted)) as parts:
+        with closing(log_lines(self._placed(), self._transport, wanted)) as parts:
             while True:
                 try:
                     part = next(parts)
@@ -257,7 +278,7 @@ class Run:
         from dtctl.operations.client.streams import Disconnected
         from dtctl.operations.follow import follow
 
-        with closing(follow(self._record, self._transport, wanted)) as events:
+        with closing(follow(self._placed(), self._transport, wanted)) as events:
             for event in events:
                 if isinstance(event, LogLines):
                     yield from _lines_of(event)

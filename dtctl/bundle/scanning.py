@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from dtctl.agent.records.answers import BLOCK_BYTES, LARGE_BYTES
+from dtctl.agent.records.values import BLOCK_BYTES, LARGE_BYTES
 from dtctl.bundle.entries import (
     IGNORE_HINT,
     Fingerprints,

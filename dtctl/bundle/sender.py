@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from dtctl.agent.records.answers import BLOCK_BYTES, LARGE_BYTES
+from dtctl.agent.records.values import BLOCK_BYTES, LARGE_BYTES
 from dtctl.bundle.manifest import Bundle, FileEntry
 from dtctl.errors import ConnectionLost, PreflightError
 from dtctl.folder import open_regular

@@ -160,6 +160,17 @@ class Scope:
         # Without --run hosts are asked for their current run: another run may have been started since.
         return self._with_own_access(dataclasses.replace(self._followed(record), run=None))
 
+    def placed(self, *, for_its_hosts: bool = False) -> RunRecord:
+        """The same for commands that ask the hosts of tasks: a spare may have taken the place of one."""
+        record = self.record(for_its_hosts=for_its_hosts)
+        if not record.idle_hosts:
+            return record
+        from dtctl.operations.status import placed
+
+        found = placed(record, self.transport)
+        self.memory.note_places(found)
+        return found
+
     def refuse_others(self, record: RunRecord, run: str | None) -> None:
         """Raises UsageError for a run that this machine has started from another directory, by the same name."""
         other = self.memory.other_file_of(run, record) if run and run != self.run else None

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from dtctl.agent.records.spec import shortest_replace_s
 from dtctl.agent.records.values import is_storage_url
 from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, KeyPath
@@ -20,6 +21,7 @@ from dtctl.config.launching import directory_is_set, field_names, lacks_director
 from dtctl.config.ranges import expand, fold
 from dtctl.config.sections import ClusterFile, LaunchKeys
 from dtctl.config.strategies import EVALUATOR, KVSTORE_JOBS, PS, SERVER, WORKER, circle, gpus_wanted, parties, waits
+from dtctl.durations import duration_text
 from dtctl.errors import closest, did_you_mean
 from dtctl.model import FIELD, LEAD_JOBS, VALUE, grouped, lead_among, tokens_in
 from dtctl.secret_files import rule_of_directory
@@ -96,10 +98,16 @@ def check_environment(content: ClusterFile, findings: Findings) -> None:
     kinds = list(said.kinds)
     if len(kinds) != 1:
         summary = f"trainer.environment has {' and '.join(kinds) or 'nothing to make it of'}, expected one of"
-        findings.add(
-            path, f"{summary} requirements, uv, conda, modules", "write, for example, requirements: requirements.txt"
-        )
+        hint = "write, for example, requirements: requirements.txt"
+        findings.add(path, f"{summary} requirements, uv, conda, modules, container", hint)
         return
+    for key in ("engine", "options"):
+        if getattr(said, key) and kinds != ["container"]:
+            summary = f"trainer.environment.{key} is for a container, and the environment is made of {kinds[0]}"
+            findings.add((*path, key), summary, "leave it out, or name the image: container: IMAGE")
+    if said.container and said.container.endswith(".sif") and said.engine not in (None, "apptainer"):
+        summary = f"trainer.environment.engine is {said.engine!r}, which does not run a .sif file, expected apptainer"
+        findings.add((*path, "engine"), summary, "leave it out, or name an image or a .tar file")
     for key in ("python", "venv"):
         if getattr(content.trainer, key) is not None:
             summary = f"trainer.{key} and trainer.environment are both set, expected one of them"
@@ -425,3 +433,36 @@ def check_recovery(content: ClusterFile, findings: Findings) -> None:
     if both and {"retry", "permanent"} <= said.written:
         summary = f"recovery.permanent has {both[0]}, which recovery.retry has too"
         findings.add(("recovery", "permanent"), summary, "an exit code is tried again, or it is not")
+    _check_replace(content, findings)
+
+
+REPLACE_S = 300.0
+
+
+def replace_after_s(content: ClusterFile) -> float | None:
+    """When a spare takes the tasks of a host by itself; None: never. Tasks that are given up before are not moved."""
+    said = content.recovery
+    if not content.spares or said.mode == "never" or said.replace_s == 0:
+        return None
+    if said.replace_s is not None:
+        return said.replace_s
+    auto_s = max(REPLACE_S, shortest_replace_s(content.grace_s))
+    return auto_s if said.host_timeout_s is None or auto_s < said.host_timeout_s else None
+
+
+def _check_replace(content: ClusterFile, findings: Findings) -> None:
+    said, path = content.recovery, ("recovery", "replace")
+    if not said.replace_s or path in findings:
+        return
+    after, least_s = f"recovery.replace is {duration_text(said.replace_s)}", shortest_replace_s(content.grace_s)
+    if not content.spares and not findings.has("spares"):
+        findings.add(path, f"{after}, but there are no spares", "write, for example, spares: [gpu-5]")
+    elif said.mode == "never":
+        findings.add(path, f"{after}, but recovery.mode is never", "leave out one of them")
+    elif said.replace_s < least_s:
+        least, grace = duration_text(least_s), duration_text(content.grace_s)
+        summary = f"{after}; a host that is cut off needs {least} to end its tasks first, with grace: {grace}"
+        findings.add(path, summary, f"write replace: {least}, or a shorter grace")
+    elif said.host_timeout_s is not None and said.host_timeout_s <= said.replace_s:
+        summary = f"{after}, but recovery.host_timeout gives the tasks up after {duration_text(said.host_timeout_s)}"
+        findings.add(path, summary, "take a longer host_timeout, or a shorter replace")

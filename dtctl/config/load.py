@@ -13,17 +13,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dtctl.config.checks import EXAMPLES, check_code, check_gpus, check_order, check_sections, check_workable
+from dtctl.agent.records.spec import may_be_absent
+from dtctl.config.checks import (
+    EXAMPLES,
+    check_code,
+    check_gpus,
+    check_order,
+    check_sections,
+    check_workable,
+    replace_after_s,
+)
 from dtctl.config.cluster import Cluster, Data, DataKeys, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
 from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, as_text, dotted
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import read_launches, with_scheduler
-from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
+from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_idle
 from dtctl.config.section import Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
 from dtctl.config.settings import settings_of
+from dtctl.config.strategies import role_of, scope_of, strategy_of
 from dtctl.config.yaml12 import START, parse
 from dtctl.errors import ConfigError, Place, Problem, clipped, did_you_mean
+from dtctl.model import TaskId
 
 LIMIT_BYTES = 1_000_000
 WRITER_S = 3.0
@@ -255,7 +266,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     placed = place_tasks(content.jobs, hosts, findings)
     first, coordinator_port = _first_ports(content)
     ports = give_ports(content.jobs, placed, hosts, first, coordinator_port, findings)
-    spares = read_spares(content.spares, hosts, placed, findings)
+    idle = read_idle(content, hosts, placed, findings)
     launches = read_launches(content, findings)
     trainer = _read_trainer(content, home, findings)
     data = _read_data(content, home, findings)
@@ -286,12 +297,25 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
         log_limit_bytes=content.logs.limit,
         coordinator_port=coordinator_port,
         own_coordinator_port="port" in content.coordinator.written,
-        spares=tuple(spares),
-        **_shared(Settings, content) | {"recovery": _recovery(content.recovery), "hooks": hooks},
+        spares=idle["spares"],
+        arbiters=idle["arbiters"],
+        **_shared(Settings, content) | {"recovery": _recovery(content), "hooks": hooks},
     )
+    cluster = dataclasses.replace(cluster, jobs={name: _sized(job, cluster) for name, job in jobs.items()})
     check_order(cluster, findings)
     findings.or_raise()
     return cluster
+
+
+def _sized(job: Job, cluster: Cluster) -> Job:
+    """Without the tasks beyond `replicas` that could not be let run later while the others train."""
+    size, strategy = job.replicas, strategy_of(cluster)
+    if size is None or size >= len(job.hosts):
+        return dataclasses.replace(job, replicas=None)
+    role = role_of(TaskId(job.name, size), cluster.lead)
+    if may_be_absent(role, scope_of(role, strategy, cluster.recovery), strategy.value):
+        return job
+    return dataclasses.replace(job, hosts=job.hosts[:size], ports=job.ports[:size], replicas=None)
 
 
 def _shared(base: type[Section], section: Section) -> dict[str, Any]:
@@ -330,17 +354,19 @@ def _read_data(content: ClusterFile, home: Path, findings: Findings) -> Data:
     return Data(source=source, **_shared(DataKeys, said))
 
 
-def _recovery(said: Recovery) -> Recovery:
+def _recovery(content: ClusterFile) -> Recovery:
     """Without restarts nothing is tried again, which is what the mode `never` asks for.
 
     Of the exit codes a default gives way to what the file says of the other list.
     """
+    said = content.recovery
     budgets: dict[str, Any] = {"max_restarts": 0, "max_run_restarts": 0} if said.mode == "never" else {}
     retry, permanent = (
         set(getattr(said, key)) - (set() if key in said.written else set(getattr(said, other)))
         for key, other in (("retry", "permanent"), ("permanent", "retry"))
     )
-    return dataclasses.replace(said, retry=tuple(sorted(retry)), permanent=tuple(sorted(permanent)), **budgets)
+    codes: dict[str, Any] = {"retry": tuple(sorted(retry)), "permanent": tuple(sorted(permanent))}
+    return dataclasses.replace(said, replace_s=replace_after_s(content), **codes, **budgets)
 
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)

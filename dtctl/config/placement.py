@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from dtctl.errors import did_you_mean
 from dtctl.model import CHOSEN_PORT, Host, TaskId, lead_among
 
 if TYPE_CHECKING:
-    from dtctl.config.sections import JobEntry
+    from dtctl.config.sections import ClusterFile, JobEntry
 
 FIRST_PORT = 2222
 """Where ports begin if nothing says otherwise; the port of TensorFlow's own examples."""
@@ -31,7 +31,7 @@ def place_tasks(jobs: Mapping[str, JobEntry], hosts: Mapping[str, Host], finding
         summary = f"jobs.{too_many} is past the {MOST_TASKS:,} tasks that a cluster can have"
         findings.add(("jobs", too_many), summary, "check the ranges of its hosts and tasks_per_host", at_key=True)
         return {name: [] for name in jobs}
-    return {
+    placed = {
         name: [
             host
             for index, text in enumerate(job.hosts)
@@ -40,23 +40,37 @@ def place_tasks(jobs: Mapping[str, JobEntry], hosts: Mapping[str, Host], finding
         ]
         for name, job in jobs.items()
     }
+    for name, job in jobs.items():
+        if job.replicas is not None and placed[name] and job.replicas > len(placed[name]):
+            summary = f"jobs.{name}.replicas is {job.replicas}, and its hosts have places for {len(placed[name])}"
+            findings.add(("jobs", name, "replicas"), summary, f"name more hosts, or take {len(placed[name])} at most")
+    return placed
 
 
-def read_spares(
-    said: Sequence[str], hosts: Mapping[str, Host], placed: Mapping[str, list[str]], findings: Findings
-) -> list[str]:
-    """The spare hosts, each once."""
-    spares: dict[str, None] = {}
-    user_of = {host: name for name, used in placed.items() for host in used}
-    for index, text in enumerate(said):
-        path = ("spares", index)
-        named = list(_named_hosts(text, path, hosts, findings))
-        busy = [host for host in named if host in user_of]
-        if busy:
-            summary = f"{findings.name(*path)} names {fold(busy)}, which jobs.{user_of[busy[0]]} uses"
-            findings.add(path, summary, "a spare has no task; take it out of spares, or out of the job")
-        spares.update(dict.fromkeys(named))
-    return list(spares)
+_IDLE = {
+    "spares": "a spare has no task; take it out of spares, or out of the job",
+    "arbiters": "an arbiter has no task, and spares vote too; take it out of arbiters",
+}
+
+
+def read_idle(
+    content: ClusterFile, hosts: Mapping[str, Host], placed: Mapping[str, list[str]], findings: Findings
+) -> dict[str, tuple[str, ...]]:
+    """The hosts of `spares` and of `arbiters`, each once."""
+    use_of = {host: f"jobs.{name} uses" for name, used in placed.items() for host in used}
+    found: dict[str, tuple[str, ...]] = {}
+    for key, rule in _IDLE.items():
+        names: dict[str, None] = {}
+        for index, text in enumerate(getattr(content, key)):
+            path = (key, index)
+            named = list(_named_hosts(text, path, hosts, findings))
+            busy = [host for host in named if host in use_of]
+            if busy:
+                findings.add(path, f"{findings.name(*path)} names {fold(busy)}, which {use_of[busy[0]]}", rule)
+            names.update(dict.fromkeys(named))
+        found[key] = tuple(names)
+        use_of.update(dict.fromkeys(names, f"{key} names"))
+    return found
 
 
 def _named_hosts(text: str, path: KeyPath, hosts: Mapping[str, Host], findings: Findings) -> list[str]:

@@ -232,7 +232,11 @@ class ClusterFile(Settings):
     coordinator: CoordinatorEntry = key(CoordinatorEntry())
     """the agent that decides for the whole run"""
     spares: v.HostList = key((), '"gpu-[5-6]"')
-    """hosts that no job uses, for `dtctl replace` to put in the place of one that is lost"""
+    """hosts that no job uses, made ready with the others: one of them takes the tasks of a host that is lost, after
+    `recovery.replace` or by `dtctl replace`; they vote, too"""
+    arbiters: v.HostList = key((), "gate")
+    """hosts that no job uses, and that only vote when another coordinator is elected: [two hosts and an arbiter survive
+    the loss of one](recovery.md#when-the-coordinators-host-is-gone)"""
 
 
 SECTIONS: tuple[type[Section], ...] = (

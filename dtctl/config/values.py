@@ -205,6 +205,15 @@ CondaEnvironment = Annotated[
         r"(?![/~-])(?!(?:[\s\S]*/)?\.\.(?:/|$))[\s\S]+",
     ),
 ]
+ContainerImage = Annotated[
+    str,
+    text(
+        "the name of an image, or a file .tar or .sif",
+        r"(?!-)(?!(?:\S*/)?\.\.(?:/|$))\S+",
+        "a file lies within the code directory, or is a path on the hosts: /images/tf.sif, ~/tf.sif",
+    ),
+]
+ContainerEngine = Annotated[model.ContainerEngine, choice("podman", "docker", "apptainer")]
 Modules = Annotated[
     tuple[str, ...],
     ListOf(
@@ -230,6 +239,7 @@ DurationOrAuto = Annotated[float | None, named_or({"auto": None}, _DURATION)]
 _SIZE = Kind("a size such as 200MB or 1GB", read_size, {"type": "string", "pattern": SIZE_SCHEMA})
 SizeOrNone = Annotated[int | None, named_or({"none": None}, _SIZE)]
 StallLimit = Annotated[float | None, named_or({"auto": None, "off": 0.0}, _POSITIVE_DURATION)]
+ReplaceTime = Annotated[float | None, named_or({"auto": None, "never": 0.0}, _POSITIVE_DURATION)]
 Backoff = Annotated[
     tuple[float, float],
     Kind(

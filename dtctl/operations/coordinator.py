@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult
 from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.spec import hosts_of
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.client.conversation import Request, ask, knows_no_run
@@ -143,7 +144,7 @@ def ask_whole_run(record: RunRecord, session: Session) -> tuple[RunRecord, Statu
 def status_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
     """The run as the coordinator's answer to `status` describes it."""
     assert answer["coordination"] is not None
-    coordination = Coordination.of(answer["coordination"], record.roster)
+    coordination = Coordination.of(answer["coordination"], record.roster, record.idle_hosts)
     return RunStatus(
         record=record,
         tasks=coordination.tasks,
@@ -206,7 +207,9 @@ def _put_together(
             for report in with_run[host]["checkpoints"]
         ),
         time=clock["time"] if clock else 0.0,
-        errors={host: error for host, error in errors.items() if not knows_no_run(error)},
+        errors={
+            host: error for host, error in errors.items() if host not in known.idle_hosts and not knows_no_run(error)
+        },
         without_run=tuple(name for name in known.hosts if name in silent),
         machines=_machines({host: answer["state"] for host, answer in with_run.items()}),
     )
@@ -230,42 +233,47 @@ def task_of(
 def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory | None:
     """The run that is believed, or None when no host has one.
 
-    Only a host that has a task in a run counts among those that report it, and only those count together that report
-    the same of it: its id, age, and every task's place. The newest run that two hosts or more report is believed. Of
-    its coordinator most of them count, and then the newest term.
+    Only a host that has a part in a run counts among those that report it, and only those count together that report
+    the same of it: its id, age, and every task's place at its start. The newest run that two hosts or more report is
+    believed. Of its coordinator, and of who has taken whose place, most of them count, and then the newest.
     Where no two agree, that of the lead's host (as the cluster file, or the record of this machine, says) is, and then
     the newest. So a single host that lies outvotes no two others, with any age of its run; what it reports of other
     hosts' tasks counts only if no other host answers.
     """
-    hosts_of: dict[str, list[str]] = {}
+    hosts_of_run: dict[str, list[str]] = {}
     runs: dict[str, Inventory] = {}
     for host, answer in answers.items():
         inventory = answer["inventory"]
-        if inventory is not None and any(member["host"] == host for member in inventory["roster"]):
+        if inventory is not None and host in hosts_of(inventory):
             key = _key(inventory)
             runs[key] = inventory
-            hosts_of.setdefault(key, []).append(host)
+            hosts_of_run.setdefault(key, []).append(host)
 
     def weight(key: str) -> tuple[bool, bool, float]:
-        return len(hosts_of[key]) > 1, record.coordinator in hosts_of[key] and not shared, runs[key]["created"]
+        hosts = hosts_of_run[key]
+        return len(hosts) > 1, record.coordinator in hosts and not shared, runs[key]["created"]
 
-    shared = any(len(hosts) > 1 for hosts in hosts_of.values())
-    if not hosts_of:
+    shared = any(len(hosts) > 1 for hosts in hosts_of_run.values())
+    if not hosts_of_run:
         return None
-    believed = max(hosts_of, key=weight)
-    run = runs[believed].copy()
-    run["term"], run["elected"] = _elected(answers[host]["inventory"] for host in hosts_of[believed])
+    reports = [answers[host]["inventory"] for host in hosts_of_run[max(hosts_of_run, key=weight)]]
+    inventories = [each for each in reports if each is not None]
+    placed = _most(inventories, lambda each: (each["moved"]["number"], json.dumps(each["moved"], sort_keys=True)))
+    elected = _most(inventories, lambda each: (each["term"], each["elected"] or ""))
+    run = (placed or min(inventories, key=lambda each: each["moved"]["number"])).copy()
+    run["term"], run["elected"] = (elected["term"], elected["elected"]) if elected is not None else (0, None)
     return run
 
 
-def _elected(inventories: Iterable[Inventory | None]) -> tuple[int, str | None]:
-    """What most of these hosts report of it, and then the newest term: one that is cut off knows no newer one.
+def _most(inventories: Sequence[Inventory], version: Callable[[Inventory], tuple[int, str]]) -> Inventory | None:
+    """One of those that most agree with, and then the newest: a host that is cut off knows no newer one.
 
-    Where no two of several agree, the lead's host is asked.
+    None where no two of several agree: the lead's host is asked.
     """
-    votes = Counter((each["term"], each["elected"]) for each in inventories if each is not None)
-    found = max(votes, key=lambda vote: (votes[vote], vote[0]))
-    return found if votes[found] > 1 or len(votes) == 1 else (0, None)
+    votes = Counter(map(version, inventories))
+    found = max(votes, key=lambda vote: (votes[vote], vote))
+    agrees = votes[found] > 1 or len(votes) == 1
+    return next(each for each in inventories if version(each) == found) if agrees else None
 
 
 def dissenters(run: Inventory, answers: Mapping[str, StatusResult]) -> dict[str, DtctlError]:
@@ -280,5 +288,10 @@ def dissenters(run: Inventory, answers: Mapping[str, StatusResult]) -> dict[str,
 
 
 def _key(inventory: Inventory) -> str:
-    """Of what the hosts of a run agree on; they may learn at different times who coordinates it."""
-    return json.dumps({**inventory, "term": 0, "elected": None}, sort_keys=True)
+    """Of what the hosts of a run agree on; they may learn at different times who coordinates it, and who is where."""
+    roster = inventory["roster"]
+    if inventory["spares"]:  # where tasks have moved, their addresses have changed with them
+        roster = [
+            {**member, "host": member["seat"] or member["host"], "seat": None, "address": None} for member in roster
+        ]
+    return json.dumps({**inventory, "roster": roster, "moved": None, "term": 0, "elected": None}, sort_keys=True)

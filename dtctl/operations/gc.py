@@ -66,7 +66,7 @@ def collect(
     fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written, "over": over}
     on_frame = {"progress": lambda host, message: None}
     request = Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S, on_frame, _QUIET_S)
-    outcomes = ask(record, transport, request)
+    outcomes = ask(record, transport, request, record.hosts)
     reported = outcomes.results.items()
     return GcResult(
         outcomes.results,

@@ -162,12 +162,18 @@ class Memory:
                 write_record(file, after)
 
     def remember(self, found: RunStatus) -> None:
-        """How the run has ended, and who coordinates it now, so that other hosts need not be asked again."""
+        """How the run has ended, who coordinates it and where its tasks are: other hosts need not be asked again."""
         outcome, elected = found.verdict.outcome, found.record.elected
         if outcome.decided and found.record.outcome != outcome.value:
             self.change(found.record, outcome=outcome.value)
         if elected is not None:
             self.change(found.record, elected=elected)
+        self.note_places(found.record)
+
+    def note_places(self, record: RunRecord) -> None:
+        """Where its tasks are now, if spares have taken any."""
+        if record.moved:
+            self.change(record, roster=record.roster)
 
     def follow(self, record: RunRecord) -> FollowedFile:
         """The record with its hosts reached as its file says now, which is remembered."""

@@ -154,7 +154,7 @@ def follow_metrics(
 
     Raises DtctlError where no host can be followed.
     """
-    hosts, unknown = record.routes_to(record.hosts)
+    hosts, unknown = record.routes_to(record.task_hosts)
     following, failed = {host.name for host in hosts}, dict[str, DtctlError](unknown)
     ended = threading.Event()
     without_repeats = _WithoutRepeats()
@@ -182,7 +182,7 @@ def follow_metrics(
                 ended.set()
             if not following or len(failed) == len(record.hosts):
                 break
-    if failed and len(failed) == len(record.hosts):
+    if failed and len(failed) == len(record.task_hosts):
         raise next(iter(failed.values()))
 
 

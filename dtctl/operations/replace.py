@@ -15,6 +15,7 @@ from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status
 from dtctl.operations.up.launch import Hostname, Start, prepare_launch
 from dtctl.plan.roster import plan_roster
+from dtctl.plan.seats import exchanged
 from dtctl.transport.fanout import SomeHostsFailed
 from dtctl.transport.seam import Transport
 
@@ -35,18 +36,14 @@ class Replacement:
 def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement:
     """`new` None: the first of the spares. Raises UsageError for hosts that cannot give or take tasks."""
     record = record_of(plan_roster(cluster))
-    if old not in record.hosts:
-        hint = did_you_mean(old, list(record.hosts)) or f"hosts with tasks: {', '.join(record.hosts)}"
+    if old not in record.task_hosts:
+        hint = did_you_mean(old, list(record.task_hosts)) or f"hosts with tasks: {', '.join(record.task_hosts)}"
         raise UsageError(f"{old} has no task in {cluster.name}", hint=hint)
     new = _newcomer(cluster, record, new)
-    jobs = {
-        name: dataclasses.replace(job, hosts=tuple(new if host == old else host for host in job.hosts))
-        for name, job in cluster.jobs.items()
-    }
     spares = tuple(name for name in cluster.spares if name != new)
-    exchanged = dataclasses.replace(cluster, jobs=jobs, spares=spares)
+    changed = dataclasses.replace(exchanged(cluster, old, new), spares=spares)
     return Replacement(
-        old, new, exchanged, record.tasks_on(old), record.coordinator == old, was_spare=new in cluster.spares
+        old, new, changed, record.tasks_on(old), record.coordinator == old, was_spare=new in cluster.spares
     )
 
 
@@ -111,8 +108,8 @@ def _newcomer(cluster: Cluster, record: RunRecord, new: str | None) -> str:
     if new not in cluster.hosts:
         hint = did_you_mean(new, list(cluster.hosts)) or f"add it to hosts: in {cluster.file}"
         raise UsageError(f"there is no host {new!r} in this cluster", hint=hint)
-    if new in record.hosts:
-        free = [name for name in cluster.hosts if name not in record.hosts]
+    if new in record.task_hosts or new in cluster.arbiters:
+        free = [name for name in cluster.hosts if name not in {*record.task_hosts, *cluster.arbiters}]
         raise UsageError(
             f"{new} has tasks of its own: {', '.join(map(str, record.tasks_on(new)))}",
             hint=f"hosts without a task: {', '.join(free) or 'none'}",

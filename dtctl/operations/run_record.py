@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.spec import Inventory
+from dtctl.agent.records.spec import Inventory, hosts_of
 from dtctl.agent.records.values import urls_of
 from dtctl.errors import DtctlError, TransportError
 from dtctl.folder import read_regular
@@ -38,7 +38,7 @@ class RunRecord:
     run: str | None
     file: Path | None
     hosts: Mapping[str, Host]
-    """Hosts with a task that this machine can reach; in its own records, all of them."""
+    """Hosts of the run that this machine can reach, also those without a task; in its own records, all of them."""
     roster: Mapping[TaskId, str]
     """Task -> host, in the order of the file."""
     lead: TaskId
@@ -47,7 +47,7 @@ class RunRecord:
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Host of the cluster file -> the one that has taken its place in this run."""
     others: Mapping[str, Host] = field(default_factory=dict)
-    """Hosts without a task that this machine knows a way to: the run may have moved to one of them."""
+    """Other hosts that this machine knows a way to: a later run may be on one of them."""
     grace_s: float = 30.0
     addresses: Mapping[TaskId, str] = field(default_factory=dict)
     """Where tasks listen, as a host reports it: hosts may choose the ports."""
@@ -68,6 +68,9 @@ class RunRecord:
     """Storage URLs of the lead's host, as the cluster file has them: what hosts report is not opened here."""
     elected: str | None = None
     """The host that coordinates in place of the lead's, as hosts of the run report it."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Host -> the one that has taken its tasks during the run, as hosts of the run report it; the roster has it so."""
+    arbiters: tuple[str, ...] = ()
 
     @property
     def project(self) -> Path | None:
@@ -84,8 +87,18 @@ class RunRecord:
         return self.elected or self.roster[self.lead]
 
     @property
+    def task_hosts(self) -> tuple[str, ...]:
+        """Those of `hosts` that have a task now; the others are spares, arbiters, or were replaced."""
+        used = set(self.roster.values())
+        return tuple(name for name in self.hosts if name in used)
+
+    @property
+    def idle_hosts(self) -> tuple[str, ...]:
+        return tuple(name for name in self.hosts if name not in self.task_hosts)
+
+    @property
     def unknown_hosts(self) -> tuple[str, ...]:
-        """Hosts of the run that this machine knows no way to."""
+        """Hosts with tasks that this machine knows no way to."""
         return tuple(name for name in dict.fromkeys(self.roster.values()) if name not in self.hosts)
 
     def route_to(self, name: str) -> Host:
@@ -116,7 +129,7 @@ class RunRecord:
         The cluster file may have changed since, or another machine has started the run.
         """
         roster = {TaskId.parse(member["task"]): member["host"] for member in inventory["roster"]}
-        used = set(roster.values())
+        used = set(hosts_of(inventory))
         hosts, others = self.hosts, self.others
         if used != hosts.keys():
             every = {**others, **hosts}
@@ -138,6 +151,8 @@ class RunRecord:
             target_step=inventory["target_step"],
             elected=inventory["elected"] if inventory["elected"] in used else None,
             settings=inventory["settings"],
+            moved={seat: host for seat, host in inventory["moved"]["seats"].items() if host != seat},
+            arbiters=tuple(inventory["arbiters"]),
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:
@@ -146,9 +161,6 @@ class RunRecord:
     def names_on(self, host: str) -> frozenset[str]:
         """The names of a host's tasks, as records write them."""
         return frozenset(map(str, self.tasks_on(host)))
-
-    def names_by_host(self) -> dict[str, frozenset[str]]:
-        return {host: self.names_on(host) for host in dict.fromkeys(self.roster.values())}
 
     def to_json(self) -> dict[str, Any]:
         """For this machine's own memory."""
@@ -194,12 +206,12 @@ def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> Run
         cluster=plan.cluster.name,
         run=run,
         file=plan.cluster.file,
-        hosts={name: hosts[name] for name in plan.hosts},
+        hosts={name: hosts[name] for name in plan.members},
         roster={task.id: task.host for task in plan.tasks},
         lead=plan.lead,
         success=plan.success,
         created=created,
-        others={name: host for name, host in hosts.items() if name not in plan.hosts},
+        others={name: host for name, host in hosts.items() if name not in plan.members},
         grace_s=plan.cluster.grace_s,
         file_sha256=plan.cluster.file_sha256,
         as_written=plan.cluster.as_written,

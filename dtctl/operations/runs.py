@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dtctl.agent.records.answers import DamagedRun, RunsResult
+from dtctl.agent.records.answers import ForeignRun as ForeignEntry
 from dtctl.errors import DtctlError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.client.conversation import Request, ask
@@ -38,12 +39,22 @@ class KnownRun:
 
 
 @dataclass(frozen=True)
+class ForeignRun:
+    """A live run of another account of the hosts; nothing more of it can be seen."""
+
+    run: str
+    account: str
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class KnownRuns:
     """`runs` newest first; `errors`: the hosts that gave no answer."""
 
     runs: tuple[KnownRun, ...]
     damaged: tuple[DamagedRun, ...]
     errors: Mapping[str, DtctlError]
+    foreign: tuple[ForeignRun, ...] = ()
 
 
 def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool = False) -> KnownRuns:
@@ -57,7 +68,7 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
             check_run(known["cluster"], None, known["run"], f"runs.{number}.run")
 
     fields = {"cluster": None} if every_cluster else {}
-    outcomes = ask(record, transport, Request("runs", RunsResult, lambda _: fields, check))
+    outcomes = ask(record, transport, Request("runs", RunsResult, lambda _: fields, check), record.hosts)
     found: dict[str, KnownRun] = {}
     verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
     seen: set[tuple[str, str]] = set()
@@ -85,7 +96,16 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
         tuple(sorted(found.values(), key=lambda run: run.created, reverse=True)),
         tuple(one for host, answer in outcomes.results.items() for one in answer["damaged"] if one["host"] == host),
         outcomes.errors,
+        _foreign({host: answer["foreign"] for host, answer in outcomes.results.items()}),
     )
+
+
+def _foreign(found: Mapping[str, Sequence[ForeignEntry]]) -> tuple[ForeignRun, ...]:
+    hosts: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for host, each in found.items():
+        for one in each:
+            hosts[one["run"], one["account"]].append(host)
+    return tuple(ForeignRun(run, account, tuple(there)) for (run, account), there in hosts.items())
 
 
 def check_known(record: RunRecord, transport: Transport, remembered: Sequence[str]) -> None:

@@ -27,9 +27,9 @@ def select_tasks(record: RunRecord, selectors: Sequence[str]) -> tuple[TaskId, .
 
 
 def select_hosts(record: RunRecord, selectors: Sequence[str]) -> tuple[str, ...]:
-    """The hosts meant by `@host`, a host's plain name, or the tasks on them; all of them for no words."""
+    """The hosts meant by `@host`, a host's plain name, or the tasks on them; all that have tasks for no words."""
     if not selectors:
-        return tuple(record.hosts)
+        return record.task_hosts
     chosen: set[str] = set()
     for selector in selectors:
         if selector in record.hosts:

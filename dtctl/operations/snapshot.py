@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, fact, why_of
+from dtctl.agent.records.reasons import HOLDING, Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry, Exit
 from dtctl.agent.run import outcome
 from dtctl.agent.run.policy import why_ended
@@ -115,11 +115,11 @@ class TaskStatus:
         return why_of(self.entry)
 
     @property
-    def drained(self) -> Fact | None:
-        """Which host's drain or shutdown holds it: nothing of it runs, whatever becomes of its host."""
+    def held(self) -> Fact | None:
+        """Why nothing of it runs, whatever becomes of its host: a drain, a shutdown, or the size of its job."""
         if self.entry["state"] != "pending":
             return None
-        return next((one for one in self.why if one["kind"] in ("drained", "shutting_down")), None)
+        return next((one for one in self.why if one["kind"] in HOLDING), None)
 
     @property
     def exit(self) -> Exit:
@@ -139,6 +139,8 @@ class Coordination:
     view: RunView
     """Only with the hosts of the roster, in its order."""
     tasks: Mapping[TaskId, TaskStatus]
+    idle: Mapping[str, Contact] = field(default_factory=dict)
+    """The same of spares, arbiters, and hosts that were replaced."""
 
     @property
     def contacts(self) -> Mapping[str, Contact]:
@@ -175,11 +177,12 @@ class Coordination:
         return len(self.contacts) > 1 and sum(contact["connected"] for contact in others) <= 1 < len(others)
 
     @classmethod
-    def of(cls, view: RunView, roster: Mapping[TaskId, str]) -> Coordination:
+    def of(cls, view: RunView, roster: Mapping[TaskId, str], idle: Iterable[str] = ()) -> Coordination:
         """`roster`: task -> host, in the order to show them; what the coordinator reports of other hosts is ignored."""
         hosts = {host: view["hosts"][host] for host in dict.fromkeys(roster.values()) if host in view["hosts"]}
         tasks = {task: _task(task, host, hosts.get(host)) for task, host in roster.items()}
-        return cls({**view, "hosts": hosts}, tasks)
+        without = {host: view["hosts"][host] for host in idle if host in view["hosts"]}
+        return cls({**view, "hosts": hosts}, tasks, without)
 
 
 def is_lost(contact: Contact) -> bool:
@@ -208,7 +211,7 @@ def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
     if entry is None:
         return TaskStatus.unknown(task, host, fact("task_unknown"))
     status = TaskStatus.of(task, host, entry)
-    if is_lost(known) and not (status.state.final or status.drained):
+    if is_lost(known) and not (status.state.final or status.held):
         last = fact("host_away", host=host, text=status.state.value)
         return TaskStatus(task, host, TaskState.LOST, {**entry, "since": known["heard"], "why": [last]})
     return status

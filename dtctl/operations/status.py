@@ -51,6 +51,12 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
     return _with_lost_hosts(found, transport)
 
 
+def placed(record: RunRecord, transport: Transport) -> RunRecord:
+    """With its tasks where they are now, as far as its hosts can say."""
+    found = status(record, transport)
+    return dataclasses.replace(found.record, run=record.run or found.record.run) if found.time else record
+
+
 def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
     """And the checkpoints at the storage URLs of the run, which no host knows of; `fresh`: as they are now."""
     if not found.record.checkpoint_urls:

@@ -307,6 +307,8 @@ def result_by_hosts(
 
 
 def _hosts_of(record: RunRecord, tasks: Collection[str] | None) -> list[str]:
-    """In the order of the file; those that only the run knows come last."""
-    wanted = {host for task, host in record.roster.items() if tasks is None or str(task) in tasks}
+    """In the order of the file; those that only the run knows come last. `tasks` None: all, also those without any."""
+    if tasks is None:
+        return [*record.hosts, *record.unknown_hosts]
+    wanted = {host for task, host in record.roster.items() if str(task) in tasks}
     return [host for host in (*record.hosts, *record.unknown_hosts) if host in wanted]

@@ -16,7 +16,7 @@ from typing import Any
 from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import about, final, frames_of, request
-from dtctl.operations.client.plausible import check_run, check_states, check_view
+from dtctl.operations.client.plausible import check_run, check_states, check_view, tasks_of
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.coordinator import (
     ask_whole_run,
@@ -79,7 +79,7 @@ class Watching:
     def __init__(self, record: RunRecord, transport: Transport, look_again_s: float | None) -> None:
         self.record = record
         self.moved = False
-        """The run was found on other hosts than the cluster file names: everything starts again."""
+        """The run is on other hosts than was known: everything starts again."""
         self._transport = transport
         self._look_again_s = look_again_s
         self._streams: Streams | None = None
@@ -97,7 +97,8 @@ class Watching:
         """What a message of the streams means; nothing if it is not about the watch."""
         if isinstance(message, RunStatus):
             self._known = True
-            self.record = message.record if self.record.run is None else self.record
+            self.moved = message.record.moved != self.record.moved
+            self.record = message.record if self.moved or self.record.run is None else self.record
             self._end_alone()
             yield message
         elif isinstance(message, Disconnected | Reconnected):
@@ -157,13 +158,14 @@ def _watched(record: RunRecord, session: Session, **fields: Any) -> Iterator[Mes
 def _converse_with_coordinator(
     record: RunRecord, streams: Streams, look_again_s: float | None, session: Session
 ) -> bool:
-    """`status`, then `watch` for a while, and the same again."""
+    """`status`, then `watch` for a while, and the same again. True: once more, as tasks have moved to other hosts."""
     while True:
         asked = time.monotonic()
         known, answer = ask_whole_run(record, session)
         streams.put(status_by_coordinator(known, answer))
         began = time.monotonic()
-        _report_changes(known, session, streams, answer, asked, look_again_s)
+        if _report_changes(known, session, streams, answer, asked, look_again_s):
+            return True
         if look_again_s is None or time.monotonic() - began < look_again_s / 2:  # only where nothing more will happen
             answer = request_of_status(known).put(known, session)
             if answer["coordination"] is not None:
@@ -179,16 +181,20 @@ def _report_changes(
     answer: StatusResult,
     asked: float,
     look_again_s: float | None,
-) -> None:
-    """Each change of the whole run, with the checkpoints of the last answer."""
+) -> bool:
+    """Each change of the whole run, with the checkpoints of the last answer. True: its tasks are elsewhere now."""
     assert known.run is not None
+    assert answer["inventory"] is not None
     for message in _watched(known, session, **({} if look_again_s is None else {"for_s": look_again_s})):
         if (view := message.of(States)["coordination"]) is not None:
+            if view["moved"] != answer["inventory"]["moved"]:
+                return True
             with about(session.host.name, "sent invalid `states`"):
-                check_view(view, known.run, known.names_by_host())
+                check_view(view, known.run, tasks_of(answer["inventory"]))
             now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be some seconds old
             latest: StatusResult = {**answer, "coordination": view, "time": now}
             streams.put(status_by_coordinator(known, latest), message.size)
+    return False
 
 
 class _Alone:

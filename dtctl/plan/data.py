@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dtctl.agent.records.values import is_storage_url
 from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy, strategy_of, trainers
-from dtctl.model import TaskId
+from dtctl.model import Host, TaskId
 from dtctl.plan.hosts import directories
 
 WHOLE = "all"
@@ -40,9 +40,8 @@ def dealt(cluster: Cluster) -> tuple[TaskId, ...]:
     return tuple(task for task in trainers(cluster) if task in wanted and task != idle)
 
 
-def data_place(cluster: Cluster, task: TaskId, sharers: tuple[TaskId, ...]) -> DataPlace | None:
-    """Where a task reads; None where no directory is named, or a storage URL. `sharers`: those of `dealt`."""
-    host = cluster.host_of(task)
+def data_place(cluster: Cluster, host: Host, task: TaskId, sharers: tuple[TaskId, ...]) -> DataPlace | None:
+    """Where a task reads on a host; None where no directory is named, or a storage URL. `sharers`: those of `dealt`."""
     base = directories(cluster, host).get("data")
     if base is None or is_storage_url(base):
         return None
@@ -54,9 +53,11 @@ def data_place(cluster: Cluster, task: TaskId, sharers: tuple[TaskId, ...]) -> D
 
 
 def data_places(cluster: Cluster) -> tuple[DataPlace, ...]:
-    """Each directory once; none where dtctl brings no data."""
+    """Each directory once; none where dtctl brings no data. A spare gets what any task reads."""
     if cluster.data.source is None:
         return ()
     sharers = dealt(cluster)
-    found = (data_place(cluster, task, sharers) for task in readers(cluster))
+    spares = tuple(cluster.hosts[name] for name in cluster.standby)
+    places = [(host, task) for task in readers(cluster) for host in (cluster.host_of(task), *spares)]
+    found = (data_place(cluster, host, task, sharers) for host, task in places)
     return tuple(dict.fromkeys(place for place in found if place is not None))

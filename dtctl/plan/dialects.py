@@ -16,12 +16,18 @@ from dtctl.model import FIELD, SPACE, TaskId
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Launch, TfConfig
+    from dtctl.plan.hosts import Gpus
 
 
 ClusterSpec = Mapping[str, Sequence[str]]
 """Job name -> addresses in task order, as tf.train.ClusterSpec takes it."""
 
 _FIELD = re.compile(r"\{(\w+)\}")
+
+
+def _json(value: object) -> str:
+    """Of names and addresses: marks keep their NUL, by which they are found."""
+    return json.dumps(value).replace("\\u0000", "\0")
 
 
 def tensorflow_flags(task: TaskId, spec: ClusterSpec) -> tuple[str, ...]:
@@ -53,12 +59,12 @@ class TfConfigs:
     @cached_property
     def _whole(self) -> str:
         """Made once: a thousand tasks each have the addresses of all."""
-        return json.dumps({job: list(addresses) for job, addresses in self._named.items() if addresses})
+        return _json({job: list(addresses) for job, addresses in self._named.items() if addresses})
 
     def _seen_by(self, task: TaskId) -> str:
         # A job of which not all tasks are named is a mapping by index (tf.train.ClusterSpec).
         seen = {job: _sparse(job, task, self.lead, addresses) for job, addresses in self._named.items()}
-        return json.dumps({job: tasks for job, tasks in seen.items() if tasks})
+        return _json({job: tasks for job, tasks in seen.items() if tasks})
 
     @cached_property
     def _named(self) -> ClusterSpec:
@@ -124,11 +130,10 @@ class RankLayout:
     """The tasks that train, in the order of their ranks."""
     beside: Mapping[TaskId, tuple[TaskId, ...]]
     """For each of these, those who train on its host, itself among them, by rank."""
-    gpus: Mapping[TaskId, tuple[int, ...] | None]
-    """As `visible_gpus` gives them."""
+    gpus: Gpus
 
     @classmethod
-    def of(cls, cluster: Cluster, spec: ClusterSpec, gpus: Mapping[TaskId, tuple[int, ...] | None]) -> RankLayout:
+    def of(cls, cluster: Cluster, spec: ClusterSpec, gpus: Gpus) -> RankLayout:
         ranks = {task: rank for rank, task in enumerate(trainers(cluster))}
         here: dict[str, list[TaskId]] = {}
         for task in ranks:
@@ -212,7 +217,7 @@ def mxnet(task: TaskId, around: RankLayout) -> Mapping[str, str]:
 def cluster_spec(task: TaskId, around: RankLayout) -> Mapping[str, str]:
     """The cluster as JSON, and the task's place in it, as launchers before TF_CONFIG gave them."""
     spec = {job: list(addresses) for job, addresses in around.spec.items()}
-    return {"CLUSTER_SPEC": json.dumps(spec), "JOB_NAME": task.job, "TASK_INDEX": str(task.index)}
+    return {"CLUSTER_SPEC": _json(spec), "JOB_NAME": task.job, "TASK_INDEX": str(task.index)}
 
 
 VARIABLES: Mapping[str, Callable[[TaskId, RankLayout], Mapping[str, str]]] = {

@@ -11,7 +11,7 @@ from dtctl.agent.records.values import HOME, is_storage_url, paths_of
 from dtctl.config.placement import FIRST_PORT
 from dtctl.config.strategies import KVSTORE_JOBS, PS, gpus_wanted
 from dtctl.errors import PreflightError
-from dtctl.model import Local
+from dtctl.model import CHOSEN_PORT, Local
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster, Job
@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 
 Directories = Mapping[str, str]
 """data, output, work, log: paths on one host, with marks, and storage URLs."""
+
+Gpus = Mapping["TaskId", "tuple[int, ...] | None"]
+"""Indexes of those that each task sees; None: those of its host are not declared."""
+
+
+AUTO = "auto"
+"""Stands for a port that its host has not chosen yet."""
+
+
+def join_address(host: str, port: int) -> str:
+    shown = AUTO if port == CHOSEN_PORT else str(port)
+    return f"[{host}]:{shown}" if ":" in host else f"{host}:{shown}"
 
 
 def on_host(path: str, cluster: str) -> str:
@@ -60,17 +72,19 @@ def output_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
 def brought_along(cluster: Cluster, host: Host, dirs: Directories) -> tuple[str, ...]:
     """Directories that have to be there before a run: data, unless dtctl brings it or it lies below ~/dtctl/CLUSTER.
 
-    A ps reads none.
+    A ps reads none; a spare may get any task.
     """
     if cluster.data.source is not None:
         return ()
-    reads = any(host.name in job.hosts for name, job in cluster.jobs.items() if name not in (PS, *KVSTORE_JOBS))
+    reads = host.name in cluster.standby or any(
+        host.name in job.hosts for name, job in cluster.jobs.items() if name not in (PS, *KVSTORE_JOBS)
+    )
     own = on_host(".", cluster.name) + "/"
     data = paths_of([dirs["data"]]) if reads and "data" in dirs else []
     return tuple(path for path in data if not path.startswith(own))
 
 
-def visible_gpus(cluster: Cluster) -> Mapping[TaskId, tuple[int, ...] | None]:
+def visible_gpus(cluster: Cluster) -> Gpus:
     """What each task sees: its own share, and with the dialect pytorch those of all such tasks of the host.
 
     A trainer for torchrun takes the one of its LOCAL_RANK.
@@ -87,7 +101,7 @@ def _for_torchrun(cluster: Cluster) -> list[TaskId]:
     return [task for task in cluster.tasks() if cluster.jobs[task.job].launch.dialect == "pytorch"]
 
 
-def share_gpus(cluster: Cluster) -> Mapping[TaskId, tuple[int, ...] | None]:
+def share_gpus(cluster: Cluster) -> Gpus:
     """Each task's GPUs; None where the host declares none and the task may find its own."""
     here: dict[str, dict[TaskId, Job]] = {name: {} for name in cluster.hosts}
     for task in cluster.tasks():
@@ -153,4 +167,5 @@ def on_this_machine(cluster: Cluster, is_free: Callable[[int], bool]) -> Cluster
     dirs, data = cluster.dirs, cluster.data
     if data.source is not None:
         dirs, data = {**dirs, "data": str(data.source)}, dataclasses.replace(data, source=None)
-    return dataclasses.replace(cluster, hosts=hosts, jobs=jobs, coordinator_port=coordinator_port, dirs=dirs, data=data)
+    own = dataclasses.replace(cluster, hosts=hosts, jobs=jobs, coordinator_port=coordinator_port, dirs=dirs, data=data)
+    return dataclasses.replace(own, spares=(), arbiters=())  # a machine cannot stand in for itself

@@ -71,6 +71,11 @@ class Roster:
         used = {task.host for task in self.tasks}
         return tuple(name for name in self.cluster.hosts if name in used)
 
+    @property
+    def members(self) -> tuple[str, ...]:
+        """All hosts that have a part in the runs: also those that have no task, as spares and as arbiters."""
+        return *self.hosts, *self.cluster.standby, *self.cluster.arbiters
+
 
 @dataclass(frozen=True)
 class RunPlan(Roster):
@@ -91,8 +96,19 @@ class RunPlan(Roster):
     checkpoint_dirs: Mapping[str, tuple[str, ...]]
     """By host, with marks; none where checkpoints are in a storage URL."""
 
+    marked: Mapping[str, tuple[TaskPlan, ...]]
+    """Host -> its tasks with marks in place of addresses; empty where no task can move."""
+    seats: Mapping[str, Mapping[str, tuple[TaskPlan, ...]]]
+    """Spare -> host -> that one's tasks as they would be on the spare, with marks; those that it can take."""
+    addresses: Mapping[str, str]
+    """Host -> how the others reach it, without a port."""
+
     def on_host(self, host: str) -> tuple[TaskPlan, ...]:
         return tuple(task for task in self.tasks if task.host == host)
+
+    def may_run(self, host: str) -> tuple[TaskPlan, ...]:
+        """Its tasks, and of a spare those that it could take; an arbiter has none."""
+        return tuple(itertools.chain(self.on_host(host), *self.seats.get(host, {}).values()))
 
 
 _SHOWN = {HOME: "~", CODE: "{code}", PATH: "$PATH", PYTHON: "python"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,11 +16,18 @@ from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId
 from dtctl.plan.data import data_place, dealt
 from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_arguments, placement_env
-from dtctl.plan.hosts import LOOPBACK, Directories, checkpoint_places, directories, on_host, visible_gpus
+from dtctl.plan.hosts import (
+    LOOPBACK,
+    Directories,
+    Gpus,
+    checkpoint_places,
+    directories,
+    join_address,
+    on_host,
+    visible_gpus,
+)
 from dtctl.plan.roster import Roster, RosterEntry, RunPlan, TaskPlan, known_target_step, plan_roster
-
-AUTO = "auto"
-"""Stands for a port that its host has not chosen yet."""
+from dtctl.plan.seats import Seat, marked_spec, seats_on, with_marks
 
 
 def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: str) -> RunPlan:
@@ -31,17 +39,15 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
     roster = plan_roster(cluster)
     addresses = {name: _address(host, cluster, hostnames) for name, host in cluster.hosts.items()}
     spec = {
-        job.name: tuple(_join(addresses[host], port) for host, port in zip(job.hosts, job.ports, strict=True))
+        job.name: tuple(join_address(addresses[host], port) for host, port in zip(job.hosts, job.ports, strict=True))
         for job in cluster.jobs.values()
     }
     gpus = visible_gpus(cluster)
-    shared = _Shared(cluster, spec, gpus)
     dirs = {name: directories(cluster, host) for name, host in cluster.hosts.items()}
-    tasks = tuple(
-        _plan_task(roster, part, shared, gpus[part.id], dirs[part.host], local_python=local_python)
-        for part in roster.tasks
-    )
+    planner = _Planner(roster, _Shared(cluster, spec), dirs, local_python)
+    tasks = tuple(planner.task(part, gpus, cluster.jobs[part.id.job].ports[part.id.index]) for part in roster.tasks)
     voting = voters(cluster, addresses)
+    marked, seats = planner.movable(gpus, voting)
     checkpoint_dirs = {name: tuple(paths_of(checkpoint_places(cluster, each))) for name, each in dirs.items()}
     return RunPlan(
         cluster=cluster,
@@ -60,16 +66,24 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         target_step=known_target_step(cluster),
         dirs=dirs,
         checkpoint_dirs=checkpoint_dirs,
+        marked=marked,
+        seats=seats,
+        addresses=addresses,
     )
 
 
 def voters(cluster: Cluster, addresses: Mapping[str, str]) -> tuple[CoordinatorAddress, ...]:
-    """The lead's host, and others that could coordinate in its place: machines of their own, as far as is known."""
-    hosts = [cluster.host_of(task).name for task in (cluster.lead, *cluster.tasks())]
-    with_tasks = list(dict.fromkeys(hosts))
-    machines = {addresses[name]: name for name in reversed(with_tasks)}
-    names = [name for name in with_tasks if machines[addresses[name]] == name]
-    return tuple(_listener(cluster, name, addresses[name]) for name in names[:MOST_VOTERS])
+    """The lead's host, and others that could coordinate in its place: machines of their own, as far as is known.
+
+    Four survive the loss of no more than three do: then the last spare does not vote, so that it may be gone, too.
+    """
+    lead, *hosts = dict.fromkeys(cluster.host_of(task).name for task in (cluster.lead, *cluster.tasks()))
+    every = [lead, *cluster.arbiters, *hosts, *cluster.standby]
+    machines = {addresses[name]: name for name in reversed(every)}
+    names = [name for name in every if machines[addresses[name]] == name][:MOST_VOTERS]
+    if len(names) % 2 == 0 and names[-1] in cluster.standby:
+        del names[-1]
+    return tuple(_listener(cluster, name, addresses[name]) for name in names)
 
 
 def _listener(cluster: Cluster, name: str, address: str) -> CoordinatorAddress:
@@ -78,7 +92,7 @@ def _listener(cluster: Cluster, name: str, address: str) -> CoordinatorAddress:
     tasks = {job.ports[index] for job in cluster.jobs.values() for index, host in enumerate(job.hosts) if host == name}
     while port != CHOSEN_PORT and port in tasks:
         port += 1
-    return {"host": name, "address": _join(address, port), "port": port}
+    return {"host": name, "address": join_address(address, port), "port": port}
 
 
 @dataclass(frozen=True)
@@ -87,7 +101,6 @@ class _Shared:
 
     cluster: Cluster
     spec: ClusterSpec
-    gpus: Mapping[TaskId, tuple[int, ...] | None]
 
     @cached_property
     def lists(self) -> Mapping[str, str]:
@@ -108,63 +121,95 @@ class _Shared:
 
     @cached_property
     def ranks(self) -> RankLayout:
-        return RankLayout.of(self.cluster, self.spec, self.gpus)
+        return RankLayout.of(self.cluster, self.spec, {})
 
     @cached_property
     def hosts(self) -> str:
         return ",".join(sorted({a.rpartition(":")[0] for row in self.spec.values() for a in row}))
 
 
-def _plan_task(
-    roster: Roster,
-    part: RosterEntry,
-    shared: _Shared,
-    gpus: tuple[int, ...] | None,
-    dirs: Directories,
-    *,
-    local_python: str,
-) -> TaskPlan:
-    cluster, task = roster.cluster, part.id
-    job, host = cluster.jobs[task.job], cluster.hosts[part.host]
-    spec = shared.spec
-    address, lead = spec[task.job][task.index], spec[roster.lead.job][roster.lead.index]
-    fields = {
-        **shared.lists,
-        "job_name": task.job,
-        "task_index": str(task.index),
-        "task": str(task),
-        "address": address,
-        "host": address.rpartition(":")[0],
-        "port": address.rpartition(":")[2],
-        "num_tasks": str(len(job.hosts)),
-        "lead_host": lead.rpartition(":")[0],
-        "lead_port": lead.rpartition(":")[2],
-        "num_gpus": str(len(gpus or ())),
-        "cluster": cluster.name,
-        **{f"{name}_dir": dirs[name] for name in DIRECTORY_NAMES if name in dirs},
-        **_own_data(cluster, task, shared.sharers),
-    }
-    launch = job.launch
-    command = _with_interpreter(launch.command, _interpreter(cluster, host, local_python))
-    placed = placement_arguments(launch, task, shared.flagged, fields)
-    own_arguments = (fill(argument, fields) for argument in (*command, *launch.args))
-    return TaskPlan(
-        **vars(part),
-        address=address,
-        port=job.ports[task.index],
-        gpus=gpus,
-        argv=(*own_arguments, *platform_arguments(launch, fields), *placed),
-        placed=len(placed),
-        env=_environment(shared, host, task, launch, gpus, fields),
-        secrets=cluster.trainer.secrets,
-        keep_proxy=cluster.trainer.keep_proxy,
-        ready="listening" if _listens(part.role, roster.strategy, launch, cluster) else "started",
-    )
+@dataclass(frozen=True)
+class _Planner:
+    """Plans the tasks of a roster, where they are and where they could be."""
+
+    roster: Roster
+    shared: _Shared
+    dirs: Mapping[str, Directories]
+    local_python: str
+
+    def task(self, part: RosterEntry, gpus: Gpus, port: int) -> TaskPlan:
+        """On the host of `part`."""
+        cluster, shared, task = self.roster.cluster, self.shared, part.id
+        job, host, spec, dirs = cluster.jobs[task.job], cluster.hosts[part.host], shared.spec, self.dirs[part.host]
+        address, lead = spec[task.job][task.index], spec[self.roster.lead.job][self.roster.lead.index]
+        own = gpus[task]
+        fields = {
+            **shared.lists,
+            "job_name": task.job,
+            "task_index": str(task.index),
+            "task": str(task),
+            "address": address,
+            "host": address.rpartition(":")[0],
+            "port": address.rpartition(":")[2],
+            "num_tasks": str(len(job.hosts)),
+            "lead_host": lead.rpartition(":")[0],
+            "lead_port": lead.rpartition(":")[2],
+            "num_gpus": str(len(own or ())),
+            "cluster": cluster.name,
+            **{f"{name}_dir": dirs[name] for name in DIRECTORY_NAMES if name in dirs},
+            **_own_data(cluster, host, task, shared.sharers),
+        }
+        launch = job.launch
+        command = _with_interpreter(launch.command, _interpreter(cluster, host, self.local_python))
+        placed = placement_arguments(launch, task, shared.flagged, fields)
+        own_arguments = (fill(argument, fields) for argument in (*command, *launch.args))
+        return TaskPlan(
+            **vars(part),
+            address=address,
+            port=port,
+            gpus=own,
+            argv=(*own_arguments, *platform_arguments(launch, fields), *placed),
+            placed=len(placed),
+            env=_environment(shared, host, task, launch, gpus, fields),
+            secrets=cluster.trainer.secrets,
+            keep_proxy=cluster.trainer.keep_proxy,
+            ready="listening" if _listens(part.role, self.roster.strategy, launch, cluster) else "started",
+        )
+
+    def movable(
+        self, gpus: Gpus, voting: tuple[CoordinatorAddress, ...]
+    ) -> tuple[dict[str, tuple[TaskPlan, ...]], dict[str, dict[str, tuple[TaskPlan, ...]]]]:
+        """With marks in place of addresses: each host's own tasks, and each spare's, as `RunPlan` has them."""
+        cluster = self.roster.cluster
+        if not cluster.standby:
+            return {}, {}
+        planner = dataclasses.replace(self, shared=_Shared(cluster, marked_spec(cluster)))
+        parts: dict[str, list[RosterEntry]] = {}
+        for part in self.roster.tasks:
+            parts.setdefault(part.host, []).append(part)
+
+        def planned(host: str, on: str, seat: Seat) -> tuple[TaskPlan, ...]:
+            moved = (dataclasses.replace(part, host=on) for part in parts[host])
+            return tuple(_with_marks(planner.task(part, seat.gpus, seat.ports[part.id])) for part in moved)
+
+        here = Seat({task: cluster.jobs[task.job].ports[task.index] for task in cluster.tasks()}, gpus)
+        own = {host: planned(host, host, here) for host in parts}
+        seats = {}
+        for spare in cluster.standby:
+            taken = {voter["port"] for voter in voting if voter["host"] == spare}
+            found = seats_on(cluster, spare, gpus, taken)
+            seats[spare] = {host: planned(host, spare, seat) for host, seat in found.items()}
+        return own, seats
 
 
-def _own_data(cluster: Cluster, task: TaskId, sharers: tuple[TaskId, ...]) -> Mapping[str, str]:
+def _with_marks(task: TaskPlan) -> TaskPlan:
+    env = {name: with_marks(value) for name, value in task.env.items()}
+    return dataclasses.replace(task, argv=tuple(map(with_marks, task.argv)), env=env)
+
+
+def _own_data(cluster: Cluster, host: Host, task: TaskId, sharers: tuple[TaskId, ...]) -> Mapping[str, str]:
     """Where files are dealt out, each task has a directory of its own."""
-    place = data_place(cluster, task, sharers) if sharers else None
+    place = data_place(cluster, host, task, sharers) if sharers else None
     return {"data_dir": place.directory} if place is not None else {}
 
 
@@ -183,7 +228,7 @@ def _environment(
     host: Host,
     task: TaskId,
     launch: Launch,
-    gpus: tuple[int, ...] | None,
+    gpus: Gpus,
     fields: Mapping[str, str],
 ) -> Mapping[str, str]:
     """What dtctl sets, then the file's own settings, which win."""
@@ -192,13 +237,14 @@ def _environment(
     cluster = shared.cluster
     env |= placement_env(launch, task, shared.tf_configs)
     if launch.dialect in VARIABLES:
-        env |= VARIABLES[launch.dialect](task, shared.ranks)
+        env |= VARIABLES[launch.dialect](task, dataclasses.replace(shared.ranks, gpus=gpus))
     env |= platform_env(launch, fields)
-    if gpus is not None:
+    own = gpus[task]
+    if own is not None:
         # An empty value would do for CUDA, but some shells and schedulers drop empty variables; -1 is understood too.
         # The numbers are those of the driver, by which agents know who uses what; CUDA's own begin with the fastest.
-        env |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpus else {}
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) or "-1"
+        env |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if own else {}
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, own)) or "-1"
     if cluster.trainer.venv is not None:
         venv = on_host(cluster.trainer.venv, cluster.name)
         env |= {"VIRTUAL_ENV": venv, "PATH": f"{venv}/bin:{PATH}"}
@@ -234,11 +280,6 @@ def _address(host: Host, cluster: Cluster, hostnames: Mapping[str, str]) -> str:
         f"host {host.name} is local, but the cluster has hosts elsewhere, which need an address for it",
         hint=f"add an address to it in {cluster.file}, as the others reach this machine",
     )
-
-
-def _join(address: str, port: int) -> str:
-    shown = AUTO if port == CHOSEN_PORT else str(port)
-    return f"[{address}]:{shown}" if ":" in address else f"{address}:{shown}"
 
 
 def platform_arguments(launch: Launch, fields: Mapping[str, str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -17,12 +18,14 @@ from dtctl.agent.records.spec import (
     Moved,
     RecoverySpec,
     Setup,
+    Spare,
     Spec,
     TaskSpec,
     comes_back_alone,
 )
 from dtctl.agent.records.values import HOME, paths_of, urls_of
-from dtctl.plan.hosts import brought_along, checkpoint_places, on_host
+from dtctl.plan.hosts import brought_along, checkpoint_places, join_address, on_host
+from dtctl.plan.seats import has_address
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
@@ -49,7 +52,11 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
         name: hook for name, hook in values["hooks"].items() if hook["post"]
     }  # others are this machine's
     for job in values["jobs"].values():
-        del job["own_port"]
+        del job["own_port"], job["replicas"]  # of a live run `dtctl scale` says how many of these run
+    if not values["arbiters"]:  # builds that knew none have the same run
+        del values["arbiters"]
+    if values["recovery"]["replace_s"] is None:
+        del values["recovery"]["replace_s"]
     text = json.dumps([VERSION, values, bundle], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -87,31 +94,25 @@ def run_spec(
         voters=list(plan.voters),
         elected=None,
         term=0,
+        replicas={job.name: job.replicas for job in plan.cluster.jobs.values() if job.replicas is not None},
         roster=[_record(Member, task, task=str(task.id), seat=None) for task in plan.tasks],
         stages=list(plan.stages),
         lead=str(plan.lead),
-        recovery=_record(RecoverySpec, plan.cluster.recovery, replace_s=None),
-        spares={},
-        arbiters=[],
-        moved=made(Moved),
+        recovery=_record(RecoverySpec, plan.cluster.recovery),
         settings={**plan.cluster.settings, "trainer.code": code},
         replaced=dict(replaced),
+        spares={name: _spare(plan, name) for name in plan.cluster.standby},
+        arbiters=list(plan.cluster.arbiters),
+        moved=made(Moved),
     )
 
 
 NO_FILES: Mapping[str, str] = {}
 
+_OF_TRAINERS = ("dirs", "brought_along", "checkpoint_dirs")
 _OF_THE_HOST = (
-    "host",
-    "tasks",
-    "dirs",
-    "brought_along",
-    "environment",
-    "setup",
-    "checkpoint_dirs",
-    "absent",
-    "seats",
-    "keeps_checkpoints_by_url",
+    *("host", "tasks", "seats", "environment", "setup", "absent", "keeps_checkpoints_by_url"),
+    *_OF_TRAINERS,
 )
 
 
@@ -119,21 +120,32 @@ def host_spec(
     plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = (), *, files: Mapping[str, str] = NO_FILES
 ) -> Spec:
     """`common`: the `run_spec` of the plan. `files`: of the environment, with their SHA-256."""
-    tasks = plan.on_host(host)
+    first = next(iter(plan.may_run(host)), None)
+    seats = plan.seats.get(host, {})
     own: dict[str, object] = {
         "host": host,
-        "tasks": [_task(task, plan.cluster) for task in tasks],
+        "tasks": [_task(task, plan.cluster) for task in plan.marked.get(host, plan.on_host(host))],
+        "seats": {seat: [_task(task, plan.cluster) for task in tasks] for seat, tasks in seats.items()},
         # Data is there already, or it is not for us to make; it may well be read-only.
         "dirs": sorted(paths_of(place for name, place in plan.dirs[host].items() if name != "data")),
         "brought_along": list(brought_along(plan.cluster, plan.cluster.hosts[host], plan.dirs[host])),
-        "environment": environment_of(plan, tasks[0], files) if tasks else None,
-        "setup": _setup(plan, tasks[0]) if tasks else None,
+        "environment": environment_of(plan, first, files) if first else None,
+        "setup": _setup(plan, first) if first else None,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
         "keeps_checkpoints_by_url": bool(urls_of(checkpoint_places(plan.cluster, plan.dirs[host]))),
         "absent": list(absent),
-        "seats": {},
     }
+    if first is None:  # it only votes
+        own |= {"bundle": None, "copied": False, **{name: [] for name in _OF_TRAINERS}}
     return cast("Spec", {**common, **own})
+
+
+def _spare(plan: RunPlan, host: str) -> Spare:
+    tasks = itertools.chain(*plan.seats[host].values())
+    return {
+        "address": plan.addresses[host],
+        "addresses": {str(task.id): join_address(plan.addresses[host], task.port) for task in tasks},
+    }
 
 
 R = TypeVar("R")
@@ -159,7 +171,8 @@ def _setup(plan: RunPlan, first: TaskPlan) -> Setup | None:
     text = plan.cluster.trainer.setup
     if text is None:
         return None
-    return {"text": text, "env": {name: value for name, value in first.env.items() if name not in _PLACEMENT}}
+    own = {name: value for name, value in first.env.items() if name not in _PLACEMENT}
+    return {"text": text, "env": {name: value for name, value in own.items() if not has_address(value)}}
 
 
 def environment_of(plan: RunPlan, first: TaskPlan, files: Mapping[str, str]) -> Environment | None:
@@ -175,7 +188,11 @@ def environment_of(plan: RunPlan, first: TaskPlan, files: Mapping[str, str]) -> 
         "kind": said.kind,
         "what": said.what,
         "python": python,
+        "engine": said.engine or ("apptainer" if said.what.endswith(".sif") else None),
+        "options": list(said.options),
+        "mounts": sorted(paths_of(plan.dirs[first.host].values())) if said.kind == "container" else [],
         "files": dict(files),
         "env": {name: value for name, value in first.env.items() if name.startswith(MAKER_SETTINGS)},
         "directory": None,
+        "container": None,
     }

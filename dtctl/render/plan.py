@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from dtctl.bundle.manifest import OWN
 from dtctl.config.cluster import Hook
+from dtctl.durations import duration_text
 from dtctl.model import Host, TaskId, grouped
 from dtctl.plan.roster import RunPlan, TaskPlan, shown
 from dtctl.plan.spec import NO_FILES
 from dtctl.render.errors import note, show_warning
-from dtctl.render.format import count, fold, spans
+from dtctl.render.format import by_value, count, fold, spans
 from dtctl.render.tables import fits, print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of
@@ -87,18 +88,46 @@ def order_lines(plan: RunPlan) -> list[str]:
     losses = [f"{fold(names)} restarts {_LOSSES[scope]}" for scope, names in tasks.items()]
     return [
         f"trains as {plan.strategy.value}; coordinator on {plan.coordinator['host']}, {plan.coordinator['address']}",
-        *_successors(plan),
+        *survival_lines(plan),
         f"starts {_starts(plan)}",
+        *(
+            f"{job.name}: {job.replicas} of {len(job.hosts)} tasks run; dtctl scale {job.name}=N lets others"
+            for job in plan.cluster.jobs.values()
+            if job.replicas is not None
+        ),
         f"a loss of {'; of '.join(losses)}",
     ]
 
 
-def _successors(plan: RunPlan) -> list[str]:
-    if not plan.voters:
-        return []
-    others = fold([voter["host"] for voter in plan.voters[1:]])
+def survival_lines(plan: RunPlan) -> list[str]:
+    """What losses of hosts a run of this shape survives."""
+    lead = plan.coordinator["host"]
+    lines = []
+    if plan.voters:
+        others = fold([voter["host"] for voter in plan.voters[1:]])
+        most = (len(plan.voters) - 1) // 2
+        lines.append(f"when {lead} is gone, one of {others} coordinates; {most} of these hosts may be gone at once")
+    elif len(plan.members) > 1:
+        few = "it takes three machines to elect another; add one under arbiters:"
+        lines.append(f"when {lead} is gone, no other host coordinates: {few}")
+    if plan.seats:
+        lines += _takeovers(plan)
+    return lines
+
+
+def _takeovers(plan: RunPlan) -> list[str]:
+    after = duration_text(plan.cluster.recovery.replace_s or 0.0)
+    spares = list(plan.seats)
+    takers = fold(spares) if len(spares) == 1 else f"one of {fold(spares)}"
+    seen = " if it sees the checkpoints" if any(plan.checkpoint_dirs[host] for host in spares) else ""
+    unfit = {
+        spare: fold(lacking)
+        for spare, seats in plan.seats.items()
+        if (lacking := [host for host in plan.hosts if host not in seats])
+    }
     return [
-        f"when that host is gone, one of {others} takes its place; {(len(plan.voters) - 1) // 2} may be gone at once"
+        f"when any host is gone for {after}, {takers} takes its tasks{seen}",
+        *(f"too few GPUs for the tasks of {hosts}: {fold(names)}" for hosts, names in by_value(unfit).items()),
     ]
 
 

@@ -17,7 +17,7 @@ from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, prese
 from dtctl.render.diagnosis import fold_tasks
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
 from dtctl.render.format import by_value, count, fold, summarize_hosts
-from dtctl.render.plan import hook_line
+from dtctl.render.plan import hook_line, survival_lines
 from dtctl.render.result import CAUSE_LINES, stopped_tasks
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
@@ -92,7 +92,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             ended = ", ".join(map(str, result.ended))
             show_warning(f"no longer running: {ended}", hint="dtctl restart TASK    or dtctl stop, then dtctl up")
         for why, tasks in by_value({str(task): sentence(one.why) for task, one in result.drained.items()}).items():
-            note(f"{', '.join(tasks)}: held, {why}", "dtctl undrain HOST    lets them run again")
+            note(f"{', '.join(tasks)}: held, {why}", "dtctl undrain HOST, or dtctl scale JOB=N    lets them run again")
         return
     for run, stopped in result.replaced.items():
         note(f"replaced {run}: {stopped_tasks(stopped)}")
@@ -104,6 +104,8 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
     present_hosts = summarize_hosts(host for host in plan.hosts if host not in result.absent)
     where = f"{count(len(result.started), 'task')} on {present_hosts}"
     console.err().print(text("run ", (result.run, "bold"), f" started: {where}"))
+    for line in survival_lines(plan) if len(plan.members) > len(plan.hosts) else ():
+        note(line)
     if result.earlier is not None and (newest := result.earlier.report["newest_complete"]) is not None:
         place = f"{result.earlier.report['dir']}/{newest['prefix']} on {result.earlier.host}"
         note(f"an earlier checkpoint is there, {place}: a trainer that restores continues from it")
@@ -218,22 +220,31 @@ def _show_joined(result: UpResult) -> None:
         note(f"{host} has joined it: {fold_tasks(tasks)}")
 
 
+_LATER = "dtctl up    takes in what is missing later, and changes nothing else"
+
+
 def _show_missing(result: UpResult, plan: RunPlan) -> None:
     """Why hosts are not there, by reasons; and what that comes to."""
     if not result.absent:
         return None
     show_host_errors(result.absent, tolerated=True)
+    for names, lost in (
+        (plan.cluster.spares, "no spare takes tasks over there"),
+        (plan.cluster.arbiters, "no arbiter votes there"),
+    ):
+        if hosts := [host for host in names if host in result.absent]:
+            show_warning(f"the run continues without {fold(hosts)}: {lost}", hint=_LATER)
+    hosts = [host for host in plan.hosts if host in result.absent]
     tasks = [task.id for task in plan.tasks if task.host in result.absent]
+    if not tasks:
+        return None
     if not result.started:
         return show_warning(
-            f"{fold(result.absent)} left out this time: {fold_tasks(tasks)}",
+            f"{fold(hosts)} left out this time: {fold_tasks(tasks)}",
             hint="dtctl status    shows whether they run; dtctl up    takes in hosts that the run was started without",
         )
     verb = "is" if len(tasks) == 1 else "are"
-    return show_warning(
-        f"the run continues without {fold(result.absent)}: {fold_tasks(tasks)} {verb} not started",
-        hint=f"dtctl up    takes {'it' if len(result.absent) == 1 else 'them'} in later, and changes nothing else",
-    )
+    return show_warning(f"the run continues without {fold(hosts)}: {fold_tasks(tasks)} {verb} not started", hint=_LATER)
 
 
 def show_moving_ports(taken: DtctlError) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.diagnosis import problem_lines
 from dtctl.render.errors import show_host_errors
 from dtctl.render.events import incident_lines
-from dtctl.render.format import count, duration, fold, local_time
+from dtctl.render.format import by_value, count, duration, fold, local_time
 from dtctl.render.goodput import goodput_line, percent
 from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.tables import print_table, styled, table
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from dtctl.agent.records.whole_run import Contact
     from dtctl.operations.compare import Compared, Comparison, Metric
-    from dtctl.operations.runs import KnownRun
+    from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
     from dtctl.operations.snapshot import RunStatus
 
 OUTCOME_STYLE = {
@@ -135,6 +136,7 @@ def more_lines(status: RunStatus) -> list[str]:
     if coordination.drained_hosts and going_on:
         command = f"dtctl undrain {coordination.drained_hosts[0]}    lets its tasks run again"
         lines.append(f"drained: {fold(coordination.drained_hosts)}; {command}")
+    lines += idle_lines(status) if going_on else []
     if status.going_on_after_the_end:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")
     lines += restarts_lines(status, SHOWN_INCIDENTS)
@@ -143,6 +145,27 @@ def more_lines(status: RunStatus) -> list[str]:
     if coordination.lost_hosts and status.verdict.outcome.decided:
         lines.append(f"away: {fold(coordination.lost_hosts)}; what runs there is ended as soon as it is back")
     return lines + checkpoint_lines(status)
+
+
+def idle_lines(status: RunStatus) -> list[str]:
+    """Who has taken whose tasks, and how the hosts without a task are."""
+    record = status.record
+    idle = status.coordination.idle if status.coordination is not None else {}
+    lines = [f"{host} has taken the place of {fold(seats)}" for host, seats in by_value(record.moved).items()]
+    # one that was replaced is mentioned again when it is back
+    spares = [
+        host for host in idle if host not in record.arbiters and (host not in record.moved or idle[host]["connected"])
+    ]
+    for what, names in (("spares", spares), ("arbiters", [host for host in idle if host in record.arbiters])):
+        states = by_value({host: _idle_state(idle[host]) for host in names})
+        lines += [f"{what}: {'; '.join(f'{fold(hosts)} {state}' for state, hosts in states.items())}"] if states else []
+    return lines
+
+
+def _idle_state(contact: Contact) -> str:
+    if contact["absent"]:
+        return "not started: dtctl up    adds it"
+    return "ready" if contact["connected"] else "away"
 
 
 def restarts_lines(status: RunStatus, most: int) -> list[str]:
@@ -189,14 +212,17 @@ def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
         yield draw
 
 
-def show_runs(runs: Sequence[KnownRun]) -> None:
+def show_runs(known: KnownRuns) -> None:
+    """Runs of other accounts come last: of them no more is known."""
+    runs, foreign = known.runs, known.foreign
+    every: list[KnownRun | ForeignRun] = [*runs, *foreign]
     columns: dict[str, list[str] | list[Text]] = {
-        "RUN": [run.run for run in runs],
-        "RESULT": [_result(run) for run in runs],
-        "STARTED": [local_time(run.created) for run in runs],
-        "BY": [run.by for run in runs],
-        "HOSTS": [fold(run.hosts) for run in runs],
-        "TASKS": [_tasks(run) for run in runs],
+        "RUN": [one.run for one in every],
+        "RESULT": [*map(_result, runs), *(styled("live", "") for _ in foreign)],
+        "STARTED": [*(local_time(run.created) for run in runs), *("" for _ in foreign)],
+        "BY": [*(run.by for run in runs), *(f"account {one.account}" for one in foreign)],
+        "HOSTS": [fold(one.hosts) for one in every],
+        "TASKS": [*map(_tasks, runs), *("" for _ in foreign)],
     }
     print_table(table(columns, dropped=("STARTED", "BY", "TASKS", "HOSTS")))  # when it started stands in its name, too
 

@@ -17,10 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from dtctl.agent.host import fifo
-from dtctl.agent.records.answers import EXCHANGES, FRAMES
+from dtctl.agent.records.answers import FRAMES
+from dtctl.agent.records.exchanges import EXCHANGES
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.run import intents
@@ -31,6 +33,11 @@ from tests.hosts.sandbox import make_directory
 from tests.waiting import PATIENCE_S, eventually
 
 Fields = dict[str, Any]
+
+
+def record_of(name: str) -> Any:
+    """Of the name of a record in `EXCHANGES` or `WORDS`."""
+    return resolve_name(f"dtctl.agent.records.{name}")
 
 
 class Ended(Exception):
@@ -94,7 +101,8 @@ class Conversation:
 
     def _hold(self, frame: Fields) -> None:
         """Whatever an agent says in whatever test is what its records say, and nothing else."""
-        record: Any = EXCHANGES[self._asked].result if frame["type"] == "result" else FRAMES[frame["type"]]
+        own = frame["type"] == "result"
+        record: Any = record_of(EXCHANGES[self._asked].result) if own else FRAMES[frame["type"]]
         assert frame.keys() - {"type", "bytes"} <= checked(record, frame).keys(), frame
 
     def await_type(self, type_: str) -> Fields:

@@ -10,25 +10,18 @@ from typing import Any
 
 import pytest
 
-from tests.desk import Desk
+from tests.desk import Desk, cluster_text
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet, FleetHost
 
 pytestmark = pytest.mark.fleet
 
 HOSTS = "hosts:\n  gpu-[1-5]:\nssh: {connect_timeout: 5s}\n"
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs:
-  ps: {{hosts: [gpu-2, gpu-3]}}
-  worker: {{hosts: [gpu-1, gpu-4, gpu-5]}}
-trainer:
-  command: [python, train.py]
-  venv: ~/venv
-  args: {args}
-dirs: {{output: ~/saved}}
-"""
+CLUSTER = cluster_text(
+    jobs="{ps: {hosts: [gpu-2, gpu-3]}, worker: {hosts: [gpu-1, gpu-4, gpu-5]}}",
+    trainer="command: [python, train.py], venv: ~/venv",
+    dirs="{output: ~/saved}",
+)
 TRAIN = """\
 import tensorflow.compat.v1 as tf
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.desk import Desk, desk
+from tests.desk import Desk, cluster_text, desk
 from tests.fleet.test_check import TRAIN, make_environment
 from tests.fleet.test_check_network import log_in_with, rules, taken
 from tests.hosts import faults
@@ -19,19 +19,12 @@ from tests.hosts.fleet import Fleet, FleetHost, module_fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.nightly, pytest.mark.timeout(600)]
 
-CLUSTER = """\
-name: {name}
-{hosts}
-ssh: {{connect_timeout: 5s}}
-jobs:
-  ps: {{hosts: "gpu-[1-2]"}}
-  worker: {{hosts: "gpu-[3-8]"}}
-trainer:
-  command: [python, train.py]
-  venv: ~/venv
-  args: {args}
-dirs: {{output: ~/saved}}
-"""
+CLUSTER = cluster_text(
+    ssh="{connect_timeout: 5s}",
+    jobs='{ps: {hosts: "gpu-[1-2]"}, worker: {hosts: "gpu-[3-8]"}}',
+    trainer="command: [python, train.py], venv: ~/venv",
+    dirs="{output: ~/saved}",
+)
 HOSTS = "hosts:\n" + "".join(f"  gpu-{number}: {{address: gpu-{number}}}\n" for number in range(1, 9))
 VERSIONS = {"gpu-8": "", "gpu-2": "2.19.0"}
 

@@ -267,7 +267,8 @@ class Host:
     def _runs(self, request: Fields) -> Answer:
         own = dict.fromkeys(tasks_on(self.name), "succeeded")
         known = {"run": RUN, "cluster": CLUSTER, "host": self.name, "created": CREATED, "live": False, "tasks": own}
-        yield {"type": "result", "runs": [known], "omitted": 0, "damaged": []}, b""
+        foreign = [{"run": "letters-1", "account": "bob"}]
+        yield {"type": "result", "runs": [known], "omitted": 0, "damaged": [], "foreign": foreign}, b""
 
     def _stop(self, request: Fields) -> Answer:
         told = {"stopped": self._own(request), "already": [], "survivors": [], "unreached": []}
@@ -278,7 +279,9 @@ class Host:
         yield {"type": "result", "run": RUN, "tasks": tasks, "unreached": [], **self._about_the_run()}, b""
 
     def _drain(self, request: Fields) -> Answer:
-        yield from self._stop({"tasks": tasks_on(request["drained"])})
+        job = request.get("job")
+        too_many = [task for task in ROSTER if task.partition(":")[0] == job][request.get("count") or 0 :]
+        yield from self._stop({"tasks": too_many if job else tasks_on(request["drained"])})
 
     def _undrain(self, request: Fields) -> Answer:
         yield from self._restart({"tasks": tasks_on(request["drained"])})

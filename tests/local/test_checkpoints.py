@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.desk import Desk
+from tests.desk import Desk, cluster_text
 from tests.waiting import eventually
 
 DATA = Path(__file__).parents[1] / "agent/data/checkpoints/tf1_plain"
@@ -29,17 +29,13 @@ if os.environ["DTCTL_TASK"] == "worker:0":
 time.sleep(1000)
 """
 
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs: {{worker: {{hosts: "node-[1-2]"}}}}
-strategy: mirrored
-trainer:
-  command: [python, train.py, OUT]
-  dialect: none
-recovery: {{backoff: 100ms..200ms}}
-grace: 100ms
-"""
+CLUSTER = cluster_text(
+    jobs='{worker: {hosts: "node-[1-2]"}}',
+    strategy="mirrored",
+    trainer="command: [python, train.py, OUT], dialect: none",
+    recovery="{backoff: 100ms..200ms}",
+    grace="100ms",
+)
 
 
 def write(home: Desk, out: str, more: str = "") -> None:

@@ -5,20 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.desk import Desk
+from tests.desk import Desk, cluster_text
 from tests.waiting import eventually
 
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs: {{worker: {{hosts: "node-[1-2]"}}}}
-trainer:
-  command: [python, train.py]
-  dialect: none
-  args: {{step_s: 0.2}}
-recovery: {{max_restarts: 1000, repeat: 0, backoff: 100ms..200ms}}
-grace: 100ms
-"""
+CLUSTER = cluster_text(
+    jobs='{worker: {hosts: "node-[1-2]"}}',
+    trainer="command: [python, train.py], dialect: none",
+    recovery="{max_restarts: 1000, repeat: 0, backoff: 100ms..200ms}",
+    grace="100ms",
+)
 
 MODULE = "import importlib\nimportlib.import_module('a_module_that_nobody_has')\n"
 FROZEN = """\

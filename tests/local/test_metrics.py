@@ -8,7 +8,7 @@ import re
 import shutil
 
 from tests import event_files
-from tests.desk import Desk
+from tests.desk import Desk, cluster_text
 from tests.waiting import eventually, read_until
 
 TRAINER = """\
@@ -25,16 +25,12 @@ if os.environ["DTCTL_TASK"] == "worker:0":
 time.sleep(1000)
 """
 
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs: {{worker: {{hosts: "node-[1-2]"}}}}
-dirs: {{output: out}}
-trainer:
-  command: [python, train.py, "{{output_dir}}"]
-  dialect: none
-grace: 100ms
-"""
+CLUSTER = cluster_text(
+    jobs='{worker: {hosts: "node-[1-2]"}}',
+    dirs="{output: out}",
+    trainer='command: [python, train.py, "{output_dir}"], dialect: none',
+    grace="100ms",
+)
 
 
 def test_scalars_are_shown_in_every_form(home: Desk) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.desk import Desk, desk
+from tests.desk import Desk, cluster_text, desk
 from tests.waiting import eventually, read_until
 
 
@@ -65,18 +65,13 @@ def test_wait_returns_success_while_the_last_tasks_still_end(home: Desk) -> None
     home.dtctl("stop")
 
 
-SETTLING = """\
-name: {name}
-{hosts}
-jobs:
-  chief: {{hosts: node-1}}
-  worker: {{hosts: node-2}}
-trainer:
-  command: [sh, -c, 'case "$*" in *--job_name=chief*) exit 0;; esac; exec sleep 1000', sh]
-  dialect: flags
-success: lead
-settle: 10m
-"""
+ENDS_AS_CHIEF = 'case "$*" in *--job_name=chief*) exit 0;; esac; exec sleep 1000'
+SETTLING = cluster_text(
+    jobs="{chief: {hosts: node-1}, worker: {hosts: node-2}}",
+    trainer=f"command: [sh, -c, '{ENDS_AS_CHIEF}', sh], dialect: flags",
+    success="lead",
+    settle="10m",
+)
 
 
 def test_a_terminated_command_exits_with_143(running: Desk) -> None:

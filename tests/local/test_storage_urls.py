@@ -1,4 +1,4 @@
-"""Checkpoints and scalars at storage URLs, on servers that speak the protocols of S3, Cloud Storage and WebHDFS."""
+"""Checkpoints and scalars at storage URLs, on servers of S3, Cloud Storage, Azure and WebHDFS."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ from dtctl.operations.checkpoints.urls import at_urls, look
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.storage import Object, Place, StorageError, cached, events, label
+from dtctl.operations.storage.cached import url_hash
 from dtctl.operations.storage.events import at_urls as scalars_at
 from tests import event_files, webhdfs
 from tests.browser import Page
-from tests.buckets import Bucket, cloud_storage, hdfs, s3
+from tests.buckets import Bucket, azure, cloud_storage, hdfs, s3
 from tests.desk import Desk
 from tests.waiting import eventually, read_until
 
@@ -98,7 +99,7 @@ def judged(report: CheckpointReport) -> dict[str, Any]:
     return {one["prefix"]: {name: one[name] for name in kept} for one in report["all"]}  # type: ignore[literal-required]
 
 
-@pytest.mark.parametrize("serve", [cloud_storage, s3, hdfs])
+@pytest.mark.parametrize("serve", [cloud_storage, s3, hdfs, pytest.param(azure, marks=pytest.mark.nightly)])
 def test_checkpoints_in_a_bucket_are_judged_as_those_in_a_directory(
     directory: Path, serve: Callable[[], AbstractContextManager[Bucket]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,8 +170,8 @@ def test_a_bucket_that_cannot_be_read_is_a_problem_and_no_error(monkeypatch: pyt
     (one,) = at_urls(record("s3://runs/digits"))
     assert one.report["all"] == []
     assert "Unable to locate credentials" in str(one.report["problem"])
-    (unknown,) = at_urls(record("abfs://c@a.dfs.core.windows.net/x"))
-    assert "pip install fsspec adlfs" in str(unknown.report["problem"])
+    (unknown,) = at_urls(record("hdfs://name:8020/x"))
+    assert "pip install 'dtctl[hdfs]'" in str(unknown.report["problem"])
 
 
 def test_every_byte_is_verified_here_and_a_damaged_one_is_not_pulled(bucket: Bucket, tmp_path: Path) -> None:
@@ -287,6 +288,21 @@ def test_event_files_are_fetched_as_far_as_they_have_grown_once_a_minute(
     assert fetched == [(len(first), len(first + more))]
     bucket.put(name, scalar(1))  # begun anew
     assert points(url) == [1]
+
+
+def test_what_nobody_has_looked_at_for_a_month_goes(bucket: Bucket, cache: Path) -> None:
+    for url in ("old", "new"):
+        points(f"{bucket.url}/{url}")
+        at_urls(record(f"{bucket.url}/{url}"))
+    kept = cache / "dtctl/storage"
+    old = {one.name for one in kept.iterdir() if url_hash(f"{bucket.url}/old") in one.name}
+    for name in old:
+        marked = kept / name / "looked" if (kept / name).is_dir() else kept / name
+        os.utime(marked, (time.time() - 40 * 86400,) * 2)
+    before = {one.name for one in kept.iterdir()}
+    points(f"{bucket.url}/new")
+    assert len(old) == 3
+    assert {one.name for one in kept.iterdir()} == before - old
 
 
 def test_a_follower_gets_the_new_points_alone_and_those_of_the_end(

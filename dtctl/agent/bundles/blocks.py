@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from contextlib import ExitStack, suppress
 
 from ..host import files
-from ..records.answers import BLOCK_BYTES
+from ..records.values import BLOCK_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,11 +29,13 @@ class Partial:
 
     def missing(self, digests: bytes, seeds: Sequence[str]) -> List[int]:
         """Takes the blocks that are right from the file itself and from the seeds; which are in none of them."""
+        import hashlib
+
         missing = []
         with ExitStack() as stack:
             part = stack.enter_context(files.opened(self._path, os.O_RDWR | os.O_CREAT))
+            sources = [part] if os.fstat(part).st_size else []  # a new one has nothing to be read and hashed
             os.ftruncate(part, self._size)
-            sources = [part]
             for path in seeds:
                 with suppress(OSError):
                     sources.append(stack.enter_context(files.opened(path)))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Wire
     from ..records.answers import DataPushResult
-    from ..records.requests import DataPushRequest
+    from ..records.starting import DataPushRequest
 
 _INCOMING = ".dtctl-incoming"
 GIVEN_UP_S = 60.0

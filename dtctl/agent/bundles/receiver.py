@@ -11,7 +11,7 @@ from contextlib import suppress
 from ..conversation import Aborted, expect_control
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
-from ..records.answers import LARGE_BYTES
+from ..records.values import LARGE_BYTES
 from .blocks import DIGEST_BYTES, PARTIAL, Partial
 from .tree import MOST_BYTES, Manifest, Tree, read_blocks
 

@@ -7,7 +7,6 @@ BASE/stats.json     {path: [size, mtime_ns, ctime_ns, inode]} of each file when 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -16,7 +15,7 @@ import time
 
 from ..host import files
 from ..host.errors import Refused
-from ..records.answers import LARGE_BYTES
+from ..records.values import LARGE_BYTES
 from .blocks import PARTIAL
 
 TYPE_CHECKING = False
@@ -47,6 +46,8 @@ class Manifest:
     @classmethod
     def parse(cls, text: bytes, bundle_id: str) -> Manifest:
         """From the canonical JSON that the id is the hash of. Raises Refused."""
+        import hashlib
+
         if hashlib.sha256(text).hexdigest() != bundle_id:
             raise Refused("bundle_damaged", "the manifest is not that of bundle %s" % bundle_id[:12])
         try:
@@ -225,6 +226,8 @@ class Tree:
         It is renamed over what is there, so a trainer that has the old file open keeps it. Where `chunks` raises,
         what has arrived of a large file stays.
         """
+        import hashlib
+
         path, mode, size, sha256 = self.manifest.files[index]
         part = self.part(index, staging)
         hasher = hashlib.sha256()
@@ -360,6 +363,8 @@ def read_blocks(path: str) -> Iterable[bytes]:
 
 
 def file_sha256(path: str, alive: Callable[[int], None] = lambda size: None) -> str:
+    import hashlib
+
     hasher = hashlib.sha256()
     for block in read_blocks(path):
         hasher.update(block)

@@ -26,8 +26,18 @@ if TYPE_CHECKING:
     from typing import Callable, List, Mapping
 
     from ..host.budget import Budget
-    from ..records.checkpoints import Checkpoint, FilePart, FileSent, Pruned, Verified
-    from ..records.requests import CheckpointPath, FetchRequest, Had, PruneRequest, VerifyRequest
+    from ..records.checkpoints import (
+        Checkpoint,
+        CheckpointPath,
+        FetchRequest,
+        FilePart,
+        FileSent,
+        Had,
+        Pruned,
+        PruneRequest,
+        Verified,
+        VerifyRequest,
+    )
     from .directories import Run
 
     Alive = Callable[[], None]

@@ -22,8 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Mapping, Optional
 
-    from ..records.checkpoints import Arrived, FileSent
-    from ..records.requests import StoreRequest
+    from ..records.checkpoints import Arrived, FileSent, StoreRequest
 
     Alive = Callable[[], None]
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
     from ..records.answers import Facts
     from ..records.checks import CheckFacts, CheckResult, Questions
-    from ..records.requests import CheckRequest, StartMessage
+    from ..records.starting import CheckRequest, StartMessage
 
 
 def check(talk: Conversation, request: CheckRequest) -> CheckResult:

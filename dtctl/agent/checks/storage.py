@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 import time
 from contextlib import suppress
 from functools import partial
 
 from ..checkpoints import reading
-from ..host import budget, files
+from ..host import budget, files, machine
 from ..records.checks import Data, Written
 from ..records.kinds import made
 from ..run import environment
@@ -33,6 +34,7 @@ _OLD_S = 3600.0
 _ANSWER_S = 10.0
 _SEEN_S = 2.0
 """A network disk may show what others have written a moment later."""
+_OCTAL = re.compile(r"\\([0-7]{3})")
 _SILENT = "its file system does not answer"
 
 
@@ -66,6 +68,7 @@ def _write(talk: Conversation, asked: str, path: str, token: str, host: str) -> 
 def _try_to_write(talk: Conversation, answer: Written, path: str, name: str) -> None:
     at = machine_load.nearest_directory(path)
     answer["at"], answer["up"] = at[:8192], _depth(path) - _depth(at)
+    answer["filesystem"] = filesystem_of(os.path.realpath(at), machine.text("/proc/self/mountinfo"))
     disk = os.statvfs(at)
     answer["free_bytes"] = disk.f_bavail * disk.f_frsize
     file = os.path.join(at, name)
@@ -78,6 +81,20 @@ def _try_to_write(talk: Conversation, answer: Written, path: str, name: str) -> 
         finally:
             os.close(descriptor)
     _clear(at)
+
+
+def filesystem_of(path: str, mounts: str) -> str:
+    """The type of the file system that a path is on: of the mount point that is nearest above it, the last one there
+    (proc_pid_mountinfo(5))."""
+    nearest, found = "", ""
+    for line in mounts.splitlines():
+        mount, _, source = line.partition(" - ")
+        fields = mount.split()
+        if len(fields) > 4 and source:
+            point = _OCTAL.sub(lambda one: chr(int(one.group(1), 8)), fields[4])
+            if len(point) >= len(nearest) and (path + "/").startswith(point.rstrip("/") + "/"):
+                nearest, found = point, source.split()[0]
+    return found[:100]
 
 
 def _clear(at: str) -> None:

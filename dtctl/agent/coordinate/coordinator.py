@@ -21,6 +21,7 @@ from .contacts import Contacts, Quorum
 from .draining import Draining
 from .history import Accounting
 from .lifecycle import Shutdown
+from .moving import Moving
 from .orders import OrderBook
 from .recovery import Recovery
 from .view import View
@@ -58,7 +59,9 @@ class Coordinator:
         services: Services,
         now: float,
         has_lease: Optional[Callable[[float], bool]] = None,
+        term: Optional[Callable[[float], Optional[int]]] = None,
     ) -> None:
+        """`term`: while it has its lease."""
         self.view = View(spec, data)
         self.history: List[HistoryEvent] = []
         self._spec = spec
@@ -76,6 +79,7 @@ class Coordinator:
         self._book = OrderBook(self.view)
         self.contacts = Contacts(self.view, self._record)
         self._quorum = Quorum(self.view, has_lease)
+        self._moving = Moving(self.view, self._recovery, self.contacts, self._record, term)
         self._accounting = Accounting(self.view)
         self._rebuilt = False
 
@@ -135,6 +139,8 @@ class Coordinator:
         if message["type"] == "hello":
             self.contacts.greet(host, now)
             self._book.forget(host, may_start=self.may_start, kept=message["kept"])
+        if before is not None and before["tasks"] and not message["state"]["tasks"] and not self.view.tasks_on(host):
+            self.contacts.note_replaced(host, before["tasks"])
         known["state"] = message["state"]
         if before is None:
             self._last_joined = now
@@ -178,6 +184,9 @@ class Coordinator:
         if self._spec["absent"]:
             without = fact("begins_without", text=", ".join(self._spec["absent"]))
             self._record("contact", [without], host=self.view.own_host)
+        for job, count in self._spec["replicas"].items():
+            how: How = {"grace_s": None, "by": self._spec["controller"], **because([])}
+            self._draining.scale(job, count, how, self._now)
 
     def rebuild(self, damage: Fact, wall: float) -> None:
         """For a coordinator without a cluster.json: everything follows from what the agents report."""
@@ -217,8 +226,8 @@ class Coordinator:
         wanted = request["tasks"]
         if wanted == [] and (self.may_start or self.decided):  # `up` of a run that continues
             return
-        if request["host"] is not None:
-            self._request_maintenance(request["host"], request, now)
+        if request["kind"] in ("drain", "undrain"):
+            self._request_maintenance(request, now)
             return
         tasks = [task for task in self.view.present if wanted is None or task in wanted]
         asked = "asked_stop" if request["kind"] == "stop" else "asked_up" if wanted == [] else "asked_restart"
@@ -238,14 +247,19 @@ class Coordinator:
                 generation = self.view.intents[task]["generation"] + 1
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
 
-    def _request_maintenance(self, host: str, request: PostedRequest, now: float) -> None:
-        """drain or undrain."""
-        self._record("request", [fact("asked_" + request["kind"], host=host)], by=request["by"])
+    def _request_maintenance(self, request: PostedRequest, now: float) -> None:
+        """drain, undrain or scale."""
+        host, job, count = request["host"], request["job"] or "", request["count"] or 0
+        asked = fact("asked_" + request["kind"], host=host) if host else fact("asked_scale", text=job, count=count)
+        self._record("request", [asked], by=request["by"])
         if self.decided:
             return
         self._quorum.vouch()
-        if request["kind"] == "drain":
-            self._draining.drain(host, {"grace_s": request["grace_s"], "by": request["by"], **because([])}, now)
+        how: How = {"grace_s": request["grace_s"], "by": request["by"], **because([])}
+        if host is None:
+            self._draining.scale(job, count, how, now)
+        elif request["kind"] == "drain":
+            self._draining.drain(host, how, now)
         else:
             self._draining.undrain(host, request["by"])
 
@@ -276,6 +290,8 @@ class Coordinator:
         self.contacts.miss(now)
         self._quorum.update(now)
         if not self.decided:
+            if self.may_start:
+                self._draining.release_cut_off()
             self._draining.step(now)
             self._accounting.update(passed_s, self._missed_hosts())
             self._judge(now, wall)
@@ -318,7 +334,7 @@ class Coordinator:
             if offered[task]["by"] not in ("coordinator", host, ""):  # what a person wants comes first
                 self.view.intents[task] = offered[task].copy()
             self.view.wanted([task])
-        may_hold = None if self._rebuilt else {host, *drains.hosts(self.view.intents)}
+        may_hold = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
             self.view.intents[task] = intent = drains.believed(intent, may_hold)
@@ -348,11 +364,14 @@ class Coordinator:
         if self.view.own_host in self._lost_sessions:  # of others it says nothing, or it ends a join
             return Judgement("Failed", [fact("session_lost")])
         found = self._host_given_up(now) or self._deadline()
-        return found or ((self._recovery.step(now, wall) or self._not_started(now)) if self.may_start else None)
+        if found is not None or not self.may_start:
+            return found
+        moved = self._moving.step(self._missed_hosts(), now, wall)
+        return moved or self._recovery.step(now, wall) or self._not_started(now)
 
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
-        waits = lifecycle.unreached(self.view) or not self.may_start
+        waits = lifecycle.unreached(self.view) or not self.may_start or self._moving.awaits_fence(self._now)
         return set(self.view.tasks) if waits else incidents.held(self.view).union(self._draining.returning())
 
     def _missed_hosts(self) -> Dict[str, float]:

@@ -8,7 +8,6 @@ cannot be opened here: it counts as one that holds something.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from contextlib import suppress
 
@@ -88,6 +87,8 @@ def _place(root: str, directory: str) -> Tuple[str, str, str]:
     else:
         path = os.path.realpath(directory)
         inode = str(os.stat(path).st_ino)
+    import hashlib
+
     name = hashlib.sha256(("%s %s" % (path, inode)).encode("utf-8", "surrogateescape")).hexdigest()
     return os.path.join(root, "outputs", name[:32] + ".json"), inode, path
 

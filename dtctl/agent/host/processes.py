@@ -152,10 +152,10 @@ def argv(pid: int) -> List[str]:
     return [argument.decode("utf-8", "surrogateescape") for argument in _read_proc(pid, "cmdline").split(b"\0")[:-1]]
 
 
-def environment(pid: int) -> Dict[str, str]:
-    """The variables that a process was started with; empty when they cannot be read."""
-    pairs = _read_proc(pid, "environ").decode("utf-8", "surrogateescape").split("\0")
-    return dict(pair.split("=", 1) for pair in pairs if "=" in pair[1:])
+def environment(pid: int, prefix: bytes = b"") -> Dict[str, str]:
+    """The variables that a process was started with, whose names begin so; empty when they cannot be read."""
+    pairs = [pair for pair in _read_proc(pid, "environ").split(b"\0") if pair.startswith(prefix) and b"=" in pair[1:]]
+    return dict(pair.decode("utf-8", "surrogateescape").split("=", 1) for pair in pairs)
 
 
 def proc_text(pid: int, name: str) -> str:
@@ -163,8 +163,8 @@ def proc_text(pid: int, name: str) -> str:
     return _read_proc(pid, name).decode("utf-8", "replace")
 
 
-def every() -> Dict[int, Process]:
-    """The process table, by pid.
+def every(user: Optional[int] = None) -> Dict[int, Process]:
+    """The process table, by pid; `user`: only that one's, which takes a fraction of the time.
 
     It is listed again until it names no new process: who forks and ends between being listed and being read would hide
     its child, as one that puts itself into the background does.
@@ -174,7 +174,7 @@ def every() -> Dict[int, Process]:
     for _ in range(_MOST_LISTINGS):
         new = [name for name in os.listdir("/proc") if name.isdigit() and name not in seen]
         for name in new:
-            process = Process.read(int(name))
+            process = Process.read(int(name)) if user is None or _user_of(name) == user else None
             if process is not None:
                 table[process.pid] = process
         if not new:
@@ -183,18 +183,29 @@ def every() -> Dict[int, Process]:
     return table
 
 
+def _user_of(name: str) -> Optional[int]:
+    try:
+        return os.stat("/proc/" + name).st_uid
+    except OSError:
+        return None
+
+
 def bears(pid: int, key: str) -> bool:
     """True when the process was started by us with this key; so only once its exec has succeeded."""
     return _bears(pid, {_mark(key)})
 
 
+def first_that_bears(key: str) -> Optional[run_state.Process]:
+    """The oldest live process that was started with this key."""
+    marks = {_mark(key)}
+    ours = [process for pid, process in every().items() if not process.zombie and _bears(pid, marks)]
+    first = min(ours, key=lambda process: (process.start_time, process.pid), default=None)
+    return {"pid": first.pid, "start_time": first.start_time, "boot_id": boot_id()} if first else None
+
+
 def owner(pid: int) -> Optional[Tuple[str, str]]:
     """The run and the task that a process of this user's was started for; None for any other process."""
-    try:
-        own = os.stat("/proc/%d" % pid).st_uid == os.geteuid()
-    except OSError:
-        return None
-    variables = environment(pid) if own else {}
+    variables = environment(pid) if _user_of(str(pid)) == os.geteuid() else {}
     return (variables.get("DTCTL_RUN", ""), variables.get("DTCTL_TASK", "")) if "DTCTL_KEY" in variables else None
 
 

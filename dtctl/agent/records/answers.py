@@ -1,26 +1,32 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
-from . import requests
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import CheckpointReport as CheckpointReport
-from .checkpoints import FetchResult, FilePart, Landing, PruneResult, Reports, Saved, Stored, StoreResult, VerifyResult
+from .checkpoints import FilePart, Landing, Reports, Saved, Stored
 from .checkpoints import OutputMark as OutputMark
-from .checks import CheckFacts, CheckResult
+from .checks import MOST_PLACES, CheckFacts
 from .checks import DataHeld as DataHeld
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record
-from .metrics import MetricsResult, Points
+from .metrics import Points
 from .run_state import Entries, Intents, State
 from .spec import Inventory
+from .starting import Credentials
 from .tensorboard import (
     CaughtUp,
     ChannelWord,
-    EventDirsResult,
     EventFile,
     TakenWord,
     TensorboardReady,
-    TensorboardResult,
 )
 from .values import (
+    MOST_CLUSTERS,
+    MOST_DAMAGED,
+    MOST_FILES,
+    MOST_PROCESSES,
+    MOST_RUNS,
+    MOST_SETUP_LOG,
+    MOST_SETUP_LOGS,
+    MOST_TAKEN,
     MOST_TASKS,
     By,
     Count,
@@ -39,19 +45,8 @@ from .values import (
     Tasks,
     TaskState,
 )
-from .vitals import DiagnoseResult, Dump
+from .vitals import Dump
 from .whole_run import Condition, HistoryEvent, RunView
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-MOST_PROCESSES = 1000
-MOST_RUNS = 10_000
-MOST_DAMAGED = 100
-MOST_FILES = 10_000
-MOST_TAKEN = 100
-MOST_CLUSTERS = 10_000
 
 Text = AtMost[str, 65536]
 Files = AtMost[List[Path], MOST_FILES]
@@ -106,11 +101,6 @@ class Progress(Record):
     text: Default[Text, ""]
 
 
-LARGE_BYTES = 16 << 20
-"""Of a file of this size or more a host may ask for blocks."""
-BLOCK_BYTES = 1 << 20
-
-
 class BlockAt(Record):
     """A block of one of the bundle's files."""
 
@@ -151,7 +141,7 @@ class Joining(Record):
     """What a host needs to join a live run that was started without it."""
 
     inventory: Inventory
-    credentials: AtMost[Dict[Name, requests.Credentials], 4096]
+    credentials: AtMost[Dict[Name, Credentials], 4096]
     """By host."""
 
 
@@ -243,7 +233,7 @@ class DataPushResult(Record):
 class DataResult(Record):
     """In the order in which the directories were asked for."""
 
-    at: AtMost[List[DataHeld], requests.MOST_PLACES]
+    at: AtMost[List[DataHeld], MOST_PLACES]
 
 
 class DataDropped(Record):
@@ -259,7 +249,7 @@ class DataDropped(Record):
 class DataDropResult(Record):
     """In the order in which the directories were asked for."""
 
-    at: AtMost[List[DataDropped], requests.MOST_PLACES]
+    at: AtMost[List[DataDropped], MOST_PLACES]
 
 
 class Coordinated(Record):
@@ -316,6 +306,13 @@ class DamagedRun(Record):
     problem: Reason
 
 
+class ForeignRun(Record):
+    """A live run of another account of the host: what the command line of its agent shows."""
+
+    run: Name
+    account: Name
+
+
 class RunsResult(Record):
     """All that the host has."""
 
@@ -324,6 +321,8 @@ class RunsResult(Record):
     omitted: Default[Count, 0]
     """Others that the list has no room for."""
     damaged: Default[AtMost[List[DamagedRun], MOST_DAMAGED], []]
+    foreign: Default[AtMost[List[ForeignRun], MOST_DAMAGED], []]
+    """Where all clusters are asked for."""
 
 
 class Survivor(Record):
@@ -455,10 +454,6 @@ class DeadRun(Record):
     size_bytes: Default[Count, 0]
 
 
-MOST_SETUP_LOGS = 2
-MOST_SETUP_LOG = 1 << 20
-
-
 class SetupLog(Record):
     """The end of a log of what was made before a start."""
 
@@ -520,48 +515,3 @@ FRAMES = {
     "stored": Stored,
 }
 """By their types. That of a `result` is the request's."""
-
-
-class Exchange:
-    """A request: the function that is given it, by its name as seen from requests/, and what both hold."""
-
-    def __init__(self, handler: "str", request: "Any", result: "Any") -> None:
-        self.handler = handler
-        self.request = request
-        self.result = result
-
-
-EXCHANGES = {
-    "up": Exchange("up.up", requests.UpRequest, UpResult),
-    "ports": Exchange("starting.choose_ports", requests.PortsRequest, PortsResult),
-    "push": Exchange("up.push", requests.PushRequest, PushResult),
-    "data_push": Exchange("data.push", requests.DataPushRequest, DataPushResult),
-    "data_status": Exchange("data.status", requests.DataRequest, DataResult),
-    "data_verify": Exchange("data.verify", requests.DataRequest, DataResult),
-    "data_drop": Exchange("data.drop", requests.DataRequest, DataDropResult),
-    "status": Exchange("status.status", requests.StatusRequest, StatusResult),
-    "watch": Exchange("status.watch", requests.WatchRequest, RunResult),
-    "logs": Exchange("logs.logs", requests.LogsRequest, RunResult),
-    "setup_logs": Exchange("setup.setup_logs", requests.Request, SetupLogsResult),
-    "runs": Exchange("status.list_runs", requests.RunsRequest, RunsResult),
-    "stop": Exchange("stop.stop", requests.StopRequest, StopResult),
-    "restart": Exchange("stop.restart", requests.RestartRequest, RestartResult),
-    "drain": Exchange("drain.drain", requests.DrainRequest, StopResult),
-    "undrain": Exchange("drain.undrain", requests.UndrainRequest, RestartResult),
-    "down": Exchange("down.down", requests.DownRequest, DownResult),
-    "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
-    "diagnose": Exchange("health.diagnose", requests.Request, DiagnoseResult),
-    "check": Exchange(".checks.check", requests.CheckRequest, CheckResult),
-    "events": Exchange("logs.events", requests.EventsRequest, EventsResult),
-    "metrics": Exchange("health.metrics", requests.MetricsRequest, MetricsResult),
-    "dump": Exchange("health.dump", requests.DumpRequest, RunResult),
-    "event_dirs": Exchange("tensorboard.event_dirs", requests.Request, EventDirsResult),
-    "event_files": Exchange("tensorboard.event_files", requests.EventFilesRequest, RunResult),
-    "tensorboard": Exchange("tensorboard.tensorboard", requests.Request, TensorboardResult),
-    "verify": Exchange("checkpoints.verify", requests.VerifyRequest, VerifyResult),
-    "fetch": Exchange("checkpoints.fetch", requests.FetchRequest, FetchResult),
-    "prune": Exchange("checkpoints.prune", requests.PruneRequest, PruneResult),
-    "store": Exchange("checkpoints.store", requests.StoreRequest, StoreResult),
-    "gc": Exchange("gc.collect", requests.GcRequest, GcResult),
-}
-"""By the types of requests. One that asks for nothing but what a host knows has the plain `requests.Request`."""

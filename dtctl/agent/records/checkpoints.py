@@ -1,9 +1,10 @@
-"""What a host reports of checkpoints."""
+"""What a controller asks of checkpoints, and what a host reports of them."""
 
 import re
 
-from .kinds import AtMost, Default, List, OneOf, Optional, Record
-from .values import By, Count, Epoch, Hex32, Hex64, Inode, Line, Name, Path, Reason, Seconds
+from .kinds import AtMost, Default, InvalidValue, List, OneOf, Optional, Pattern, Record, Within, also
+from .requests import Request
+from .values import By, Count, Epoch, Hex32, Hex64, Inode, Line, Name, Path, Reason, Seconds, refuse_unfit
 
 MOST_SHARDS = 1000
 """That are reported of a checkpoint."""
@@ -168,6 +169,66 @@ class PruneResult(Record):
     directories: AtMost[List[Pruned], 100]
 
 
+class CheckpointPath(Record):
+    """A checkpoint, as a report names it."""
+
+    dir: Path
+    prefix: Path
+
+
+class Had(Arrived):
+    """The beginning of a file that was received before."""
+
+    identity: AtMost[str, 100]
+
+
+class VerifyRequest(Request):
+    """Reads every byte of checkpoints, as `status` lists them."""
+
+    wanted: AtMost[List[CheckpointPath], 100]
+    limit_s: Default[Seconds, 600.0]
+    """How long the reading may take."""
+
+
+class FetchRequest(Request):
+    """The files of one checkpoint, or the rest of them."""
+
+    of: CheckpointPath
+    files: AtMost[List[AtMost[str, 300]], MOST_STORED]
+    """Those that are wanted, if they are there, in this order."""
+    have: Default[AtMost[List[Had], 1100], []]
+    """What was received of them before."""
+
+
+class PruneRequest(Request):
+    """Removes old checkpoints."""
+
+    dirs: AtMost[List[Path], 100]
+    keep: Within[int, 1, 100_000]
+    dry_run: Default[bool, False]
+
+
+class StoreRequest(Request):
+    """Takes a checkpoint, moves it into place on `keep`, and names it as the one to be restored."""
+
+    dir: Path
+    """With marks."""
+    below: Default[Optional[Pattern[str, 200, r"[^/\0]+", "the name of a directory"]], None]
+    """A directory in it, which is made if need be."""
+    name: Pattern[str, 200, r"[^./\\\"\x00-\x1f\x7f][^/\\\"\x00-\x1f\x7f]*", "the name of a checkpoint"]
+    files: AtMost[List[FileSent], MOST_STORED]
+    push: Hex32
+    """A random name of this attempt, the same for all hosts."""
+    by: Default[By, ""]
+
+
+class PartWord(Record):
+    """`part`: bytes of one of the files of a checkpoint, from `offset` on."""
+
+    name: AtMost[str, 300]
+    offset: Count
+
+
 _SHARD = re.compile(r"\.data-[0-9]{5}-of-[0-9]{5}")
 
 
@@ -175,3 +236,16 @@ def is_part(name: str, file: str) -> bool:
     """Whether a file of this name is one of the checkpoint's."""
     own, end = file[: len(name)], file[len(name) :]
     return own == name and (end in (".index", ".meta") or _SHARD.fullmatch(end) is not None)
+
+
+@also(StoreRequest)
+def _is_whole(request: StoreRequest) -> None:
+    refuse_unfit(("dir",), [request["dir"]])
+    if request["below"] in (".", ".."):
+        raise InvalidValue.at(("below",), "the name of a directory", request["below"])
+    names = [one["name"] for one in request["files"]]
+    if names[-1:] != [request["name"] + ".index"] or len(set(names)) != len(names):
+        raise InvalidValue.at(("files",), "the files of %s, each once, the index last" % request["name"], names[-1:])
+    for number, name in enumerate(names):
+        if not is_part(request["name"], name):
+            raise InvalidValue.at(("files", str(number), "name"), "a file of %s" % request["name"], name)

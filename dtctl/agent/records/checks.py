@@ -182,6 +182,8 @@ class Written(Record):
     up: Default[Count, 0]
     """So many directories above it."""
     free_bytes: Default[Count, 0]
+    filesystem: Default[AtMost[str, 100], ""]
+    """The type of its file system, as ext4 or nfs4; empty where it is unknown."""
     full: Default[bool, False]
     """Its disk has no room."""
     problem: Default[Line, ""]

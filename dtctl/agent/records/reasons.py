@@ -103,8 +103,11 @@ SENTENCES = {
     "rolled_back": "rolled back",
     "drained": "%(host)s is drained by %(by)s",
     "shutting_down": "%(host)s is shutting down",
+    "cut_off": "%(host)s was cut off from the coordinator",
     "undrained": "%(host)s is in service again: all that need each other start together",
     "resumed": "%(host)s is in service again",
+    "scaled_down": "%(task)s is one too many: %(text)s is scaled to %(count)d by %(by)s",
+    "scaled_up": "scaled up by %(by)s",
     "ending": "ending",
     "restarted_with": "restarted with %(task)s (%(rest)s)",
     "session_lost": "the controller was lost before the start was complete",
@@ -143,6 +146,14 @@ SENTENCES = {
     "goes_with": ": restarted with %(task)s%(later)s",
     "all_go": ": all %(count)d tasks are restarted%(later)s",
     "holds": ": %(tasks)s held",
+    "takes_place": "%(what)s has not been heard for %(span)s: %(host)s takes its tasks",
+    "no_spare": "no spare can take the tasks of %(host)s, which is away: %(text)s",
+    "none_left": "there is none",
+    "spare_away": "%(host)s is away",
+    "spare_drained": "%(host)s is drained",
+    "spare_unfit": "%(host)s was not prepared for them",
+    "spare_blind": "%(host)s does not see %(what)s as the lead's host does",
+    "spare_unsure": "it is not known whether %(host)s sees the checkpoints",
     "lost_again": "%(task)s was lost again",
     "lost_too": "%(task)s was lost too",
     "back_to_step": "back to step %(step)d",
@@ -167,6 +178,7 @@ SENTENCES = {
     "asked_restart": "restart",
     "asked_drain": "drain %(host)s",
     "asked_undrain": "undrain %(host)s",
+    "asked_scale": "scale %(text)s to %(count)d",
     "asked_of": " %(tasks)s",
     # who is in touch
     "away": "%(host)s is away: %(text)s",
@@ -175,6 +187,7 @@ SENTENCES = {
     "joined": "%(host)s has joined the run, which had begun without it",
     "join_undone": "%(host)s is out of the run again: its `up` was given up",
     "back": "%(host)s is back after %(seconds).0f s",
+    "back_without": "%(host)s is back; its tasks are on %(what)s now",
     "not_believed": "%(host)s sent an invalid message and was disconnected: %(text)s",
     "came_back_with": "%(host)s reconnected with run %(run)s and was notified that it has ended",
     "events_left_out": "%(host)s sends more events than the event history takes: %(count)d of them are left out",
@@ -221,6 +234,10 @@ def fields_of(kind: str) -> "List[str]":
     """The fields that facts of this kind have."""
     named = (_MADE_FROM.get(name, name) for name in re.findall(r"%\((\w+)\)", SENTENCES[kind]))
     return sorted({name for name in named if name is not None})
+
+
+HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down")
+"""Kinds for which a task is held until a person, or its host, lets it run again."""
 
 
 def fact(kind: str, **fields: "Any") -> Fact:

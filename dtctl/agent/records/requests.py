@@ -1,16 +1,11 @@
-"""What a controller asks of an agent: one record for each request and for each further message of a conversation."""
+"""What a controller asks of an agent about a run that is there, and the words within a conversation.
 
-from .checkpoints import MOST_STORED, Arrived, FileSent, is_part
-from .checks import MOST_PLACES, Questions
-from .hooks import Posts
-from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Pattern, Record, Within, also
-from .metrics import FolderAt
+Those that need more records than these stand beside them: in starting.py, checkpoints.py and tensorboard.py.
+"""
+
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also
 from .reasons import Why
-from .spec import Paths, Spec, is_alone, refuse_unfit
-from .tensorboard import MOST_FOLDERS, ChannelWord, FileHad, TakenWord
-from .values import BundleId, By, Count, Epoch, Hex32, Hex64, Line, Name, Path, Pem, Seconds, TaskName, Tasks, Variables
-
-"""Of the conversation between a controller and a session; it is in the greeting."""
+from .values import BundleId, By, Count, Epoch, Line, Name, Seconds, TaskName, Tasks, refuse_unfit
 
 START = b"\x1e"
 """What a session writes before its greeting; whatever comes before it is the noise of a login shell."""
@@ -35,44 +30,6 @@ class Request(Record):
     """Of the controller's process, for whoever finds it at work."""
 
 
-class Credentials(Record):
-    """By which the agents of a run know each other: those of one host."""
-
-    key: Pem
-    certificate: Pem
-    """It names the run and the host."""
-    authority: Pem
-    """Whose certificates are taken for the run's."""
-    knock: Hex64
-    """The secret that an agent shows before any TLS."""
-
-
-class Latecomers(Record):
-    """latecomers.json: on the coordinator's host, what the hosts need to join that the run was started without."""
-
-    credentials: AtMost[Dict[Name, Credentials], 4096]
-
-
-class UpRequest(Request):
-    """Prepares a run, starts it on `start`, and rolls it back unless it is kept."""
-
-    spec: Spec
-    bundle: Default[Optional[BundleId], None]
-    secrets: Default[Optional[Variables], None]
-    credentials: Default[Optional[Credentials], None]
-    hooks: Default[Posts, []]
-    """Those that its coordinator notifies; of the coordinator's host alone."""
-    withheld: Default[AtMost[List[Line], 1000], []]
-    """Names of variables that no trainer inherits: they hold what hooks need."""
-    replace: Default[bool, False]
-    file: Default[Line, ""]
-    """The cluster file, where the controller has it."""
-    outputs: Default[Paths, []]
-    """Directories that the run writes to and reads checkpoints from, with marks."""
-    ask: Default[Optional[Questions], None]
-    """What the host is asked to check before `prepared`."""
-
-
 class PortsRequest(Request):
     """Asks for free ports, which are kept until the `up` that follows in the same conversation."""
 
@@ -86,23 +43,6 @@ class PushRequest(Request):
     """Brings a bundle."""
 
     bundle: BundleId
-
-
-class DataPushRequest(Request):
-    """Brings a bundle's files into a directory."""
-
-    dir: Path
-    """With marks."""
-    bundle: BundleId
-    overwrite: Default[bool, False]
-    """Files that others have put there, and that differ, are replaced."""
-
-
-class DataRequest(Request):
-    """What dtctl has put into these directories: to be looked at, hashed or removed."""
-
-    dirs: AtMost[List[Path], MOST_PLACES]
-    """With marks."""
 
 
 class StatusRequest(Request):
@@ -147,19 +87,6 @@ class LogsRequest(Request):
     """Attempt and offset to continue from; this holds against `lines` and `since`."""
 
 
-class CheckpointPath(Record):
-    """A checkpoint, as a report names it."""
-
-    dir: Path
-    prefix: Path
-
-
-class Had(Arrived):
-    """The beginning of a file that was received before."""
-
-    identity: AtMost[str, 100]
-
-
 class MetricsRequest(Request):
     """The scalars that trainers have written for TensorBoard."""
 
@@ -175,60 +102,6 @@ class DumpRequest(Request):
 
     tasks: Default[Optional[Tasks], None]
     """null: all on this host."""
-
-
-class EventFilesRequest(Request):
-    """The event files themselves, and what is added to them, until the conversation ends."""
-
-    without: Default[AtMost[List[FolderAt], MOST_FOLDERS], []]
-    """Another host sends these."""
-    have: Default[AtMost[List[FileHad], 10_000], []]
-
-
-class VerifyRequest(Request):
-    """Reads every byte of checkpoints, as `status` lists them."""
-
-    wanted: AtMost[List[CheckpointPath], 100]
-    limit_s: Default[Seconds, 600.0]
-    """How long the reading may take."""
-
-
-class FetchRequest(Request):
-    """The files of one checkpoint, or the rest of them."""
-
-    of: CheckpointPath
-    files: AtMost[List[AtMost[str, 300]], MOST_STORED]
-    """Those that are wanted, if they are there, in this order."""
-    have: Default[AtMost[List[Had], 1100], []]
-    """What was received of them before."""
-
-
-class PruneRequest(Request):
-    """Removes old checkpoints."""
-
-    dirs: AtMost[List[Path], 100]
-    keep: Within[int, 1, 100_000]
-    dry_run: Default[bool, False]
-
-
-class CheckRequest(Request):
-    """What the host has of what a run needs; may be asked again and again, as each answer leads to more questions."""
-
-    ask: Questions
-
-
-class StoreRequest(Request):
-    """Takes a checkpoint, moves it into place on `keep`, and names it as the one to be restored."""
-
-    dir: Path
-    """With marks."""
-    below: Default[Optional[Pattern[str, 200, r"[^/\0]+", "the name of a directory"]], None]
-    """A directory in it, which is made if need be."""
-    name: Pattern[str, 200, r"[^./\\\"\x00-\x1f\x7f][^/\\\"\x00-\x1f\x7f]*", "the name of a checkpoint"]
-    files: AtMost[List[FileSent], MOST_STORED]
-    push: Hex32
-    """A random name of this attempt, the same for all hosts."""
-    by: Default[By, ""]
 
 
 class RunsRequest(Record):
@@ -260,15 +133,18 @@ class RestartRequest(Request):
 
 
 class UndrainRequest(Request):
-    """Lets the tasks of a drained host run again."""
+    """Lets the tasks of a drained host run again, or more tasks of a job: `dtctl undrain`, or `scale`."""
 
-    drained: Name
-    """The host."""
+    drained: Default[Optional[Name], None]
+    """The host; null: it is about a job."""
+    job: Default[Optional[Name], None]
+    count: Default[Count, 0]
+    """How many of the job's tasks are to run: the first ones."""
     by: Default[By, ""]
 
 
 class DrainRequest(UndrainRequest):
-    """Ends the tasks of a host, and holds them and those that cannot continue without them."""
+    """Ends the tasks of a host, and holds them and those that cannot continue without them; or tasks of a job."""
 
     grace_s: Default[Optional[Seconds], None]
 
@@ -323,28 +199,6 @@ class ControlMessage(Record):
     """`keep`, `abort` or `alive`: nothing but its type."""
 
 
-class StartMessage(Record):
-    """`start`: what was prepared begins, on all hosts that are there."""
-
-    absent: Default[AtMost[List[Name], 4096], []]
-    """Hosts of the roster that the run is started without."""
-    latecomers: Default[AtMost[Dict[Name, Credentials], 4096], {}]
-    """Those that they will need to join it; for the coordinator's host alone, which keeps it for them."""
-
-
-class LookWord(Record):
-    """`look`: another round of checks before `start`."""
-
-    ask: Questions
-
-
-class PartWord(Record):
-    """`part`: bytes of one of the files of a checkpoint, from `offset` on."""
-
-    name: AtMost[str, 300]
-    offset: Count
-
-
 class ManifestWord(Record):
     """`manifest`: the bundle's, as the bytes of the frame (zlib)."""
 
@@ -365,49 +219,6 @@ class FileWord(Record):
     """zlib: the bytes of each frame are a whole stream."""
     last: Default[bool, False]
     """The file, or the block, is complete."""
-
-
-@also(UpRequest)
-def _is_of_its_spec(request: UpRequest) -> None:
-    """What the request says is what its spec says."""
-    spec = request["spec"]
-    if spec["cluster"] != request["cluster"]:
-        raise InvalidValue.at(("spec", "cluster"), "the request's cluster, %s" % request["cluster"], spec["cluster"])
-    if spec["host"] != request["host"]:
-        raise InvalidValue.at(("spec", "host"), "the request's host, %s" % request["host"], spec["host"])
-    if spec["bundle"] != request["bundle"]:
-        raise InvalidValue.at(("spec", "bundle"), "the request's bundle, %s" % request["bundle"], spec["bundle"])
-    if request["credentials"] is None and not is_alone(spec):
-        raise InvalidValue.at(("credentials",), "those that a run on several hosts needs", None)
-    secrets = request["secrets"] or {}
-    refuse_unfit(("secrets",), secrets, secrets.values())
-    refuse_unfit(("outputs",), request["outputs"])
-    credentials = request["credentials"]
-    if credentials is not None:
-        refuse_unfit(("credentials",), [credentials["key"], credentials["certificate"], credentials["authority"]])
-
-
-@also(StoreRequest)
-def _is_whole(request: StoreRequest) -> None:
-    refuse_unfit(("dir",), [request["dir"]])
-    if request["below"] in (".", ".."):
-        raise InvalidValue.at(("below",), "the name of a directory", request["below"])
-    names = [one["name"] for one in request["files"]]
-    if names[-1:] != [request["name"] + ".index"] or len(set(names)) != len(names):
-        raise InvalidValue.at(("files",), "the files of %s, each once, the index last" % request["name"], names[-1:])
-    for number, name in enumerate(names):
-        if not is_part(request["name"], name):
-            raise InvalidValue.at(("files", str(number), "name"), "a file of %s" % request["name"], name)
-
-
-@also(DataPushRequest)
-def _is_a_place(request: DataPushRequest) -> None:
-    refuse_unfit(("dir",), [request["dir"]])
-
-
-@also(DataRequest)
-def _are_places(request: DataRequest) -> None:
-    refuse_unfit(("dirs",), request["dirs"])
 
 
 @also(ExecRequest)
@@ -432,21 +243,3 @@ def _resumes_at_places(request: LogsRequest) -> None:
 def _is_of_one_or_all(request: GcRequest) -> None:
     if not request["all"] and request["cluster"] is None:
         raise InvalidValue.at(("cluster",), "the name of a cluster, or `all`", None)
-
-
-WORDS = {
-    "start": StartMessage,
-    "look": LookWord,
-    "keep": ControlMessage,
-    "abort": ControlMessage,
-    "manifest": ManifestWord,
-    "digests": DigestsWord,
-    "file": FileWord,
-    "part": PartWord,
-    "alive": ControlMessage,
-    "open": ChannelWord,
-    "piece": ChannelWord,
-    "taken": TakenWord,
-    "closed": ChannelWord,
-}
-"""What a controller says within a request."""

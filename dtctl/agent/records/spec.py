@@ -1,8 +1,6 @@
 """spec.json: what one host has of a run. It never changes."""
 
-from itertools import chain
-
-from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Unshown, Within, also, checked
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also, checked
 from .values import (
     MOST_TASKS,
     BundleId,
@@ -21,12 +19,12 @@ from .values import (
     TaskName,
     Tasks,
     Variables,
-    can_be_given,
+    refuse_unfit,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List, Tuple
+    from typing import Iterable, List
 
 VERSION = 3
 
@@ -100,20 +98,44 @@ MAKER_SETTINGS = ("PIP_", "UV_", "CONDA_", "MAMBA_", "MODULEPATH")
 """How the names of variables begin that take part in the making of an environment."""
 
 
+Engine = OneOf["podman", "docker", "apptainer"]
+
+
+class Container(Record):
+    """The image that trains, as it is on the host, and the program that runs it (run/containers.py)."""
+
+    program: Path
+    engine: Engine
+    image: Line
+    """Its id, or with apptainer its file."""
+    pulled: Default[bool, False]
+    """It was not there before the environment was made."""
+    options: Default[AtMost[List[Line], 100], []]
+    """Words that make the trainer in it the user of the host."""
+
+
 class Environment(Record):
     """Whose Python trains: made on the host before the setup, once for each content (run/environments.py)."""
 
-    kind: OneOf["requirements", "uv", "conda", "modules"]
+    kind: OneOf["requirements", "uv", "conda", "modules", "container"]
     what: Line
-    """The file or directory of the code, the name of a conda environment, or the modules."""
+    """The file or directory of the code, the name of a conda environment, the modules, or the image."""
     python: Default[Optional[Line], None]
-    """The interpreter that it is made with, or with modules the one that trains; null: the usual one."""
+    """The interpreter that it is made with, or with modules and containers the one that trains; null: the usual one."""
+    engine: Default[Optional[Engine], None]
+    """Of a container; null: the first that the host has."""
+    options: Default[AtMost[List[Line], 100], []]
+    """Further words of the user for the program that runs the container."""
+    mounts: Default[Paths, []]
+    """Directories of the host that are in the container, at the same paths, where they exist."""
     files: Default[AtMost[Dict[Path, Hex64], 100], {}]
     """Of the code: what it is made of, with their SHA-256."""
     env: Default[Variables, {}]
     """Variables that it is made with."""
     directory: Default[Optional[Name], None]
     """Below `environments/`; the host writes it."""
+    container: Default[Optional[Container], None]
+    """The host writes it."""
 
 
 class RecoverySpec(Record):
@@ -151,6 +173,8 @@ class Moved(Record):
 
     number: Default[Count, 0]
     """Counts the changes: of two the one with the higher number holds."""
+    term: Default[Count, 0]
+    """In which the coordinator was elected that has decided the last one."""
     seats: Default[AtMost[Dict[Seat, Name], MOST_SEATS], {}]
     """Seat -> the host that has its tasks. Every other host has its own."""
 
@@ -179,6 +203,8 @@ class Inventory(Record):
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
+    replicas: Default[AtMost[Dict[Name, Count], 4096], {}]
+    """Of jobs: how many of its tasks run at first, where that is not all."""
     settings: Default[AtMost[Dict[Line, Line], 4096], {}]
     """Keys of the cluster file as it was started, without what says how hosts are reached. Secrets are masked."""
     strategy: Default[Optional[Line], None]
@@ -323,15 +349,6 @@ def _check_roster(roster: List[Member], lead: TaskName) -> None:
         raise InvalidValue.at(("lead",), "a task of the roster", lead)
 
 
-def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
-    """Of arguments, names and values of variables, and paths."""
-    for text in chain(*texts):
-        if not can_be_given(text):
-            raise InvalidValue.at(
-                path, "text that a program can be given", Unshown("one with a NUL or half a character")
-            )
-
-
 def coordinates(spec: Spec) -> bool:
     """Whether this host's agent decides for the run: that of the lead's host, or the one that was elected last."""
     return spec["coordinator"]["host"] == spec["host"]
@@ -384,7 +401,7 @@ def shortest_replace_s(grace_s: float) -> float:
 def fence_s(spec: Spec) -> Optional[float]:
     """After so long without the coordinator a host ends its tasks, as others may have them soon; None: never."""
     replace_s = spec["recovery"]["replace_s"]
-    return None if replace_s is None else max(0.0, replace_s / DRIFT - spec["grace_s"] - KILL_S)
+    return None if replace_s is None or not voters_of(spec) else max(0.0, replace_s / DRIFT - spec["grace_s"] - KILL_S)
 
 
 def kept_by_coordinator(spec: Spec) -> bool:

@@ -2,6 +2,7 @@
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
 from .metrics import FolderAt
+from .requests import Request
 from .values import Count, Inode, Line, Name, Path, Tail
 
 MOST_FOLDERS = 1000
@@ -70,6 +71,14 @@ class FileHad(Record):
     file: FileName
     inode: Inode
     size: Count
+
+
+class EventFilesRequest(Request):
+    """The event files themselves, and what is added to them, until the conversation ends."""
+
+    without: Default[AtMost[List[FolderAt], MOST_FOLDERS], []]
+    """Another host sends these."""
+    have: Default[AtMost[List[FileHad], 10_000], []]
 
 
 class ChannelWord(Record):

@@ -1,12 +1,13 @@
 """The words that records are made of: names, numbers and texts, each with its form and its limits."""
 
 import re
+from itertools import chain
 
-from .kinds import AtMost, Dict, List, OneOf, Pattern, Within
+from .kinds import AtMost, Dict, InvalidValue, List, OneOf, Pattern, Unshown, Within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List, Sequence
+    from typing import Iterable, List, Sequence, Tuple
 
 HOME, CODE, PATH, PYTHON = "\0HOME", "\0CODE", "\0PATH", "\0PYTHON"
 """Marks in a spec's texts that only the host can replace. They hold a NUL, which no argument of a user can."""
@@ -28,6 +29,15 @@ def can_be_given(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
+    """Of arguments, names and values of variables, and paths."""
+    for text in chain(*texts):
+        if not can_be_given(text):
+            raise InvalidValue.at(
+                path, "text that a program can be given", Unshown("one with a NUL or half a character")
+            )
 
 
 URL_SCHEMES = ("gs", "s3", "hdfs", "webhdfs", "viewfs", "abfs", "abfss", "az")
@@ -83,6 +93,17 @@ def urls_of(places: "Iterable[str]") -> "List[str]":
 
 
 MOST_TASKS = 10_000
+MOST_PROCESSES = 1000
+MOST_RUNS = 10_000
+MOST_DAMAGED = 100
+MOST_FILES = 10_000
+MOST_TAKEN = 100
+MOST_CLUSTERS = 10_000
+LARGE_BYTES = 16 << 20
+"""Of a file of this size or more a host may ask for blocks."""
+BLOCK_BYTES = 1 << 20
+MOST_SETUP_LOGS = 2
+MOST_SETUP_LOG = 1 << 20
 
 Name = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'"]
 """Of a cluster, a host or a run: one component of a path and nothing else."""

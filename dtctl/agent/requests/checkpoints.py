@@ -19,16 +19,19 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.checkpoints import (
+        FetchRequest,
         FetchResult,
         FilePart,
         Landing,
         OutputMark,
+        PruneRequest,
         PruneResult,
         Stored,
+        StoreRequest,
         StoreResult,
+        VerifyRequest,
         VerifyResult,
     )
-    from ..records.requests import FetchRequest, PruneRequest, StoreRequest, VerifyRequest
 
     Arrival = Union[storing.Arrival, storing.Elsewhere]
 

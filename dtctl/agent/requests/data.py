@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import DataDropResult, DataPushResult, DataResult
-    from ..records.requests import DataPushRequest, DataRequest
+    from ..records.starting import DataPushRequest, DataRequest
 
 _REPORTED_BYTES = 16 << 20
 

@@ -8,9 +8,8 @@ from contextlib import suppress
 from ..bundles import store, working
 from ..host import locks, paths
 from ..host.errors import Refused
-from ..records.answers import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS
 from ..records.reasons import because, fact
-from ..records.values import MOST_TASKS
+from ..records.values import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS, MOST_TASKS
 from ..survival import reboot
 from . import cluster_lock, damaged_runs, orphans, runs, stop
 

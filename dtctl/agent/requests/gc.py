@@ -15,9 +15,9 @@ from itertools import chain
 from ..bundles import store, working
 from ..bundles.tree import is_bundle_id, remove_tree
 from ..host import locks, paths, programs
-from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, GcResult, Progress
+from ..records.answers import GcResult, Progress
 from ..records.kinds import made
-from ..records.values import brief
+from ..records.values import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, brief
 from ..run import environments
 from ..run.runfiles import NEW, REMOVED
 from ..survival import reboot
@@ -165,6 +165,8 @@ class _Sweep:
         for path in environments.unneeded(
             self._talk.root, lambda: runs.used_environments(self._talk, without=self._gone)
         ):
+            if not self.dry_run:
+                environments.forget_container(path)
             self._remove(path, "environments" if os.path.isdir(path) else "files")
             self.report_progress()
 

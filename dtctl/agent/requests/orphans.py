@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
     from ..host.processes import Process
+    from ..records.answers import ForeignRun
 
 GRACE_S = 5.0
 _MOST_NAMED = 5
@@ -54,6 +55,36 @@ def of_directory(root: str, directory: str) -> List[Orphan]:
     return _of_root(root, 0.0, lambda claimed: claimed == directory)
 
 
+def of_other_accounts() -> List[ForeignRun]:
+    """Live runs, by what the command lines of supervisors claim: nothing else of them can be read."""
+    import pwd
+
+    found: Dict[Tuple[str, int], ForeignRun] = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        directory = _supervised(processes.argv(int(pid)))
+        try:
+            uid = os.stat("/proc/" + pid).st_uid
+        except OSError:
+            continue
+        if directory is None or uid == os.geteuid():
+            continue
+        try:
+            account = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            account = str(uid)
+        run = directory.split("/")[-2]
+        if paths.is_component(run) and paths.is_component(account):
+            found[run, uid] = {"run": run, "account": account}
+    return [found[key] for key in sorted(found)]
+
+
+def _supervised(argv: List[str]) -> Optional[str]:
+    """The run directory in a supervisor's command line."""
+    if len(argv) < 5 or argv[1] != "-IS" or argv[3] != "supervise" or argv[4].count("/") < 2:
+        return None
+    return argv[4]
+
+
 def without_files(root: str) -> Iterator[Tuple[str, Optional[str], str]]:
     """Runs whose directory is gone while processes of them still run: the directory, the cluster, what is wrong."""
     found: Dict[str, List[Orphan]] = {}
@@ -72,14 +103,16 @@ def _of_root(root: str, young_s: float, wanted: Callable[[str], bool]) -> List[O
 
     None of them is this process, or one that it descends from.
     """
-    table = processes.every()
     found: Dict[int, Orphan] = {}
-    for process in table.values():
+    for process in processes.every(os.geteuid()).values():
         if process.zombie or not _is_like_us(process.pid, root):
             continue
         orphan = _claimed(process, root, young_s, wanted)
         if orphan is not None:
             found[process.pid] = orphan
+    if not found:
+        return []
+    table = processes.every()
     for orphan in list(found.values()):
         below = {orphan.process.pid}
         processes.add_descendants(below, table)
@@ -105,7 +138,7 @@ def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
 
 def _claimed(process: Process, root: str, young_s: float, wanted: Callable[[str], bool]) -> Optional[Orphan]:
     """The process as an Orphan, if it belongs to a wanted run of this root."""
-    given = processes.environment(process.pid)
+    given = processes.environment(process.pid, b"DTCTL_")
     directory, cluster = given.get("DTCTL_RUN_DIR"), given.get("DTCTL_CLUSTER")
     is_agent = not given.get("DTCTL_KEY") or directory is None
     if is_agent:

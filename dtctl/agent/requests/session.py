@@ -69,7 +69,7 @@ def converse(talk: Conversation) -> None:
 
 def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
     """Here, and nowhere else, a request is checked: what its function is given holds."""
-    from ..records.answers import EXCHANGES
+    from ..records.exchanges import EXCHANGES
 
     name = raw["type"]
     exchange = EXCHANGES.get(name)

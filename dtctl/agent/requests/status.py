@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 
 from ..host import paths
-from ..records.answers import MOST_DAMAGED, MOST_RUNS, StatusResult
 from ..records.kinds import made
 from ..records.spec import coordinates, inventory_of
-from ..records.values import brief
+from ..records.values import MOST_DAMAGED, MOST_RUNS, brief
 from ..records.whole_run import RunView
 from . import damaged_runs, run_handles, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import List, Optional
 
     from ..conversation import Conversation
-    from ..records.answers import KnownRun, RunResult, RunsResult, States
+    from ..records.answers import ForeignRun, KnownRun, RunResult, RunsResult, States, StatusResult
     from ..records.checkpoints import Reports
     from ..records.requests import RunsRequest, StatusRequest, WatchRequest
     from ..records.run_state import Intents, State
@@ -53,7 +52,9 @@ def _intents(run: runs.Run) -> Intents:
 
 
 def _none(problem: str) -> StatusResult:
-    return made(StatusResult, run=None, time=time.time(), problem=brief(problem) or None)
+    from ..records import answers  # which imports many others that a status does without
+
+    return made(answers.StatusResult, run=None, time=time.time(), problem=brief(problem) or None)
 
 
 def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:
@@ -89,11 +90,25 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
 
 
 def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
+    from ..records import answers
+
     cluster = request["cluster"]
     known = [each for run in runs.every(talk, cluster) for each in [_known(run)] if each is not None]
     damaged = [run.record() for run in damaged_runs.all_of(talk) if cluster in (None, run.cluster)]
     left_out = max(0, len(known) - MOST_RUNS) + max(0, len(damaged) - MOST_DAMAGED)
-    return {"runs": known[-MOST_RUNS:], "omitted": left_out, "damaged": damaged[:MOST_DAMAGED]}
+    return made(
+        answers.RunsResult,
+        runs=known[-MOST_RUNS:],
+        omitted=left_out,
+        damaged=damaged[:MOST_DAMAGED],
+        foreign=_foreign()[:MOST_DAMAGED] if cluster is None else [],
+    )
+
+
+def _foreign() -> List[ForeignRun]:
+    from . import orphans  # scans all processes
+
+    return orphans.of_other_accounts()
 
 
 def _known(run: runs.Run) -> Optional[KnownRun]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from ..host.errors import Refused
-from ..records.answers import MOST_PROCESSES
 from ..records.reasons import because, fact
 from ..records.spec import inventory_of
+from ..records.values import MOST_PROCESSES
 from ..survival import reboot
 from . import run_handles, runs
 from .run_handles import RunHandle

@@ -16,7 +16,6 @@ from ..run import environment
 from . import runs
 from .health import directories
 from .relay import Relay
-from .setup import end_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +24,15 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import RunResult
-    from ..records.requests import EventFilesRequest, Request
-    from ..records.tensorboard import CaughtUp, EventDirsResult, EventFile, TensorboardReady, TensorboardResult
+    from ..records.requests import Request
+    from ..records.tensorboard import (
+        CaughtUp,
+        EventDirsResult,
+        EventFile,
+        EventFilesRequest,
+        TensorboardReady,
+        TensorboardResult,
+    )
 
 
 BEGIN_LIMIT_S = 120.0
@@ -57,7 +63,7 @@ def tensorboard(talk: Conversation, request: Request) -> TensorboardResult:
                     talk.send("tensorboard_ready", ready)
                     end = Relay(talk, line, child, output.trim).serve()
                 finally:
-                    end_tree(child, key)
+                    environment.end_tree(child, key)
         finally:
             shutil.rmtree(place, ignore_errors=True)
     return {"run": run.id, "end": end, "said": output.end() if end == "ended" else ""}  # type: ignore[typeddict-item]

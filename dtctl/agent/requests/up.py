@@ -12,11 +12,11 @@ from ..conversation import Aborted, Gone
 from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
-from ..records.answers import MOST_FILES, MOST_RUNS, Prepared
+from ..records.answers import Prepared
 from ..records.kinds import InvalidValue, made
 from ..records.reasons import because, fact
 from ..records.spec import check_absent, coordinates, inventory_of, is_alone, kept_by_coordinator, link_port, ports_of
-from ..records.values import FINAL, brief
+from ..records.values import FINAL, MOST_FILES, MOST_RUNS, brief
 from ..run import environment, intents
 from ..run.runfiles import RunFiles
 from ..survival import reboot, systemd
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
     from ..records.answers import Joining, PushResult, Started, UpResult
     from ..records.reasons import Fact
-    from ..records.requests import PushRequest, UpRequest
+    from ..records.requests import PushRequest
     from ..records.run_state import How, IntentFile
     from ..records.spec import Spec
+    from ..records.starting import UpRequest
 
 _END_LIMIT_S = 1.0
 """How long an agent may take to end after a rollback."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
     from ..records.hooks import Post
-    from ..records.requests import Credentials
     from ..records.run_state import Process
+    from ..records.starting import Credentials
 
     R = TypeVar("R")
 
@@ -217,7 +217,7 @@ class RunFiles:
             paths.write_json(self.path("latecomers.json"), {"credentials": credentials})
 
     def latecomers(self) -> Dict[str, Credentials]:
-        from ..records.requests import Latecomers  # for sessions alone: a supervisor needs the memory for nothing else
+        from ..records.starting import Latecomers  # for sessions alone: a supervisor needs the memory for nothing else
 
         kept = paths.read_record(self.path("latecomers.json"), Latecomers)
         return kept["credentials"] if kept is not None else {}

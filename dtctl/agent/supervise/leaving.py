@@ -25,13 +25,17 @@ REPORT_S = 2.0
 
 def held(spec: Spec, wanted: Intents, entries: Entries) -> Intents:
     """Orders that end the tasks of this host and hold them."""
+    return held_for(drains.SHUTTING_DOWN, min(spec["grace_s"], GRACE_S), spec, wanted, entries)
+
+
+def held_for(kind: str, grace_s: float, spec: Spec, wanted: Intents, entries: Entries) -> Intents:
+    """`kind`: of the reason."""
     members = {member["task"]: member for member in spec["roster"]}
-    grace_s = min(spec["grace_s"], GRACE_S)
     orders: Intents = {}
     for task, intent in wanted.items():
         if intent["want"] in ("run", "hold") and not drains.is_drained(intent):
             fields = drains.hold(intent, entries[task], gang=members[task]["scope"] == "gang")
-            why = because([fact(drains.SHUTTING_DOWN, host=spec["host"])])
+            why = because([fact(kind, host=spec["host"])])
             orders[task] = intent.copy()
             intents.change(orders[task], **fields, by=spec["host"], grace_s=grace_s, **why)
     return orders
@@ -42,7 +46,7 @@ def released(spec: Spec, wanted: Intents) -> Intents:
     members = {member["task"]: member for member in spec["roster"]}
     orders: Intents = {}
     for task, intent in wanted.items():
-        one = drains.hosts({task: intent}).get(spec["host"])
+        one = drains.holders({task: intent}).get(spec["host"])
         if one is not None and one["kind"] == drains.SHUTTING_DOWN:
             kind = drains.kind_of_return(members[task], spec["strategy"])
             orders[task] = intent.copy()

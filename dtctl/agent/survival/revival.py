@@ -128,6 +128,7 @@ def _become_agent(
         os.execvpe(argv[0], argv, variables)
     os.environb.clear()
     os.environb.update(variables)
+    gc.set_threshold(700)  # as Python begins: an agent lives longer than the session that it is forked from
     gc.freeze()  # what has a descriptor that is closed here must never be finalized, or it would close another's
     supervise(files.directory)
 

@@ -174,7 +174,7 @@ def tensorboard(
     from dtctl.render import errors
     from dtctl.render import tensorboard as shown
 
-    record = scope.record()
+    record = scope.placed()
     found_files = find_event_files(record, scope.transport)
     errors.show_host_errors(found_files.errors)
     if found_files.run is None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.completion import complete_places, complete_tasks
-from dtctl.cli.ending import exit_for
+from dtctl.cli.ending import report_errors
 from dtctl.cli.options import OutputOption, Raw, Scope, on_run
 from dtctl.errors import UsageError
 
@@ -32,11 +32,10 @@ def exec(  # noqa: A001 (the command's own name)
     """Run a command in the environment of tasks, or on hosts, without a shell."""
     from dtctl.operations.execute import execute as run
     from dtctl.operations.execute import exit_code, targets
-    from dtctl.render import errors
     from dtctl.render.awaiting import Awaiting, failures_noted
     from dtctl.render.output import OutputPrinter
 
-    record = scope.record(for_its_hosts=True)
+    record = scope.placed(for_its_hosts=True)
     where, command = _split(words)
     places = targets(record, where)
     printer = OutputPrinter([place.name for place in places], raw=raw)
@@ -57,8 +56,7 @@ def exec(  # noqa: A001 (the command's own name)
         printer.finish()
     if output == "json":
         document.print_json("Exec", kept.document(outcome))
-    errors.show_host_errors(outcome.errors)
-    exit_for(outcome.errors, others=outcome.results)
+    report_errors(outcome.errors, others=outcome.results)
     raise typer.Exit(max(map(exit_code, outcome.results.values()), default=0))
 
 
@@ -84,7 +82,7 @@ def ssh(
     from dtctl.operations.selection import select_hosts
     from dtctl.transport.ssh.openssh import ssh_command
 
-    record = scope.record(for_its_hosts=True)
+    record = scope.placed(for_its_hosts=True)
     hosts = select_hosts(record, [where])
     if len(hosts) != 1:
         raise UsageError(f"{where} is on {len(hosts)} hosts", hint=f"name one: {', '.join(hosts)}")

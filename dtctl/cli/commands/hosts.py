@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dtctl.cli.ending import exit_for, on_interrupt
+from dtctl.cli.ending import exit_for, on_interrupt, report_errors
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -77,7 +77,7 @@ def trust(
     spares = {name: cluster.hosts[name] for name in cluster.spares}
     record = record_of(plan_roster(cluster))
     record = dataclasses.replace(record, hosts={**record.hosts, **spares})
-    wanted = [record.hosts[name] for name in select_hosts(record, hosts or [])]
+    wanted = [record.hosts[name] for name in select_hosts(record, hosts or [*record.hosts])]
     pinned: list[Pinned] = []
     with on_interrupt(lambda: _left_pinned(pinned)):
         found = _pin_what_is_new(scope.transport.trust(), wanted, pinned, yes=yes, say=output == "text")
@@ -87,8 +87,7 @@ def trust(
         errors.note(f"pinned and unchanged: {fold(found.known)}")
     if not (found.known or found.errors or pinned):
         errors.note("nothing to trust: none of these hosts is reached by SSH")
-    errors.show_host_errors(found.errors)
-    exit_for(found.errors, others=found.new or found.known)
+    report_errors(found.errors, others=found.new or found.known)
 
 
 def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool) -> KeyScan:
@@ -160,6 +159,7 @@ def check(
     from dtctl.render import checks, errors
     from dtctl.render.machine import document
     from dtctl.render.machine import status as machine
+    from dtctl.render.plan import survival_lines
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))
@@ -186,6 +186,8 @@ def check(
         document.print_json("Check", machine.checked(checked))
     else:
         checks.show_checked(checked)
+        for line in survival_lines(context.plan):
+            errors.note(line)
     errors.show_host_errors(checked.errors)
     if checked.failed:
         raise typer.Exit(ExitCode.PREFLIGHT)

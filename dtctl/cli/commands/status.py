@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.completion import complete_runs
-from dtctl.cli.ending import exit_for, exit_without_run
+from dtctl.cli.ending import exit_for, exit_without_run, report_errors
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
 from dtctl.cli.watching import chosen, finish, watch
 from dtctl.errors import ExitCode, UsageError
@@ -77,10 +77,12 @@ def _print_json(status: RunStatus) -> None:
 @on_cluster
 def runs(
     scope: Scope,
-    every: Annotated[bool, typer.Option("--all", help="Include every cluster on these hosts.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every cluster on these hosts, and live runs of other accounts there.")
+    ] = False,
     output: OutputOption = "text",
 ) -> None:
-    """List the cluster's runs that its hosts know."""
+    """List the cluster's runs that its hosts know, and who started them."""
     from dtctl.operations.runs import known_runs
     from dtctl.render import errors
     from dtctl.render.machine import document
@@ -91,15 +93,14 @@ def runs(
         known = known_runs(record, scope.transport, every_cluster=every)
     if output == "json":
         document.print_json("Runs", document.known_runs(known))
-    elif known.runs:
-        show_runs(known.runs)
+    elif known.runs or known.foreign:
+        show_runs(known)
     elif not known.errors and not known.damaged:
         errors.note("no run yet", "dtctl up    starts one")
     for one in known.damaged:
         hint = "dtctl down    ends and removes what is left of the cluster's runs, this one too"
         errors.show_warning(f"{one['run']} on {one['host']} is damaged: {one['problem']}", hint=hint)
-    errors.show_host_errors(known.errors)
-    exit_for(known.errors, others=known.runs)
+    report_errors(known.errors, others=known.runs)
 
 
 @on_cluster
@@ -113,7 +114,6 @@ def compare(
 ) -> None:
     """Show runs side by side: their settings, outcome, speed and metrics."""
     from dtctl.operations.compare import compare as put_together
-    from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.machine import results as machine
     from dtctl.render.status import show_comparison
@@ -127,8 +127,7 @@ def compare(
         document.print_json("Comparison", machine.comparison(found))
     elif found.runs:
         show_comparison(found)
-    errors.show_host_errors(found.failed)
-    exit_for(found.failed, others=found.runs)
+    report_errors(found.failed, others=found.runs)
 
 
 @on_run
@@ -139,7 +138,7 @@ def diagnose(scope: Scope, output: OutputOption = "text") -> None:
     from dtctl.render.machine import document
     from dtctl.render.machine import status as machine
 
-    record = scope.record()
+    record = scope.placed()
     with scope.dialling():
         found = ask(record, scope.transport)
     if not found.status.time:
@@ -211,17 +210,16 @@ def top(scope: Scope) -> None:
 def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
     """Show the Python stacks of live trainers without stopping them."""
     from dtctl.operations.dump import dump as read
-    from dtctl.render import dump, errors
+    from dtctl.render import dump
     from dtctl.render.machine import document
     from dtctl.render.machine import results as machine
 
-    record = scope.record()
+    record = scope.placed()
     found = read(record, scope.transport, chosen(record, tasks))
     if output == "json":
         document.print_json("Dump", machine.dumps(found))
     else:
         dump.show_dumps(found)
-    errors.show_host_errors(found.errors)
-    exit_for(found.errors, others=found.tasks)
+    report_errors(found.errors, others=found.tasks)
     if not found.has_stacks:
         raise typer.Exit(ExitCode.RUN_FAILED)

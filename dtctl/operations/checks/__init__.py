@@ -58,8 +58,8 @@ class CheckContext:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """With tasks, in the order of the file."""
-        return self.plan.hosts
+        """With tasks, in the order of the file, and then spares and arbiters."""
+        return self.plan.members
 
     def host(self, name: str) -> Host:
         return self.plan.cluster.hosts[name]

@@ -297,7 +297,7 @@ def context_of(
     `allowed_here`: the user lets the file start its programs on this machine. `bundle`: the code that the hosts have
     been sent. `secrets`: those of the trainers.
     """
-    reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts}
+    reaches = {name: plan.cluster.hosts[name].reach for name in plan.members}
     return CheckContext(
         plan,
         needs_of(plan),

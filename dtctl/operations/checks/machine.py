@@ -34,13 +34,13 @@ def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, MachineQue
 def _question(context: CheckContext, host: str) -> MachineQuestion:
     full = not context.brief
     cluster = context.plan.cluster.name if full else None
-    asks_gpus = full or any(task.gpus for task in context.plan.on_host(host))
+    asks_gpus = full or any(task.gpus for task in context.plan.may_run(host))
     return made(MachineQuestion, places=places(context, host), gpus=asks_gpus, rights=full, cluster=cluster)
 
 
 def places(context: CheckContext, host: str) -> list[str]:
     """Where the run writes on a host."""
-    dirs = context.plan.dirs[host]
+    dirs = context.plan.dirs[host] if context.plan.may_run(host) else {}
     written = output_places(context.plan.cluster, dirs)
     return paths_of([*written, *(dirs[name] for name in ("work", "log") if name in dirs)])
 

@@ -60,7 +60,7 @@ def _pythons(context: CheckContext, host: str) -> dict[tuple[str, str, str], lis
     """Of a host, with the tasks that each is for: by program, PATH and PYTHONPATH."""
     return grouped(
         ((task.argv[0], task.env.get("PATH", ""), _python_path(task, context.bundle)), task)
-        for task in context.plan.on_host(host)
+        for task in context.plan.may_run(host)
         if runs_python(context.plan, task.id.job)
     )
 

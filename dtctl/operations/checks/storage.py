@@ -27,7 +27,7 @@ def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, StorageQue
     if context.brief or len(heard.rounds) > 1:
         return {}
     if not heard.rounds:
-        return {host: _first(context, host) for host in context.hosts}
+        return {host: _first(context, host) for host in context.hosts if context.plan.may_run(host)}
     return _second(context, heard.first)
 
 
@@ -98,7 +98,7 @@ def _saved(answer: Facts) -> Iterator[tuple[str, int, int]]:
 
 def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | Statement]:
     if len(heard.rounds) > 1:
-        yield from sharing_lines(context, heard.rounds[1])
+        yield from sharing_lines(context, heard.first, heard.rounds[1])
     lead = context.plan.coordinator["host"]
     if lead in heard.errors and concerned(context.plan):
         yield Statement("sharing_not_known", {"lead": lead})
@@ -121,7 +121,8 @@ def savers(plan: RunPlan) -> frozenset[str]:
 def concerned(plan: RunPlan) -> tuple[str, ...]:
     """Other hosts that have to see, or would gain by seeing, what the lead's host writes."""
     wanted = savers(plan) | {task.host for task in plan.tasks if task.role == "evaluator"}
-    return tuple(host for host in plan.hosts if host in wanted and host != plan.coordinator["host"])
+    own = (host for host in plan.hosts if host in wanted and host != plan.coordinator["host"])
+    return *own, *plan.seats
 
 
 def sharing_findings(context: CheckContext, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]:
@@ -134,6 +135,8 @@ def sharing_findings(context: CheckContext, looked: Mapping[str, StorageFacts]) 
         if lead not in one["seen"] and one["path"] in plan.checkpoint_dirs[host]
     )
     for path, hosts in blind.items():
+        if spares := [host for host in hosts if host in plan.seats]:
+            yield found("spares_blind", spares, where=shown(path), lead=lead, setting=_setting(plan))
         for row, roles in _rows(context):
             tasks = _tasks(plan, hosts, roles)
             if tasks:
@@ -163,9 +166,12 @@ def _tasks(plan: RunPlan, hosts: Iterable[str], roles: Iterable[str]) -> tuple[T
     return tuple(task.id for task in plan.tasks if task.role in roles and task.host in there)
 
 
-def sharing_lines(context: CheckContext, looked: Mapping[str, StorageFacts]) -> Iterator[Statement]:
-    """Who sees the checkpoint directory of the lead's host."""
+def sharing_lines(
+    context: CheckContext, wrote: Mapping[str, StorageFacts], looked: Mapping[str, StorageFacts]
+) -> Iterator[Statement]:
+    """Who sees the checkpoint directory of the lead's host, and on which file system it is."""
     lead = context.plan.coordinator["host"]
+    types = {one["path"]: one["filesystem"] for one in (wrote[lead]["written"] if lead in wrote else ())}
     seeing: dict[str, list[str]] = {}
     for host, answer in looked.items():
         for one in answer["looked"]:
@@ -173,7 +179,8 @@ def sharing_lines(context: CheckContext, looked: Mapping[str, StorageFacts]) -> 
     for path, hosts in seeing.items():
         where = shown(path)
         if hosts:
-            yield Statement("shared", {"where": where, "hosts": (lead, *hosts)})
+            filesystem = types.get(path) or "unknown file system"
+            yield Statement("shared", {"where": where, "hosts": (lead, *hosts), "filesystem": filesystem})
         else:
             yield Statement("not_shared", {"where": where, "lead": lead})
 

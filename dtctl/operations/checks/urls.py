@@ -36,7 +36,7 @@ def ask(context: CheckContext, heard: Answers[UrlsFacts]) -> Mapping[str, UrlsQu
 
 def _question(context: CheckContext, host: str) -> UrlsQuestion | None:
     plan = context.plan
-    tasks = [task for task in plan.on_host(host) if runs_python(plan, task.id.job)]
+    tasks = [task for task in plan.may_run(host) if runs_python(plan, task.id.job)]
     may_start = not context.host(host).is_local or context.allowed_here
     urls = _wanted(context, host) if tasks and may_start else []
     if not urls:
@@ -68,8 +68,8 @@ def _libraries(modules: Collection[str]) -> list[str]:
 def _wanted(context: CheckContext, host: str) -> list[UrlAsked]:
     """Saved to by those who save or evaluate, and read by those who train; other directories are for all."""
     plan = context.plan
-    dirs, here = plan.dirs[host], plan.on_host(host)
-    saves = host in savers(plan) or any(task.role == "evaluator" for task in here)
+    dirs, here = plan.dirs[host], plan.may_run(host)
+    saves = host in (*savers(plan), *plan.seats) or any(task.role == "evaluator" for task in here)
     written = urls_of(
         [
             *(output_places(plan.cluster, dirs) if saves else ()),
@@ -117,7 +117,7 @@ def _unasked(context: CheckContext, facts: Mapping[str, UrlsFacts]) -> Iterator[
 def _fields(context: CheckContext, url: str, hosts: list[str]) -> dict[str, Any]:
     scheme = url.partition(":")[0]
     bucket = "/".join(url.split("/")[:3])
-    task = context.plan.on_host(hosts[0])[0]
+    task = context.plan.may_run(hosts[0])[0]
     key = task.env.get("GOOGLE_APPLICATION_CREDENTIALS", "") if scheme == "gs" else ""
     return {
         "where": url,

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dtctl.agent.records.answers import EXCHANGES
+from dtctl.agent.records.exchanges import EXCHANGES
 from dtctl.agent.records.kinds import InvalidValue
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.transport.fanout import Outcomes, fan_out
@@ -89,7 +89,7 @@ class Request(Generic[R]):
     quiet_s: float | None = None
 
     def __post_init__(self) -> None:
-        assert EXCHANGES[self.kind].result is self.record
+        assert EXCHANGES[self.kind].result.endswith(f".{self.record.__name__}")
 
     def put(self, run: RunRecord, session: Session) -> R:
         """Asks one host. Raises as `frames_of` and `final`."""
@@ -102,13 +102,13 @@ class Request(Generic[R]):
 
 
 def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iterable[str] | None = None) -> Outcomes[R]:
-    """One request to each of the hosts (all of the record's when None)."""
+    """One request to each of the hosts (None: those of the record that have a task)."""
 
     def work(host: Host) -> R:
         with closing(transport.open(host)) as session:
             return wanted.put(record, session)
 
-    known, unknown = record.routes_to(record.hosts if hosts is None else hosts)
+    known, unknown = record.routes_to(record.task_hosts if hosts is None else hosts)
     outcomes = fan_out(known, work)
     return Outcomes(outcomes.results, {**outcomes.errors, **unknown})
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.kinds import InvalidValue
+from dtctl.agent.records.spec import hosts_of
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import RestartResult, States, StatusResult, StopResult, Survivor
@@ -105,7 +106,9 @@ def check_part(record: RunRecord, host: Host, answer: StopResult | RestartResult
 
 def check_coordinator(host: str, inventory: Inventory) -> None:
     """Only the lead's host speaks for the whole run, or one that was elected: nobody else is asked for it."""
-    if host != inventory["elected"] and inventory["lead"] not in tasks_of(inventory).get(host, ()):
+    if host != inventory["elected"] and all(
+        (one["task"], one["host"]) != (inventory["lead"], host) for one in inventory["roster"]
+    ):
         raise wrong("coordination", f"nothing, as {inventory['lead']} is not on {host}", "that of a whole run")
 
 
@@ -148,8 +151,9 @@ def check_account(account: Account) -> None:
 
 
 def tasks_of(inventory: Inventory) -> Mapping[str, Collection[str]]:
-    """Host -> its tasks."""
-    found: dict[str, list[str]] = {}
+    """Host -> the tasks that it may speak of: its own, and those that it had before another took its place."""
+    found: dict[str, list[str]] = {host: [] for host in hosts_of(inventory)}
     for member in inventory["roster"]:
-        found.setdefault(member["host"], []).append(member["task"])
+        for host in {member["host"], member["seat"] or member["host"]}:
+            found[host].append(member["task"])
     return found

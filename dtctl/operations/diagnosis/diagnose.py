@@ -185,13 +185,13 @@ class Diagnosis:
 
 def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
     """By one connection to each host, which is asked for its status and then for its measurements."""
-    with Conversations(record, transport, record.hosts) as hosts:
+    with Conversations(record, transport, record.task_hosts) as hosts:
         answers = hosts.ask(request_of_status(record))
         status = _status(record, transport, answers, hosts.errors)
         with_run = [host for host, answer in answers.items() if answer["run"] == status.record.run]
         found = hosts.ask(_request(status.record), with_run)
         errors = dict(hosts.errors)
-    unasked = [host for host in status.record.hosts if host not in record.hosts and host not in status.errors]
+    unasked = [host for host in status.record.task_hosts if host not in record.task_hosts and host not in status.errors]
     more = ask(status.record, transport, _request(status.record), unasked)
     scanned = cache(lambda: _scanned(record.file))
     facts = Facts(status, {**found, **more.results}, lambda path: code.left_out(path) if (code := scanned()) else None)

@@ -1,4 +1,4 @@
-"""What lies at a storage URL, or in a directory of this machine: listed, read, written and removed by fsspec.
+"""What lies at a storage URL: listed, read, written and removed from this machine by fsspec.
 
 The readers of TensorFlow's formats (dtctl/agent/checkpoints, dtctl/agent/metrics) read files: what they need of a place
 is copied into a directory here (../checkpoints/urls.py, events.py), and they judge it as they judge one on a host.
@@ -32,9 +32,8 @@ T = TypeVar("T")
 _SYSTEMS = {"gs": ("gcsfs.core", "GCSFileSystem"), "s3": ("s3fs", "S3FileSystem")}
 """gcsfs.GCSFileSystem asks by gRPC for what is not needed here. Others as fsspec knows them."""
 
-_EXTRAS = {"gs": "dtctl[gs]", "s3": "dtctl[s3]", "hdfs": "dtctl[hdfs]", "viewfs": "dtctl[hdfs]"}
-_PACKAGES = {"webhdfs": "fsspec requests"}
-_AZURE = "adlfs"
+_EXTRAS = {"gs": "gs", "s3": "s3", "hdfs": "hdfs", "viewfs": "hdfs", "webhdfs": "hdfs"}
+"""Others are Azure's."""
 
 _PASSING_CODES = frozenset({408, 429, 500, 502, 503, 504})
 _PASSING = frozenset(
@@ -76,7 +75,7 @@ def label(url: str) -> str:
 
 
 class Place:
-    """One URL, or a directory of this machine. Raises StorageError in the words of the library that was asked.
+    """One URL. Raises StorageError in the words of the library that was asked.
 
     `patience_s`: how long is tried again what may pass.
     """
@@ -89,7 +88,7 @@ class Place:
         self._system, self._path = self._ask(self._open)
 
     def _open(self) -> tuple[Any, str]:
-        kind = _system(self.url.partition("://")[0] if "://" in self.url else "file")
+        kind = _system(self.url.partition(":")[0])
         given = kind._get_kwargs_from_urls(self.url)
         return kind(**given, use_listings_cache=False, skip_instance_cache=True), str(kind._strip_protocol(self.url))
 
@@ -153,9 +152,10 @@ class Place:
     def whole(self, name: str) -> bytes:
         """Of a small object, whatever its size is by now; empty where there is none."""
         try:
-            return self._ask(lambda: bytes(self._system.cat_file(self._at(name))))
+            size = self._ask(lambda: int(self._system.info(self._at(name))["size"]))
         except Missing:
             return b""
+        return self.piece(name, 0, size)
 
     def pieces(self, one: Object, offset: int = 0) -> Iterator[tuple[int, bytes]]:
         """Its content from there on, each piece with its own offset."""
@@ -197,7 +197,8 @@ class Place:
 
     def _error(self, error: Exception, passes: bool) -> StorageError:
         if isinstance(error, ImportError):
-            return StorageError(f"{self.url} cannot be opened here: {error}", hint=f"pip install {self._needs}")
+            extra = _EXTRAS.get(self.url.partition(":")[0], "azure")
+            return StorageError(f"{self.url} cannot be opened here: {error}", hint=f"pip install 'dtctl[{extra}]'")
         why = " ".join(str(error).split())[:500] or type(error).__name__
         if isinstance(error, FileNotFoundError):
             return Missing(f"{self.url}: there is no {why}")
@@ -207,11 +208,6 @@ class Place:
             if passes
             else "dtctl needs credentials here, too: those of your own account that may list, read and write",
         )
-
-    @property
-    def _needs(self) -> str:
-        scheme = self.url.partition(":")[0]
-        return f"'{_EXTRAS[scheme]}'" if scheme in _EXTRAS else _PACKAGES.get(scheme, f"fsspec {_AZURE}")
 
 
 def _system(scheme: str) -> Any:
@@ -239,12 +235,13 @@ def _is_name(name: str) -> bool:
 def _time(entry: Mapping[str, Any]) -> float:
     for key in ("mtime", "LastModified", "last_modified", "updated", "modified", "modificationTime"):
         found = entry.get(key)
-        if isinstance(found, str):
-            found = datetime.fromisoformat(found.replace("Z", "+00:00"))
-        if isinstance(found, datetime):
-            return max(0.0, found.timestamp())
-        if isinstance(found, int | float):
-            return max(0.0, found / 1000.0 if found > 1e11 else float(found))  # webhdfs counts milliseconds
+        with suppress(ValueError, OverflowError):
+            if isinstance(found, str):
+                found = datetime.fromisoformat(found.replace("Z", "+00:00"))
+            if isinstance(found, datetime):
+                return max(0.0, found.timestamp())
+            if isinstance(found, int | float):
+                return max(0.0, found / 1000.0 if found > 1e11 else float(found))  # webhdfs counts milliseconds
     return 0.0
 
 

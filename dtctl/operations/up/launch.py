@@ -186,14 +186,14 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
     return {
         **request(record, host, "up"),
         "spec": spec,
-        "bundle": launch.bundle.id,
-        "secrets": launch.secrets,
+        "bundle": spec["bundle"],
+        "secrets": launch.secrets if spec["bundle"] else {},  # an arbiter trains nothing
         "credentials": _credentials(launch, host),
         "hooks": list(launch.hooks) if host.name in coordinators(launch.plan) else [],
         "withheld": list(dict.fromkeys(name for hook in hooks for name in hook.variables)),
         "replace": launch.replace,
         "file": os.path.realpath(launch.plan.cluster.file),
-        "outputs": list(output_places(launch.plan.cluster, launch.plan.dirs[host.name])),
+        "outputs": list(output_places(launch.plan.cluster, launch.plan.dirs[host.name])) if spec["bundle"] else [],
     }
 
 

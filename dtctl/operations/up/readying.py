@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dtctl.agent.records import answers
+from dtctl.agent.records.values import BLOCK_BYTES
 from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError
 from dtctl.operations.client.conversation import Progress, Report, about, final
@@ -99,9 +100,9 @@ class _Needs:
         self._blocks += len(need["blocks"])
         if any(index >= len(files) for index in indexes):
             raise untrue(self._host, f"needs a file {max(indexes)} of a bundle of {len(files)}")
-        if any(one["number"] * answers.BLOCK_BYTES >= files[one["index"]].size for one in need["blocks"]):
+        if any(one["number"] * BLOCK_BYTES >= files[one["index"]].size for one in need["blocks"]):
             raise untrue(self._host, "needs what lies beyond the end of a file")
-        most_blocks = sum(-(-file.size // answers.BLOCK_BYTES) for file in files)
+        most_blocks = sum(-(-file.size // BLOCK_BYTES) for file in files)
         if self._needs > MOST_NEEDS or self._files > 2 * len(files) or self._blocks > 2 * most_blocks:
             raise untrue(self._host, "keeps asking for the same files")
         self._sender.serve(session, message, lambda name, done, total: report(Progress(name, "send", done, total)))

@@ -60,7 +60,7 @@ def present(seen: Coordination) -> list[TaskStatus]:
 
 
 def _is_to_come(task: TaskStatus) -> bool:
-    if task.drained is not None:
+    if task.held is not None:
         return False
     if task.state in (TaskState.PENDING, TaskState.STARTING):
         return True
@@ -168,7 +168,7 @@ class UpResult:
     checked: Checked | None = None
     """What the checks sent along with the start found."""
     absent: Mapping[str, DtctlError] = field(default_factory=dict)
-    """Hosts that the run continues without, and why."""
+    """Hosts that the run continues without, spares and arbiters too, and why."""
     unconfirmed: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts that did not confirm that they keep the run, and why."""
     lead: Session | None = None

@@ -139,7 +139,7 @@ class Starting:
         self._kept = False
         self._replaced: list[str] = []
         self.absent: dict[str, DtctlError] = {}
-        """Hosts that are gone on without, and why."""
+        """Hosts that are gone on without, and why. Those without a task are never waited for."""
         self.unconfirmed: Mapping[str, DtctlError] = {}
         """Hosts that did not answer when the run was kept, and why: the coordinator tells them."""
 
@@ -193,15 +193,39 @@ class Starting:
         return outcomes.results
 
     def _ask_all(self, work: Callable[[Host], A]) -> Outcomes[A]:
-        """Where none may be missing, the first that fails ends the waiting for the others."""
+        """Where none may be missing, the first with a task that fails ends the waiting for the others."""
+        idle: dict[str, DtctlError] = {}
+
+        def tried(host: Host) -> A | None:
+            try:
+                return work(host)
+            except DtctlError as error:
+                if self._has_task(host.name):
+                    raise
+                idle[host.name] = error
+                return None
+
         needs_all = not self.launch.allow_missing
-        return fan_out(self._hosts, work, cancel=self._rollback.begin, needs_all=needs_all)
+        outcomes = fan_out(self._hosts, tried, cancel=self._rollback.begin, needs_all=needs_all)
+        answered = {host: answer for host, answer in outcomes.results.items() if answer is not None}
+        return Outcomes(answered, {**outcomes.errors, **idle})
+
+    def _has_task(self, host: str) -> bool:
+        return host in self.launch.plan.hosts
+
+    @property
+    def missing(self) -> dict[str, DtctlError]:
+        """Those of `absent` that have a task."""
+        return {host: error for host, error in self.absent.items() if self._has_task(host)}
 
     def pass_over(self, errors: Mapping[str, DtctlError]) -> None:
         """Goes on without these hosts as well, where that is allowed; who asks next will be told why it is not."""
         plan, allowed = self.launch.plan, self.launch.allow_missing or 0
-        dispensable = {host: error for host, error in errors.items() if is_dispensable(plan, host)}
-        if len(self.absent) + len(dispensable) <= allowed:
+        self._go_without("start", {host: error for host, error in errors.items() if not self._has_task(host)})
+        dispensable = {
+            host: error for host, error in errors.items() if self._has_task(host) and is_dispensable(plan, host)
+        }
+        if len(self.missing) + len(dispensable) <= allowed:
             self._go_without("start", dispensable)
 
     def give_back(self, names: Iterable[str]) -> tuple[Host, ...]:
@@ -212,9 +236,12 @@ class Starting:
         return hosts
 
     def _go_without(self, doing: str, errors: Mapping[str, DtctlError], still_away: Collection[str] = ()) -> None:
-        away = {host: error for host, error in errors.items() if host in still_away}
-        others = {host: error for host, error in errors.items() if host not in still_away}
-        lacked = {**away, **left_out(self.launch.plan, self.launch.allow_missing, doing, others, self.absent)}
+        away = {
+            host: error for host, error in errors.items() if host in still_away or not self._has_task(host)
+        }  # whoever has no task is missed by nobody
+        others = {host: error for host, error in errors.items() if host not in away}
+        already = self.missing
+        lacked = {**away, **left_out(self.launch.plan, self.launch.allow_missing, doing, others, already)}
         for host in lacked:
             if (session := self._sessions.pop(host, None)) is not None:
                 session.close()
@@ -228,9 +255,11 @@ class Starting:
             asked = self._ask_all(
                 lambda host: ports_request(cluster, host.name).put(self.launch.record, self._session(host))
             )
-            if asked.errors and self.launch.allow_missing:
-                raise explained(SomeHostsFailed("choose ports", asked.errors, len(self._hosts)), _SAY_PORTS)
-            chosen = asked.or_raise("choose ports")
+            needed = {host: error for host, error in asked.errors.items() if self._has_task(host)}
+            if needed and self.launch.allow_missing:
+                raise explained(SomeHostsFailed("choose ports", needed, len(self._hosts)), _SAY_PORTS)
+            chosen = Outcomes(asked.results, needed).or_raise("choose ports")
+            self._go_without("choose ports", asked.errors)
             self.launch = dataclasses.replace(self.launch, plan=self.launch.replan(with_chosen(cluster, chosen)))
 
     def move_ports(self) -> dict[str, answers.Prepared]:
@@ -288,7 +317,11 @@ class Starting:
         for host in self._hosts:
             self._sessions[host.name].send(self._start_word(host))
         hearing = fan_out(self._hosts, self._hear_of_the_start, width=len(self._hosts), cancel=self._rollback.begin)
-        return _causes(hearing).or_raise("start")
+        idle = {host: error for host, error in hearing.errors.items() if not self._has_task(host)}
+        needed = {host: error for host, error in hearing.errors.items() if host not in idle}
+        started = _causes(Outcomes(hearing.results, needed)).or_raise("start")
+        self._go_without("start", idle)
+        return started
 
     def _start_word(self, host: Host) -> dict[str, Any]:
         """With what hosts that are not there will need to join, for the one that keeps it for them."""
@@ -304,7 +337,8 @@ class Starting:
         except DtctlError as error:
             if isinstance(error, AgentError):
                 self._rollback.fail(host.name, error)
-            self._rollback.begin()  # or the other hosts would wait for this one
+            if self._has_task(host.name):
+                self._rollback.begin()  # or the other hosts would wait for this one
             raise
         self.report(Progress(host.name, "started"))
         return answer
@@ -321,7 +355,7 @@ class Starting:
         roster = {task: host for task, host in self.launch.record.roster.items() if host in prepared}
         there = statuses(roster, started)
         ended = tuple(task for task in roster if task not in there or there[task].state.final)
-        return ended, {task: one for task, one in there.items() if one.drained}
+        return ended, {task: one for task, one in there.items() if one.held}
 
     def _start(self, host: Host) -> answers.Started:
         self._sessions[host.name].send({"type": "start"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -131,7 +131,7 @@ def _already_there(starting: Starting, prepared: Prepared) -> UpResult | None:
     joining = offered(prepared, starting.launch.record.coordinator)
     new = newcomers(prepared, joining)
     there = {host: answer for host, answer in prepared.items() if host not in new}
-    run = _unchanged(there)
+    run = _unchanged(there, starting.launch.plan.hosts)
     if run is None:
         return None
     ended, drained = starting.not_running(there)
@@ -144,13 +144,14 @@ def _already_there(starting: Starting, prepared: Prepared) -> UpResult | None:
     return dataclasses.replace(found, joined=joined, absent={**found.absent, **outcomes.errors})
 
 
-def _unchanged(prepared: Prepared) -> str | None:
+def _unchanged(prepared: Prepared, with_tasks: Collection[str]) -> str | None:
     unchanged = {host: answer["run"] for host, answer in prepared.items() if answer["unchanged"]}
     if not unchanged:
         return None
     runs: set[str] = set(unchanged.values())
     # A host whose tasks have all ended still belongs to the run that goes on elsewhere.
-    others = [host for host, answer in prepared.items() if host not in unchanged and answer["current"] not in runs]
+    there = {host: prepared[host]["current"] for host in with_tasks if host in prepared and host not in unchanged}
+    others = [host for host, current in there.items() if current not in runs]
     if len(runs) > 1 or others:
         from dtctl.config.ranges import fold
 

@@ -118,6 +118,9 @@ def plan(
         **picked(value, "lead success"),
         "strategy": value.strategy.value,
         "coordinator": picked(value.coordinator, "host address"),
+        "voters": [voter["host"] for voter in value.voters],
+        "spares": {spare: list(seats) for spare, seats in value.seats.items()},
+        "replaceSeconds": value.cluster.recovery.replace_s,
         "stages": [
             {
                 **picked(stage, "name tasks"),
@@ -175,6 +178,7 @@ def known_runs(known: KnownRuns) -> dict[str, Any]:
     return {
         "runs": [known_run(run) for run in known.runs],
         "damaged": [picked(one, "host run problem") for one in known.damaged],
+        "foreign": [picked(one, "run account hosts") for one in known.foreign],
         "errors": errors(known.errors),
     }
 

@@ -15,7 +15,7 @@ from dtctl.agent.bundles import dataset, tree
 from dtctl.agent.bundles.dataset import DataSet
 from dtctl.agent.host import locks
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.records.answers import LARGE_BYTES
+from dtctl.agent.records.values import LARGE_BYTES
 from dtctl.bundle import Bundle, Sender, scan
 from dtctl.errors import ConnectionLost
 from dtctl.transport.seam import Message

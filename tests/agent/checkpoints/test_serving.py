@@ -13,9 +13,8 @@ import pytest
 
 from dtctl.agent.checkpoints import serving
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.records.checkpoints import FilePart, FileSent
+from dtctl.agent.records.checkpoints import FetchRequest, FilePart, FileSent, PruneRequest, VerifyRequest
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.requests import FetchRequest, PruneRequest, VerifyRequest
 from tests.agent.checkpoints.test_checkpoints import DATA
 from tests.unit.agent.checkpoints.test_formats import saved
 

@@ -14,8 +14,8 @@ import pytest
 from dtctl.agent.checkpoints import reading, repair, storing, verifying
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.host.files import Unfit
+from dtctl.agent.records.checkpoints import StoreRequest
 from dtctl.agent.records.kinds import InvalidValue, checked
-from dtctl.agent.records.requests import StoreRequest
 from tests.agent.checkpoints.test_checkpoints import DATA
 
 NAME = "model.ckpt-300"

@@ -16,9 +16,9 @@ from dtctl.agent.coordinate.following import Following
 from dtctl.agent.coordinate.leading import LISTEN_AGAIN_S, Leading
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.requests import Credentials
 from dtctl.agent.records.run_state import Process
 from dtctl.agent.records.spec import Spec
+from dtctl.agent.records.starting import Credentials
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import EventLog, RunFiles
 from dtctl.operations.up.launch import Authority

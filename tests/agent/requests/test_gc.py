@@ -14,6 +14,7 @@ import pytest
 from dtctl.agent.requests import orphans
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, Fields, alive, environment, kill, python_task, shell, task
+from tests.hosts.sandbox import make_directory
 from tests.waiting import eventually
 
 STUBBORN = (
@@ -270,3 +271,30 @@ def test_a_process_of_another_user_is_not_touched(host: AgentHost) -> None:
     with subprocess.Popen(["sleep", "1000"], env=env) as process:
         assert [orphan.process.pid for orphan in orphans.find(str(host.root))] == [process.pid]
         assert orphans.end(orphans.find(str(host.root))) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's process needs root")
+def test_live_runs_of_other_accounts_are_listed_by_their_supervisors(host: AgentHost) -> None:
+    import subprocess
+
+    if (python := shutil.which("python3", path="/usr/bin:/usr/local/bin")) is None:
+        pytest.skip("every user needs a Python")
+    directory = make_directory("agent")
+    directory.chmod(0o755)
+    (directory / "program").write_text("import time; time.sleep(1000)")
+    runs = ("letters-1", "letters-1", "-rf")  # one twice, and what is no name
+    others = [
+        subprocess.Popen(
+            [python, "-IS", str(directory / "program"), "supervise", f"/home/bob/.dtctl/runs/{run}/gpu-1"], user=user
+        )
+        for run, user in [*((run, 65534) for run in runs), ("own-1", os.geteuid())]
+    ]
+    try:
+        found = [one for one in host.ask("runs", cluster=None)["foreign"] if one["run"] in (*runs, "own-1")]
+        assert found == [{"run": "letters-1", "account": "nobody"}]
+        assert host.ask("runs")["foreign"] == []
+    finally:
+        for one in others:
+            one.kill()
+            one.wait()
+        shutil.rmtree(directory)

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.records import answers, kinds, messages, requests, run_state, spec, values, whole_run
+from dtctl.agent.records import answers, exchanges, kinds, messages, run_state, spec, starting, values, whole_run
 from dtctl.agent.records.kinds import InvalidValue, Kind, Missing, checked, fields_of, kind_of, made
+from tests.agent.host import record_of
 from tests.fuzz import few
 
 FILES = [
@@ -24,7 +25,7 @@ FILES = [
     run_state.Start,
     run_state.Ending,
     run_state.Holder,
-    requests.Latecomers,
+    starting.Latecomers,
     whole_run.RunView,
     whole_run.RequestBook,
     whole_run.Event,
@@ -32,9 +33,9 @@ FILES = [
     values.Variables,
 ]
 RECORDS: list[Any] = [
-    *(exchange.request for exchange in answers.EXCHANGES.values()),
-    *requests.WORDS.values(),
-    *(exchange.result for exchange in answers.EXCHANGES.values()),
+    *map(record_of, dict.fromkeys(one.request for one in exchanges.EXCHANGES.values())),
+    *map(record_of, exchanges.WORDS.values()),
+    *map(record_of, dict.fromkeys(one.result for one in exchanges.EXCHANGES.values())),
     *answers.FRAMES.values(),
     *messages.FROM_AGENT.values(),
     *messages.FROM_COORDINATOR.values(),
@@ -285,9 +286,9 @@ UP = {"type": "up", "cluster": "c", "host": "a", "spec": LED, "credentials": CRE
     ],
 )
 def test_a_request_is_about_what_its_spec_is_about(fields: dict[str, Any], where: str) -> None:
-    checked(requests.UpRequest, UP)
+    checked(starting.UpRequest, UP)
     with pytest.raises(InvalidValue) as wrong:
-        checked(requests.UpRequest, {**UP, **fields})
+        checked(starting.UpRequest, {**UP, **fields})
     assert wrong.value.field == where
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.answers import BLOCK_BYTES, LARGE_BYTES
+from dtctl.agent.records.values import BLOCK_BYTES, LARGE_BYTES
 from dtctl.bundle import Bundle, FileEntry, Sender, scan
 from dtctl.bundle.scanning import _Found
 from dtctl.bundle.sender import CHUNK, Chunk, Chunks

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.checks.storage import filesystem_of
 from dtctl.agent.records.values import HOME
 from dtctl.errors import DtctlError
 from dtctl.operations.checks import Answers, Line, Statement, fails
@@ -195,7 +196,10 @@ def test_who_sees_what_the_lead_saves_is_reported_once_it_was_looked_for() -> No
         ]
 
     assert statements(WROTE) == []
-    assert statements(WROTE, looked("a", "b", sees=("b",))) == [("shared", {"where": "/saved", "hosts": ("c", "b")})]
+    for filesystem, reported in (("nfs4", "nfs4"), ("", "unknown file system")):
+        wrote = {**WROTE, "c": storage(written=[{**SAVED, "filesystem": filesystem}])}
+        fields = {"where": "/saved", "hosts": ("c", "b"), "filesystem": reported}
+        assert statements(wrote, looked("a", "b", sees=("b",))) == [("shared", fields)]
     assert statements(WROTE, looked("a", "b")) == [("not_shared", {"where": "/saved", "lead": "c"})]
 
 
@@ -275,3 +279,29 @@ def test_what_a_host_has_is_reported_in_short(disks: list[dict[str, Any]], expec
 def test_data_is_looked_for_where_it_is_to_be_already() -> None:
     value = context(cluster(dirs={"data": "/data"}))
     assert [data_places(value, host) for host in "abcd"] == [(), (), ("/data",), ("/data",)]
+
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+40 22 0:41 / /data rw - nfs4 nas:/data rw,vers=4.2
+41 40 0:42 / /data/my\\040runs rw shared:2 - lustre mgs:/runs rw
+42 22 0:43 / /home rw - autofs auto rw
+43 22 0:44 / /home rw - ceph mon:/home rw
+a line of another form
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "filesystem"),
+    [
+        ("/", "ext4"),
+        ("/srv/data", "ext4"),
+        ("/data", "nfs4"),
+        ("/data2/out", "ext4"),
+        ("/data/my runs/digits", "lustre"),
+        ("/home/ada", "ceph"),
+    ],
+)
+def test_a_file_system_is_that_of_the_nearest_mount_point(path: str, filesystem: str) -> None:
+    assert filesystem_of(path, MOUNTS) == filesystem
+    assert filesystem_of(path, "") == ""

@@ -11,8 +11,8 @@ import pytest
 from dtctl.config import load_cluster, placement
 from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, dotted
-from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
-from dtctl.config.sections import JobEntry
+from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_idle
+from dtctl.config.sections import ClusterFile, JobEntry
 from dtctl.errors import ConfigError
 from dtctl.model import CHOSEN_PORT, Host, Local, Reach, SshSettings
 
@@ -97,15 +97,22 @@ def test_hosts_missing_by_a_mistake_are_not_reported_again() -> None:
     assert findings.found == []
 
 
-def test_spares_are_each_once_and_have_no_task() -> None:
-    hosts, findings = inventory("a", "b", "n1", "n2"), Noted()
-    placed = {"ps": ["a"], "worker": ["b"]}
-    assert read_spares(["n[1-2]", "n1"], hosts, placed, findings) == ["n1", "n2"]
+def test_idle_hosts_are_each_once_and_have_no_task_and_one_use() -> None:
+    hosts, findings = inventory("a", "b", "c", "n1", "n2", "z"), Noted()
+    placed = {"ps": ["a", "c"], "worker": ["b"]}
+    assert read_idle(ClusterFile(spares=("n[1-2]", "n1"), arbiters=("z",)), hosts, placed, findings) == {
+        "spares": ("n1", "n2"),
+        "arbiters": ("z",),
+    }
     assert findings.found == []
-    read_spares(["n1", "b,a,n2"], hosts, placed, findings)
-    summary = "spares[1] names a,b, which jobs.worker uses"
-    hint = "a spare has no task; take it out of spares, or out of the job"
-    assert findings.found == [("spares[1]", summary, hint, False)]
+    read_idle(ClusterFile(spares=("n1", "b,a,n2"), arbiters=("n1", "c")), hosts, placed, findings)
+    spare = "a spare has no task; take it out of spares, or out of the job"
+    arbiter = "an arbiter has no task, and spares vote too; take it out of arbiters"
+    assert findings.found == [
+        ("spares[1]", "spares[1] names a,b, which jobs.worker uses", spare, False),
+        ("arbiters[0]", "arbiters[0] names n1, which spares names", arbiter, False),
+        ("arbiters[1]", "arbiters[1] names c, which jobs.ps uses", arbiter, False),
+    ]
 
 
 def test_the_coordinators_port_is_taken_on_the_leads_machine_alone() -> None:

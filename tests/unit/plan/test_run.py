@@ -17,7 +17,7 @@ from dtctl.plan.hosts import on_this_machine
 from dtctl.plan.roster import RunPlan, TaskPlan, plan_roster, restoring_hosts, shown
 from dtctl.plan.run import plan_run
 from dtctl.render.machine import document
-from dtctl.render.plan import order_lines, show_plan, show_whole_tasks
+from dtctl.render.plan import order_lines, show_plan, show_whole_tasks, survival_lines
 from dtctl.render.terminal import console
 from tests.unit.clusters import cluster, job, ssh_host
 from tests.unit.plan.test_plan import planned, task
@@ -187,15 +187,64 @@ def plan(strategy: str) -> RunPlan:
 def test_a_plan_shows_order_coordinator_and_restart_scopes() -> None:
     assert order_lines(plan("ps-strategy")) == [
         "trains as ps-strategy; coordinator on a, a:2221",
-        "when that host is gone, one of b,c,d takes its place; 1 may be gone at once",
+        "when a is gone, one of b,c,d coordinates; 1 of these hosts may be gone at once",
         "starts all at once",
         "a loss of chief:0,evaluator:0,worker:[0-1] restarts it alone; of ps:0 restarts it, then the lead",
     ]
 
 
+GONE = "when a is gone, "
+HOSTS = "of these hosts may be gone at once"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "idle", "gpus", "lines"),
+    [
+        ("a", {}, {}, []),
+        (
+            "ab",
+            {},
+            {},
+            ["no other host coordinates: it takes three machines to elect another; add one under arbiters:"],
+        ),
+        ("ab", {"arbiters": ("z",)}, {}, [f"one of b,z coordinates; 1 {HOSTS}"]),
+        (
+            "ab",
+            {"spares": ("s",)},
+            {},
+            [
+                f"one of b,s coordinates; 1 {HOSTS}",
+                "when any host is gone for 5m, s takes its tasks if it sees the checkpoints",
+            ],
+        ),
+        (
+            "abc",
+            {"spares": ("s", "t")},
+            {"a": 2, "t": 1, "s": 1},
+            [
+                f"one of b,c,s,t coordinates; 2 {HOSTS}",
+                "when any host is gone for 5m, one of s,t takes its tasks if it sees the checkpoints",
+                "too few GPUs for the tasks of a: s,t",
+            ],
+        ),
+    ],
+)
+def test_plan_says_what_losses_its_shape_survives(
+    hosts: str, idle: dict[str, tuple[str, ...]], gpus: dict[str, int], lines: list[str]
+) -> None:
+    names = [*hosts, *idle.get("spares", ()), *idle.get("arbiters", ())]
+    jobs = [job("worker", ["a", *hosts], [2222, 2223, *[2222] * (len(hosts) - 1)])]
+    value = cluster(*jobs, hosts=[ssh_host(name, gpus=gpus.get(name, 0)) for name in names], dirs={"output": "out"})
+    recovery = dataclasses.replace(value.recovery, replace_s=300.0 if "spares" in idle else None)
+    spares, arbiters = idle.get("spares", ()), idle.get("arbiters", ())
+    value = dataclasses.replace(value, recovery=recovery, spares=spares, arbiters=arbiters)
+    found = survival_lines(plan_run(value, {name: name for name in names}, local_python="python3"))
+    assert [line.removeprefix(GONE) for line in found] == lines
+
+
 def test_a_plan_shows_which_tasks_wait_for_others() -> None:
     jobs = [job("ps", ["a"], [2222]), job("worker", ["b"], [2222], depends_on=("ps",)), job("board", ["b"], [2223])]
-    assert order_lines(plan_run(cluster(*jobs), NAMES, local_python="python3"))[1] == (
+    assert order_lines(plan_run(cluster(*jobs), NAMES, local_python="python3"))[2] == (
         "starts board:0,ps:0 at once; worker:0 after ps:0"
     )
 
@@ -234,7 +283,7 @@ LARGE_SHOWN = """\
 large: 48 tasks on gpu-[1-8],x-[1-2], lead worker:0
 code from {code}
 trains as async-ps; coordinator on gpu-1, 10.0.0.21:2221
-when that host is gone, one of gpu-[2-7] takes its place; 3 may be gone at once
+when gpu-1 is gone, one of gpu-[2-7] coordinates; 3 of these hosts may be gone at once
 starts all at once
 a loss of ps:[0-7],worker:[0-39] restarts it alone
 

@@ -52,9 +52,8 @@ def test_every_answer_of_a_host_is_explained() -> None:
     assert {trouble.code for trouble in ANSWERS} >= refusals()
 
 
-@pytest.mark.parametrize("name", sorted(names()))
-def test_every_name_leads_to_an_explanation(name: str) -> None:
-    assert all(topic.text for topic in find([name]))
+def test_every_name_leads_to_an_explanation() -> None:
+    assert [name for name in names() if not all(topic.text for topic in find([name]))] == []
 
 
 def test_all_that_is_listed_can_be_asked_for() -> None:
@@ -68,38 +67,30 @@ def test_tables_are_in_order() -> None:
     assert len(STATES) == 9
 
 
-def test_a_key_is_found_by_its_path_with_names_of_the_users_own() -> None:
-    assert [topic.name for topic in find(["jobs.worker.port"])] == ["jobs.NAME.port"]
-    assert [topic.name for topic in find(["hosts.gpu-1.example.com.gpus"])] == ["hosts.NAME.gpus"]
-    assert [topic.name for topic in find(["jobs.worker"])] == ["jobs.NAME"]
-
-
-def test_a_key_alone_is_found_in_every_section_that_has_it() -> None:
-    assert {topic.name for topic in find(["port"])} == {"ssh.port", "jobs.NAME.port", "coordinator.port"}
-
-
-@pytest.mark.parametrize("args", [["5"], ["exit", "5"], ["exit", "code", "5"], ["PREFLIGHT"]])
-def test_an_exit_code_may_be_written_in_several_ways(args: list[str]) -> None:
-    assert [(topic.kind, topic.name) for topic in find(args)] == [("exit code", "5")]
-
-
 @pytest.mark.parametrize(
-    ("message", "code"),
+    ("words", "topics"),
     [
-        ("tasks would fail as soon as they start, so nothing was started", "5"),
-        ("address in use", "port_taken"),
-        ("Address already in use", "port_taken"),
-        ("hang", "hang"),
-        ("125", "125"),
-        ("exit code 127", "127"),
-        ("port 2222 is in use on this host", "5"),
-        ("the host key of gpu-1 (10.0.0.1:22) is not known", "4"),
-        ("refuses connections", "4"),
-        ("ModuleNotFoundError: No module named numpy", "1"),
+        (["jobs.worker.port"], {"jobs.NAME.port"}),
+        (["hosts.gpu-1.example.com.gpus"], {"hosts.NAME.gpus"}),
+        (["jobs.worker"], {"jobs.NAME"}),
+        (["port"], {"ssh.port", "jobs.NAME.port", "coordinator.port"}),
+        *((words, {"5"}) for words in (["5"], ["exit", "5"], ["exit", "code", "5"], ["PREFLIGHT"])),
+        (["tasks would fail as soon as they start, so nothing was started"], {"5"}),
+        (["address in use"], {"port_taken"}),
+        (["Address already in use"], {"port_taken"}),
+        (["hang"], {"hang"}),
+        (["125"], {"125"}),
+        (["exit code 127"], {"127"}),
+        (["port 2222 is in use on this host"], {"5"}),
+        (["the host key of gpu-1 (10.0.0.1:22) is not known"], {"4"}),
+        (["refuses connections"], {"4"}),
+        (["ModuleNotFoundError: No module named numpy"], {"1"}),
     ],
 )
-def test_the_words_of_an_error_lead_to_its_exit_code(message: str, code: str) -> None:
-    assert [topic.name for topic in find([message])] == [code]
+def test_keys_exit_codes_and_error_messages_are_found(words: list[str], topics: set[str]) -> None:
+    found = find(words)
+    assert ({topic.name for topic in found}, len(found)) == (topics, len(topics))
+    assert topics != {"5"} or found[0].kind == "exit code"
 
 
 @pytest.mark.parametrize(("word", "hint"), [("trainr", "did you mean 'trainer'?"), ("xyzzy", "dtctl explain    ")])

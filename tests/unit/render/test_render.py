@@ -12,7 +12,7 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.runs import KnownRun
+from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.up.result import UpResult
 from dtctl.plan.run import plan_run
@@ -154,7 +154,7 @@ def test_a_start_without_some_hosts_says_which_and_why_by_reasons(capsys: pytest
         "warning: gpu-5: there is no room",
         " hint of gpu-5: df -h",
         "warning: the run continues without gpu-[3-5]: worker:[2-4] are not started",
-        " hint: dtctl up    takes them in later, and changes nothing else",
+        " hint: dtctl up    takes in what is missing later, and changes nothing else",
     ]
     show_started(
         UpResult(
@@ -212,10 +212,11 @@ def test_a_table_that_is_piped_is_never_cut(
     monkeypatch.setenv("COLUMNS", columns)
     host = "a-host-with-quite-a-long-name-in-the-inventory-of-us"
     run = KnownRun(f"run-on-{host}", "c", 0.0, True, (host,), {TaskId("worker", 0): TaskState.RUNNING})
-    show_runs([run])
-    line = capsys.readouterr().out.splitlines()[1]
+    show_runs(KnownRuns((run,), (), {}, (ForeignRun("letters-1", "bob", ("gpu-1", "gpu-2")),)))
+    _, line, foreign = capsys.readouterr().out.splitlines()
     assert line.split()[0] == f"run-on-{host}"
     assert line.split()[-3:] == [host, "1", "running"]
+    assert foreign.split() == ["letters-1", "live", "account", "bob", "gpu-[1-2]"]
 
 
 def test_hosts_with_whom_all_is_well_are_named_where_a_person_can_read_the_names() -> None:

@@ -84,10 +84,11 @@ def addresses_of(facts: NetworkFacts) -> list[str]:
 
 
 def endpoints_of(plan: RunPlan) -> list[Endpoint]:
-    """Of all tasks, and of the coordinator if there is more than one host."""
+    """Of all tasks, and of the coordinator and those that may be elected if there is more than one host."""
     found = [Endpoint(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
-    if len(plan.hosts) > 1:
-        found.append(Endpoint(COORDINATOR, plan.coordinator["host"], plan.coordinator["address"]))
+    if len(plan.members) > 1:
+        listeners = plan.voters or (plan.coordinator,)
+        found += [Endpoint(COORDINATOR, one["host"], one["address"]) for one in listeners]
     return found
 
 

@@ -127,8 +127,10 @@ def rules_of(plan: RunPlan, kind: Kind, resolve: Resolve = addresses_of) -> tupl
             hint=f"write ports: 2222, for example, in {cluster.file}; or open all ports between the hosts",
         )
     endpoints = endpoints_of(plan)
-    ports = {host: [endpoint.port for endpoint in endpoints if endpoint.host == host] for host in plan.hosts}
-    names = {host: next(endpoint.name for endpoint in endpoints if endpoint.host == host) for host in plan.hosts}
+    ports = {host: [endpoint.port for endpoint in endpoints if endpoint.host == host] for host in plan.members}
+    for spare, seats in plan.seats.items():
+        ports[spare] += [task.port for tasks in seats.values() for task in tasks]
+    names = {host: plan.addresses[host] for host in plan.members}
     return firewall(cluster.name, ports, _known(names, resolve, str(cluster.file)), kind)
 
 

@@ -37,7 +37,7 @@ def _pairs(context: CheckContext, heard: Answers[Facts], since: int) -> Sequence
     number, planned = len(heard.rounds) - since, _between_tasks(context, heard)
     if number < len(planned):
         return planned[number]
-    hosts = [host for host in context.hosts if host in heard.first]
+    hosts = [host for host in context.plan.hosts if host in heard.first]
     if not context.deep or len(hosts) < 2 or all(context.host(host).is_local for host in hosts):
         return ()
     return exchange.next_round(hosts, _exchanged(context, heard, since))
@@ -47,7 +47,7 @@ def _between_tasks(context: CheckContext, heard: Answers[Facts]) -> tuple[tuple[
     """Of workers and ps; of all hosts where there are no ps."""
     if not context.network_speed:
         return ()
-    hosts = [host for host in context.hosts if host in heard.first]
+    hosts = [host for host in context.plan.hosts if host in heard.first]
     serving = [host for host in hosts if any(task.id.job == PS for task in context.plan.on_host(host))]
     working = [host for host in hosts if any(task.id.job != PS for task in context.plan.on_host(host))]
     # who listens nowhere for this check cannot be measured, and does not end the measuring of others

@@ -143,7 +143,7 @@ def _view(context: CheckContext, heard: Answers[Facts]) -> View:
     gone = {endpoint for endpoint in doubted if _is_gone(endpoint, heard)}
     # what listens on a host that was lost meanwhile is unknown
     endpoints = {
-        endpoint.whose: endpoint
+        (endpoint.whose, endpoint.host): endpoint
         for endpoint in _open_endpoints(context, heard)
         if endpoint not in gone and endpoint.host not in heard.errors
     }
@@ -152,10 +152,10 @@ def _view(context: CheckContext, heard: Answers[Facts]) -> View:
         {host: addresses_of(facts) for host, facts in heard.first.items()},
         {host: facts["resolved"] for host, facts in heard.first.items()},
         tuple(
-            Attempt(host, endpoints[one["whose"]], one["place"], one["problem"], one["by"], one["text"])
+            Attempt(host, endpoints[one["whose"], one["host"]], one["place"], one["problem"], one["by"], one["text"])
             for host, facts in second.items()
             for one in facts["reached"]
-            if one["whose"] in endpoints and endpoints[one["whose"]].host == one["host"] != host
+            if (one["whose"], one["host"]) in endpoints and one["host"] != host
         ),
     )
 
@@ -193,9 +193,7 @@ def _finding(context: CheckContext, cause: Cause) -> Finding:
     if fields.get("address") == fields.get("name") and kind == "wrong_interface":
         fields.pop("address", None)
     if kind == "pair":
-        fields["address"] = next(
-            endpoint.name for endpoint in endpoints_of(context.plan) if endpoint.host == cause.hosts[0]
-        )
+        fields["address"] = context.plan.addresses[cause.hosts[0]]
     tasks = [task.id for task in context.plan.tasks if str(task.id) in fields.get("whose", ())]
     return found(kind, _in_order(context, cause.hosts), tasks, **fields)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import get_args
 from unittest.mock import Mock
 
 import pytest
 
+from dtctl.config.cluster import Recovery
 from dtctl.errors import PreflightError
 from dtctl.operations.checks.network.firewall import Kind, Rules, firewall, rules_of, version
 from dtctl.plan.run import plan_run
-from tests.unit.clusters import cluster, job
+from tests.unit.clusters import cluster, job, ssh_host
 
 ADDRESSES = {"a": ["10.0.0.1"], "b": ["10.0.0.2", "fd00::2"], "c": ["10.0.0.3"]}
 
@@ -59,14 +61,15 @@ def test_a_name_that_is_a_word_to_no_shell_never_becomes_part_of_a_rule() -> Non
         assert "$(" not in text
 
 
-def test_rules_name_the_ports_of_the_tasks_and_of_the_coordinator() -> None:
-    plan = plan_run(cluster(), {name: name for name in "abcd"}, local_python="python3")
+def test_rules_name_the_ports_of_tasks_wherever_they_may_be_and_of_voters() -> None:
+    value = cluster(hosts=[ssh_host(name) for name in "abcdsz"], recovery=Recovery(replace_s=300.0))
+    value = dataclasses.replace(value, spares=("s",), arbiters=("z",))
+    plan = plan_run(value, {name: name for name in "abcdsz"}, local_python="python3")
     rules = rules_of(plan, "ufw", lambda name: (f"10.0.0.{ord(name)}",))
     assert {host: one.ports for one in rules for host in one.hosts} == {
-        "a": (2222,),
-        "b": (2222,),
-        "c": (2221, 2222),
-        "d": (2222,),
+        **dict.fromkeys("abcd", (2221, 2222)),
+        "z": (2221,),
+        "s": (2222, 2223, 2224, 2225),
     }
 
 

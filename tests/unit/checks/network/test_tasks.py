@@ -35,13 +35,13 @@ def played(value: CheckContext, lost: Any = lambda source, peer: "", **others: A
     return [first, reaching(asked(value, first), lost)]
 
 
-def test_each_host_listens_on_the_ports_of_its_tasks_and_the_leads_on_the_coordinators_too() -> None:
+def test_each_host_listens_on_the_ports_of_its_tasks_and_voters_on_the_coordinators_too() -> None:
     first = asked(context())
     assert {host: [slot["whose"] for slot in one["listen"]] for host, one in first.items()} == {
-        "a": ["ps:0"],
-        "b": ["ps:1"],
+        "a": ["ps:0", "coordinator"],
+        "b": ["ps:1", "coordinator"],
         "c": ["worker:0", "coordinator"],
-        "d": ["worker:1"],
+        "d": ["worker:1", "coordinator"],
     }
     assert {one["cluster"] for one in first.values()} == {"digits"}
     assert {one["nonce"] for one in first.values()} == {"0" * 32}
@@ -54,10 +54,10 @@ def test_then_each_connects_to_the_ports_of_the_others_that_are_listened_on() ->
     )
     second = asked(context(), first)
     assert {host: [peer["whose"] for peer in one["reach"]] for host, one in second.items()} == {
-        "a": ["worker:0", "coordinator", "worker:1"],
-        "b": ["ps:0", "worker:0", "coordinator", "worker:1"],
-        "c": ["ps:0", "worker:1"],
-        "d": ["ps:0", "worker:0", "coordinator"],
+        "a": ["worker:0", "coordinator", "worker:1", "coordinator"],
+        "b": ["ps:0", "coordinator", "worker:0", "coordinator", "worker:1", "coordinator"],
+        "c": ["ps:0", "coordinator", "worker:1", "coordinator"],
+        "d": ["ps:0", "coordinator", "worker:0", "coordinator"],
     }
     assert asked(context(), first, reaching(second)) == {}
 
@@ -73,7 +73,9 @@ def test_a_host_that_could_not_be_asked_is_neither_source_nor_target() -> None:
 def test_no_host_connects_to_an_evaluator() -> None:
     value = context(cluster(job("worker", ["a", "b"], [2222, 2222]), job("evaluator", ["c"], [2222])))
     second = asked(value, listened(value))
-    assert {peer["host"] for one in second.values() for peer in one["reach"]} == {"a", "b"}
+    reached = {(peer["host"], peer["whose"]) for one in second.values() for peer in one["reach"]}
+    assert {host for host, whose in reached if whose != "coordinator"} == {"a", "b"}
+    assert ("c", "coordinator") in reached
     assert "c" in second
 
 
@@ -121,7 +123,7 @@ def test_a_network_that_works_is_reported_with_the_connections_that_were_tried()
     rounds = played(value)
     assert judged(TOPIC, value, *rounds) == []
     lines = [line for line in TOPIC.describe(value, Answers(rounds)) if isinstance(line, Statement)]
-    assert [(line.kind, line.fields["reached"], line.fields["tried"]) for line in lines] == [("connections", 15, 15)]
+    assert [(line.kind, line.fields["reached"], line.fields["tried"]) for line in lines] == [("connections", 24, 24)]
 
 
 def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
@@ -130,8 +132,8 @@ def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
     rounds = played(value)
     (statement,) = TOPIC.describe(value, Answers(rounds))
     ((_, text),) = shown([statement], 200)
-    assert text.startswith("3999 of 3999 ")
-    assert "connections between h[0-199] work; these are a part of the 39999 that there are" in text
+    assert text.startswith("3993 of 3993 ")
+    assert "connections between h[0-199] work; these are a part of the 41193 that there are" in text
 
 
 @pytest.mark.parametrize(
@@ -232,7 +234,7 @@ def live_run(second_look: Any) -> tuple[CheckContext, list[Any]]:
     value = context()
     first = listened(value)
     first["a"]["bound"][0].update(state="live", sockets=[71, 72])
-    rounds = [first, reaching(asked(value, first), lambda source, peer: "refused" if peer["host"] == "a" else "")]
+    rounds = [first, reaching(asked(value, first), lambda source, peer: "refused" if peer["whose"] == "ps:0" else "")]
     again = asked(value, *rounds)
     assert {host: [slot["whose"] for slot in one["listen"]] for host, one in again.items()} == {"a": ["ps:0"]}
     answers: Any = listening(again)
@@ -245,7 +247,7 @@ def test_a_run_that_ends_or_starts_its_task_again_while_it_is_checked_is_no_fire
         value, rounds = live_run(second_look)
         assert judged(TOPIC, value, *rounds) == []
         (statement,) = (line for line in TOPIC.describe(value, Answers(rounds)) if isinstance(line, Statement))
-        assert (statement.fields["reached"], statement.fields["tried"]) == (12, 12)
+        assert (statement.fields["reached"], statement.fields["tried"]) == (21, 21)
         assert asked(value, *rounds) == {}
 
 

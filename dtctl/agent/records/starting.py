@@ -1,0 +1,114 @@
+"""What a controller asks of an agent before a run, and to start one."""
+
+from .checks import MOST_PLACES, Questions
+from .hooks import Posts
+from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Record, also
+from .requests import Request
+from .spec import Paths, Spec, is_alone
+from .values import BundleId, Hex64, Line, Name, Path, Pem, Variables, refuse_unfit
+
+
+class Credentials(Record):
+    """By which the agents of a run know each other: those of one host."""
+
+    key: Pem
+    certificate: Pem
+    """It names the run and the host."""
+    authority: Pem
+    """Whose certificates are taken for the run's."""
+    knock: Hex64
+    """The secret that an agent shows before any TLS."""
+
+
+class Latecomers(Record):
+    """latecomers.json: on the coordinator's host, what the hosts need to join that the run was started without."""
+
+    credentials: AtMost[Dict[Name, Credentials], 4096]
+
+
+class UpRequest(Request):
+    """Prepares a run, starts it on `start`, and rolls it back unless it is kept."""
+
+    spec: Spec
+    bundle: Default[Optional[BundleId], None]
+    secrets: Default[Optional[Variables], None]
+    credentials: Default[Optional[Credentials], None]
+    hooks: Default[Posts, []]
+    """Those that its coordinator notifies; of the coordinator's host alone."""
+    withheld: Default[AtMost[List[Line], 1000], []]
+    """Names of variables that no trainer inherits: they hold what hooks need."""
+    replace: Default[bool, False]
+    file: Default[Line, ""]
+    """The cluster file, where the controller has it."""
+    outputs: Default[Paths, []]
+    """Directories that the run writes to and reads checkpoints from, with marks."""
+    ask: Default[Optional[Questions], None]
+    """What the host is asked to check before `prepared`."""
+
+
+class DataPushRequest(Request):
+    """Brings a bundle's files into a directory."""
+
+    dir: Path
+    """With marks."""
+    bundle: BundleId
+    overwrite: Default[bool, False]
+    """Files that others have put there, and that differ, are replaced."""
+
+
+class DataRequest(Request):
+    """What dtctl has put into these directories: to be looked at, hashed or removed."""
+
+    dirs: AtMost[List[Path], MOST_PLACES]
+    """With marks."""
+
+
+class CheckRequest(Request):
+    """What the host has of what a run needs; may be asked again and again, as each answer leads to more questions."""
+
+    ask: Questions
+
+
+class StartMessage(Record):
+    """`start`: what was prepared begins, on all hosts that are there."""
+
+    absent: Default[AtMost[List[Name], 4096], []]
+    """Hosts of the roster that the run is started without."""
+    latecomers: Default[AtMost[Dict[Name, Credentials], 4096], {}]
+    """Those that they will need to join it; for the coordinator's host alone, which keeps it for them."""
+
+
+class LookWord(Record):
+    """`look`: another round of checks before `start`."""
+
+    ask: Questions
+
+
+@also(UpRequest)
+def _is_of_its_spec(request: UpRequest) -> None:
+    """What the request says is what its spec says."""
+    spec = request["spec"]
+    if spec["cluster"] != request["cluster"]:
+        raise InvalidValue.at(("spec", "cluster"), "the request's cluster, %s" % request["cluster"], spec["cluster"])
+    if spec["host"] != request["host"]:
+        raise InvalidValue.at(("spec", "host"), "the request's host, %s" % request["host"], spec["host"])
+    if spec["bundle"] != request["bundle"]:
+        raise InvalidValue.at(("spec", "bundle"), "the request's bundle, %s" % request["bundle"], spec["bundle"])
+    if request["credentials"] is None and not is_alone(spec):
+        raise InvalidValue.at(("credentials",), "those that a run on several hosts needs", None)
+    secrets = request["secrets"] or {}
+    refuse_unfit(("secrets",), secrets, secrets.values())
+    refuse_unfit(("outputs",), request["outputs"])
+    credentials = request["credentials"]
+    if credentials is not None:
+        refuse_unfit(("credentials",), [credentials["key"], credentials["certificate"], credentials["authority"]])
+
+
+@also(DataPushRequest)
+def _is_a_place(request: DataPushRequest) -> None:
+    refuse_unfit(("dir",), [request["dir"]])
+
+
+@also(DataRequest)
+def _are_places(request: DataRequest) -> None:
+    refuse_unfit(("dirs",), request["dirs"])

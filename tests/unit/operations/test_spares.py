@@ -1,0 +1,221 @@
+"""Hosts without a task in a start and in a run: who may fail, whose tasks are where, and which host is believed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.kinds import InvalidValue, checked
+from dtctl.agent.records.spec import Inventory
+from dtctl.agent.records.whole_run import RunView
+from dtctl.config.cluster import Recovery
+from dtctl.errors import AgentError, DtctlError, TransportError
+from dtctl.model import TaskId
+from dtctl.operations.client.plausible import check_coordinator, check_view, tasks_of
+from dtctl.operations.coordinator import agreed, dissenters
+from dtctl.operations.history import Memory
+from dtctl.operations.run_record import RunRecord, record_of
+from dtctl.operations.selection import select_hosts
+from dtctl.operations.snapshot import Coordination, RunStatus, Verdict
+from dtctl.operations.stop import StopOrder, stop
+from dtctl.operations.up.launch import Authority, Start
+from dtctl.operations.up.result import UpReport
+from dtctl.operations.up.up import up
+from dtctl.plan.roster import plan_roster
+from dtctl.plan.run import plan_run
+from dtctl.render.status import idle_lines
+from tests.unit.clusters import cluster, ssh_host
+from tests.unit.coordinated import inventory, viewed
+from tests.unit.fakes import FakeTransport
+from tests.unit.operations.test_up import READY, Notes, launch, unless, willing
+
+__all__ = ["launch"]
+
+SPARED = dataclasses.replace(
+    cluster(hosts=[ssh_host(name) for name in "abcdstz"]),
+    spares=("s", "t"),
+    arbiters=("z",),
+    recovery=Recovery(replace_s=300.0),
+)
+
+
+@pytest.fixture
+def spared(launch: Start) -> Start:
+    plan = plan_run(SPARED, {name: name for name in SPARED.hosts}, local_python="python3")
+    return dataclasses.replace(launch, plan=plan, record=record_of(plan, "digits-1", 1000.0), authority=Authority("r"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("up", TransportError("down")),
+        ("up", AgentError("changed_run", "another run is live")),
+        ("start", AgentError("port_taken", "port 2221 is taken")),
+    ],
+)
+@pytest.mark.parametrize("host", ["s", "z"])
+def test_start_goes_on_without_a_spare_or_an_arbiter_that_fails(
+    spared: Start, kind: str, error: DtctlError, host: str
+) -> None:
+    sent: dict[str, list[Mapping[str, Any]]] = {}
+
+    def answers(session: Any, fields: Mapping[str, Any]) -> Any:
+        sent.setdefault(session.host.name, []).append(fields)
+        return unless(kind, host, error)(session, fields)
+
+    result = up(spared, FakeTransport(answers), UpReport(), Notes())
+    assert (list(result.absent), set(map(str, result.started))) == ([host], {"ps:0", "ps:1", "worker:0", "worker:1"})
+    asked = {name: [fields["type"] for fields in each] for name, each in sent.items()}
+    assert {name for name, each in asked.items() if each == ["up", "start", "keep"]} == set("abcdstz") - {host}
+    begin = sent["c"][1]
+    if kind == "up":  # what the run is begun without it can join later
+        assert (begin["absent"], list(begin["latecomers"])) == ([host], [host])
+
+
+def test_start_fails_with_a_host_that_has_tasks_as_ever(spared: Start) -> None:
+    with pytest.raises(DtctlError, match="down"):
+        up(spared, FakeTransport(unless("up", "a", TransportError("down"))), UpReport(), Notes())
+
+
+def test_spare_whose_port_is_taken_is_left_out_of_the_start(spared: Start) -> None:
+    taken = {"port": 2221, "whose": "the coordinator", "holder": "nginx"}
+    answer = {**READY, "taken": [taken], "free_from": []}
+    fixed = dataclasses.replace(spared, replan=None)
+    result = up(fixed, FakeTransport(unless("up", "s", answer)), UpReport(), Notes())
+    assert list(result.absent) == ["s"]
+
+
+def test_arbiter_is_sent_neither_code_nor_secrets(spared: Start) -> None:
+    asked: dict[str, Mapping[str, Any]] = {}
+
+    def answers(session: Any, fields: Mapping[str, Any]) -> Any:
+        asked.setdefault(session.host.name, fields)
+        return willing(session, fields)
+
+    up(dataclasses.replace(spared, secrets={"KEY": "x"}), FakeTransport(answers), UpReport(), Notes())
+    assert {host: (one["bundle"] is None, one["secrets"]) for host, one in asked.items() if host in "sz"} == {
+        "s": (False, {"KEY": "x"}),
+        "z": (True, {}),
+    }
+
+
+RECORD = dataclasses.replace(record_of(plan_roster(SPARED), "digits-1", 1000.0), file=Path("/p/x.yaml"))
+
+
+def inventory_after(number: int = 0, term: int = 0, elected: str | None = None, **moved: str) -> Inventory:
+    """Of a run in which hosts have taken the places of others."""
+    told = inventory(RECORD)
+    roster = [
+        {**one, "host": moved[one["host"]], "seat": one["host"], "address": "there:1"} if one["host"] in moved else one
+        for one in told["roster"]
+    ]
+    spares = {name: {"address": name} for name in "st"}
+    more = {"spares": spares, "arbiters": ["z"], "moved": {"number": number, "seats": moved}}
+    found: Inventory = checked(Inventory, {**told, **more, "roster": roster, "term": term, "elected": elected})
+    return found
+
+
+BEFORE, AFTER = inventory_after(), inventory_after(1, 2, "s", c="s")
+
+
+@pytest.mark.parametrize(
+    ("told", "moved", "elected"),
+    [
+        ({"a": BEFORE, "b": BEFORE}, {}, None),
+        ({"a": BEFORE, "b": AFTER, "s": AFTER}, {"c": "s"}, "s"),
+        ({"a": BEFORE, "b": BEFORE, "s": AFTER, "z": AFTER}, {"c": "s"}, "s"),
+        ({"a": BEFORE, "b": BEFORE, "d": AFTER}, {}, None),  # a single host that lies moves nothing
+        ({"s": AFTER}, {"c": "s"}, "s"),
+        ({"a": BEFORE, "b": AFTER}, {}, None),
+    ],
+)
+def test_hosts_agree_on_a_run_though_not_all_have_heard_of_a_move(
+    told: dict[str, Inventory], moved: dict[str, str], elected: str | None
+) -> None:
+    answers: Any = {host: {"inventory": one} for host, one in told.items()}
+    found = agreed(RECORD, answers)
+    assert found is not None
+    assert dissenters(found, answers) == {}
+    known = RECORD.as_known(found)
+    assert (known.moved, known.elected, known.roster[TaskId("worker", 0)]) == (moved, elected, moved.get("c", "c"))
+    assert set(known.hosts) == set("abcdstz")
+    assert known.idle_hosts == tuple(name for name in "abcdstz" if name not in known.roster.values())
+
+
+def test_host_outside_of_the_run_is_not_believed() -> None:
+    answers: Any = {"x": {"inventory": AFTER}}
+    assert agreed(RECORD, answers) is None
+
+
+def test_host_speaks_of_tasks_that_it_has_or_had() -> None:
+    tasks = {host: list(names) for host, names in tasks_of(AFTER).items()}
+    assert tasks == {
+        "a": ["ps:0"], "b": ["ps:1"], "c": ["worker:0"], "d": ["worker:1"], "s": ["worker:0"], "t": [], "z": [],
+    }  # fmt: skip
+    check_view(view_with({"s": UP, "z": UP}), "digits-1", tasks_of(AFTER))
+    check_coordinator("s", AFTER)
+    with pytest.raises(InvalidValue):
+        check_coordinator("c", AFTER)
+
+
+def test_commands_for_all_hosts_pass_over_those_without_tasks_unless_named() -> None:
+    known = RECORD.as_known(AFTER)
+    assert select_hosts(known, []) == known.task_hosts == ("a", "b", "d", "s")
+    assert select_hosts(known, ["c", "t"]) == ("c", "t")
+
+
+def test_moved_tasks_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    memory = Memory()
+    memory.save(RECORD)
+    memory.note_places(RECORD.as_known(AFTER))
+    again = memory.load("digits-1")
+    assert again is not None
+    assert again.roster[TaskId("worker", 0)] == "s"
+
+
+def test_stop_of_a_whole_run_without_a_coordinator_asks_idle_hosts_too() -> None:
+    asked: list[str] = []
+
+    def answers(session: Any, fields: Mapping[str, Any]) -> Any:
+        asked.append(f"{fields['type']} {session.host.name}")
+        raise AgentError("no_run", "there is no run")
+
+    stop(RECORD, FakeTransport(answers), tuple(RECORD.roster), StopOrder("me"))
+    assert {line for line in asked if line.startswith("stop")} >= {f"stop {host}" for host in "abdstz"}
+
+
+def view_with(idle: Mapping[str, Mapping[str, Any]]) -> Any:
+    told = viewed()
+    return checked(RunView, {**told, "hosts": {**told["hosts"], **idle}})
+
+
+def status_of(known: RunRecord, idle: Mapping[str, Mapping[str, Any]]) -> RunStatus:
+    coordination = Coordination.of(view_with(idle), known.roster, known.idle_hosts)
+    return RunStatus(known, coordination.tasks, Verdict.of("Running", [], None), (), 1010.0, coordination)
+
+
+UP, AWAY, ABSENT = {"connected": True}, {"connected": False}, {"absent": True, "connected": False}
+
+
+@pytest.mark.parametrize(
+    ("told", "idle", "lines"),
+    [
+        (BEFORE, {"s": UP, "t": UP, "z": UP}, ["spares: s,t ready", "arbiters: z ready"]),
+        (
+            BEFORE,
+            {"s": AWAY, "t": UP, "z": ABSENT},
+            ["spares: s away; t ready", "arbiters: z not started: dtctl up    adds it"],
+        ),
+        (AFTER, {"c": AWAY, "t": UP, "z": UP}, ["s has taken the place of c", "spares: t ready", "arbiters: z ready"]),
+        (AFTER, {"c": UP, "t": UP, "z": UP}, ["s has taken the place of c", "spares: c,t ready", "arbiters: z ready"]),
+    ],
+)
+def test_status_shows_idle_hosts_and_who_has_taken_whose_place(
+    told: Inventory, idle: dict[str, dict[str, Any]], lines: list[str]
+) -> None:
+    assert idle_lines(status_of(RECORD.as_known(told), idle)) == lines

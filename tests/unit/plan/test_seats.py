@@ -1,0 +1,158 @@
+"""What a plan says of hosts without a task: who votes, which tasks a spare can take, and what stands for addresses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.spec import Spec
+from dtctl.agent.run.environment import Marks
+from dtctl.config.cluster import Cluster, Launch, Recovery, Trainer
+from dtctl.config.cluster import Data as DataSource
+from dtctl.model import Dialect
+from dtctl.plan.data import data_places
+from dtctl.plan.roster import RunPlan
+from dtctl.plan.run import plan_run
+from dtctl.plan.spec import digest, host_spec, run_spec
+from tests.unit.clusters import cluster, job, ssh_host
+
+REPLACE = Recovery(replace_s=300.0)
+
+
+def with_idle(value: Cluster, *spares: str, arbiters: tuple[str, ...] = (), **settings: Any) -> Cluster:
+    hosts = {**value.hosts, **{name: ssh_host(name) for name in (*spares, *arbiters)}}
+    return dataclasses.replace(value, hosts=hosts, spares=spares, arbiters=arbiters, recovery=REPLACE, **settings)
+
+
+def planned(value: Cluster) -> RunPlan:
+    return plan_run(value, {name: f"{name}.example" for name in value.hosts}, local_python="python3")
+
+
+def spec_of(plan: RunPlan, host: str) -> Spec:
+    common = run_spec(plan, run="r", digest="d", bundle="b" * 64, created=1.0, controller="me", replaced={})
+    spec = host_spec(plan, host, common)
+    assert checked(Spec, json.loads(json.dumps(spec))) == spec
+    return spec
+
+
+def workers(*hosts: str) -> Cluster:
+    return cluster(job("worker", list(hosts), [2222] * len(hosts)))
+
+
+@pytest.mark.parametrize(
+    ("value", "voting"),
+    [
+        (workers("a", "b"), "ab"),
+        (with_idle(workers("a", "b"), arbiters=("z",)), "azb"),
+        (with_idle(workers("a", "b"), "s"), "abs"),
+        (with_idle(workers("a", "b", "c"), "s"), "abc"),  # a fourth would only be one more that may not be lost
+        (with_idle(workers("a", "b", "c"), "s", "t"), "abcst"),
+        (with_idle(workers("a", "b", "c", "d"), "s", arbiters=("z",)), "azbcd"),
+        (with_idle(workers(*"abcdefgh"), "s", arbiters=("z",)), "azbcdef"),
+        (dataclasses.replace(with_idle(workers("a", "b"), "s"), recovery=Recovery()), "ab"),  # for `replace` alone
+    ],
+)
+def test_idle_hosts_vote_where_that_survives_more(value: Cluster, voting: str) -> None:
+    plan = planned(value)
+    expected = list(voting) if len(voting) >= 3 else []
+    assert [voter["host"] for voter in plan.voters] == expected
+
+
+def test_spec_of_an_arbiter_asks_nothing_of_it_but_its_vote() -> None:
+    spec = spec_of(planned(with_idle(workers("a", "b"), arbiters=("z",), dirs={"output": "/out"})), "z")
+    assert (spec["bundle"], spec["tasks"], spec["seats"], spec["dirs"], spec["checkpoint_dirs"]) == (
+        None,
+        [],
+        {},
+        [],
+        [],
+    )
+    assert (spec["arbiters"], spec["spares"]) == (["z"], {})
+
+
+def test_spare_has_every_seat_with_ports_of_its_own_and_addresses_that_all_know() -> None:
+    plan = planned(with_idle(cluster(), "s", coordinator_port=2222))
+    assert {voter["host"]: voter["port"] for voter in plan.voters} == {
+        "c": 2223,
+        "a": 2223,
+        "b": 2223,
+        "d": 2223,
+        "s": 2222,
+    }
+    spec = spec_of(plan, "s")
+    ports = {task["id"]: task["port"] for tasks in spec["seats"].values() for task in tasks}
+    assert ports == {"ps:0": 2223, "ps:1": 2224, "worker:0": 2225, "worker:1": 2226}
+    assert {seat: [task["id"] for task in tasks] for seat, tasks in spec["seats"].items()} == {
+        "a": ["ps:0"], "b": ["ps:1"], "c": ["worker:0"], "d": ["worker:1"],
+    }  # fmt: skip
+    for host in "abcds":
+        there = spec_of(plan, host)["spares"]["s"]
+        assert there == {
+            "address": "s.example",
+            "addresses": {task: f"s.example:{port}" for task, port in ports.items()},
+        }
+
+
+DIALECTS: list[Dialect] = ["tensorflow", "flags", "tf_config", "template", "pytorch", "jax", "mxnet", "cluster_spec"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_words_with_marks_become_those_of_a_plan_without_spares(dialect: Dialect) -> None:
+    fields = "{ps_hosts} {address} {host} {port} {lead_host}:{lead_port} {worker_hosts}"
+    launch = Launch(
+        command=("python", "t.py"),
+        args=(fields,),
+        dialect=dialect,
+        template=("--one={ps_hosts|space}", "{worker_hosts|space}") if dialect == "template" else (),
+        env={"WHERE": "{address}"},
+    )
+    names = ("scheduler", "server", "worker") if dialect == "mxnet" else ("ps", "chief", "worker")
+    jobs = [job(name, ["a", "b"] if name == "worker" else ["a"], [port] * (1 + (name == "worker")), launch=launch)
+            for port, name in enumerate(names, 1)]  # fmt: skip
+    value = cluster(*jobs, trainer=Trainer(code=cluster().trainer.code, keep_proxy=True))
+    plain, spared = planned(value), planned(with_idle(value, "s"))
+    marks = Marks("/code", {"PATH": "/bin"}, spec_of(spared, "a")["roster"])
+    for host in "ab":
+        before, after = spec_of(plain, host)["tasks"], spec_of(spared, host)["tasks"]
+        for one, other in zip(before, after, strict=True):
+            assert marks.expand(one["argv"]) == marks.expand(other["argv"])
+            assert marks.values(one["env"]) == marks.values(other["env"])
+            assert not any("example" in text for text in (*other["argv"], *other["env"].values()))
+
+
+@pytest.mark.parametrize(("gpus", "seats"), [(2, ["a", "b"]), (1, ["b"]), (4, ["a", "b"])])
+def test_spare_takes_only_tasks_for_which_it_has_gpus(gpus: int, seats: list[str]) -> None:
+    hosts = [ssh_host("a", gpus=2), ssh_host("b", gpus=1), ssh_host("s", gpus=gpus)]
+    jobs = [job("worker", ["a", "a", "b"], [1, 2, 1])]
+    value = cluster(*jobs, hosts=hosts, spares=("s",), recovery=REPLACE)
+    spec = spec_of(planned(value), "s")
+    assert list(spec["seats"]) == seats
+    if "a" in seats:
+        visible = [task["env"]["CUDA_VISIBLE_DEVICES"] for task in spec["seats"]["a"]]
+        assert visible == (["0", "1"] if gpus == 2 else ["0,1", "2,3"])
+
+
+def test_setup_of_a_spare_has_no_address_that_only_the_run_knows() -> None:
+    launch = Launch(command=("python",), dialect="pytorch")
+    trainer = Trainer(code=cluster().trainer.code, setup="make")
+    value = with_idle(cluster(job("worker", ["a", "b"], [1, 1], launch=launch), trainer=trainer), "s")
+    setup = spec_of(planned(value), "s")["setup"]
+    assert setup is not None
+    assert ("MASTER_ADDR" in setup["env"], setup["env"]["WORLD_SIZE"]) == (False, "2")
+
+
+def test_data_that_is_dealt_out_goes_to_spares_whole() -> None:
+    code = cluster().trainer.code
+    value = with_idle(workers("a", "b"), "s", data=DataSource(source=code, shard="worker"), dirs={"data": "/d"})
+    assert [(place.host, place.directory) for place in data_places(value)] == [
+        ("a", "/d/worker-0"), ("s", "/d/worker-0"), ("b", "/d/worker-1"), ("s", "/d/worker-1"),
+    ]  # fmt: skip
+
+
+def test_idle_hosts_make_another_run() -> None:
+    values = [cluster(), with_idle(cluster()), with_idle(cluster(), "s"), with_idle(cluster(), arbiters=("s",))]
+    assert len({digest(value, None) for value in values}) == len(values)
