@@ -188,7 +188,11 @@ def environment_of(plan: RunPlan, first: TaskPlan, files: Mapping[str, str]) -> 
         "kind": said.kind,
         "what": said.what,
         "python": python,
+        "engine": said.engine or ("apptainer" if said.what.endswith(".sif") else None),
+        "options": list(said.options),
+        "mounts": sorted(paths_of(plan.dirs[first.host].values())) if said.kind == "container" else [],
         "files": dict(files),
         "env": {name: value for name, value in first.env.items() if name.startswith(MAKER_SETTINGS)},
         "directory": None,
+        "container": None,
     }
