@@ -55,7 +55,7 @@ def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:
         run = runs.need(talk, request)
     elif request["run"] or runs.current(talk.root, request["cluster"], request["host"])[0]:  # else `find` scans /proc
         run = runs.find(talk, request["cluster"], request["host"], request["run"])
-    marks = environment.Marks(run.files.code_directory() if run else None)
+    marks = environment.Marks(run.files.code_directory() if run else None, roster=run.spec["roster"] if run else ())
     code = request["cwd"] == "code"
     if run is None or wanted is None:
         return Context(dict(environment.base(), DTCTL_KEY=key), code, marks, [])
