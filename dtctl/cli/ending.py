@@ -53,6 +53,14 @@ def exit_for(errors: Mapping[str, DtctlError], *, others: object) -> None:
         raise typer.Exit(ExitCode.PARTIAL if others else next(iter(errors.values())).exit_code)
 
 
+def report_errors(errors: Mapping[str, DtctlError], *, others: object) -> None:
+    """Shows why hosts gave no answer, at the end of a command, and raises Exit as `exit_for` where there are any."""
+    from dtctl.render.errors import show_host_errors
+
+    show_host_errors(errors)
+    exit_for(errors, others=others)
+
+
 def exit_without_run(errors: Mapping[str, DtctlError], record: RunRecord, hosts: Sequence[str]) -> NoReturn:
     """`hosts` know of none; why the others gave no answer is in `errors`."""
     from dtctl.render.errors import note, show_host_errors

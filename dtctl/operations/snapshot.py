@@ -119,7 +119,7 @@ class TaskStatus:
         """Which host's drain or shutdown holds it: nothing of it runs, whatever becomes of its host."""
         if self.entry["state"] != "pending":
             return None
-        return next((one for one in self.why if one["kind"] in ("drained", "shutting_down")), None)
+        return next((one for one in self.why if one["kind"] in ("drained", "shutting_down", "cut_off")), None)
 
     @property
     def exit(self) -> Exit:

@@ -114,7 +114,7 @@ def _course(one: Attempted) -> str:
         return f"{ran}, succeeded" if len(one.why) <= 1 else f"{ran}, {why}, succeeded"
     if one.state == "stopped":
         return f"{ran}, {why or 'stopped'}" if kind in ("stopped", "stopped_by", None) else f"{ran}, stopped: {why}"
-    if any(each["kind"] in ("drained", "shutting_down") for each in one.why):
+    if any(each["kind"] in ("drained", "shutting_down", "cut_off") for each in one.why):
         return f"{ran}, {why}"
     if kind in ("restart", "restarted_with"):
         return f"{ran}, {'restarted' if kind == 'restart' else why}"

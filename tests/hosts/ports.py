@@ -16,15 +16,6 @@ def free_port(address: str = "127.0.0.1") -> int:
 
 
 @contextmanager
-def silent_port(address: str = "127.0.0.1") -> Iterator[int]:
-    """Accepts connections (by the kernel's backlog) and never says a word."""
-    with socket.socket() as listener:
-        listener.bind((address, 0))
-        listener.listen(64)
-        yield int(listener.getsockname()[1])
-
-
-@contextmanager
 def talking_port(banner: bytes, address: str = "127.0.0.1") -> Iterator[int]:
     """Greets every connection with `words` and closes it."""
     with socket.socket() as listener:

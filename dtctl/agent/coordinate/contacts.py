@@ -13,7 +13,7 @@ from ..survival import revival
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Set, Tuple
+    from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
     from ..link.peer import Message
     from ..link.tls import Identity
@@ -53,8 +53,17 @@ class Contacts:
     def miss(self, now: float) -> None:
         """Records hosts that ought to have connected by now."""
         for host, since in self.away.items():
-            if host not in self._reported and now - since > DIAL_AGAIN_S:
+            if host not in self._reported and now - since > DIAL_AGAIN_S and self._view.tasks_on(host):
                 self._report_away(host, fact("not_back", host=host))
+
+    def count_anew(self, now: float) -> None:
+        """There may have been another coordinator meanwhile, which those that are away have reached."""
+        self.away = {host: max(since, now) for host, since in self.away.items()}
+
+    def note_replaced(self, host: str, tasks: Iterable[str]) -> None:
+        """A host that had these tasks is back, and others have them."""
+        now = dict.fromkeys(self._view.roster[task]["host"] for task in tasks)
+        self._record(host, fact("back_without", host=host, what=", ".join(now)))
 
     def greet(self, host: str, now: float) -> None:
         since = self.away.pop(host, now)

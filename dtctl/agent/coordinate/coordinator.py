@@ -21,6 +21,7 @@ from .contacts import Contacts, Quorum
 from .draining import Draining
 from .history import Accounting
 from .lifecycle import Shutdown
+from .moving import Moving
 from .orders import OrderBook
 from .recovery import Recovery
 from .view import View
@@ -58,7 +59,9 @@ class Coordinator:
         services: Services,
         now: float,
         has_lease: Optional[Callable[[float], bool]] = None,
+        term: Optional[Callable[[float], Optional[int]]] = None,
     ) -> None:
+        """`term`: while it has its lease."""
         self.view = View(spec, data)
         self.history: List[HistoryEvent] = []
         self._spec = spec
@@ -76,6 +79,7 @@ class Coordinator:
         self._book = OrderBook(self.view)
         self.contacts = Contacts(self.view, self._record)
         self._quorum = Quorum(self.view, has_lease)
+        self._moving = Moving(self.view, self._recovery, self.contacts, self._record, term)
         self._accounting = Accounting(self.view)
         self._rebuilt = False
 
@@ -135,6 +139,8 @@ class Coordinator:
         if message["type"] == "hello":
             self.contacts.greet(host, now)
             self._book.forget(host, may_start=self.may_start, kept=message["kept"])
+        if before is not None and before["tasks"] and not message["state"]["tasks"] and not self.view.tasks_on(host):
+            self.contacts.note_replaced(host, before["tasks"])
         known["state"] = message["state"]
         if before is None:
             self._last_joined = now
@@ -276,6 +282,8 @@ class Coordinator:
         self.contacts.miss(now)
         self._quorum.update(now)
         if not self.decided:
+            if self.may_start:
+                self._draining.release_cut_off()
             self._draining.step(now)
             self._accounting.update(passed_s, self._missed_hosts())
             self._judge(now, wall)
@@ -348,11 +356,14 @@ class Coordinator:
         if self.view.own_host in self._lost_sessions:  # of others it says nothing, or it ends a join
             return Judgement("Failed", [fact("session_lost")])
         found = self._host_given_up(now) or self._deadline()
-        return found or ((self._recovery.step(now, wall) or self._not_started(now)) if self.may_start else None)
+        if found is not None or not self.may_start:
+            return found
+        moved = self._moving.step(self._missed_hosts(), now, wall)
+        return moved or self._recovery.step(now, wall) or self._not_started(now)
 
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
-        waits = lifecycle.unreached(self.view) or not self.may_start
+        waits = lifecycle.unreached(self.view) or not self.may_start or self._moving.awaits_fence(self._now)
         return set(self.view.tasks) if waits else incidents.held(self.view).union(self._draining.returning())
 
     def _missed_hosts(self) -> Dict[str, float]:

@@ -30,6 +30,8 @@ class Draining:
         self._repair = repair
         self._since: Optional[float] = None
         """Since when servers wait for the others to end."""
+        self._cut_off: List[str] = []
+        """Hosts that were cut off, and have been heard since the last look."""
 
     def drain(self, host: str, how: How, now: float) -> None:
         """Holds what the host's maintenance holds. Nothing changes where it is drained already."""
@@ -64,6 +66,14 @@ class Draining:
             for task in returning:
                 why = fact(drains.RESUMED, host=why_of(self._view.intents[task])[0]["host"])
                 self._view.wanted([task], want="hold", **because([why]))
+
+    def release_cut_off(self) -> None:
+        """Lets hosts that have ended their tasks, and are heard again, have them: all that they held has been held."""
+        held = [host for host in drains.cut_off_hosts(self._view.intents) if self._view.hosts[host]["connected"]]
+        for host in held:
+            if host in self._cut_off:
+                self.undrain(host, host)
+        self._cut_off = held
 
     def returning(self) -> List[str]:
         """Tasks that nothing holds, and that wait until all of them that need each other can start."""

@@ -16,6 +16,7 @@ from ..records.run_state import Advance
 from ..records.spec import kept_by_coordinator, voters_of
 from ..records.whole_run import Ballot, Event
 from ..run import drains, intents
+from .fence import Fence, clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +48,11 @@ class Following:
         self.over = False
         """The run has ended; the agent may go when all its tasks are final."""
         self.connected = False
-        self.may_start = not rebooted
-        """False while an agent whose machine was restarted has not heard that the run is still this one."""
+        self._fence = Fence(files, spec, clock())
+        self.may_start = not (rebooted or self._fence.limit_s is not None)
+        """False while an agent whose machine was restarted, or whose tasks others may have, has not heard that the run
+        is still this one, and the tasks are.
+        """
         self.moved: Optional[Moved] = None
         """What this agent is to begin anew with: other hosts have the tasks of some, or this one has."""
         self.first_steps: Mapping[str, float] = {}
@@ -87,6 +91,9 @@ class Following:
             self._dial(self._places[(self._places.index(self._place) + 1) % len(self._places)], now)
         if self.connected:
             self._send_news(state, intent)
+            number = self._fence.ping(clock())
+            if number is not None:
+                self._dialer.send({"type": "ping", "n": number})
         elif self._limit_s is not None and now - self._heard >= self._limit_s:
             why = fact("isolated", seconds=self._limit_s)
             left = {task: one for task, one in intent.value["tasks"].items() if not drains.is_drained(one)}
@@ -94,6 +101,10 @@ class Following:
         elif intent.lost_session and now - self._heard >= self._spec["start_timeout_s"]:
             wanted.update(_never_begun(intent.value["tasks"]))
         return wanted or None
+
+    def fence_s(self) -> Optional[float]:
+        """How long this host's tasks have to end, as others may have them soon; None where they go on."""
+        return self._fence.grace_s(clock())
 
     def silent_s(self, now: float) -> float:
         """How long it has been out of touch with the coordinator."""
@@ -105,7 +116,7 @@ class Following:
 
     def due(self) -> Optional[float]:
         times = [part.due() for part in self._parts()]
-        return min((time for time in times if time is not None), default=None)
+        return min((time for time in times if time is not None), default=None)  # pings wait for the next look
 
     @property
     def outdated(self) -> bool:
@@ -155,10 +166,13 @@ class Following:
         elif message["type"] == "welcome":
             self._note_term(message["term"], now)
             self.connected = True
+            self._fence.ping_at_once()
             self._heard = now
             self._events = message["events_from"]
             self.may_start = self.may_start or message["may_start"]
             self._report = Report(brief=message["progress"])
+        elif message["type"] == "pong":
+            self._fence.answered(message["n"], clock())
         elif message["type"] == "orders":
             wanted.update(message["intents"])
             self._recovering = message["mending"]

@@ -19,6 +19,7 @@ from ..run import environment
 from .commits import Commits
 from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
+from .fence import Fence, clock
 from .following import hello, news
 from .history import History
 from .recovery import Services
@@ -86,6 +87,9 @@ class Leading:
         self._host = spec["host"]
         self._path = files.path("cluster.json")
         self._voter = voter
+        self._fence = Fence(files, spec, clock())
+        self._is_sure = False
+        """It has its lease for certain, and those that it hears are a part of the run."""
         self._commits = Commits(voter, now) if voter is not None else None
         self._history = History(files.path("history.jsonl"))
         wall = time.time()
@@ -97,7 +101,8 @@ class Leading:
         self._spec = spec
         services = Services(self._newest_checkpoint, self._repair_checkpoints, random.random, self._lost_checkpoint)
         has_lease = voter.election.has_lease if voter is not None else None
-        self.coordinator = Coordinator(spec, view or first_view(spec, wall), services, now, has_lease)
+        term = self._term_of_lease if voter is not None else None
+        self.coordinator = Coordinator(spec, view or first_view(spec, wall), services, now, has_lease, term)
         if damage is not None:
             self.coordinator.rebuild(damage, wall)
         elif view is None:
@@ -139,6 +144,9 @@ class Leading:
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         self.coordinator.wall = wall
+        if self._voter is not None:
+            has_lease = self._voter.election.has_lease(now)
+            self._is_sure = self._fence.look(has_lease, clock()) and not self._moves
         self._listen(now)
         if not self._moves:
             self._hear_own(now, wall, state, intent)
@@ -161,6 +169,10 @@ class Leading:
         if self._posting is not None and intent.value["session"] is None:  # a start that is rolled back is not reported
             self._posting.step(self.coordinator.view.data, over=self._over, now=now)
         return wanted or None
+
+    def fence_s(self) -> Optional[float]:
+        """How long this host's tasks have to end, as others may have them soon; None where they go on."""
+        return self._fence.grace_s(clock())
 
     def silent_s(self, now: float) -> float:
         return 0.0
@@ -266,6 +278,9 @@ class Leading:
             self.coordinator.contacts.note_superseded(host, message["run"])
         elif host not in self.coordinator.view.hosts:
             self._hub.refuse(host, "%s has no part in this run" % host)
+        elif message["type"] == "ping":
+            if self._is_sure and host in self._welcome:
+                self._hub.send(host, {"type": "pong", "n": message["n"]})
         elif message["type"] == "granted" or message["type"] == "canvass":
             if self._voter is not None:
                 self._voter.receive(host, message, now)
@@ -297,6 +312,9 @@ class Leading:
             hub.send(host, {**welcome, "may_start": self.may_start, "term": self._term})
         if self.coordinator.receive(host, message, now, wall):
             self._news()
+
+    def _term_of_lease(self, now: float) -> Optional[int]:
+        return self._term if self._is_sure else None
 
     @property
     def _term(self) -> int:
@@ -367,6 +385,9 @@ class Leading:
                 self._save(now, at_once=True)
             return
         self.coordinator.step(now, wall)
+        if self._moves:
+            self._save(now, at_once=True)
+            return
         self._decided = now
         due = self.coordinator.due()
         self._decide_at = now + LOOK_S if due is None else min(max(due, now + DECIDE_S), now + LOOK_S)

@@ -10,7 +10,7 @@ from . import hangs, incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+    from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
     from ..checkpoints.repair import Loss
     from ..records.answers import Checkpoint
@@ -82,6 +82,23 @@ class Recovery:
                 self._due[one["id"]] = now
                 return True
         return False
+
+    def move(self, restart: Mapping[str, List[Fact]], now: float, wall: float) -> Optional[Judgement]:
+        """Restarts tasks that are to begin on another host, and those that cannot continue without them.
+
+        `restart`: why, of each. A judgement when the run does not survive it.
+        """
+        left = dict(restart)
+        while left:
+            task = min(left, key=lambda one: (self._view.own(one), one != self._view.lead))
+            tasks = [task] if self._view.own(task) else [*self._scope(task)]
+            tasks += [] if self._view.own(task) else [one for one in left if one not in tasks]
+            loss: Lost = {"attempt": self._view.entry(task)["attempt"], "ended": wall}
+            failure = self._restart(task, loss, left[task], tasks, now, wall)
+            if failure is not None:
+                return failure
+            left = {one: why for one, why in left.items() if one not in tasks}
+        return None
 
     def ignore_past(self, tasks: Iterable[str]) -> None:
         """Ignores what has happened to these tasks so far: an earlier coordinator, now forgotten, has judged it."""
@@ -176,6 +193,7 @@ class Recovery:
             if set(other["tasks"]) <= set(tasks):
                 self._close(other, fact("lost_too", task=task))
         incident = incidents.opened(self._view, task, ending, why, tasks, wall)
+        incident["own"] = own
         delay_s = None if own else decided.delay_s
         if delay_s is not None:
             self._due[incident["id"]] = now + delay_s

@@ -130,6 +130,10 @@ class View:
     def tasks_on(self, host: str) -> List[str]:
         return self._on[host]
 
+    def seat(self, task: str) -> str:
+        """The host that `up` has put it on."""
+        return self.roster[task]["seat"] or self.roster[task]["host"]
+
     def _once_on(self, host: str) -> Set[str]:
         """Tasks that have been there, or may have been."""
         spare = self.spec["spares"].get(host)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         News,
         Orders,
         Over,
+        Ping,
+        Pong,
         Progress,
         Refusal,
         Vote,
@@ -56,8 +58,8 @@ if TYPE_CHECKING:
 
         type: Literal["connected"]
 
-    FromHub = Union[Hello, News, Progress, Events, Granted, Canvass, Gone, Invalid, Superseded]
-    FromDialer = Union[Welcome, Orders, Lease, Vote, Elsewhere, Over, Refusal, Gone, Connected]
+    FromHub = Union[Hello, News, Progress, Events, Granted, Canvass, Ping, Gone, Invalid, Superseded]
+    FromDialer = Union[Welcome, Orders, Lease, Vote, Elsewhere, Over, Pong, Refusal, Gone, Connected]
 
 
 LINE_LIMIT = 1 << 20

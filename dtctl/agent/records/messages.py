@@ -61,6 +61,20 @@ Events = Record(
 """`from`: the index of the first. null: a damaged line."""
 
 
+class Ping(Record):
+    """An agent whose tasks others may take asks whether it is heard by a coordinator that has its lease."""
+
+    type: OneOf["ping"]
+    n: Count
+
+
+class Pong(Record):
+    """The answer; there is none without a lease."""
+
+    type: OneOf["pong"]
+    n: Count
+
+
 class Beat(Record):
     """Sent when nothing else was for a while."""
 
@@ -184,6 +198,7 @@ FROM_AGENT = {
     "events": Events,
     "granted": Granted,
     "canvass": Canvass,
+    "ping": Ping,
     "beat": Beat,
 }
 FROM_COORDINATOR = {
@@ -194,6 +209,7 @@ FROM_COORDINATOR = {
     "elsewhere": Elsewhere,
     "over": Over,
     "refused": Refusal,
+    "pong": Pong,
     "beat": Beat,
 }
 """Also what a voter answers to a candidate, and to an agent that comes to it."""

@@ -149,6 +149,8 @@ class Moved(Record):
 
     number: Default[Count, 0]
     """Counts the changes: of two the one with the higher number holds."""
+    term: Default[Count, 0]
+    """In which the coordinator was elected that has decided the last one."""
     seats: Default[AtMost[Dict[Seat, Name], MOST_SEATS], {}]
     """Seat -> the host that has its tasks. Every other host has its own."""
 
@@ -373,7 +375,7 @@ def shortest_replace_s(grace_s: float) -> float:
 def fence_s(spec: Spec) -> Optional[float]:
     """After so long without the coordinator a host ends its tasks, as others may have them soon; None: never."""
     replace_s = spec["recovery"]["replace_s"]
-    return None if replace_s is None else max(0.0, replace_s / DRIFT - spec["grace_s"] - KILL_S)
+    return None if replace_s is None or not voters_of(spec) else max(0.0, replace_s / DRIFT - spec["grace_s"] - KILL_S)
 
 
 def kept_by_coordinator(spec: Spec) -> bool:

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 DRAINED = "drained"
 SHUTTING_DOWN = "shutting_down"
-"""Kinds of reasons for which a host's tasks are held: until `undrain`, or until its agent starts again."""
+CUT_OFF = "cut_off"
+"""Kinds of reasons for which a host's tasks are held: until `undrain`, until its agent starts again, or until the
+coordinator has heard of it.
+"""
 
 UNDRAINED = "undrained"
 RESUMED = "resumed"
@@ -37,7 +40,7 @@ def is_returning(intent: Intent) -> bool:
 
 
 def _facts(intent: Intent) -> List[Fact]:
-    return [one for one in why_of(intent) if one["kind"] in (DRAINED, SHUTTING_DOWN)]
+    return [one for one in why_of(intent) if one["kind"] in (DRAINED, SHUTTING_DOWN, CUT_OFF)]
 
 
 def hosts(intents: Mapping[str, Intent]) -> Dict[str, Fact]:
@@ -49,6 +52,11 @@ def hosts(intents: Mapping[str, Intent]) -> Dict[str, Fact]:
 def drained_hosts(intents: Mapping[str, Intent]) -> List[str]:
     """Those that a person has drained: they may be away for as long as it takes."""
     return [host for host, one in hosts(intents).items() if one["kind"] == DRAINED]
+
+
+def cut_off_hosts(intents: Mapping[str, Intent]) -> List[str]:
+    """Those that have ended their tasks, as they were cut off."""
+    return [host for host, one in hosts(intents).items() if one["kind"] == CUT_OFF]
 
 
 def believed(intent: Intent, may_hold: Optional[Collection[str]]) -> Intent:

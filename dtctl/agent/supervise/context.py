@@ -50,7 +50,8 @@ class TaskContext:
         self._inherited = inherited
         self._secrets = secrets
         self._marks = environment.Marks(code, inherited, spec["roster"])
-        self.checkpoints = CheckpointSigns(self._marks.expand(spec["checkpoint_dirs"]))
+        self.checkpoint_dirs = self._marks.expand(spec["checkpoint_dirs"])
+        self.checkpoints = CheckpointSigns(self.checkpoint_dirs)
 
     def launch(self, task: TaskSpec, attempt: int, directory: str) -> AttemptSpec:
         """All that an attempt of a task needs."""

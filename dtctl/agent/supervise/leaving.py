@@ -25,13 +25,17 @@ REPORT_S = 2.0
 
 def held(spec: Spec, wanted: Intents, entries: Entries) -> Intents:
     """Orders that end the tasks of this host and hold them."""
+    return held_for(drains.SHUTTING_DOWN, min(spec["grace_s"], GRACE_S), spec, wanted, entries)
+
+
+def held_for(kind: str, grace_s: float, spec: Spec, wanted: Intents, entries: Entries) -> Intents:
+    """`kind`: of the reason."""
     members = {member["task"]: member for member in spec["roster"]}
-    grace_s = min(spec["grace_s"], GRACE_S)
     orders: Intents = {}
     for task, intent in wanted.items():
         if intent["want"] in ("run", "hold") and not drains.is_drained(intent):
             fields = drains.hold(intent, entries[task], gang=members[task]["scope"] == "gang")
-            why = because([fact(drains.SHUTTING_DOWN, host=spec["host"])])
+            why = because([fact(kind, host=spec["host"])])
             orders[task] = intent.copy()
             intents.change(orders[task], **fields, by=spec["host"], grace_s=grace_s, **why)
     return orders

@@ -11,11 +11,12 @@ from contextlib import suppress
 from ..host import fifo, log, paths, ports, processes
 from ..records.reasons import because, fact, said
 from ..records.spec import coordinates, kept_by_coordinator, ports_of, votes
-from ..run import intents
+from ..run import drains, intents
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
 from . import leaving, rebuilding, reseating
 from .context import TaskContext
+from .shared_storage import SharedStorage
 from .task import Task
 
 TYPE_CHECKING = False
@@ -82,6 +83,7 @@ class Supervisor:
         self._role = self._take_role(now, rebooted=rebooted)
         self._context.may_start = self._role.may_start
         self._load = MachineLoad()
+        self._storage = SharedStorage(self._spec, self._context.checkpoint_dirs)
         self._gpus = Reader(self._spec["tasks"], LOAD_S)
         self._next_load = 0.0
         self._is_to_leave = False
@@ -156,6 +158,9 @@ class Supervisor:
         if self.state["intent_serial"] != self._intent.value["serial"]:
             self.state["intent_serial"] = self._intent.value["serial"]
             self._changes = True
+        grace_s = self._role.fence_s()
+        if grace_s is not None:
+            self._intent.take(leaving.held_for(drains.CUT_OFF, grace_s, self._spec, wanted, entries))
         for task in self._tasks:
             intent = self._intent.value["tasks"][task.id]
             if self._gives_up:
@@ -168,6 +173,9 @@ class Supervisor:
 
     def _sample(self, now: float, wall: float) -> None:
         """How busy the host is: sent with the next news. GPUs are news themselves, as is that something is short."""
+        unseen = self._storage.unseen(now)
+        if unseen != self.state["unseen"]:
+            self.state["unseen"], self._changes = unseen, True
         if now < self._next_load:
             return
         self._next_load = now + LOAD_S
@@ -263,6 +271,7 @@ class Supervisor:
                 self.state["finished"] = False
                 return False
             os.close(self._wake)
+        self._storage.close()
         self._gpus.close()
         self._role.close()
         return True

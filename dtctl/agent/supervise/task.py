@@ -256,7 +256,7 @@ class Task:
     def _begin(self, why: List[Fact], intent: Intent, restarts: int, now: float, wall: float) -> None:
         self._forget_attempt()
         self._early_until = 0.0
-        number = self.entry["attempt"] + 1
+        number = max(self.entry["attempt"], intent["after"]) + 1
         with suppress(OSError):  # too many files, say: then the next number will do
             number = max(number, paths.last_attempt(self._context.run_dir, self.id) + 1)
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.ending import exit_for
+from dtctl.cli.ending import exit_for, report_errors
 from dtctl.cli.options import OutputOption, Scope, on_run, seconds
 from dtctl.errors import ExitCode, UsageError
 
@@ -116,8 +116,7 @@ def _list(scope: Scope, output: str) -> None:
         shown.show_checkpoints(found, now, lambda place, one: missing_elsewhere(found, place, one))
         if not found and not failed:
             errors.note("no checkpoint directory: set dirs.output or checkpoint.dir in the cluster file")
-    errors.show_host_errors(failed)
-    exit_for(failed, others=now)
+    report_errors(failed, others=now)
 
 
 def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, output: str) -> None:
@@ -181,7 +180,6 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
 def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) -> None:
     from dtctl.operations.checkpoints.upkeep import prune
     from dtctl.render import checkpoints as shown
-    from dtctl.render import errors
     from dtctl.render.format import count
     from dtctl.render.machine import document
     from dtctl.render.machine import files as machine
@@ -212,8 +210,7 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
     else:
         shown.show_pruned(outcome, dry_run=dry_run)
     failed = {**failed, **outcome.errors}
-    errors.show_host_errors(failed)
-    exit_for(failed, others=known.time)
+    report_errors(failed, others=known.time)
 
 
 AGAIN = "dtctl checkpoints push    resumes the transfer"

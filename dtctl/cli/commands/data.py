@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.ending import exit_for
+from dtctl.cli.ending import exit_for, report_errors
 from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, on_cluster
 from dtctl.errors import ExitCode, UsageError
 
@@ -73,7 +73,6 @@ def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: boo
 def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, shows: bool, output: str) -> None:
     from dtctl.operations.push import push_data
     from dtctl.render import data as shown
-    from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.machine import files as machine
     from dtctl.render.plan import show_left_out
@@ -93,8 +92,7 @@ def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, s
     else:
         shown.show_data_pushed(outcome.results)
         shown.show_data_source(found.bundle, found)
-    errors.show_host_errors(outcome.errors)
-    exit_for(outcome.errors, others=outcome.results)
+    report_errors(outcome.errors, others=outcome.results)
 
 
 def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, shows: bool, output: str) -> None:
@@ -149,5 +147,4 @@ def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output:
         document.print_json("DataDrop", fields)
     else:
         shown.show_data_dropped(outcome.results)
-    errors.show_host_errors(outcome.errors)
-    exit_for(outcome.errors, others=outcome.results)
+    report_errors(outcome.errors, others=outcome.results)

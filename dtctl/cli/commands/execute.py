@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.completion import complete_places, complete_tasks
-from dtctl.cli.ending import exit_for
+from dtctl.cli.ending import report_errors
 from dtctl.cli.options import OutputOption, Raw, Scope, on_run
 from dtctl.errors import UsageError
 
@@ -32,7 +32,6 @@ def exec(  # noqa: A001 (the command's own name)
     """Run a command in the environment of tasks, or on hosts, without a shell."""
     from dtctl.operations.execute import execute as run
     from dtctl.operations.execute import exit_code, targets
-    from dtctl.render import errors
     from dtctl.render.awaiting import Awaiting, failures_noted
     from dtctl.render.output import OutputPrinter
 
@@ -57,8 +56,7 @@ def exec(  # noqa: A001 (the command's own name)
         printer.finish()
     if output == "json":
         document.print_json("Exec", kept.document(outcome))
-    errors.show_host_errors(outcome.errors)
-    exit_for(outcome.errors, others=outcome.results)
+    report_errors(outcome.errors, others=outcome.results)
     raise typer.Exit(max(map(exit_code, outcome.results.values()), default=0))
 
 

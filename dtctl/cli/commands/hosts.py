@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dtctl.cli.ending import exit_for, on_interrupt
+from dtctl.cli.ending import exit_for, on_interrupt, report_errors
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -87,8 +87,7 @@ def trust(
         errors.note(f"pinned and unchanged: {fold(found.known)}")
     if not (found.known or found.errors or pinned):
         errors.note("nothing to trust: none of these hosts is reached by SSH")
-    errors.show_host_errors(found.errors)
-    exit_for(found.errors, others=found.new or found.known)
+    report_errors(found.errors, others=found.new or found.known)
 
 
 def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool) -> KeyScan:

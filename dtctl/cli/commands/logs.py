@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dtctl.cli.ending import exit_for
+from dtctl.cli.ending import exit_for, report_errors
 from dtctl.cli.options import OutputOption, Raw, Scope, Tasks, on_run, seconds_ago
 from dtctl.cli.watching import chosen, follow_logs
 from dtctl.errors import UsageError
@@ -77,7 +77,7 @@ def logs(
     """Show what tasks print, merged by time, each line with the name of its task."""
     from dtctl.operations.logs import LogRequest, checked_pattern
     from dtctl.operations.logs.reading import read_logs
-    from dtctl.render.errors import note, show_host_errors
+    from dtctl.render.errors import note
     from dtctl.render.logs import LogObjects, LogPrinter
 
     _refuse_together({"-f": follow, "--until": until})
@@ -122,32 +122,27 @@ def logs(
     found = read_logs(record, scope.transport, wanted, printer.print)
     if errors and not printer.printed:
         note("no line of these logs looks like an error", "dtctl logs    shows their last lines")
-    show_host_errors(found.errors)
-    exit_for(found.errors, others=found.answered)
+    report_errors(found.errors, others=found.answered)
     return None
 
 
 def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
     from dtctl.agent.records.answers import SetupLogsResult
     from dtctl.operations.client.conversation import Request, ask
-    from dtctl.render.errors import show_host_errors
     from dtctl.render.logs import show_setup_logs
 
     found = ask(scope.placed(), scope.transport, Request("setup_logs", SetupLogsResult, lambda _: {"run": None}))
     show_setup_logs({host: one["logs"] for host, one in found.results.items()}, lines, as_json=as_json)
-    show_host_errors(found.errors)
-    exit_for(found.errors, others=found.results)
+    report_errors(found.errors, others=found.results)
 
 
 def _save(scope: Scope, record: RunRecord, wanted: LogRequest, directory: Path, *, as_json: bool) -> None:
     from dtctl.operations.logs.saving import save_logs
-    from dtctl.render.errors import show_host_errors
     from dtctl.render.logs import show_saved
 
     found = save_logs(record, scope.transport, wanted, directory)
     show_saved(found.files, directory, as_json=as_json)
-    show_host_errors(found.errors)
-    exit_for(found.errors, others=found.answered)
+    report_errors(found.errors, others=found.answered)
 
 
 def _refuse_together(options: dict[str, object]) -> None:

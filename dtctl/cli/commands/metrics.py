@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.ending import exit_for
+from dtctl.cli.ending import report_errors
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import ExitCode, UsageError
 
@@ -92,8 +92,7 @@ def _show(
     if not found.series and found.run and forms != ["-o json"]:
         shown.show_what_logs_tell(found, status, table_too=not forms)
     shown.show_rest(found)
-    errors.show_host_errors(found.errors)
-    exit_for(found.errors, others=found.run)
+    report_errors(found.errors, others=found.run)
     if not found.run:
         errors.note("  dtctl up    starts one")
         raise typer.Exit(ExitCode.RUN_FAILED)

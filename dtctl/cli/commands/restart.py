@@ -9,7 +9,7 @@ import typer
 
 from dtctl.cli.commands.stop import LOOK, Grace, ending_tasks, stop_order
 from dtctl.cli.completion import complete_tasks
-from dtctl.cli.ending import exit_for
+from dtctl.cli.ending import report_errors
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.cli.scope import Announced
 from dtctl.cli.watching import chosen
@@ -109,5 +109,4 @@ def _start_again(
             show_away(outcome)
             if nothing and not (outcome.tasks or outcome.errors):
                 errors.note(nothing)
-        errors.show_host_errors(outcome.errors)
-    exit_for(outcome.errors, others=outcome.tasks)
+        report_errors(outcome.errors, others=outcome.tasks)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.completion import complete_runs
-from dtctl.cli.ending import exit_for, exit_without_run
+from dtctl.cli.ending import exit_for, exit_without_run, report_errors
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
 from dtctl.cli.watching import chosen, finish, watch
 from dtctl.errors import ExitCode, UsageError
@@ -100,8 +100,7 @@ def runs(
     for one in known.damaged:
         hint = "dtctl down    ends and removes what is left of the cluster's runs, this one too"
         errors.show_warning(f"{one['run']} on {one['host']} is damaged: {one['problem']}", hint=hint)
-    errors.show_host_errors(known.errors)
-    exit_for(known.errors, others=known.runs)
+    report_errors(known.errors, others=known.runs)
 
 
 @on_cluster
@@ -115,7 +114,6 @@ def compare(
 ) -> None:
     """Show runs side by side: their settings, outcome, speed and metrics."""
     from dtctl.operations.compare import compare as put_together
-    from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.machine import results as machine
     from dtctl.render.status import show_comparison
@@ -129,8 +127,7 @@ def compare(
         document.print_json("Comparison", machine.comparison(found))
     elif found.runs:
         show_comparison(found)
-    errors.show_host_errors(found.failed)
-    exit_for(found.failed, others=found.runs)
+    report_errors(found.failed, others=found.runs)
 
 
 @on_run
@@ -213,7 +210,7 @@ def top(scope: Scope) -> None:
 def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
     """Show the Python stacks of live trainers without stopping them."""
     from dtctl.operations.dump import dump as read
-    from dtctl.render import dump, errors
+    from dtctl.render import dump
     from dtctl.render.machine import document
     from dtctl.render.machine import results as machine
 
@@ -223,7 +220,6 @@ def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> No
         document.print_json("Dump", machine.dumps(found))
     else:
         dump.show_dumps(found)
-    errors.show_host_errors(found.errors)
-    exit_for(found.errors, others=found.tasks)
+    report_errors(found.errors, others=found.tasks)
     if not found.has_stacks:
         raise typer.Exit(ExitCode.RUN_FAILED)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.consent import require_consent
-from dtctl.cli.ending import exit_for, on_interrupt
+from dtctl.cli.ending import on_interrupt, report_errors
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -201,8 +201,7 @@ def push(
             what = f"{count(sent, 'file')} sent" if sent else "already had everything"
             console.say(f"{summarize_hosts(hosts)}: {what}")
         errors.note(f"code {bundle.id[:12]}: {count(len(bundle.manifest.files), 'file')}, {size(bundle.total_bytes)}")
-    errors.show_host_errors(outcome.errors)
-    exit_for(outcome.errors, others=outcome.results)
+    report_errors(outcome.errors, others=outcome.results)
 
 
 @on_cluster
@@ -223,15 +222,14 @@ def replace(
     from dtctl.operations.local import exposure
     from dtctl.operations.replace import check_replaceable, plan_replacement, prepare_replacement
     from dtctl.operations.status import status
-    from dtctl.render import errors, plan, starting
+    from dtctl.render import plan, starting
     from dtctl.render.machine import document, results
 
     cluster = scope.cluster(None, overrides, needs_files=True)
     exchange = plan_replacement(cluster, host, new)
     found = status(scope.record(), scope.transport)
     if not found.time and found.errors:
-        errors.show_host_errors(found.errors)
-        exit_for(found.errors, others=found.without_run)
+        report_errors(found.errors, others=found.without_run)
     check_replaceable(cluster, found)
     require_consent(exchange.cluster, overrides, local=found.record.is_local)
     launch = prepare_replacement(exchange, found, scope.transport.hostname, os.environ)

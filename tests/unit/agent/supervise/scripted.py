@@ -23,6 +23,9 @@ class QuietRole:
     moved: Moved | None = None
     first_steps: ClassVar[dict[str, float]] = {}
 
+    def fence_s(self) -> float | None:
+        return None
+
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
         return None
 
@@ -47,11 +50,15 @@ class ScriptedRole:
         self.outdated = False
         self.moved: Moved | None = None
         self.silence_s = 0.0
+        self.grace_s: float | None = None
         self.first_steps: dict[str, float] = {}
         self.steps = 0
         self._script = script
         self.closed = False
         self._readable, self._writable = os.pipe()
+
+    def fence_s(self) -> float | None:
+        return self.grace_s
 
     def silent_s(self, now: float) -> float:
         return self.silence_s

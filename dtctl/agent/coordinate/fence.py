@@ -1,0 +1,105 @@
+"""When a host that is cut off ends its tasks by itself, before others have them.
+
+An agent sends its coordinator numbered pings, and it answers while it has its lease. What the agent knows by that is
+never newer than what the coordinator has heard of it, whatever is late or lost on the way. The coordinator has no other
+say: it counts from when it has last heard the host, which is later.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from ..host import log, paths, processes
+from ..records.spec import DRIFT, KILL_S, fence_s
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Optional
+
+    from ..records.spec import Spec
+    from ..run.runfiles import RunFiles
+
+PING_S = 3.0
+WRITE_S = 5.0
+PAUSE_S = 5.0
+"""Between two looks: the machine slept, or the process stood still, and a lease may be older than it seems."""
+
+DOUBT_S = 8.0
+"""As long as a lease: one that holds then was asked for after the pause."""
+
+
+def clock() -> float:
+    """Counts the time in which the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Fence:
+    """Of this host's tasks. Times are of `clock`. Where no other host may take them it does nothing."""
+
+    def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
+        self.limit_s = fence_s(spec)
+        self._replace_s = spec["recovery"]["replace_s"] or 0.0
+        self._grace_s = spec["grace_s"]
+        self._files = files
+        self._path = files.path("confirmed")
+        self._confirmed = self._read(now) if self.limit_s is not None else now
+        self._write_at = now
+        self._ping_at = now
+        self._sent: Dict[int, float] = {}
+        self._number = 0
+        self._looked = now
+        self._doubts_until = now
+        self.confirm(self._confirmed, now)
+
+    def ping(self, now: float) -> Optional[int]:
+        """The number of one that is to be sent now."""
+        if self.limit_s is None or now < self._ping_at:
+            return None
+        self._ping_at = now + PING_S
+        self._number += 1
+        self._sent = {number: at for number, at in self._sent.items() if number > self._number - 100}
+        self._sent[self._number] = now
+        return self._number
+
+    def ping_at_once(self) -> None:
+        self._ping_at = float("-inf")
+
+    def answered(self, number: int, now: float) -> None:
+        if number in self._sent:
+            self.confirm(self._sent.pop(number), now)
+
+    def look(self, has_lease: bool, now: float) -> bool:
+        """Of the coordinator: whether it has its lease for certain. Then the run is its host's, too."""
+        if now - self._looked > PAUSE_S:
+            self._doubts_until = now + DOUBT_S
+        self._looked = now
+        is_sure = has_lease and now >= self._doubts_until
+        if is_sure:
+            self.confirm(now, now)
+        return is_sure
+
+    def confirm(self, at: float, now: float) -> None:
+        """The coordinator has heard what was sent then. The next agent has to know it, too."""
+        self._confirmed = max(self._confirmed, at)
+        if self.limit_s is not None and now >= self._write_at:
+            self._write_at = now + WRITE_S
+            try:
+                paths.write_text(self._path, "%s %.3f\n" % (processes.boot_id(), self._confirmed))
+            except OSError as error:  # then the next agent ends its tasks earlier
+                log.note("fence: %s" % error)
+
+    def grace_s(self, now: float) -> Optional[float]:
+        """How long the tasks have to end themselves, where it is time; None where it is not."""
+        silent_s = now - self._confirmed
+        if self.limit_s is None or silent_s < self.limit_s:
+            return None
+        return min(max(self._replace_s / DRIFT - KILL_S - silent_s, 0.0), self._grace_s)
+
+    def _read(self, now: float) -> float:
+        """What an earlier agent knew; the beginning of the run where that is unknown. After a reboot nothing runs."""
+        began = now - max(0.0, time.time() - paths.modified(self._files.path("spec.json")))
+        with suppress(OSError, ValueError):
+            boot, at = (paths.read_text(self._path) or "").split()
+            return min(float(at), now) if boot == processes.boot_id() else now
+        return began

@@ -1,0 +1,156 @@
+"""Spares that take the places of lost hosts: when, which of them, and what is restarted.
+
+A host that was not heard for `replace_s` has ended its tasks by then (fence.py). The seats that it has are moved, with
+what its loss restarts, and nothing else is decided until a majority of the voters knows it: then every agent begins
+anew (leading.py, reseating.py). So the next coordinator finds the losses as incidents that wait for their hosts.
+
+A coordinator in whose absence there may have been another one counts anew: that one may have heard the host.
+"""
+
+from __future__ import annotations
+
+from ..records.reasons import fact, sentence, why_of
+from ..run import drains
+from . import incidents
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Iterable, List, Mapping, Optional
+
+    from ..records.reasons import Fact
+    from ..records.spec import Moved
+    from ..run.outcome import Judgement
+    from .contacts import Contacts
+    from .recovery import Recovery
+    from .view import View
+
+TAKES_PLACE = "takes_place"
+
+
+class Moving:
+    """`term`: that of the coordinator while it has its lease; None: no other host may take any place."""
+
+    def __init__(
+        self,
+        view: View,
+        recovery: Recovery,
+        contacts: Contacts,
+        record: Callable[..., None],
+        term: Optional[Callable[[float], Optional[int]]] = None,
+    ) -> None:
+        self._view = view
+        self._recovery = recovery
+        self._contacts = contacts
+        self._record = record
+        self._term_of_lease = term
+        self._limit_s = view.recovery["replace_s"] if term is not None else None
+        self._term = view.data["moved"]["term"] if self._waits() else None
+        """The last one in which no other can have coordinated meanwhile."""
+        self._anew_at: Optional[float] = None
+
+    def step(self, missed: Mapping[str, float], now: float, wall: float) -> Optional[Judgement]:
+        """`missed`: hosts with tasks that were not heard, and since when. A judgement where a loss ends the run."""
+        term = self._term_of_lease(now) if self._term_of_lease is not None else None
+        if self._limit_s is None or term is None:
+            return None
+        if self._term is None or term not in (self._term, self._term + 1):
+            self._contacts.count_anew(now)
+            self._anew_at = now
+            missed = {}
+        self._term = term
+        lost = [host for host, since in missed.items() if now - since >= self._limit_s]
+        moves: Dict[str, str] = {}
+        for host in lost:
+            moves.update(self._places_for(host, moves))
+        for host in self._view.hosts.keys() - set(lost):
+            self._view.replace_warning("no_spare", None, host)
+        return self._move(moves, missed, term, now, wall) if moves else None
+
+    def awaits_fence(self, now: float) -> bool:
+        """What another coordinator has decided, and may not have been the last to hear of the host, waits once more."""
+        is_new = self._anew_at is not None and now - self._anew_at < (self._limit_s or 0.0)
+        return is_new and self._waits()
+
+    def _waits(self) -> bool:
+        return any(TAKES_PLACE in {one["kind"] for one in why_of(each)} for each in incidents.waiting(self._view))
+
+    def _places_for(self, host: str, moves: Mapping[str, str]) -> Dict[str, str]:
+        """Who takes each seat of the lost host."""
+        found: Dict[str, str] = {}
+        for seat in self._seats_on(host):
+            tasks = [task for task in self._tasks_in(seat) if self._is_wanted(task)]
+            if not tasks:
+                continue
+            why = {other: self._unfit(other, seat, tasks) for other in self._candidates(host, seat)}
+            fit = [other for other in why if why[other] is None]
+            taken = [*moves.values(), *found.values()]
+            load = {other: len(self._seats_on(other)) + taken.count(other) for other in fit}
+            best = min(fit, key=lambda other: (other != seat, load[other]), default=None)
+            if best is not None:
+                found[seat] = best
+            else:
+                self._warn(host, [one for one in why.values() if one is not None])
+        if found:
+            self._view.replace_warning("no_spare", None, host)
+        return found
+
+    def _warn(self, host: str, why: List[Fact]) -> None:
+        several = [one for each in why for one in (fact("and"), each)][1:]
+        warning = fact("no_spare", host=host, text=sentence(several or [fact("none_left")]))
+        if self._view.replace_warning("no_spare", warning, host):
+            self._record("decision", [warning])
+
+    def _seats_on(self, host: str) -> List[str]:
+        return list(dict.fromkeys(self._view.seat(task) for task in self._view.tasks_on(host)))
+
+    def _tasks_in(self, seat: str) -> List[str]:
+        return [task for task in self._view.tasks if self._view.seat(task) == seat]
+
+    def _is_wanted(self, task: str) -> bool:
+        view = self._view
+        return view.intents[task]["want"] != "stop" and not (view.final(task) and view.current(task))
+
+    def _candidates(self, lost: str, seat: str) -> List[str]:
+        return [host for host in dict.fromkeys([seat, *self._view.spec["spares"]]) if host != lost]
+
+    def _unfit(self, host: str, seat: str, tasks: Iterable[str]) -> Optional[Fact]:
+        """Why it cannot take them."""
+        view, known = self._view, self._view.hosts[host]
+        spare = view.spec["spares"].get(host)
+        if known["absent"] or not known["connected"]:
+            return fact("spare_away", host=host)
+        if host in drains.hosts(view.intents):
+            return fact("spare_drained", host=host)
+        if host != seat and (spare is None or not all(task in spare["addresses"] for task in self._tasks_in(seat))):
+            return fact("spare_unfit", host=host)
+        if view.spec["keeps_checkpoints_by_url"] or not any(map(self._needs_checkpoints, tasks)):
+            return None
+        unseen = known["state"]["unseen"] if known["state"] is not None else None
+        if unseen is None:
+            return fact("spare_unsure", host=host)
+        return fact("spare_blind", host=host, what=unseen[0]) if unseen else None
+
+    def _needs_checkpoints(self, task: str) -> bool:
+        return not self._view.own(task) or self._view.role(task) == "evaluator"
+
+    def _move(
+        self, moves: Mapping[str, str], missed: Mapping[str, float], term: int, now: float, wall: float
+    ) -> Optional[Judgement]:
+        view, before = self._view, self._view.data["moved"]
+        restart: Dict[str, List[Fact]] = {}
+        for seat, host in moves.items():
+            lost = view.roster[self._tasks_in(seat)[0]]["host"]
+            why = [fact(TAKES_PLACE, what=lost, host=host, seconds=now - missed[lost])]
+            wanted = [task for task in self._tasks_in(seat) if self._is_wanted(task)]
+            restart.update(dict.fromkeys(wanted, why))
+            view.wanted([task for task in self._tasks_in(seat) if task not in wanted], want="stop", by="coordinator")
+        failure = self._recovery.move(restart, now, wall)
+        for seat in moves:
+            for task in self._tasks_in(seat):
+                last = max(view.entry(task)["attempt"], view.intents[task]["after"])
+                view.wanted([task], after=last)
+        after: Moved = {"number": before["number"] + 1, "term": term, "seats": {**before["seats"], **moves}}
+        after["seats"] = {seat: host for seat, host in after["seats"].items() if seat != host}
+        if failure is None:
+            view.data["moved"] = after
+        return failure

@@ -1,0 +1,301 @@
+"""Spares that take the places of lost hosts: which, when, what is restarted, and never two of a task at once."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from dtctl.agent.coordinate.election import LEASE_S
+from dtctl.agent.records.spec import DRIFT
+from dtctl.agent.run import drains
+from dtctl.agent.supervise import task as supervised
+from tests.unit.agent.coordinate.seat_world import SeatWorld, SlowAttempt
+from tests.unit.agent.coordinate.seating import REPLACE_S
+
+PLACES = {"ps:0": "a", "chief:0": "c", "worker:0": "d", "worker:1": "e"}
+GANG = {"worker:0": "a", "worker:1": "b", "worker:2": "c"}
+SOON_S = REPLACE_S + 15.0
+
+
+def made(strategy: str, *spares: str, **fields: Any) -> SeatWorld:
+    places = GANG if strategy == "collective" else PLACES
+    unseen = fields.pop("unseen", [])
+    world = SeatWorld(strategy, places, *(spares or ("s", "t")), **fields)
+    world.unseen = dict.fromkeys(spares, unseen)
+    world.until(lambda: all(task.entry["ready"] for task in world.tasks.values()))
+    world.run_for(1.0)
+    return world
+
+
+def ready(world: SeatWorld) -> bool:
+    return all(task.entry["ready"] and task.entry["state"] == "running" for task in world.tasks.values())
+
+
+def restarted(world: SeatWorld) -> list[str]:
+    return [task for task, attempt in world.attempts.items() if attempt > 1]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "lost", "moved", "again"),
+    [
+        ("async-ps", "e", ["worker:1"], ["worker:1"]),
+        ("async-ps", "a", ["ps:0"], ["ps:0"]),
+        ("sync-ps", "a", ["ps:0"], list(PLACES)),
+        ("ps-strategy", "a", ["ps:0"], ["ps:0", "chief:0"]),
+        ("collective", "b", ["worker:1"], list(GANG)),
+    ],
+)
+def test_a_host_that_is_lost_is_replaced_and_what_cannot_go_on_without_it_is_restarted(
+    strategy: str, lost: str, moved: list[str], again: list[str]
+) -> None:
+    world = made(strategy)
+    world.crash(lost)
+    world.run_for(REPLACE_S - 5.0)
+    assert world.data["moved"]["number"] == 0
+    world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), 30.0)
+    assert world.data["moved"]["seats"] == {lost: "s"}
+    assert [task for task, host in world.places.items() if host == "s"] == moved
+    assert restarted(world) == again
+    assert {world.attempts[task] for task in moved} == {2}, "attempts are numbered on"
+    assert any(text.startswith(f"{lost} has not been heard for ") for text in world.decisions)
+    world.run_for(5.0)
+    assert world.condition == "Running"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "lost", "again"),
+    [("async-ps", "c", ["chief:0"]), ("collective", "a", list(GANG))],
+)
+def test_the_host_of_the_lead_that_coordinates_is_replaced_after_another_was_elected(
+    strategy: str, lost: str, again: list[str]
+) -> None:
+    world = made(strategy)
+    world.crash(lost)
+    world.run_for(20.0)
+    world.elect("s")
+    world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), SOON_S)
+    assert world.data["moved"]["seats"] == {lost: "s"}
+    assert restarted(world) == again
+
+
+def test_a_spare_that_dies_while_it_takes_a_place_is_replaced_itself() -> None:
+    world = made("collective")
+    world.crash("b")
+    world.until(lambda: world.data["moved"]["number"] == 1, SOON_S)
+    world.crash("s")
+    world.until(lambda: world.data["moved"]["number"] == 2 and ready(world), SOON_S)
+    assert world.data["moved"]["seats"] == {"b": "t"}
+
+
+def test_a_spare_whose_disk_is_full_never_begins_and_is_passed_over() -> None:
+    world = made("async-ps")
+    world.full.add("s")
+    world.crash("e")
+    world.until(lambda: world.data["moved"]["number"] == 2 and ready(world), 2 * SOON_S)
+    assert world.data["moved"]["seats"] == {"e": "t"}
+    assert world.running_on("worker:1") == ["t"]
+
+
+def test_losses_one_after_the_other_fill_idle_spares_first_and_then_the_others() -> None:
+    world = made("async-ps", arbiters=["v"])
+    for number, host in enumerate(("e", "d", "a"), 1):
+        world.crash(host)
+        world.until(lambda number=number: world.data["moved"]["number"] == number and ready(world), SOON_S)  # type: ignore[misc]
+    assert world.data["moved"]["seats"] == {"e": "s", "d": "t", "a": "s"}
+    assert world.condition == "Running"
+
+
+def test_hosts_that_are_lost_together_are_replaced_together() -> None:
+    world = made("sync-ps")
+    world.crash("e")
+    world.crash("a")
+    world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), SOON_S)
+    assert world.data["moved"]["seats"] == {"a": "s", "e": "t"}
+    assert {world.attempts[task] for task in PLACES} == {2}
+
+
+@pytest.mark.parametrize("back_after_s", [20.0, REPLACE_S - 4.0, REPLACE_S + 1.0, REPLACE_S + 40.0])
+@pytest.mark.parametrize("strategy", ["async-ps", "collective"])
+def test_a_host_that_comes_back_has_its_tasks_or_is_told_who_has_them(strategy: str, back_after_s: float) -> None:
+    world = made(strategy)
+    lost = "e" if strategy == "async-ps" else "b"
+    task = "worker:1"
+    world.cut.add(lost)
+    for _ in range(int(back_after_s / 0.25)):
+        world.tick()
+        assert len(world.running_on(task)) <= 1
+    world.cut.discard(lost)
+    for _ in range(200):
+        world.tick()
+        assert len(world.running_on(task)) <= 1
+    assert ready(world)
+    is_moved = back_after_s > REPLACE_S
+    assert world.running_on(task) == ["s" if is_moved else lost]
+    told = [line["reason"] for line in world.events if line["kind"] == "contact"]
+    assert (f"{lost} is back; its tasks are on s now" in told) is is_moved
+    if is_moved:
+        world.crash("s")
+        world.until(lambda: world.data["moved"]["number"] == 2 and ready(world), SOON_S)
+        assert world.data["moved"]["seats"] == {}, "it takes its own place again"
+
+
+def test_a_host_that_was_cut_off_for_a_while_goes_on_from_where_its_tasks_are() -> None:
+    """Its tasks have ended, and those that cannot continue without them start again with them."""
+    world = made("collective")
+    world.cut.add("b")
+    world.run_for(REPLACE_S / DRIFT)
+    assert world.running_on("worker:1") == []
+    world.cut.discard("b")
+    world.until(lambda: ready(world) and restarted(world) == list(GANG), 60.0)
+    assert world.data["moved"]["number"] == 0
+
+
+@pytest.mark.parametrize(
+    ("unseen", "fields", "moves", "why"),
+    [
+        ([], {}, True, ""),
+        (["/ckpt"], {}, False, "s does not see /ckpt as the lead's host does"),
+        (None, {}, False, "it is not known whether s sees the checkpoints"),
+        (["/ckpt"], {"keeps_checkpoints_by_url": True}, True, ""),
+    ],
+)
+@pytest.mark.parametrize(("lost", "needs"), [("a", True), ("e", False)])
+def test_tasks_move_to_where_the_checkpoints_are_seen(
+    unseen: list[str] | None, fields: Any, moves: bool, why: str, lost: str, needs: bool
+) -> None:
+    world = made("async-ps", "s", unseen=unseen, **fields)
+    world.crash(lost)
+    world.run_for(SOON_S)
+    assert bool(world.data["moved"]["number"]) is (moves or not needs)
+    warned = [one["reason"] for one in world.data["alerts"] if one["why"][0]["kind"] == "no_spare"]
+    assert warned == ([f"no spare can take the tasks of {lost}, which is away: {why}"] if why and needs else [])
+    if warned:
+        world.boot(lost)
+        world.until(lambda: ready(world) and not world.data["alerts"], 30.0)
+
+
+def drain(world: SeatWorld) -> None:
+    world.request("drain", host="e")
+    world.run_for(20.0)
+    world.crash("e")
+
+
+def no_lease(world: SeatWorld) -> None:
+    world.crash("e")
+    world.lease = False
+
+
+def stop_task(world: SeatWorld) -> None:
+    world.request("stop", ["worker:1"])
+    world.run_for(20.0)
+    world.crash("e")
+
+
+def spares_away(world: SeatWorld) -> None:
+    world.crash("e")
+    world.crash("s")
+    world.crash("t")
+
+
+@pytest.mark.parametrize("situation", [drain, no_lease, stop_task, spares_away])
+def test_nobody_takes_a_place(situation: Any) -> None:
+    world = made("async-ps")
+    situation(world)
+    world.run_for(3 * REPLACE_S)
+    assert world.data["moved"]["number"] == 0
+
+
+def test_without_a_time_to_replace_nobody_takes_a_place() -> None:
+    world = made("async-ps", recovery={"replace_s": None})
+    world.crash("e")
+    world.run_for(600.0)
+    assert world.data["moved"]["number"] == 0
+    assert all(fence.grace_s(1e9) is None for fence in world.fences.values())
+
+
+@pytest.mark.parametrize("after_s", [REPLACE_S - 2.0, REPLACE_S + 1.0, REPLACE_S + 3.0])
+@pytest.mark.parametrize("what", ["stop", "stop task", "drain", "restart"])
+def test_what_a_person_asks_in_the_middle_of_it_holds(what: str, after_s: float) -> None:
+    world = made("collective")
+    world.crash("b")
+    world.run_for(after_s)
+    if what == "stop":
+        world.request("stop")
+        world.until(lambda: world.condition == "Stopped" and not any(map(world.running_on, GANG)), 60.0)
+        assert world.coordinator.over or "b" in world.crashed
+    elif what == "stop task":
+        world.request("stop", ["worker:1"])
+        world.run_for(120.0)
+        assert world.running_on("worker:1") == []
+    elif what == "drain":
+        world.request("drain", host="c")
+        world.run_for(120.0)
+        assert world.running_on("worker:2") == []
+        assert drains.drained_hosts(world.data["intents"]) == ["c"]
+        world.request("undrain", host="c")
+        world.until(lambda: ready(world), 2 * SOON_S)
+    else:
+        world.request("restart", ["worker:2"])
+        world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), SOON_S)
+
+
+def test_a_run_that_ends_waits_for_no_spare() -> None:
+    world = made("async-ps")
+    world.crash("s")
+    world.run_for(30.0)
+    world.die("chief:0", code=0)
+    world.until(lambda: world.condition == "Succeeded" and world.coordinator.over, 120.0)
+
+
+@pytest.mark.parametrize(("terms", "waits"), [(1, False), (2, True)])
+def test_what_another_may_have_decided_otherwise_is_counted_anew(terms: int, waits: bool) -> None:
+    """A coordinator in between may have heard the host, whose tasks go on from then."""
+    world = made("async-ps")
+    world.crash("e")
+    world.run_for(REPLACE_S - 5.0)
+    world.term += terms
+    world.run_for(10.0)
+    assert world.data["moved"]["number"] == (0 if waits else 1)
+    world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), SOON_S)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_half_of_a_split_that_still_runs_ends_before_the_other_half_begins(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clocks are up to a quarter slower than the coordinator, trainers save for as long as they may, and the cut comes and goes."""
+    monkeypatch.setattr(supervised, "Attempt", SlowAttempt)
+    chances = random.Random(seed)
+    world = made("collective", grace_s=chances.choice([0.0, 3.0, 10.0]))
+    start = world.now
+    rates = {host: chances.choice([1.0, 0.9, 1 / DRIFT]) for host in world.coordinator.view.hosts}
+    for host, rate in rates.items():
+        world.rates[host] = rate
+        world.fences[host] = world._fence(host)
+    own = world.spec["host"]
+    assert own == "a"
+    is_lead = chances.random() < 0.5
+    lost = own if is_lead else "b"
+    task = "worker:0" if is_lead else "worker:1"
+    for _ in range(chances.randint(0, 3)):  # before it is cut for good
+        world.cut.add(lost)
+        world.run_for(chances.uniform(1.0, 15.0))
+        world.cut.discard(lost)
+        world.run_for(chances.uniform(1.0, 5.0))
+    world.cut.add(lost)
+    if is_lead:
+        world.run_for(chances.uniform(0.0, LEASE_S / rates[own]))
+        world.lease = False
+        world.run_for(chances.uniform(0.25, 12.0))
+        world.elect("s")
+    for _ in range(int(4 * REPLACE_S / 0.25)):
+        world.tick()
+        assert len(world.running_on(task)) <= 1, (world.now - start, rates, world.running_on(task))
+    assert world.data["moved"]["number"] >= 1
+    world.cut.discard(lost)
+    for _ in range(200):
+        world.tick()
+        assert len(world.running_on(task)) <= 1
+    assert ready(world)
