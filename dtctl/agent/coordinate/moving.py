@@ -119,7 +119,7 @@ class Moving:
         spare = view.spec["spares"].get(host)
         if known["absent"] or not known["connected"]:
             return fact("spare_away", host=host)
-        if host in drains.hosts(view.intents):
+        if host in drains.holders(view.intents):
             return fact("spare_drained", host=host)
         if host != seat and (spare is None or not all(task in spare["addresses"] for task in self._tasks_in(seat))):
             return fact("spare_unfit", host=host)

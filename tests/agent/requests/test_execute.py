@@ -14,8 +14,9 @@ def execute(host: AgentHost, *argv: str, **fields: object) -> tuple[bytes, bytes
     output = {1: b"", 2: b""}
     with host.open() as talk:
         talk.send("exec", **host.about({"argv": list(argv), "task": None, "cwd": "home", "tty": False, **fields}))
-        while (frame := talk.receive())["type"] == "output":
-            output[frame["stream"]] += frame["payload"]
+        while (frame := talk.receive())["type"] in ("output", "beat"):
+            if frame["type"] == "output":
+                output[frame["stream"]] += frame["payload"]
     return output[1], output[2], frame
 
 

@@ -265,7 +265,7 @@ def test_what_another_may_have_decided_otherwise_is_counted_anew(terms: int, wai
 def test_the_half_of_a_split_that_still_runs_ends_before_the_other_half_begins(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clocks are up to a quarter slower than the coordinator, trainers save for as long as they may, and the cut comes and goes."""
+    """Clocks run up to a quarter slower, trainers save for as long as they may, and the cut comes and goes."""
     monkeypatch.setattr(supervised, "Attempt", SlowAttempt)
     chances = random.Random(seed)
     world = made("collective", grace_s=chances.choice([0.0, 3.0, 10.0]))
