@@ -113,7 +113,7 @@ def inventory_after(number: int = 0, term: int = 0, elected: str | None = None, 
         {**one, "host": moved[one["host"]], "seat": one["host"], "address": "there:1"} if one["host"] in moved else one
         for one in told["roster"]
     ]
-    spares = {name: {"address": name, "addresses": {task: f"{name}:1" for task in HOSTS.values()}} for name in "st"}
+    spares = {name: {"address": name, "addresses": dict.fromkeys(HOSTS.values(), f"{name}:1")} for name in "st"}
     more = {"spares": spares, "arbiters": ["z"], "moved": {"number": number, "seats": moved}}
     found: Inventory = checked(Inventory, {**told, **more, "roster": roster, "term": term, "elected": elected})
     return found
@@ -165,8 +165,8 @@ def test_coordinator_may_report_what_a_spare_that_is_gone_had() -> None:
     """It was replaced itself."""
     had = {"connected": False, "state": state_of("s", {"worker:0": entry()})}
     check_view(view_with({"s": had, "z": UP}), "digits-1", possible_tasks(inventory_after(2, c="t")))
+    odd = {"state": state_of("s", {"worker:9": entry()})}
     with pytest.raises(InvalidValue, match="worker:9"):
-        odd = {"state": state_of("s", {"worker:9": entry()})}
         check_view(view_with({"s": odd}), "digits-1", possible_tasks(AFTER))
 
 
