@@ -113,7 +113,8 @@ LEAD_JOBS = ("chief", "master")
 DeclaredStrategy = Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"]
 """What a cluster file says of the strategy; what it means is decided in `dtctl.config.strategies`."""
 
-EnvironmentKind = Literal["requirements", "uv", "conda", "modules"]
+EnvironmentKind = Literal["requirements", "uv", "conda", "modules", "container"]
+ContainerEngine = Literal["podman", "docker", "apptainer"]
 """Of what a Python environment is made."""
 
 DataShard = Literal["none", "worker"]

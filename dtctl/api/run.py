@@ -182,6 +182,21 @@ class Run:
         some = select_tasks(self._record, tasks)
         return _started(restart(self._record, self._transport, some, by=controller_name()))
 
+    def scale(self, job: str, count: int, *, grace: float | None = None) -> tuple[str, ...]:
+        """Lets so many tasks of a job run, the first ones, while the others train. Returns those that start or stop.
+
+        Raises errors.UsageError for a number that the run has no place for, or cannot continue with.
+        """
+        from dtctl.operations.scale import plan_scaling, scale_down, scale_up
+        from dtctl.operations.stop import StopOrder
+
+        scaling = plan_scaling(self._record, self._transport, job, count)
+        if scaling.stops:
+            _check(scale_down(scaling, self._transport, StopOrder(controller_name(), grace)))
+        if scaling.starts:
+            _started(scale_up(scaling, self._transport, by=controller_name()))
+        return tuple(map(str, (*scaling.starts, *scaling.stops)))
+
     def drain(self, host: str, *, grace: float | None = None) -> tuple[str, ...]:
         """Ends the tasks of a host for its maintenance, and holds them; the run pauses if it needs them.
 

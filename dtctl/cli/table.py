@@ -53,6 +53,7 @@ GROUPS = {
         "diagnose": Entry("status", Effect.READS, "Find out what is wrong, and what to do about it"),
         "dump": Entry("status", Effect.READS, "Show the Python stacks of live trainers"),
         "restart": Entry("restart", Effect.CHANGES, "Restart tasks within their run"),
+        "scale": Entry("restart", Effect.CHANGES, "Let more or fewer workers run while the others train"),
         "drain": Entry("restart", Effect.CHANGES, "Take a host out of the run for its maintenance"),
         "undrain": Entry("restart", Effect.CHANGES, "Let the tasks of a drained host run again"),
         "replace": Entry("up", Effect.FILE, "Move the tasks of a host to another one"),

@@ -98,10 +98,16 @@ def check_environment(content: ClusterFile, findings: Findings) -> None:
     kinds = list(said.kinds)
     if len(kinds) != 1:
         summary = f"trainer.environment has {' and '.join(kinds) or 'nothing to make it of'}, expected one of"
-        findings.add(
-            path, f"{summary} requirements, uv, conda, modules", "write, for example, requirements: requirements.txt"
-        )
+        hint = "write, for example, requirements: requirements.txt"
+        findings.add(path, f"{summary} requirements, uv, conda, modules, container", hint)
         return
+    for key in ("engine", "options"):
+        if getattr(said, key) and kinds != ["container"]:
+            summary = f"trainer.environment.{key} is for a container, and the environment is made of {kinds[0]}"
+            findings.add((*path, key), summary, "leave it out, or name the image: container: IMAGE")
+    if said.container and said.container.endswith(".sif") and said.engine not in (None, "apptainer"):
+        summary = f"trainer.environment.engine is {said.engine!r}, which does not run a .sif file, expected apptainer"
+        findings.add((*path, "engine"), summary, "leave it out, or name an image or a .tar file")
     for key in ("python", "venv"):
         if getattr(content.trainer, key) is not None:
             summary = f"trainer.{key} and trainer.environment are both set, expected one of them"

@@ -149,8 +149,8 @@ class Hook(Section):
 @dataclass(frozen=True, kw_only=True)
 class Environment(Section):
     """The Python that trains, made on each host before the first start
-    ([python-environments.md](python-environments.md)), of one of `requirements`, `uv`, `conda` and `modules`. Files
-    are named within the code directory, and travel with it."""
+    ([python-environments.md](python-environments.md)), of one of `requirements`, `uv`, `conda`, `modules` and
+    `container`. Files are named within the code directory, and travel with it."""
 
     where: ClassVar[str] = "trainer.environment"
 
@@ -165,9 +165,17 @@ class Environment(Section):
     or micromamba"""
     modules: v.Modules = key((), "[python/3.11, cuda/12.2]")
     """what `module load` loads on the hosts; its `python3`, or `python`, trains"""
+    container: v.ContainerImage | None = key(None, "docker.io/tensorflow/tensorflow:2.16.1")
+    """the image in which trainers run, as the user of the host and with its network and GPUs: a name as `podman pull`
+    takes it, or a file `.tar` or `.sif` of the code, or of the hosts (`/...`, `~/...`)"""
+    engine: v.ContainerEngine | None = key(None, "podman")
+    """what runs the container: `podman`, `docker` or `apptainer`; if left out, the first of them that works on the
+    host"""
+    options: v.Arguments = key((), "[--volume=/nfs:/nfs:ro]")
+    """further words for `podman run`, `docker run` or `apptainer exec`"""
     python: v.Text | None = key(None, "python3.11")
-    """the interpreter that makes a virtual environment, or the one to take from `modules`; `hosts.NAME.python` names
-    another for one host. If left out, `python3`, and with `uv` what uv chooses"""
+    """the interpreter that makes a virtual environment, or the one to take from `modules` or the container;
+    `hosts.NAME.python` names another for one host. If left out, `python3`, and with `uv` what uv chooses"""
 
     @property
     def kinds(self) -> Mapping[EnvironmentKind, str]:
@@ -177,6 +185,7 @@ class Environment(Section):
             "uv": self.uv or "",
             "conda": self.conda or "",
             "modules": " ".join(self.modules),
+            "container": self.container or "",
         }
         return {kind: what for kind, what in said.items() if what}
 
@@ -189,18 +198,24 @@ class Environment(Section):
         return self.kinds[self.kind]
 
     @property
-    def is_conda_file(self) -> bool:
-        return self.conda is not None and self.conda.endswith((".yml", ".yaml"))
+    def file(self) -> str | None:
+        """Of the code: the one that holds all that it is made of, where that is a conda environment or a container."""
+        if self.conda is not None:
+            return self.conda if self.conda.endswith((".yml", ".yaml")) else None
+        is_file = self.container is not None and self.container.endswith((".tar", ".sif"))
+        return self.container if is_file and not self.what.startswith(("/", "~")) else None
 
     @property
     def command(self) -> tuple[str, ...]:
         """What makes it, as a person would type it."""
-        conda = ("conda", "env", "create", "--file") if self.is_conda_file else ("conda", "activate")
+        conda = ("conda", "env", "create", "--file") if self.file else ("conda", "activate")
+        container = ("apptainer", "exec") if self.engine == "apptainer" else (self.engine or "podman", "run")
         words: Mapping[EnvironmentKind, tuple[str, ...]] = {
             "requirements": ("pip", "install", "-r", self.what),
             "uv": ("uv", "sync", "--frozen", *(() if self.what == "." else ("--project", self.what))),
             "conda": (*conda, self.what),
             "modules": ("module", "load", *self.modules),
+            "container": (*container, *self.options, self.what),
         }
         return words[self.kind]
 
@@ -245,6 +260,10 @@ class JobKeys(Section):
     gpus_per_task: v.Gpus | None = key(None, "1")
     """GPUs that each task sees; if left out, none for `ps` and `evaluator`, and an even share of the host's for the
     others"""
+    replicas: v.TasksPerHost | None = key(None, "4")
+    """how many of its tasks run: the first ones; all if left out. Of workers that train by themselves with the ps tasks
+    (`async-ps`), and of evaluators, the others keep their places, and `dtctl scale` lets more or fewer run while the
+    others train; of any other job the rest is no part of the run"""
     depends_on: v.JobList | None = key(None, "[ps]")
     """jobs that have to be ready before it starts, `[]` for none; if left out, it starts at once, and waits for what
     the strategy needs: [recovery.md](recovery.md)"""

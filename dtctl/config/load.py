@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dtctl.agent.records.spec import may_be_absent
 from dtctl.config.checks import (
     EXAMPLES,
     check_code,
@@ -30,8 +31,10 @@ from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_idl
 from dtctl.config.section import Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
 from dtctl.config.settings import settings_of
+from dtctl.config.strategies import role_of, scope_of, strategy_of
 from dtctl.config.yaml12 import START, parse
 from dtctl.errors import ConfigError, Place, Problem, clipped, did_you_mean
+from dtctl.model import TaskId
 
 LIMIT_BYTES = 1_000_000
 WRITER_S = 3.0
@@ -298,9 +301,21 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
         arbiters=idle["arbiters"],
         **_shared(Settings, content) | {"recovery": _recovery(content), "hooks": hooks},
     )
+    cluster = dataclasses.replace(cluster, jobs={name: _sized(job, cluster) for name, job in jobs.items()})
     check_order(cluster, findings)
     findings.or_raise()
     return cluster
+
+
+def _sized(job: Job, cluster: Cluster) -> Job:
+    """Without the tasks beyond `replicas` that could not be let run later while the others train."""
+    size, strategy = job.replicas, strategy_of(cluster)
+    if size is None or size >= len(job.hosts):
+        return dataclasses.replace(job, replicas=None)
+    role = role_of(TaskId(job.name, size), cluster.lead)
+    if may_be_absent(role, scope_of(role, strategy, cluster.recovery), strategy.value):
+        return job
+    return dataclasses.replace(job, hosts=job.hosts[:size], ports=job.ports[:size], replicas=None)
 
 
 def _shared(base: type[Section], section: Section) -> dict[str, Any]:

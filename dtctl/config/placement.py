@@ -31,7 +31,7 @@ def place_tasks(jobs: Mapping[str, JobEntry], hosts: Mapping[str, Host], finding
         summary = f"jobs.{too_many} is past the {MOST_TASKS:,} tasks that a cluster can have"
         findings.add(("jobs", too_many), summary, "check the ranges of its hosts and tasks_per_host", at_key=True)
         return {name: [] for name in jobs}
-    return {
+    placed = {
         name: [
             host
             for index, text in enumerate(job.hosts)
@@ -40,6 +40,11 @@ def place_tasks(jobs: Mapping[str, JobEntry], hosts: Mapping[str, Host], finding
         ]
         for name, job in jobs.items()
     }
+    for name, job in jobs.items():
+        if job.replicas is not None and placed[name] and job.replicas > len(placed[name]):
+            summary = f"jobs.{name}.replicas is {job.replicas}, and its hosts have places for {len(placed[name])}"
+            findings.add(("jobs", name, "replicas"), summary, f"name more hosts, or take {len(placed[name])} at most")
+    return placed
 
 
 _IDLE = {

@@ -205,6 +205,15 @@ CondaEnvironment = Annotated[
         r"(?![/~-])(?!(?:[\s\S]*/)?\.\.(?:/|$))[\s\S]+",
     ),
 ]
+ContainerImage = Annotated[
+    str,
+    text(
+        "the name of an image, or a file .tar or .sif",
+        r"(?!-)(?!(?:\S*/)?\.\.(?:/|$))\S+",
+        "a file lies within the code directory, or is a path on the hosts: /images/tf.sif, ~/tf.sif",
+    ),
+]
+ContainerEngine = Annotated[model.ContainerEngine, choice("podman", "docker", "apptainer")]
 Modules = Annotated[
     tuple[str, ...],
     ListOf(

@@ -59,13 +59,7 @@ def drain(
     """
 
     def wanted(asked: RunRecord) -> Request[records.StopResult]:
-        fields = {"drained": host, "by": order.by, "grace_s": order.grace_s}
-        heard = listener(asked, report)
-
-        def check(at: Host, answer: records.StopResult) -> None:
-            check_ended(answer, check_part(asked, at, answer))
-
-        return Request("drain", records.StopResult, lambda _: fields, check, order.patience_s(asked), heard)
+        return request_to_hold(asked, order, report, drained=host)
 
     heard = _ask(record, transport, host, wanted, _to_be_held(host), before)
     known = heard.record
@@ -83,17 +77,36 @@ def undrain(
     """Lets everything run again that the host's drain holds, and no other's."""
 
     def wanted(asked: RunRecord) -> Request[records.RestartResult]:
-        def check(at: Host, answer: records.RestartResult) -> None:
-            check_tasks("tasks", answer["tasks"], check_part(asked, at, answer))
-
-        patience_s = PATIENCE_S + 2 * asked.grace_s
-        fields = {"drained": host, "by": by}
-        return Request("undrain", records.RestartResult, lambda _: fields, check, patience_s)
+        return request_to_release(asked, by, drained=host)
 
     heard = _ask(record, transport, host, wanted, _held_now(host), before)
     tasks = statuses(heard.record, tuple(heard.record.roster), list(heard.answers.values()))
     away = {other: why_unreached(other, heard.view) for other in heard.unreached}
     return RestartResult(tasks, {**heard.errors, **away}, heard.away)
+
+
+def request_to_hold(
+    asked: RunRecord, order: StopOrder, report: OnStopping, **about: str | int
+) -> Request[records.StopResult]:
+    """`about`: the fields of DrainRequest that say what is held."""
+    fields = {**about, "by": order.by, "grace_s": order.grace_s}
+
+    def check(at: Host, answer: records.StopResult) -> None:
+        check_ended(answer, check_part(asked, at, answer))
+
+    return Request(
+        "drain", records.StopResult, lambda _: fields, check, order.patience_s(asked), listener(asked, report)
+    )
+
+
+def request_to_release(asked: RunRecord, by: str, **about: str | int) -> Request[records.RestartResult]:
+    """`about`: the fields of UndrainRequest that say what is let run again."""
+
+    def check(at: Host, answer: records.RestartResult) -> None:
+        check_tasks("tasks", answer["tasks"], check_part(asked, at, answer))
+
+    fields = {**about, "by": by}
+    return Request("undrain", records.RestartResult, lambda _: fields, check, PATIENCE_S + 2 * asked.grace_s)
 
 
 @dataclass(frozen=True)

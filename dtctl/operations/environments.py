@@ -30,7 +30,7 @@ def environment_files(cluster: Cluster) -> Mapping[str, str]:
         names = [posixpath.normpath(posixpath.join(said.what, name)) for name in ("pyproject.toml", "uv.lock")]
         _refuse_directories(_text(code, names[1]), names[1])
     else:
-        names = [posixpath.normpath(said.what)] if said.is_conda_file else []
+        names = [posixpath.normpath(said.file)] if said.file else []
     return {name: _sha256(code, name) for name in names}
 
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, fact, why_of
+from dtctl.agent.records.reasons import HOLDING, Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry, Exit
 from dtctl.agent.run import outcome
 from dtctl.agent.run.policy import why_ended
@@ -115,11 +115,11 @@ class TaskStatus:
         return why_of(self.entry)
 
     @property
-    def drained(self) -> Fact | None:
-        """Which host's drain or shutdown holds it: nothing of it runs, whatever becomes of its host."""
+    def held(self) -> Fact | None:
+        """Why nothing of it runs, whatever becomes of its host: a drain, a shutdown, or the size of its job."""
         if self.entry["state"] != "pending":
             return None
-        return next((one for one in self.why if one["kind"] in ("drained", "shutting_down", "cut_off")), None)
+        return next((one for one in self.why if one["kind"] in HOLDING), None)
 
     @property
     def exit(self) -> Exit:
@@ -211,7 +211,7 @@ def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
     if entry is None:
         return TaskStatus.unknown(task, host, fact("task_unknown"))
     status = TaskStatus.of(task, host, entry)
-    if is_lost(known) and not (status.state.final or status.drained):
+    if is_lost(known) and not (status.state.final or status.held):
         last = fact("host_away", host=host, text=status.state.value)
         return TaskStatus(task, host, TaskState.LOST, {**entry, "since": known["heard"], "why": [last]})
     return status

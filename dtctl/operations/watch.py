@@ -16,7 +16,7 @@ from typing import Any
 from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import about, final, frames_of, request
-from dtctl.operations.client.plausible import check_run, check_states, check_view, tasks_of
+from dtctl.operations.client.plausible import check_run, check_states, check_view, possible_tasks
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.coordinator import (
     ask_whole_run,
@@ -190,7 +190,7 @@ def _report_changes(
             if view["moved"] != answer["inventory"]["moved"]:
                 return True
             with about(session.host.name, "sent invalid `states`"):
-                check_view(view, known.run, tasks_of(answer["inventory"]))
+                check_view(view, known.run, possible_tasks(answer["inventory"]))
             now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be some seconds old
             latest: StatusResult = {**answer, "coordination": view, "time": now}
             streams.put(status_by_coordinator(known, latest), message.size)

@@ -52,7 +52,7 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
         name: hook for name, hook in values["hooks"].items() if hook["post"]
     }  # others are this machine's
     for job in values["jobs"].values():
-        del job["own_port"]
+        del job["own_port"], job["replicas"]  # of a live run `dtctl scale` says how many of these run
     if not values["arbiters"]:  # builds that knew none have the same run
         del values["arbiters"]
     if values["recovery"]["replace_s"] is None:
@@ -94,6 +94,7 @@ def run_spec(
         voters=list(plan.voters),
         elected=None,
         term=0,
+        replicas={job.name: job.replicas for job in plan.cluster.jobs.values() if job.replicas is not None},
         roster=[_record(Member, task, task=str(task.id), seat=None) for task in plan.tasks],
         stages=list(plan.stages),
         lead=str(plan.lead),
@@ -187,7 +188,11 @@ def environment_of(plan: RunPlan, first: TaskPlan, files: Mapping[str, str]) -> 
         "kind": said.kind,
         "what": said.what,
         "python": python,
+        "engine": said.engine or ("apptainer" if said.what.endswith(".sif") else None),
+        "options": list(said.options),
+        "mounts": sorted(paths_of(plan.dirs[first.host].values())) if said.kind == "container" else [],
         "files": dict(files),
         "env": {name: value for name, value in first.env.items() if name.startswith(MAKER_SETTINGS)},
         "directory": None,
+        "container": None,
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from dtctl.agent.records.answers import DataDropped
     from dtctl.bundle import Bundle
+    from dtctl.bundle.scanning import ScanReport
     from dtctl.operations.data import DataSet, PlaceState
     from dtctl.operations.push import PushedData
 
@@ -28,22 +29,17 @@ _PUSH = "dtctl data push    brings what is missing"
 _STYLES = {"complete": "green", "missing": "yellow", "incomplete": "yellow"}
 
 
-class SourceProgress(ExitStack):
-    """How much of the source has been read; on a terminal. A context manager, and a ScanReport."""
+@contextmanager
+def source_progress(source: Path, *, quiet: bool = False) -> Iterator[ScanReport]:
+    """How much of the source has been read; on a terminal."""
+    line = ""
 
-    def __init__(self, source: Path, *, quiet: bool = False) -> None:
-        super().__init__()
-        self._source = source
-        self._quiet = quiet
-        self._line = ""
+    def report(files: int, read_bytes: int) -> None:
+        nonlocal line
+        line = f"reading {source}: {count(files, 'file')}, {size(read_bytes)} new"
 
-    def __enter__(self) -> SourceProgress:
-        if not self._quiet and console.interactive():
-            self.enter_context(moving(LastLine(lambda: self._line)))
-        return self
-
-    def __call__(self, files: int, read_bytes: int) -> None:
-        self._line = f"reading {self._source}: {count(files, 'file')}, {size(read_bytes)} new"
+    with nullcontext() if quiet or not console.interactive() else moving(LastLine(lambda: line)):
+        yield report
 
 
 def show_data_states(states: Iterable[PlaceState]) -> None:

@@ -278,7 +278,7 @@ def show_rest(found: Metrics) -> None:
     """What was not read, on stderr."""
     for host, answer in found.answers.items():
         for one in answer["problems"]:
-            errors.show_warning(f"{host}:{one['path']}: {one['problem']}")
+            errors.show_warning(f"{at(host, one['path'])}: {one['problem']}")
     for host, answer in found.answers.items():
         if answer["unread_bytes"] >= 1 << 16:  # less is a record that is being written
             errors.note(f"{host} has read for as long as it may: {size(answer['unread_bytes'])} are left")
@@ -311,5 +311,9 @@ def show_what_logs_tell(found: Metrics, status: RunStatus | None, *, table_too: 
 
 
 def _places(found: Metrics) -> str:
+    """That were read; `show_rest` has the others."""
+    unread = {one["path"] for answer in found.answers.values() for one in answer["problems"]}
     places = list(dict.fromkeys(place for answer in found.answers.values() for place in answer["dirs"]))
-    return ", ".join(places) or "any directory: the cluster file names none"
+    if places and unread >= set(places):
+        return "the directories that could be read"
+    return ", ".join(one for one in places if one not in unread) or "any directory: the cluster file names none"

@@ -90,6 +90,11 @@ def order_lines(plan: RunPlan) -> list[str]:
         f"trains as {plan.strategy.value}; coordinator on {plan.coordinator['host']}, {plan.coordinator['address']}",
         *survival_lines(plan),
         f"starts {_starts(plan)}",
+        *(
+            f"{job.name}: {job.replicas} of {len(job.hosts)} tasks run; dtctl scale {job.name}=N lets others"
+            for job in plan.cluster.jobs.values()
+            if job.replicas is not None
+        ),
         f"a loss of {'; of '.join(losses)}",
     ]
 

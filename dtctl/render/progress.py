@@ -17,7 +17,7 @@ from dtctl.operations.stop import Stopping
 from dtctl.render.awaiting import dialling_line, failures_noted, waiting_for
 from dtctl.render.format import duration, fold
 from dtctl.render.terminal import console
-from dtctl.render.terminal.moving import Redrawn, moving
+from dtctl.render.terminal.moving import LastLine, Redrawn, moving
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -59,7 +59,7 @@ class StopProgress(ExitStack):
 
     def __enter__(self) -> StopProgress:
         if not self._quiet and console.interactive():
-            self.enter_context(moving(self._live()))
+            self.enter_context(moving(LastLine(self._line)))
             self._quiet = True
         elif not self._quiet:
             self.enter_context(failures_noted(self._dialled, self._failed))
@@ -93,16 +93,10 @@ class StopProgress(ExitStack):
             self._last = line
             self._lines += 1
 
-    def _live(self) -> Live:
-        from rich.live import Live
-
-        from dtctl.render.terminal.rich_console import cropped
-
-        def draw() -> object:
-            awaited = dialling_line(self._dialled(), self._failed(), console.columns() - 1)
-            return cropped("; ".join(filter(None, [self.now(), awaited])))
-
-        return Live(get_renderable=draw, console=console.err(), transient=True, refresh_per_second=4)  # type: ignore[arg-type]
+    def _line(self) -> str:
+        width = console.columns() - 1
+        awaited = dialling_line(self._dialled(), self._failed(), width)
+        return "; ".join(filter(None, [self.now(), awaited]))[:width]
 
 
 def _later(one: Leaving, passed_s: float) -> Leaving:

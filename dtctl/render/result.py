@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dtctl.operations.gc import GcResult, Written
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.run_record import RunRecord
+    from dtctl.operations.scale import Scaling
     from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import StopResult
     from dtctl.render.logs import LogPrinter
@@ -69,6 +71,24 @@ def show_drained(host: str, result: StopResult) -> None:
     _show_left_of(result)
     if result.stopped or result.already:
         note(f"dtctl undrain {host}    lets its tasks run again")
+
+
+def show_scaled(scaling: Scaling, stopped: StopResult | None, started: RestartResult | None, *, dry_run: bool) -> None:
+    job, now = scaling.job, f"{scaling.before} -> {scaling.count}"
+    if not (scaling.starts or scaling.stops):
+        return console.say(f"{job}: {scaling.count} of {scaling.count}: nothing to change")
+    if dry_run:
+        lines = {"start": scaling.starts, "stop": scaling.stops}
+        what = "; ".join(f"{fold(map(str, tasks))} would {verb}" for verb, tasks in lines.items() if tasks)
+        return console.say(f"{job}: {now}: {what}; no other task restarts")
+    if stopped is not None:
+        console.say(f"{job}: {now}: {stopped_tasks(stopped)}")
+        _show_left_of(dataclasses.replace(stopped, errors={}))
+    if started is not None:
+        console.say(f"{job}: {now}")
+        show_restarted(started)
+    note(f"jobs.{job}.replicas: {scaling.count}    in the cluster file keeps it for the next run")
+    return None
 
 
 def show_without_run(record: RunRecord, hosts: Sequence[str]) -> None:

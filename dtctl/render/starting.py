@@ -92,7 +92,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             ended = ", ".join(map(str, result.ended))
             show_warning(f"no longer running: {ended}", hint="dtctl restart TASK    or dtctl stop, then dtctl up")
         for why, tasks in by_value({str(task): sentence(one.why) for task, one in result.drained.items()}).items():
-            note(f"{', '.join(tasks)}: held, {why}", "dtctl undrain HOST    lets them run again")
+            note(f"{', '.join(tasks)}: held, {why}", "dtctl undrain HOST, or dtctl scale JOB=N    lets them run again")
         return
     for run, stopped in result.replaced.items():
         note(f"replaced {run}: {stopped_tasks(stopped)}")

@@ -205,12 +205,12 @@ def report(step, accuracy):
     """What the lead has to say at the end."""
     print(f"held-out accuracy {accuracy:.4f}", flush=True)
     result = os.path.join(FLAGS.output_dir, "result.json")
-    with open(result + ".new", "w") as file:
+    with tf.io.gfile.GFile(result + ".new", "w") as file:
         json.dump({"step": step, "held_out_accuracy": accuracy}, file)
-    os.replace(result + ".new", result)
+    tf.io.gfile.rename(result + ".new", result, overwrite=True)
 
 
 if __name__ == "__main__":
     for directory in (FLAGS.output_dir, FLAGS.work_dir, FLAGS.log_dir):
-        os.makedirs(directory, exist_ok=True)
+        tf.io.gfile.makedirs(directory)
     main()

@@ -164,11 +164,11 @@ def report(result):
         return
     print(f"held-out accuracy {accuracy:.4f}", flush=True)
     path = os.path.join(FLAGS.output_dir, "result.json")
-    with open(path + ".new", "w") as file:
+    with tf.io.gfile.GFile(path + ".new", "w") as file:
         json.dump({"step": step, "held_out_accuracy": accuracy}, file)
-    os.replace(path + ".new", path)
+    tf.io.gfile.rename(path + ".new", path, overwrite=True)
 
 
 if __name__ == "__main__":
-    os.makedirs(FLAGS.output_dir, exist_ok=True)
+    tf.io.gfile.makedirs(FLAGS.output_dir)
     main()

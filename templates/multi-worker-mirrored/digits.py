@@ -4,6 +4,7 @@ import json
 import os
 
 import numpy as np
+import tensorflow as tf
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -22,6 +23,6 @@ def report(output_dir, step, accuracy):
     """What the lead has to say at the end."""
     print(f"held-out accuracy {accuracy:.4f}", flush=True)
     result = os.path.join(output_dir, "result.json")
-    with open(result + ".new", "w") as file:
+    with tf.io.gfile.GFile(result + ".new", "w") as file:
         json.dump({"step": step, "held_out_accuracy": accuracy}, file)
-    os.replace(result + ".new", result)
+    tf.io.gfile.rename(result + ".new", result, overwrite=True)

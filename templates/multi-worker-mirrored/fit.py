@@ -6,7 +6,6 @@ beside Keras 3, whose `fit` does not run under this strategy in TensorFlow 2.21.
 
 import argparse
 import math
-import os
 
 
 def parse_arguments():
@@ -92,5 +91,5 @@ def main():
 
 
 if __name__ == "__main__":
-    os.makedirs(FLAGS.output_dir, exist_ok=True)
+    tf.io.gfile.makedirs(FLAGS.output_dir)
     main()

@@ -10,7 +10,6 @@ dtctl starts every worker and gives it its place. By hand each is a process of i
 """
 
 import argparse
-import os
 import tempfile
 
 
@@ -126,5 +125,5 @@ def main():
 
 
 if __name__ == "__main__":
-    os.makedirs(FLAGS.output_dir, exist_ok=True)
+    tf.io.gfile.makedirs(FLAGS.output_dir)
     main()

@@ -166,13 +166,13 @@ def evaluate():
 def report(step, accuracy):
     print(f"held-out accuracy {accuracy:.4f}", flush=True)
     result = os.path.join(FLAGS.output_dir, "result.json")
-    with open(result + ".new", "w") as file:
+    with tf.io.gfile.GFile(result + ".new", "w") as file:
         json.dump({"step": step, "held_out_accuracy": accuracy}, file)
-    os.replace(result + ".new", result)
+    tf.io.gfile.rename(result + ".new", result, overwrite=True)
 
 
 if __name__ == "__main__":
-    os.makedirs(FLAGS.output_dir, exist_ok=True)
+    tf.io.gfile.makedirs(FLAGS.output_dir)
     place = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if place.task_type == "chief":
         train(place)

@@ -195,13 +195,13 @@ def report(step, accuracy):
         return
     print(f"held-out accuracy {accuracy:.4f}", flush=True)
     result = os.path.join(FLAGS.output_dir, "result.json")
-    with open(result + ".new", "w") as file:
+    with tf.io.gfile.GFile(result + ".new", "w") as file:
         json.dump({"step": int(step), "held_out_accuracy": float(accuracy)}, file)
-    os.replace(result + ".new", result)
+    tf.io.gfile.rename(result + ".new", result, overwrite=True)
 
 
 if __name__ == "__main__":
-    os.makedirs(FLAGS.output_dir, exist_ok=True)
+    tf.io.gfile.makedirs(FLAGS.output_dir)
     cluster = tf.train.ClusterSpec({"ps": FLAGS.ps_hosts.split(","), "worker": FLAGS.worker_hosts.split(",")})
     if FLAGS.job_name == "ps":
         server = tf.train.Server(cluster, job_name="ps", task_index=FLAGS.task_index)

@@ -236,11 +236,11 @@ class Way:
             "trainer": {
                 "command": ["python", "-m", "trainer"],
                 "dialect": "tensorflow",
-                "args": {**args, **_mapping(more.get("args"))},
-                **_mapping(more.get("trainer")),
+                "args": {**args, **mapping(more.get("args"))},
+                **mapping(more.get("trainer")),
             },
             "dirs": {"output": "output"},
-            "recovery": {**RECOVERY, **_mapping(more.get("recovery"))},
+            "recovery": {**RECOVERY, **mapping(more.get("recovery"))},
             "grace": "2s",
             "settle": "5s",
             **{key: value for key, value in more.items() if key not in ("args", "recovery", "trainer")},
@@ -256,7 +256,7 @@ def stand_in(fleet: Fleet, user: Desk, way: Way, **more: object) -> Scene:
     return Scene(fleet, user)
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dtctl.operations.init import write_helper
 from tests.desk import Desk
-from tests.faults.scene import Scene
+from tests.faults.scene import Scene, mapping
 from tests.hosts.fleet import Fleet
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "templates" / "ps-async" / "train.py"
@@ -19,8 +19,11 @@ RECOVERY_S = 240.0
 """Four imports of TensorFlow at once on two busy cores take a minute."""
 
 
-def tensorflow(fleet: Fleet, user: Desk, steps: int, **recovery: object) -> Scene:
-    """A project on the desk: two ps, two workers, at most 20 steps a second until it is told that it is enough."""
+def tensorflow(fleet: Fleet, user: Desk, steps: int, **more: object) -> Scene:
+    """A project on the desk: two ps, two workers, at most 20 steps a second until it is told that it is enough.
+
+    `more`: further keys of the file, or others in place of those here; `recovery` adds to what stands there.
+    """
     for file in (TEMPLATE, PACED):
         shutil.copy(file, user.project / file.name)
     if not (user.project / "graceful.py").exists():
@@ -34,8 +37,9 @@ def tensorflow(fleet: Fleet, user: Desk, steps: int, **recovery: object) -> Scen
             "env": {"ENOUGH": "{output_dir}/enough", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"},
         },
         "dirs": {"output": "output"},
-        "recovery": {"backoff": "1s..2s", "stall": "120s", **recovery},
         "grace": "20s",
+        **more,
+        "recovery": {"backoff": "1s..2s", "stall": "120s", **mapping(more.get("recovery"))},
     }
     text = f"name: {user.name}\n{fleet.cluster_yaml(user.client)}"
     (user.project / "cluster.yaml").write_text(text + "".join(f"{key}: {json.dumps(keys[key])}\n" for key in keys))

@@ -47,7 +47,7 @@ def test_the_stand_in_survives_one_fault_after_the_other(fleet: Fleet, user: Des
 @pytest.mark.training
 def test_tensorflow_survives_one_fault_after_the_other(fleet: Fleet, user: Desk, rows: list[Row]) -> None:
     """It has to make as many steps as it can make in the time, and then some."""
-    scene = tensorflow(fleet, user, int(MINUTES * 60 * 20), **UNBOUNDED)
+    scene = tensorflow(fleet, user, int(MINUTES * 60 * 20), recovery=UNBOUNDED)
     rows.append(soak(scene, MINUTES * 2 / 3, "async-ps, TensorFlow"))
     scene.enough(TRAINERS)
     user.dtctl("wait", timeout_s=600)

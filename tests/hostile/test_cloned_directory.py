@@ -71,7 +71,7 @@ COMMANDS = (
     *("validate", "plan", "plan worker:0", "up --dry-run", "check", "check --deep", "check --local", "check -o json"),
     *("up", "up -q --replace", "up -f", "up -o json", "push", "trust --yes", "explain hang", "schema"),
     *("status", "status -o json", "diagnose", "logs", "logs -n all", "events", "metrics", "dump", "runs", "wait"),
-    *("compare demo-1 demo-2", "data", "drain far", "undrain far"),
+    *("compare demo-1 demo-2", "data", "drain far", "undrain far", "scale worker=1"),
     *("wait -o json", "logs -f", "report -O -", "checkpoints", "checkpoints verify --all", "tensorboard", "dashboard"),
     *("top", "exec @trap -- true", "ssh far true", "init elsewhere", "replace trap far -y", "restart worker:0"),
     *("report", "tensorboard --copy", "stop", "gc --dry-run", "gc -y", "down -y"),

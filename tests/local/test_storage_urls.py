@@ -30,6 +30,7 @@ from dtctl.operations.checkpoints.urls import at_urls, look
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.storage import Object, Place, StorageError, cached, events, label
+from dtctl.operations.storage.cached import url_hash
 from dtctl.operations.storage.events import at_urls as scalars_at
 from tests import event_files, webhdfs
 from tests.browser import Page
@@ -287,6 +288,21 @@ def test_event_files_are_fetched_as_far_as_they_have_grown_once_a_minute(
     assert fetched == [(len(first), len(first + more))]
     bucket.put(name, scalar(1))  # begun anew
     assert points(url) == [1]
+
+
+def test_what_nobody_has_looked_at_for_a_month_goes(bucket: Bucket, cache: Path) -> None:
+    for url in ("old", "new"):
+        points(f"{bucket.url}/{url}")
+        at_urls(record(f"{bucket.url}/{url}"))
+    kept = cache / "dtctl/storage"
+    old = {one.name for one in kept.iterdir() if url_hash(f"{bucket.url}/old") in one.name}
+    for name in old:
+        marked = kept / name / "looked" if (kept / name).is_dir() else kept / name
+        os.utime(marked, (time.time() - 40 * 86400,) * 2)
+    before = {one.name for one in kept.iterdir()}
+    points(f"{bucket.url}/new")
+    assert len(old) == 3
+    assert {one.name for one in kept.iterdir()} == before - old
 
 
 def test_a_follower_gets_the_new_points_alone_and_those_of_the_end(

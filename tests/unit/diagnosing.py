@@ -58,6 +58,7 @@ def facts(
     verdict: Verdict = RUNS,
     contacts: Mapping[str, Contact] | None = None,
     missing: str | None = None,
+    idle: Mapping[str, Contact] | None = None,
 ) -> Facts:
     """Of a run in which task N of a job listens on HOST:222N, ps before workers."""
     roster = {task.id: task.host for task in tasks}
@@ -75,7 +76,7 @@ def facts(
     known = {task.id: task for task in tasks}
     condition = {"type": verdict.outcome.value, "why": list(verdict.why), "cause": None, "since": 900.0}
     view = {**viewed(time=NOW, missing=missing), "run": "demo-1", "condition": condition, "hosts": contacts or {}}
-    coordination = Coordination(checked(RunView, view), known)
+    coordination = Coordination(checked(RunView, view), known, idle or {})
     status = RunStatus(record, known, verdict, (), NOW, coordination, machines=machines or {})
     return Facts(status, hosts or {})
 

@@ -108,6 +108,7 @@ WORDS = {
     "exec": "--home -o json -- true",
     "restart": "worker:0",
     "compare": "demo-1 demo-2",
+    "scale": "worker=1",
     "drain": "node-1",
     "undrain": "node-1",
     "replace": "node-1 node-3 -y",

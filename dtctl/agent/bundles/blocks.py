@@ -34,8 +34,8 @@ class Partial:
         missing = []
         with ExitStack() as stack:
             part = stack.enter_context(files.opened(self._path, os.O_RDWR | os.O_CREAT))
+            sources = [part] if os.fstat(part).st_size else []  # a new one has nothing to be read and hashed
             os.ftruncate(part, self._size)
-            sources = [part]
             for path in seeds:
                 with suppress(OSError):
                     sources.append(stack.enter_context(files.opened(path)))

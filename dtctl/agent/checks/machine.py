@@ -42,7 +42,7 @@ def inspect(talk: Conversation, question: MachineQuestion) -> MachineFacts:
         "machine": load,
         "disks": found,
         "silent": silent,
-        "gpus_taken": list(_gpus_taken(talk.root))[:MOST_TAKEN] if question["gpus"] else [],
+        "gpus_taken": list(_gpus_taken(talk.root))[:MOST_TAKEN],
         "rights": _rights() if question["rights"] else None,
         **_memory(talk.root, question["cluster"]),
     }

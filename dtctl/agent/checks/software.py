@@ -10,7 +10,7 @@ import shutil
 from ..host import paths
 from ..records.checks import MOST_MODULES, PythonFound
 from ..records.kinds import made
-from ..run import environment, environments
+from ..run import containers, environment, environments
 from ..vitals import machine_load
 
 TYPE_CHECKING = False
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.checks import PythonAsked, SoftwareFacts, SoftwareQuestion
+    from ..records.spec import Environment
 
 
 PROBE_S = 60.0
@@ -114,19 +115,20 @@ class Python:
 
     def __init__(self, root: str, asked: PythonAsked) -> None:
         self._asked = asked
-        variables, there = _within(root, asked)
+        variables, there, self._box = _within(root, asked)
         self._code = os.path.join(paths.bundle_directory(root, asked["bundle"]), "tree") if asked["bundle"] else ""
         self.marks = marks = environment.Marks(self._code or None, variables)
         self._variables = environment.without_proxies(variables)
         self._variables["PATH"] = marks.text(asked["path"] or self._variables["PATH"])
         if asked["python_path"]:
             self._variables["PYTHONPATH"] = marks.text(asked["python_path"])
-        path = (shutil.which(marks.text(asked["program"]), path=self._variables["PATH"]) or "") if there else ""
+        program = marks.text(asked["program"])
+        path = (program if self._box else shutil.which(program, path=self._variables["PATH"]) or "") if there else ""
         self.found = made(PythonFound, program=asked["program"], path=path[:4096])
 
     def read(self) -> None:
         """By the names of its directories."""
-        if self.found["path"]:
+        if self.found["path"] and self._box is None:
             self.found["packages"] = machine_load.package_versions(self.found["path"], os.path.expanduser("~"))
 
     def start(self) -> None:
@@ -165,25 +167,38 @@ class Python:
         if not self.found["path"] or not self._asked["may_start"]:
             return None
         isolated = self._asked["isolated"]
+        argv = [self.found["path"], *(["-I"] if isolated else []), "-c", _SCRIPT % script, json.dumps(asked)]
+        variables = {**({} if isolated else self._variables), **(more or {})}
+        name, box = "dtctl-" + os.urandom(8).hex(), self._box
+        if box is not None:
+            given = {**box.inherited(self._variables), **self._of_trainers(), **(more or {})}
+            argv, variables = box.words(name, argv, given, environment.base(), self._code or box.home)
         try:
             done = subprocess.run(
-                [self.found["path"], *(["-I"] if isolated else []), "-c", _SCRIPT % script, json.dumps(asked)],
+                argv,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 cwd="/" if isolated else os.path.expanduser("~"),
-                env=environment.encoded({**({} if isolated else self._variables), **(more or {})}),
+                env=environment.encoded(variables),
                 timeout=limit_s,
                 check=False,
             )
             return json.loads(done.stdout.decode("utf-8", "replace").strip().splitlines()[-1])
         except subprocess.TimeoutExpired:
             self.found["problem"] = "it did not answer within %d s" % limit_s
+            if box is not None:
+                environment.output_of(box.removal(name))
         except OSError as error:
             self.found["problem"] = str(error.strerror or error)[:4096]
         except (ValueError, IndexError):
             text = done.stderr.decode("utf-8", "replace").strip().splitlines()
             self.found["problem"] = (text[-1] if text else "it ended with %d" % done.returncode)[:4096]
         return None
+
+    def _of_trainers(self) -> Dict[str, str]:
+        """What they are given of a search path; PATH is the image's. Without GPUs to be counted it sees none."""
+        path = {"PYTHONPATH": self._variables["PYTHONPATH"]} if self._asked["python_path"] else {}
+        return path if self._asked["cuda"] else {**path, "CUDA_VISIBLE_DEVICES": "-1"}
 
     def _other_places(self) -> List[str]:
         """Where its trainers find modules, too: what -I leaves out."""
@@ -192,14 +207,18 @@ class Python:
         return [part for part in parts if os.path.isabs(part)] + sorted(glob.glob(pattern))
 
 
-def _within(root: str, asked: PythonAsked) -> Tuple[Dict[str, str], bool]:
-    """The variables of its trainers; and whether its environment is there, where it has one."""
+def _within(root: str, asked: PythonAsked) -> Tuple[Dict[str, str], bool, Optional[containers.Box]]:
+    """The variables of its trainers; whether its environment is there, where it has one; and the container of that."""
     variables, wanted = environment.base(), asked["environment"]
     if wanted is None:
-        return variables, True
+        return variables, True, None
     key = environments.key_of(wanted) if asked["may_start"] else None
     found = environments.find(root, key) if key is not None else None
-    return (variables, False) if found is None else (environments.applied(variables, found[1]), True)
+    if found is None:
+        return variables, False, None
+    placed: Environment = {**wanted, "directory": found[0], "container": found[1]["container"]}
+    box = containers.of_spec(root, placed, environment.Marks(None))
+    return environments.applied(variables, found[1]), True, box
 
 
 def inspect(talk: Conversation, question: SoftwareQuestion) -> SoftwareFacts:

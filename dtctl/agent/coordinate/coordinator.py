@@ -184,6 +184,9 @@ class Coordinator:
         if self._spec["absent"]:
             without = fact("begins_without", text=", ".join(self._spec["absent"]))
             self._record("contact", [without], host=self.view.own_host)
+        for job, count in self._spec["replicas"].items():
+            how: How = {"grace_s": None, "by": self._spec["controller"], **because([])}
+            self._draining.scale(job, count, how, self._now)
 
     def rebuild(self, damage: Fact, wall: float) -> None:
         """For a coordinator without a cluster.json: everything follows from what the agents report."""
@@ -223,8 +226,8 @@ class Coordinator:
         wanted = request["tasks"]
         if wanted == [] and (self.may_start or self.decided):  # `up` of a run that continues
             return
-        if request["host"] is not None:
-            self._request_maintenance(request["host"], request, now)
+        if request["kind"] in ("drain", "undrain"):
+            self._request_maintenance(request, now)
             return
         tasks = [task for task in self.view.present if wanted is None or task in wanted]
         asked = "asked_stop" if request["kind"] == "stop" else "asked_up" if wanted == [] else "asked_restart"
@@ -244,14 +247,19 @@ class Coordinator:
                 generation = self.view.intents[task]["generation"] + 1
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
 
-    def _request_maintenance(self, host: str, request: PostedRequest, now: float) -> None:
-        """drain or undrain."""
-        self._record("request", [fact("asked_" + request["kind"], host=host)], by=request["by"])
+    def _request_maintenance(self, request: PostedRequest, now: float) -> None:
+        """drain, undrain or scale."""
+        host, job, count = request["host"], request["job"] or "", request["count"] or 0
+        asked = fact("asked_" + request["kind"], host=host) if host else fact("asked_scale", text=job, count=count)
+        self._record("request", [asked], by=request["by"])
         if self.decided:
             return
         self._quorum.vouch()
-        if request["kind"] == "drain":
-            self._draining.drain(host, {"grace_s": request["grace_s"], "by": request["by"], **because([])}, now)
+        how: How = {"grace_s": request["grace_s"], "by": request["by"], **because([])}
+        if host is None:
+            self._draining.scale(job, count, how, now)
+        elif request["kind"] == "drain":
+            self._draining.drain(host, how, now)
         else:
             self._draining.undrain(host, request["by"])
 
@@ -326,7 +334,7 @@ class Coordinator:
             if offered[task]["by"] not in ("coordinator", host, ""):  # what a person wants comes first
                 self.view.intents[task] = offered[task].copy()
             self.view.wanted([task])
-        may_hold = None if self._rebuilt else {host, *drains.hosts(self.view.intents)}
+        may_hold = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
             self.view.intents[task] = intent = drains.believed(intent, may_hold)

@@ -1,5 +1,7 @@
 """Draining hosts for maintenance: holds their tasks, and those that cannot continue without them, until it is undone.
 
+A task that its job has too many of is held in the same way.
+
 Servers are held when the others have ended, because those still save what is on them. After `undrain` all tasks that
 need each other start at once, from the newest checkpoint, as soon as every one of their hosts is in touch.
 """
@@ -13,7 +15,7 @@ from .lifecycle import END_LIMIT_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional
+    from typing import Callable, Dict, List, Mapping, Optional
 
     from ..records.reasons import Fact
     from ..records.run_state import How
@@ -35,28 +37,44 @@ class Draining:
 
     def drain(self, host: str, how: How, now: float) -> None:
         """Holds what the host's maintenance holds. Nothing changes where it is drained already."""
-        drained = drains.hosts(self._view.intents)
+        drained = drains.holders(self._view.intents)
         if host not in drained or drained[host]["kind"] != drains.DRAINED:
             self._hold({**drained, host: fact(drains.DRAINED, host=host, by=how["by"])}, how, now)
 
     def undrain(self, host: str, by: str) -> None:
-        """What no other drained host holds may run again."""
-        view, drained = self._view, drains.hosts(self._view.intents)
-        if drained.pop(host, None) is None:
-            return
-        held = self._held(drained)
-        for task in [task for task in view.present if view.drained(task)]:
+        """What nothing else holds may run again."""
+        self._release({host: host}, by)
+
+    def scale(self, job: str, count: int, how: How, now: float) -> None:
+        """Holds the tasks of the job beyond the first `count`, and lets the others run again.
+
+        No other task may need them (`drains.needs_the_run`).
+        """
+        over = drains.beyond(job, count, how["by"], self._view.present)
+        rest = [task for task in drains.scaled_down(job, self._view.intents) if task not in over]
+        self._release(dict.fromkeys(rest), how["by"])
+        self._hold({**drains.holders(self._view.intents), **over}, how, now)
+
+    def _release(self, holders: Mapping[str, Optional[str]], by: str) -> None:
+        """They hold nothing any more. Of each, the host that is in service again, if it was one."""
+        view, drained = self._view, drains.holders(self._view.intents)
+        gone = [holder for holder in holders if drained.pop(holder, None) is not None]
+        held = self._held(drained) if gone else {}
+        released = {task: holders[each] for each in gone for task in drains.tasks_of(each, view.intents)}
+        for task, host in released.items():
             kind = drains.kind_of_return(view.roster[task], view.spec["strategy"])
-            why = held.get(task) or [fact(kind, host=host)]
-            view.wanted([task], want="hold", by=by, grace_s=None, **because(why))
+            back = fact(drains.SCALED_UP, by=by) if host is None else fact(kind, host=host)
+            view.wanted([task], want="hold", by=by, grace_s=None, **because(held.get(task) or [back]))
 
     def step(self, now: float) -> None:
         """Holds those that had to wait for others, or have joined, and lets those run that nothing holds any more."""
-        for host in list(drains.hosts(self._view.intents)):
+        for host in [name for name in drains.holders(self._view.intents) if name in self._view.hosts]:
             if drains.back_in_service(host, [self._view.intents[task] for task in self._view.tasks_on(host)]):
                 self.undrain(host, host)
-        drained = drains.hosts(self._view.intents)
+        drained = drains.holders(self._view.intents)
         if drained:
+            for one in [one for one in drained.values() if one["kind"] == drains.SCALED_DOWN]:
+                drained = {**drains.beyond(one["text"], one["count"], one["by"], self._view.present), **drained}
             intent = next(filter(drains.is_drained, self._view.intents.values()))
             self._hold(drained, {"by": intent["by"], "grace_s": intent["grace_s"], **because([])}, now)
         returning = self.returning()
@@ -85,7 +103,7 @@ class Draining:
         return [fact("waits_for_host", task=task, host=self._view.roster[task]["host"]) for task in away[:1]]
 
     def _held(self, drained: Dict[str, Fact]) -> Dict[str, List[Fact]]:
-        """Every task that these hosts hold, and why."""
+        """Every task that these hold, and why."""
         view = self._view
         members = [view.roster[task] for task in view.present]
         ended = {task for task in view.present if view.final(task)}

@@ -108,7 +108,8 @@ class Moving:
 
     def _is_wanted(self, task: str) -> bool:
         view = self._view
-        return view.intents[task]["want"] != "stop" and not (view.final(task) and view.current(task))
+        is_done = view.intents[task]["want"] == "stop" or (view.final(task) and view.current(task))
+        return not (is_done or view.drained(task))
 
     def _candidates(self, lost: str, seat: str) -> List[str]:
         return [host for host in dict.fromkeys([seat, *self._view.spec["spares"]]) if host != lost]
@@ -119,7 +120,7 @@ class Moving:
         spare = view.spec["spares"].get(host)
         if known["absent"] or not known["connected"]:
             return fact("spare_away", host=host)
-        if host in drains.hosts(view.intents):
+        if host in drains.holders(view.intents):
             return fact("spare_drained", host=host)
         if host != seat and (spare is None or not all(task in spare["addresses"] for task in self._tasks_in(seat))):
             return fact("spare_unfit", host=host)
@@ -143,7 +144,8 @@ class Moving:
             why = [fact(TAKES_PLACE, what=lost, host=host, seconds=now - missed[lost])]
             wanted = [task for task in self._tasks_in(seat) if self._is_wanted(task)]
             restart.update(dict.fromkeys(wanted, why))
-            view.wanted([task for task in self._tasks_in(seat) if task not in wanted], want="stop", by="coordinator")
+            done = [task for task in self._tasks_in(seat) if not (task in wanted or view.drained(task))]
+            view.wanted(done, want="stop", by="coordinator")
         failure = self._recovery.move(restart, now, wall)
         for seat in moves:
             for task in self._tasks_in(seat):

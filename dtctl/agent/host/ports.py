@@ -21,17 +21,17 @@ _SESSION = '"dtctl","exec"'
 
 def taken(port: int) -> bool:
     """Binds the port once, on every address, as a trainer's server would. True, too, where this user may not."""
-    return not (_binds(socket.AF_INET, "0.0.0.0", port) and _binds(socket.AF_INET6, "::", port))
+    sockets = bound(port, dying=True)
+    if sockets is None:
+        return True
+    let_go(sockets)
+    return False
 
 
 def ephemeral() -> Tuple[int, int]:
     """The ports that the system hands out to outgoing connections: one that is free now may be taken at any time."""
-    try:
-        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
-            low, high = file.read().split()
-        return int(low), int(high)
-    except (OSError, ValueError):
-        return 32768, 60999
+    words = machine.text("/proc/sys/net/ipv4/ip_local_port_range").split()
+    return (int(words[0]), int(words[1])) if len(words) == 2 else (32768, 60999)
 
 
 def free_from(span: int, most: int = 8) -> List[int]:
@@ -57,30 +57,36 @@ def hold(besides: Container[int]) -> Optional[Tuple[int, List[socket.socket]]]:
     ports = [port for port in range(_FIRST_CHOSEN, 65536) if not low <= port <= high and port not in besides]
     random.shuffle(ports)
     for port in ports:
-        held = _held(port)
+        held = bound(port, dying=False)
         if held:
             return port, held
     return None
 
 
-def _held(port: int) -> List[socket.socket]:
-    """Bound and not listening, on every address; nothing when it is taken."""
+def bound(port: int, dying: bool) -> Optional[List[socket.socket]]:
+    """Sockets that are bound to it and do not listen, on every address; None where it is taken.
+
+    `dying`: connections that are dying do not count.
+    """
     sockets: List[socket.socket] = []
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         try:
-            holder = socket.socket(family, socket.SOCK_STREAM)
+            one = socket.socket(family, socket.SOCK_STREAM)
         except OSError:
             continue  # no such family here
-        sockets.append(holder)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if dying:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            if family == socket.AF_INET6:
-                holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            holder.bind((address, port))
+            one.bind((address, port))
         except OSError as error:
-            if error.errno == errno.EADDRNOTAVAIL:
-                continue  # the family is switched off
-            let_go(sockets)
-            return []
+            one.close()
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):  # else the family is switched off
+                let_go(sockets)
+                return None
+        else:
+            sockets.append(one)
     return sockets
 
 
@@ -90,29 +96,9 @@ def let_go(sockets: List[socket.socket]) -> None:
     del sockets[:]
 
 
-def _binds(family: int, address: str, port: int) -> bool:
-    try:
-        probe = socket.socket(family, socket.SOCK_STREAM)
-    except OSError:
-        return True  # no such family here
-    with probe:
-        if family == socket.AF_INET6:
-            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that are dying do not count
-        try:
-            probe.bind((address, port))
-        except OSError as error:
-            return error.errno not in (errno.EADDRINUSE, errno.EACCES)
-    return True
-
-
 def _first_of_users() -> int:
     """ip(7): net.ipv4.ip_unprivileged_port_start."""
-    try:
-        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", encoding="ascii") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 1024
+    return int(machine.text("/proc/sys/net/ipv4/ip_unprivileged_port_start") or 1024)
 
 
 def holder(port: int) -> str:

@@ -195,6 +195,14 @@ def bears(pid: int, key: str) -> bool:
     return _bears(pid, {_mark(key)})
 
 
+def first_that_bears(key: str) -> Optional[run_state.Process]:
+    """The oldest live process that was started with this key."""
+    marks = {_mark(key)}
+    ours = [process for pid, process in every().items() if not process.zombie and _bears(pid, marks)]
+    first = min(ours, key=lambda process: (process.start_time, process.pid), default=None)
+    return {"pid": first.pid, "start_time": first.start_time, "boot_id": boot_id()} if first else None
+
+
 def owner(pid: int) -> Optional[Tuple[str, str]]:
     """The run and the task that a process of this user's was started for; None for any other process."""
     variables = environment(pid) if _user_of(str(pid)) == os.geteuid() else {}

@@ -81,7 +81,11 @@ class Listener:
 
     def bind(self, port: int) -> None:
         """On every address, as a trainer's server would. Raises OSError where the port is taken. Before `start`."""
-        for one in _listeners(port):
+        found = ports.bound(port, dying=True)
+        if found is None:
+            raise OSError(errno.EADDRINUSE, "the port is taken")
+        for one in found:
+            one.listen(MOST_GUESTS)
             one.setblocking(False)
             self._sockets.append(one)
             self._selector.register(one, selectors.EVENT_READ)
@@ -182,20 +186,6 @@ class Listener:
         if guest in self._guests:
             del self._guests[guest]
             self._selector.unregister(guest.connection)
-
-
-def _listeners(port: int) -> List[socket.socket]:
-    """On every address of both families. Raises OSError."""
-    found: List[socket.socket] = []
-    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
-        try:
-            found.append(socket.create_server((address, port), family=family, backlog=MOST_GUESTS))
-        except OSError as error:
-            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):  # the family is absent, or switched off
-                for one in found:
-                    one.close()
-                raise
-    return found
 
 
 def bind(listener: Listener, slots: List[Slot], live: Container[int]) -> List[Bound]:

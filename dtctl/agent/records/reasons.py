@@ -106,6 +106,8 @@ SENTENCES = {
     "cut_off": "%(host)s was cut off from the coordinator",
     "undrained": "%(host)s is in service again: all that need each other start together",
     "resumed": "%(host)s is in service again",
+    "scaled_down": "%(task)s is one too many: %(text)s is scaled to %(count)d by %(by)s",
+    "scaled_up": "scaled up by %(by)s",
     "ending": "ending",
     "restarted_with": "restarted with %(task)s (%(rest)s)",
     "session_lost": "the controller was lost before the start was complete",
@@ -176,6 +178,7 @@ SENTENCES = {
     "asked_restart": "restart",
     "asked_drain": "drain %(host)s",
     "asked_undrain": "undrain %(host)s",
+    "asked_scale": "scale %(text)s to %(count)d",
     "asked_of": " %(tasks)s",
     # who is in touch
     "away": "%(host)s is away: %(text)s",
@@ -231,6 +234,10 @@ def fields_of(kind: str) -> "List[str]":
     """The fields that facts of this kind have."""
     named = (_MADE_FROM.get(name, name) for name in re.findall(r"%\((\w+)\)", SENTENCES[kind]))
     return sorted({name for name in named if name is not None})
+
+
+HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down")
+"""Kinds for which a task is held until a person, or its host, lets it run again."""
 
 
 def fact(kind: str, **fields: "Any") -> Fact:

@@ -133,15 +133,18 @@ class RestartRequest(Request):
 
 
 class UndrainRequest(Request):
-    """Lets the tasks of a drained host run again."""
+    """Lets the tasks of a drained host run again, or more tasks of a job: `dtctl undrain`, or `scale`."""
 
-    drained: Name
-    """The host."""
+    drained: Default[Optional[Name], None]
+    """The host; null: it is about a job."""
+    job: Default[Optional[Name], None]
+    count: Default[Count, 0]
+    """How many of the job's tasks are to run: the first ones."""
     by: Default[By, ""]
 
 
 class DrainRequest(UndrainRequest):
-    """Ends the tasks of a host, and holds them and those that cannot continue without them."""
+    """Ends the tasks of a host, and holds them and those that cannot continue without them; or tasks of a job."""
 
     grace_s: Default[Optional[Seconds], None]
 

@@ -2,6 +2,7 @@
 
 from .kinds import AtMost, Default, Dict, List, NotRequired, Optional, Pattern, Record, Within
 from .reasons import Because, Why
+from .spec import Container
 from .values import (
     BundleId,
     By,
@@ -268,6 +269,8 @@ class Start(Record):
     started: Epoch
     key: Default[Key, ""]
     argv: Default[List[str], []]
+    contained: Default[bool, False]
+    """`pid` is that of the program which runs the trainer in a container, and ends with it."""
 
 
 class MadeEnvironment(Record):
@@ -278,6 +281,7 @@ class MadeEnvironment(Record):
     """Directories that come first in PATH."""
     variables: Default[Variables, {}]
     """Others that it sets."""
+    container: Default[Optional[Container], None]
 
 
 MOST_PATHS = 1_000_000

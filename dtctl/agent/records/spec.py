@@ -98,20 +98,44 @@ MAKER_SETTINGS = ("PIP_", "UV_", "CONDA_", "MAMBA_", "MODULEPATH")
 """How the names of variables begin that take part in the making of an environment."""
 
 
+Engine = OneOf["podman", "docker", "apptainer"]
+
+
+class Container(Record):
+    """The image that trains, as it is on the host, and the program that runs it (run/containers.py)."""
+
+    program: Path
+    engine: Engine
+    image: Line
+    """Its id, or with apptainer its file."""
+    pulled: Default[bool, False]
+    """It was not there before the environment was made."""
+    options: Default[AtMost[List[Line], 100], []]
+    """Words that make the trainer in it the user of the host."""
+
+
 class Environment(Record):
     """Whose Python trains: made on the host before the setup, once for each content (run/environments.py)."""
 
-    kind: OneOf["requirements", "uv", "conda", "modules"]
+    kind: OneOf["requirements", "uv", "conda", "modules", "container"]
     what: Line
-    """The file or directory of the code, the name of a conda environment, or the modules."""
+    """The file or directory of the code, the name of a conda environment, the modules, or the image."""
     python: Default[Optional[Line], None]
-    """The interpreter that it is made with, or with modules the one that trains; null: the usual one."""
+    """The interpreter that it is made with, or with modules and containers the one that trains; null: the usual one."""
+    engine: Default[Optional[Engine], None]
+    """Of a container; null: the first that the host has."""
+    options: Default[AtMost[List[Line], 100], []]
+    """Further words of the user for the program that runs the container."""
+    mounts: Default[Paths, []]
+    """Directories of the host that are in the container, at the same paths, where they exist."""
     files: Default[AtMost[Dict[Path, Hex64], 100], {}]
     """Of the code: what it is made of, with their SHA-256."""
     env: Default[Variables, {}]
     """Variables that it is made with."""
     directory: Default[Optional[Name], None]
     """Below `environments/`; the host writes it."""
+    container: Default[Optional[Container], None]
+    """The host writes it."""
 
 
 class RecoverySpec(Record):
@@ -179,6 +203,8 @@ class Inventory(Record):
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
+    replicas: Default[AtMost[Dict[Name, Count], 4096], {}]
+    """Of jobs: how many of its tasks run at first, where that is not all."""
     settings: Default[AtMost[Dict[Line, Line], 4096], {}]
     """Keys of the cluster file as it was started, without what says how hosts are reached. Secrets are masked."""
     strategy: Default[Optional[Line], None]

@@ -193,6 +193,9 @@ class PostedRequest(Because):
     """null: all."""
     host: Default[Optional[Name], None]
     """That is drained, or no longer."""
+    job: Default[Optional[Name], None]
+    """In place of a host: all but its first `count` tasks are, or are no longer."""
+    count: Default[Optional[Count], None]
     grace_s: Default[Optional[Seconds], None]
     by: Default[By, ""]
 

@@ -1,14 +1,16 @@
-"""drain and undrain: the maintenance of one host while the run goes on, or pauses for it."""
+"""drain, undrain and scale: tasks are held, and let run again, while the run goes on or pauses for it."""
 
 from __future__ import annotations
 
 from ..host.errors import Refused
 from ..run import drains
 from . import run_handles, runs, stop
-from .run_handles import RunHandle
+from .run_handles import RunHandle, WholeRun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import List
+
     from ..conversation import Conversation
     from ..records.answers import RestartResult, StopResult
     from ..records.requests import DrainRequest, UndrainRequest
@@ -27,15 +29,12 @@ def drain(talk: Conversation, request: DrainRequest) -> StopResult:
 def _drain(talk: Conversation, run: runs.Run, handle: RunHandle, request: DrainRequest) -> StopResult:
     handle.refresh()
     handle.refuse_ended()
-    _refuse_stranger(handle, run, request["drained"])
-    ended = {task for task in handle.tasks(None) if run_handles.has_ended(handle, task)}
-    members = [handle.members()[task] for task in handle.tasks(None)]
-    tasks = drains.held_by(request["drained"], members, run.spec["strategy"], handle.intents(), ended)
+    tasks = _to_be_held(handle, run, request)
     open_ = [task for task in tasks if not run_handles.is_drained(handle, task)]
     grace_s = run.spec["grace_s"] if request["grace_s"] is None else request["grace_s"]
     reporter = stop.Reporter(talk, handle, open_, grace_s, run_handles.is_drained)
     if tasks:
-        serial = handle.post_drain(request["drained"], request["grace_s"], request["by"])
+        serial = handle.post_drain(request)
         stop.await_end(handle, open_, serial, grace_s, reporter, run_handles.is_drained)
     handle.refresh()
     return stop.result(run, handle, tasks, open_, [], run_handles.is_drained)
@@ -47,10 +46,34 @@ def undrain(talk: Conversation, request: UndrainRequest) -> RestartResult:
     handle = run_handles.reached(talk, run)
     handle.refresh()
     handle.refuse_ended()
-    _refuse_stranger(handle, run, request["drained"])
-    tasks = drains.tasks_of(request["drained"], handle.intents())
-    serial = handle.post_undrain(request["drained"], request["by"]) if tasks else 0
+    if request["job"] is None:
+        _refuse_stranger(handle, run, request["drained"] or "")
+        tasks = drains.tasks_of(request["drained"] or "", handle.intents())
+    else:
+        more = set(handle.tasks(None)) - set(_beyond(handle, run, request))
+        tasks = [task for task in drains.scaled_down(request["job"], handle.intents()) if task in more]
+    serial = handle.post_undrain(request) if tasks else 0
     return stop.await_begin(talk, run, handle, tasks, serial)
+
+
+def _to_be_held(handle: RunHandle, run: runs.Run, request: DrainRequest) -> List[str]:
+    if request["job"] is not None:
+        return _beyond(handle, run, request)
+    _refuse_stranger(handle, run, request["drained"] or "")
+    ended = {task for task in handle.tasks(None) if run_handles.has_ended(handle, task)}
+    members = [handle.members()[task] for task in handle.tasks(None)]
+    return drains.held_by(request["drained"] or "", members, run.spec["strategy"], handle.intents(), ended)
+
+
+def _beyond(handle: RunHandle, run: runs.Run, request: UndrainRequest) -> List[str]:
+    """The tasks that are too many. Refuses what the coordinator does not decide, or the run cannot continue without."""
+    if not isinstance(handle, WholeRun):
+        raise handle.away or Refused("bad_request", "the coordinator is on another host")
+    tasks = handle.tasks(None)
+    too_many = [*drains.beyond(request["job"] or "", request["count"], request["by"], tasks)]
+    if any(drains.needs_the_run(handle.members()[task], run.spec["strategy"]) for task in too_many):
+        raise Refused("bad_request", "run %s cannot continue without %s" % (run.id, ", ".join(too_many[:10])))
+    return too_many
 
 
 def _refuse_stranger(handle: RunHandle, run: runs.Run, host: str) -> None:

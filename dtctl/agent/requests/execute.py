@@ -14,11 +14,12 @@ from . import runs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import Iterable, List, Mapping, Optional
+    from typing import List, Mapping, Optional
 
     from ..conversation import Conversation
     from ..records.answers import ExecResult, Output
     from ..records.requests import ExecRequest
+    from ..run.containers import Box
 
 DRAIN_S = 0.5
 _LOOK_S = 0.1
@@ -29,11 +30,16 @@ _LONGEST_WAITING = 8192
 def execute(talk: Conversation, request: ExecRequest) -> ExecResult:
     key = os.urandom(16).hex()
     place = _context(talk, request, key)
-    child = _spawn(place.marks.expand(request["argv"]), place.env, place.cwd)
+    argv, env, name = place.marks.expand(request["argv"]), place.env, "dtctl-" + key
+    if place.box is not None:
+        argv, env = place.box.words(name, argv, env, environment.base(), place.cwd, place.secrets)
+    child = _spawn(argv, env, place.cwd)
     try:
         code = _relay(talk, child, place.masks)
     except BaseException:
         environment.end_tree(child, key)
+        if place.box is not None:
+            environment.output_of(place.box.removal(name))
         raise
     return {"exit_code": code, "signal": None} if code >= 0 else {"exit_code": None, "signal": -code}
 
@@ -41,11 +47,20 @@ def execute(talk: Conversation, request: ExecRequest) -> ExecResult:
 class Context:
     """Where a command runs, and what of its output is a secret."""
 
-    def __init__(self, env: Mapping[str, str], code: bool, marks: environment.Marks, secrets: Iterable[str]) -> None:
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        code: bool,
+        marks: environment.Marks,
+        secrets: Mapping[str, str],
+        box: Optional[Box] = None,
+    ) -> None:
+        self.box = box
+        self.secrets = list(secrets)
         self.env = marks.values(env)
         self.cwd = marks.code if code else marks.home
         self.marks = marks
-        self.masks = Masks(secrets, forms=False)  # what a command writes may be no text
+        self.masks = Masks(secrets.values(), forms=False)  # what a command writes may be no text
 
 
 def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:
@@ -55,16 +70,22 @@ def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:
         run = runs.need(talk, request)
     elif request["run"] or runs.current(talk.root, request["cluster"], request["host"])[0]:  # else `find` scans /proc
         run = runs.find(talk, request["cluster"], request["host"], request["run"])
-    marks = environment.Marks(run.files.code_directory() if run else None)
+    inherited = run.files.inherited() if run is not None and wanted is not None else None
+    roster = run.spec["roster"] if run is not None else ()
+    marks = environment.Marks(run.files.code_directory() if run else None, inherited, roster)
     code = request["cwd"] == "code"
     if run is None or wanted is None:
-        return Context(dict(environment.base(), DTCTL_KEY=key), code, marks, [])
+        return Context(dict(environment.base(), DTCTL_KEY=key), code, marks, {})
     run.tasks([wanted])
     task = next(task for task in run.spec["tasks"] if task["id"] == wanted)
     attempt = run.state()["tasks"][wanted]["attempt"]
     secrets = run.files.secrets()
-    variables = environment.of_task(run.files.inherited(), run.spec, task, secrets, attempt, key)
-    return Context(variables, code, marks, secrets.values())
+    from ..run import containers
+
+    box = containers.of_spec(talk.root, run.spec["environment"], marks)
+    variables = run.files.inherited() if box is None else box.inherited(run.files.inherited())
+    variables = environment.of_task(variables, run.spec, task, secrets, attempt, key)
+    return Context(variables, code, marks, secrets, box)
 
 
 def _spawn(argv: List[str], variables: Mapping[str, str], cwd: str) -> subprocess.Popen[bytes]:

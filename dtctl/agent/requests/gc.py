@@ -165,6 +165,8 @@ class _Sweep:
         for path in environments.unneeded(
             self._talk.root, lambda: runs.used_environments(self._talk, without=self._gone)
         ):
+            if not self.dry_run:
+                environments.forget_container(path)
             self._remove(path, "environments" if os.path.isdir(path) else "files")
             self.report_progress()
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import Survivor
+    from ..records.requests import DrainRequest, UndrainRequest
     from ..records.run_state import Entry, How, IntentFile, Intents, State
     from ..records.spec import Member
     from ..records.whole_run import Contact
@@ -124,8 +125,9 @@ class RunHandle:
 
         return self._run.change(ask)
 
-    def post_drain(self, host: str, grace_s: Optional[float], by: str) -> int:
+    def post_drain(self, request: DrainRequest) -> int:
         """The coordinator learns of it from this host's agent."""
+        host, grace_s, by = request["drained"], request["grace_s"], request["by"]
         why, members = fact(drains.DRAINED, host=host, by=by), self.members()
 
         def ask(intent: IntentFile) -> None:
@@ -137,9 +139,9 @@ class RunHandle:
 
         return self._run.change(ask)
 
-    def post_undrain(self, host: str, by: str) -> int:
+    def post_undrain(self, request: UndrainRequest) -> int:
         """The coordinator starts them, once it is back."""
-        members = self.members()
+        host, by, members = request["drained"] or "", request["by"], self.members()
 
         def ask(intent: IntentFile) -> None:
             for task in drains.tasks_of(host, intent["tasks"]):
@@ -276,11 +278,15 @@ class WholeRun(RunHandle):
             made(PostedRequest, serial=0, kind="restart", tasks=tasks, by=by, **because([fact("restart")]))
         )
 
-    def post_drain(self, host: str, grace_s: Optional[float], by: str) -> int:
-        return self._post(made(PostedRequest, serial=0, kind="drain", host=host, grace_s=grace_s, by=by))
+    def post_drain(self, request: DrainRequest) -> int:
+        return self._post_maintenance("drain", request, request["grace_s"])
 
-    def post_undrain(self, host: str, by: str) -> int:
-        return self._post(made(PostedRequest, serial=0, kind="undrain", host=host, by=by))
+    def post_undrain(self, request: UndrainRequest) -> int:
+        return self._post_maintenance("undrain", request, None)
+
+    def _post_maintenance(self, kind: str, request: UndrainRequest, grace_s: Optional[float]) -> int:
+        about = {"host": request["drained"], "job": request["job"], "count": request["count"], "by": request["by"]}
+        return self._post(made(PostedRequest, serial=0, kind=kind, grace_s=grace_s, **about))
 
     def _post(self, request: PostedRequest) -> int:
         """Posts a request to the coordinator, which carries it out even if this session ends; its serial."""
@@ -388,8 +394,10 @@ def refuse_drained(handle: RunHandle, tasks: List[str]) -> None:
     wanted = handle.intents()
     for task in tasks:
         if task in wanted and drains.is_drained(wanted[task]):
-            host = next(iter(drains.hosts({task: wanted[task]})))
-            hint = "dtctl undrain %s    lets its tasks run again" % host
+            one = next(iter(drains.holders({task: wanted[task]}).values()))
+            scaled = one["kind"] == drains.SCALED_DOWN
+            hint = "dtctl scale %s=N" % one["text"] if scaled else "dtctl undrain %s" % one["host"]
+            hint += "    lets it run again"
             raise Refused("not_started", "%s is held: %s" % (task, wanted[task]["reason"]), hint=hint)
 
 

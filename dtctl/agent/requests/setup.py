@@ -14,7 +14,7 @@ from ..records.answers import Progress
 from ..records.kinds import made
 from ..records.spec import MAKER_SETTINGS
 from ..records.values import MOST_SETUP_LOG, MOST_SETUP_LOGS
-from ..run import environment, environments
+from ..run import containers, environment, environments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def prepare(talk: Conversation, spec: Spec, code: Optional[str], secrets: Mappin
     wanted = spec["environment"]
     if wanted is not None:
         wanted["directory"], found = _environment(talk, wanted, code or environment.Marks(None).home, secrets)
+        wanted["container"] = found["container"]
         variables = environments.applied(variables, found)
     _run_setup(talk, spec, code, variables)
     return variables
@@ -102,11 +103,17 @@ def _make(talk: Conversation, wanted: Environment, code: str, secrets: Mapping[s
     variables = {name: value for name, value in environment.base().items() if name not in _IN_THE_WAY}
     variables.update(wanted["env"], **hidden, **environments.variables(wanted, prefix))
     shell, text = environments.script(wanted)
-    masks = Masks(hidden.values())
+    masks, log_path = Masks(hidden.values()), os.path.join(store, key + ".log")
     try:
         os.mkdir(directory, 0o700)
-        _run(talk, what, shell, text, variables, code, directory, os.path.join(store, key + ".log"), masks)
+        _run(talk, what, shell, text, variables, code, directory, log_path, masks)
         problem, found = environments.gathered(wanted, prefix)
+        if found["container"] is not None:
+            box = containers.Box(talk.root, directory, found["container"], wanted, [])
+            os.mkdir(box.home)
+            text = box.probe(wanted["python"], variables, prefix + ".python")
+            _run(talk, what, shell, text, variables, code, directory, log_path, masks, fresh=False)
+            problem = environments.add_python(found, prefix + ".python")
         if problem is not None:
             raise Refused("setup_failed", "%s cannot be used: %s" % (what, problem))
         paths.write_json(os.path.join(directory, "environment.json"), found)
@@ -194,19 +201,21 @@ def _run(
     place: str,
     log_path: str,
     masks: Masks,
+    fresh: bool = True,
 ) -> None:
-    """`text` is in a file in `place` while it runs."""
+    """`text` is in a file in `place` while it runs. `fresh`: what the log holds goes."""
     key = os.urandom(16).hex()
     script = os.path.join(place, "setup-%s.sh" % key)
     variables = dict(variables, DTCTL_KEY=key, DTCTL_SETUP=script)
-    log = files.descriptor(log_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    log = files.descriptor(log_path, os.O_RDWR | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if fresh else 0))
+    offset = os.fstat(log).st_size
     try:
         with open(script, "xb", opener=files.private) as file:
             file.write(environment.encode(text) + b"\n")
         child = environment.spawn([shell, LOGIN[shell], _READ_IT], variables, cwd, stdout=log, stderr=log)
         try:
             with talk.at("setup"):
-                _follow(talk, child, log, masks)
+                _follow(talk, child, log, offset, masks)
         except BaseException:
             environment.end_tree(child, key)
             raise
@@ -223,8 +232,7 @@ def _run(
         )
 
 
-def _follow(talk: Conversation, child: subprocess.Popen[bytes], log: int, masks: Masks) -> None:
-    offset = 0
+def _follow(talk: Conversation, child: subprocess.Popen[bytes], log: int, offset: int, masks: Masks) -> None:
     ended = False
     progress = made(Progress, phase="setup")
     while True:

@@ -1,12 +1,13 @@
-"""Hosts that are drained for maintenance, and the tasks that this holds: pure functions of records.
+"""Hosts that are drained for maintenance, tasks beyond the number that a job is scaled to, and what both hold: pure
+functions of records.
 
-What is drained is recorded in the tasks' intents alone: `hold`, with a reason that names the host and who asked. So
+It is recorded in the tasks' intents alone: `hold`, with a reason that names the host, or the task, and who asked. So
 every agent has it on its disk, and every coordinator learns it from them.
 """
 
 from __future__ import annotations
 
-from ..records.reasons import because, fact, headline, why_of
+from ..records.reasons import HOLDING, because, fact, headline, why_of
 from ..records.spec import may_be_absent
 
 TYPE_CHECKING = False
@@ -24,13 +25,17 @@ CUT_OFF = "cut_off"
 coordinator has heard of it.
 """
 
+SCALED_DOWN = "scaled_down"
+"""Of a task: until its job is scaled up again."""
+
 UNDRAINED = "undrained"
 RESUMED = "resumed"
+SCALED_UP = "scaled_up"
 """And for which they are held no longer: they wait for all that need each other, or start."""
 
 
 def is_drained(intent: Intent) -> bool:
-    """The task is held because of a host, its own or one that it needs, that is drained or shuts down."""
+    """The task is held: a host, its own or one that it needs, is drained or shuts down, or its job is scaled down."""
     return intent["want"] == "hold" and bool(_facts(intent))
 
 
@@ -40,36 +45,41 @@ def is_returning(intent: Intent) -> bool:
 
 
 def _facts(intent: Intent) -> List[Fact]:
-    return [one for one in why_of(intent) if one["kind"] in (DRAINED, SHUTTING_DOWN, CUT_OFF)]
+    return [one for one in why_of(intent) if one["kind"] in HOLDING]
 
 
-def hosts(intents: Mapping[str, Intent]) -> Dict[str, Fact]:
-    """The hosts that hold tasks, and the reason that names each."""
+def _holder(one: Fact) -> str:
+    """Of a reason: the host that is drained, or the task that is one too many. No host is called like a task."""
+    return one["task"] if one["kind"] == SCALED_DOWN else one["host"]
+
+
+def holders(intents: Mapping[str, Intent]) -> Dict[str, Fact]:
+    """The hosts, and the tasks that are too many, that hold tasks, and the reason that names each."""
     drained = [intent for intent in intents.values() if is_drained(intent)]
-    return {one["host"]: one for intent in drained for one in _facts(intent)}
+    return {_holder(one): one for intent in drained for one in _facts(intent)}
 
 
 def drained_hosts(intents: Mapping[str, Intent]) -> List[str]:
     """Those that a person has drained: they may be away for as long as it takes."""
-    return [host for host, one in hosts(intents).items() if one["kind"] == DRAINED]
+    return [host for host, one in holders(intents).items() if one["kind"] == DRAINED]
 
 
 def cut_off_hosts(intents: Mapping[str, Intent]) -> List[str]:
     """Those that have ended their tasks, as they were cut off."""
-    return [host for host, one in hosts(intents).items() if one["kind"] == CUT_OFF]
+    return [host for host, one in holders(intents).items() if one["kind"] == CUT_OFF]
 
 
 def believed(intent: Intent, may_hold: Optional[Collection[str]]) -> Intent:
-    """As a host's agent reports it, less what it says of other hosts. `may_hold`: the hosts that may hold it; any."""
+    """As a host's agent reports it, less what it says of others. `may_hold`: holders that may hold it; None: any."""
     why = _facts(intent)
-    if may_hold is None or all(one["host"] in may_hold for one in why):
+    if may_hold is None or all(_holder(one) in may_hold for one in why):
         return intent
-    return {**intent, **because([one for one in why if one["host"] in may_hold])}
+    return {**intent, **because([one for one in why if _holder(one) in may_hold])}
 
 
-def tasks_of(host: str, intents: Mapping[str, Intent]) -> List[str]:
-    """Those that its drain holds."""
-    return [task for task, intent in intents.items() if host in hosts({task: intent})]
+def tasks_of(holder: str, intents: Mapping[str, Intent]) -> List[str]:
+    """Those that it holds."""
+    return [task for task, intent in intents.items() if holder in holders({task: intent})]
 
 
 def kind_of_return(member: Member, strategy: Optional[str]) -> str:
@@ -81,7 +91,7 @@ def back_in_service(host: str, own: Iterable[Intent]) -> bool:
     """Whether its agent, or a session there, has ended what held the host's own tasks."""
     held = [intent for intent in own if intent["want"] == "hold"]
     returned = any(one["kind"] in (UNDRAINED, RESUMED) and one["host"] == host for each in held for one in why_of(each))
-    return returned and not any(host in hosts({"": intent}) for intent in held)
+    return returned and not any(host in holders({"": intent}) for intent in held)
 
 
 def needs_the_run(member: Member, strategy: Optional[str]) -> bool:
@@ -89,23 +99,39 @@ def needs_the_run(member: Member, strategy: Optional[str]) -> bool:
     return not may_be_absent(member["role"], member["scope"], strategy)
 
 
+def beyond(job: str, count: int, by: str, tasks: Iterable[str]) -> Dict[str, Fact]:
+    """Those of the tasks that are too many for a job that `by` scales to `count`, and why each is held."""
+    places = [task.partition(":") for task in tasks]
+    too_many = ["%s:%s" % (name, index) for name, _, index in places if name == job and int(index) >= count]
+    return {task: fact(SCALED_DOWN, task=task, text=job, count=count, by=by) for task in too_many}
+
+
+def scaled_down(job: str, intents: Mapping[str, Intent]) -> List[str]:
+    """Its tasks that are held because they are too many."""
+    return [task for task, one in holders(intents).items() if one["kind"] == SCALED_DOWN and one["text"] == job]
+
+
 def held_by(
-    host: str, members: Iterable[Member], strategy: Optional[str], intents: Mapping[str, Intent], ended: Collection[str]
+    holder: str,
+    members: Iterable[Member],
+    strategy: Optional[str],
+    intents: Mapping[str, Intent],
+    ended: Collection[str],
 ) -> List[str]:
-    """The tasks that draining the host holds: its own, or all that train where others cannot continue without one.
+    """The tasks that a host, or one task, holds: its own, or all that train where others cannot continue without one.
 
     `members`: of hosts that have a part in the run. `ended`: tasks that have, and are needed by nobody.
     """
     wanted = [member for member in members if intents[member["task"]]["want"] != "stop"]
-    own = [member for member in wanted if member["host"] == host]
+    own = [member for member in wanted if holder in (member["host"], member["task"])]
     pauses = any(member["task"] not in ended and needs_the_run(member, strategy) for member in own)
     return [one["task"] for one in wanted if one in own or (pauses and one["role"] != "evaluator")]
 
 
 def why_held(own_host: str, drained: Iterable[Fact]) -> List[Fact]:
-    """Why a task is held by these hosts: its own comes first."""
+    """Why a task is held: its own host comes first."""
     facts: List[Fact] = []
-    for one in sorted(drained, key=lambda one: one["host"] != own_host):
+    for one in sorted(drained, key=lambda one: _holder(one) != own_host):
         facts += [*([fact("and")] if facts else []), one]
     return facts
 

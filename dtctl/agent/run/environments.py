@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from ..host import files, locks, paths
 from ..records.run_state import MadeEnvironment
-from . import environment
+from . import containers, environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _PROBE = (
     "import sys, os; print(sys.implementation.cache_tag, sys.version_info[:2], os.uname().machine, sys.base_prefix)"
 )
-_PROBE_S = 60.0
 
 _FIND = """\
 PATH=$PATH:$DTCTL_PATH:$HOME/.local/bin:$HOME/.cargo/bin
@@ -100,7 +99,7 @@ command -v module >/dev/null || { echo "this host has no command module" >&2; ex
 )
 
 _NOT_TAKEN = re.compile(r"DTCTL_.*|BASH_FUNC_.*|_|SHLVL|PWD|OLDPWD|PS1|PATH|VIRTUAL_ENV_.*")
-_KEY = re.compile(r"(?:requirements|uv|conda|modules)-[0-9a-f]{16}")
+_KEY = re.compile(r"(?:requirements|uv|conda|modules|container)-[0-9a-f]{16}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _MOST_BYTES = 1 << 20
 _PYTHON = "python3"
@@ -112,6 +111,8 @@ def script(wanted: Environment) -> Tuple[str, str]:
         return "/bin/sh", REQUIREMENTS
     if wanted["kind"] == "uv":
         return "/bin/sh", UV
+    if wanted["kind"] == "container":
+        return "bash", _FIND + containers.SCRIPT
     if wanted["kind"] == "conda":
         return "bash", CONDA_FILE if wanted["files"] else CONDA_NAME
     return "bash", MODULES
@@ -124,8 +125,9 @@ def variables(wanted: Environment, prefix: str) -> Dict[str, str]:
         "DTCTL_PREFIX": prefix,
         "DTCTL_BEFORE": prefix + ".before",
         "DTCTL_AFTER": prefix + ".after",
-        "DTCTL_WHAT": wanted["what"],
+        "DTCTL_WHAT": os.path.expanduser(wanted["what"]) if wanted["kind"] == "container" else wanted["what"],
         "DTCTL_PYTHON": python,
+        "DTCTL_ENGINES": containers.programs(wanted["engine"]),
         "DTCTL_PATH": environment.base()["PATH"],  # login shells begin with another one
     }
 
@@ -137,32 +139,17 @@ def key_of(wanted: Environment) -> Optional[str]:
     identity = _identity(wanted["python"] or _PYTHON) if wanted["kind"] == "requirements" else os.uname().machine
     if identity is None:
         return None
-    said = [wanted["kind"], wanted["what"], wanted["python"], wanted["files"], wanted["env"], identity]
+    said: List[object] = [*map(wanted.get, ("kind", "what", "python", "files", "env")), identity]
+    said += [wanted["engine"], wanted["options"]] if wanted["kind"] == "container" else []
     return "%s-%s" % (wanted["kind"], hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16])
 
 
 def _identity(python: str) -> Optional[str]:
     """A newer patch release of an interpreter serves the environments of an older one."""
     import shutil
-    import subprocess
 
-    base = environment.base()
-    path = shutil.which(os.path.expanduser(python), path=base["PATH"])
-    if path is None:
-        return None
-    try:
-        done = subprocess.run(
-            [path, "-IS", "-c", _PROBE],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            timeout=_PROBE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+    path = shutil.which(os.path.expanduser(python), path=environment.base()["PATH"])
+    return environment.output_of([path, "-IS", "-c", _PROBE]) if path is not None else None
 
 
 def store(root: str) -> str:
@@ -170,7 +157,7 @@ def store(root: str) -> str:
 
 
 def find(root: str, key: str) -> Optional[Tuple[str, MadeEnvironment]]:
-    """The directory's name, and what it gives. One whose interpreter is gone counts as not made."""
+    """The directory's name, and what it gives."""
     for name in makings(root, key):
         made = read(root, name)
         if made is not None:
@@ -205,18 +192,38 @@ def abandoned(root: str, key: str) -> Iterator[str]:
             yield from (os.path.join(store(root), name) for name in makings(root, key) if read(root, name) is None)
 
 
+def forget_container(directory: str) -> None:
+    """Removes what a crash has left of its containers, and its image if that came with it."""
+    with suppress(OSError, paths.Damaged):
+        made = paths.read_record(os.path.join(directory, "environment.json"), MadeEnvironment, _MOST_BYTES)
+        box = made["container"] if made is not None else None
+        for argv in containers.forget(box, os.path.basename(directory)) if box is not None else ():
+            environment.output_of(argv)
+
+
 def read(root: str, name: str) -> Optional[MadeEnvironment]:
+    """None: it is not complete, or its interpreter or image is gone."""
     try:
         made = paths.read_record(os.path.join(store(root), name, "environment.json"), MadeEnvironment, _MOST_BYTES)
     except (OSError, paths.Damaged):
         return None
-    return made if made is not None and os.access(made["python"], os.X_OK) else None
+    return made if made is not None and _is_there(made) else None
+
+
+def _is_there(made: MadeEnvironment) -> bool:
+    box = made["container"]
+    if box is None or box["engine"] == "apptainer":
+        return os.access(made["python"] if box is None else box["image"], os.X_OK if box is None else os.R_OK)
+    return environment.output_of([box["program"], "image", "inspect", "--format", "{{.Id}}", box["image"]]) is not None
 
 
 def gathered(wanted: Environment, prefix: str) -> Tuple[Optional[str], MadeEnvironment]:
     """What the script has left: the problem, if there is one, and what the environment gives."""
     import shutil
 
+    if wanted["kind"] == "container":
+        box = containers.found(_read_variables(prefix + ".after"))
+        return None, {"python": "", "path": [], "variables": {}, "container": box}
     before, after = _read_variables(prefix + ".before"), _read_variables(prefix + ".after")
     own = {
         name: value
@@ -229,7 +236,13 @@ def gathered(wanted: Environment, prefix: str) -> Tuple[Optional[str], MadeEnvir
     usual = environment.base()["PATH"].split(":")
     python = shutil.which(os.path.expanduser(name), path=":".join([*first, *usual]))
     problem = None if python else "it has no %s" % name
-    return problem, {"python": python or "", "path": first[:100], "variables": own}
+    return problem, {"python": python or "", "path": first[:100], "variables": own, "container": None}
+
+
+def add_python(found: MadeEnvironment, path: str) -> Optional[str]:
+    """The interpreter that a container's probe has written down; returns the problem, if there is one."""
+    found["python"] = files.read(path, _MOST_BYTES).decode("utf-8", "replace").strip()
+    return None if os.path.isabs(found["python"]) else "its image has no Python in PATH"
 
 
 def _read_variables(path: str) -> Dict[str, str]:
@@ -238,7 +251,7 @@ def _read_variables(path: str) -> Dict[str, str]:
 
 
 def applied(inherited: Mapping[str, str], made: MadeEnvironment) -> Dict[str, str]:
-    """These variables, as they are within the environment."""
+    """These variables, as they are within the environment; what a container gives is not here but in it."""
     first: List[str] = made["path"]
     return {
         **inherited,

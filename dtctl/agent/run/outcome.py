@@ -31,7 +31,7 @@ class Facts:
     nothing. Those in `away`, of hosts that were in touch and cannot be asked now, do not count as running.
     """
 
-    __slots__ = ("away", "deciding", "entries", "fail_fast", "intents", "present", "roster")
+    __slots__ = ("away", "deciding", "entries", "fail_fast", "intents", "present", "roster", "wanted")
 
     def __init__(
         self,
@@ -48,7 +48,9 @@ class Facts:
         self.entries = {task: entries[task] for task in roster if task in entries and task in intents}
         self.intents = intents
         self.present = [task for task in roster if task not in absent]
-        self.deciding = [task for task, member in roster.items() if member["decides"] and task not in absent]
+        self.wanted = [task for task in self.present if not (task in intents and is_scaled_down(intents[task]))]
+        """That the run is to have: others of `present` are more than their job is scaled to, and decide nothing."""
+        self.deciding = [task for task in self.wanted if roster[task]["decides"]]
 
     def in_state(self, *states: TaskState) -> List[str]:
         return [task for task, entry in self.entries.items() if entry["state"] in states]
@@ -70,6 +72,11 @@ class Judgement:
 
     def __repr__(self) -> str:
         return "Judgement(%r, %r, %r)" % (self.kind, self.why, self.cause)
+
+
+def is_scaled_down(intent: Intent) -> bool:
+    """It is held because its job has more tasks than it is scaled to."""
+    return intent["want"] == "hold" and any(one["kind"] == "scaled_down" for one in why_of(intent))
 
 
 def decided(facts: Facts) -> Optional[Judgement]:
@@ -115,12 +122,18 @@ def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
     if held is not None:
         return Judgement("Suspended" if any(one["kind"] == "drained" for one in held) else "Restarting", held)
     running = len([task for task in facts.in_state("running", "stalled") if task not in facts.away])
-    return Judgement("Running", [fact("tasks_run", count=running, of=len(facts.roster))]) if running else None
+    return (
+        Judgement(
+            "Running", [fact("tasks_run", count=running, of=len(facts.roster) - len(facts.present) + len(facts.wanted))]
+        )
+        if running
+        else None
+    )
 
 
 def _held(facts: Facts) -> Optional[List[Fact]]:
     """Why all tasks that train and have not ended are held, where that is for drained hosts."""
-    trains = [task for task in facts.present if task in facts.entries and facts.roster[task]["role"] != "evaluator"]
+    trains = [task for task in facts.wanted if task in facts.entries and facts.roster[task]["role"] != "evaluator"]
     going = [task for task in trains if facts.entries[task]["state"] not in FINAL]
     if not going or any(_want(facts, task) != "hold" for task in going):
         return None

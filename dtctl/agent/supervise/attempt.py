@@ -7,6 +7,7 @@ there leads to a decision, as a missing one does.
 from __future__ import annotations
 
 import os
+import signal
 
 from ..host import files, log, machine, paths, processes
 from ..records.kinds import made
@@ -55,6 +56,12 @@ START_LIMIT_S = 10.0
 EXEC_LIMIT_S = 2.0
 """After this long a live process is taken to be the trainer, though its environment cannot be read."""
 
+CONTAINER_LIMIT_S = 120.0
+"""The same of one in a container, whose file system may have to be laid out first."""
+
+CLIENT_LIMIT_S = 60.0
+"""How long what runs a container may take to clear it away, and end."""
+
 LEAVE_S = 0.5
 """What a trainer leaves behind may end by itself for so long: Python's own helpers do, when their program has ended."""
 
@@ -75,6 +82,9 @@ class Attempt:
         """Of the whole host, when the attempt was first seen."""
         self._seen_since = now
         self._start: Optional[Start] = None
+        self._contained: Optional[Process] = None
+        """The first process in its container, once it was seen."""
+        self._alone_since: Optional[float] = None
         self._damage: Optional[paths.Damaged] = None
         """What is wrong with start.json."""
         self._ladder: Optional[processes.Ladder] = None
@@ -103,8 +113,13 @@ class Attempt:
 
     @property
     def trainer(self) -> Optional[Process]:
-        """None while it is unknown which process it is."""
+        """None while it is unknown which process it is. In a container the first process there, while that lives."""
         start = self.start
+        if start is not None and start["contained"]:
+            if self._contained is None:
+                self._contained = processes.first_that_bears(self.key)
+            if self._contained is not None and processes.find(self._contained) is not None:
+                return self._contained
         return processes.trainer(start) if start is not None else None
 
     @property
@@ -117,6 +132,7 @@ class Attempt:
         """Sees whether the trainer has ended."""
         self._samples.take(wall)
         if self.exit is None:
+            self._end_client(now)
             self.exit = self._find_exit(now, wall)
             if self.exit is not None:
                 self._samples.take(wall)
@@ -126,7 +142,8 @@ class Attempt:
         trainer = self.trainer
         if self.exit is not None or trainer is None or processes.find(trainer) is None:
             return False
-        return processes.bears(trainer["pid"], self.key) or now - self._seen_since > EXEC_LIMIT_S
+        limit_s = CONTAINER_LIMIT_S if self.start and self.start["contained"] else EXEC_LIMIT_S
+        return processes.bears(trainer["pid"], self.key) or now - self._seen_since > limit_s
 
     def end(self, grace_s: float, now: float) -> bool:
         """Asks the trainer to end, and sees to it that it does; False when there is nothing to be asked (yet)."""
@@ -165,7 +182,17 @@ class Attempt:
         return False
 
     def _remains(self) -> List[processes.Process]:
-        return processes.tree(self.trainer, [self.key])
+        """Not what runs the container: it ends with what it runs, and its exit is the trainer's."""
+        return processes.tree(self._contained or self.trainer, [self.key])
+
+    def _end_client(self, now: float) -> None:
+        """What runs a container, and hangs when all there has ended."""
+        start = self.start
+        if start is None or self._contained is None or processes.find(self._contained) is not None:
+            return
+        self._alone_since = self._alone_since or now
+        if now - self._alone_since > CLIENT_LIMIT_S:
+            processes.send_signal(processes.tree(processes.trainer(start), []), signal.SIGKILL)
 
     def _find_exit(self, now: float, wall: float) -> Optional[Ending]:
         start = self.start
@@ -173,8 +200,8 @@ class Attempt:
             return self._find_exit_without_start(now, wall)
         if start["pid"] is None:
             return policy.unknown_exit(start["started"], fact("never_started"))
-        trainer = self.trainer
-        if trainer is not None and processes.find(trainer) is not None:
+        child = processes.trainer(start)
+        if child is not None and processes.find(child) is not None:
             return None
         awaited = _keeper_lives(start)  # asked first: what is not written by then never will be
         try:

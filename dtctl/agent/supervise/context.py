@@ -7,7 +7,8 @@ import os
 from ..checkpoints.progress import CheckpointSigns
 from ..dump import SITE
 from ..host.secrets import Masks
-from ..run import environment
+from ..run import containers, environment
+from ..run.runfiles import RunFiles
 from .keeper import AttemptSpec
 
 TYPE_CHECKING = False
@@ -50,15 +51,23 @@ class TaskContext:
         self._inherited = inherited
         self._secrets = secrets
         self._marks = environment.Marks(code, inherited, spec["roster"])
+        self._box = containers.of_spec(RunFiles(run_dir).root, spec["environment"], self._marks)
         self.checkpoint_dirs = self._marks.expand(spec["checkpoint_dirs"])
         self.checkpoints = CheckpointSigns(self.checkpoint_dirs)
 
     def launch(self, task: TaskSpec, attempt: int, directory: str) -> AttemptSpec:
         """All that an attempt of a task needs."""
-        env = environment.of_task(self._inherited, self.spec, task, self._secrets, attempt, key=directory)
+        box = self._box
+        inherited = box.inherited(self._inherited) if box else self._inherited
+        env = environment.of_task(inherited, self.spec, task, self._secrets, attempt, key=directory)
         env["DTCTL_RUN_DIR"] = self.run_dir  # by it `gc` proves whose a process is
         if env.get("PYTHONFAULTHANDLER"):
             env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it writes its stacks
         marks, wake_path = self._marks, os.path.join(self.run_dir, "wake")
         cwd = marks.code if task["code"] else marks.home
-        return AttemptSpec(directory, wake_path, marks.expand(task["argv"]), marks.values(env), cwd)
+        argv, env = marks.expand(task["argv"]), marks.values(env)
+        if box is None:
+            return AttemptSpec(directory, wake_path, argv, env, cwd)
+        name = containers.name_of(self.spec["run"], task["id"], attempt)
+        argv, env = box.words(name, argv, env, self._inherited, cwd, task["secrets"])
+        return AttemptSpec(directory, wake_path, argv, env, cwd, box.removal(name))

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 LOOK_S = 5.0
 """How often a keeper looks whether its agent is there."""
 
+_OF_SIGNALS = range(129, 160)
+"""What containers exit with when a signal has ended the trainer."""
+
 _MOST_WORDS = 1000
 _LONGEST_WORD = 4096
 """The most words of a command in start.json, which is there for people to read."""
@@ -34,12 +37,22 @@ _LONGEST_SHOWN = 500
 class AttemptSpec:
     """All that one attempt needs. Nothing in it is looked up again later."""
 
-    def __init__(self, directory: str, wake_path: str, argv: List[str], env: Mapping[str, str], cwd: str) -> None:
+    def __init__(
+        self,
+        directory: str,
+        wake_path: str,
+        argv: List[str],
+        env: Mapping[str, str],
+        cwd: str,
+        removal: Optional[List[str]] = None,
+    ) -> None:
         self.directory = directory
         self.wake_path = wake_path
         self.argv = argv
         self.env = env
         self.cwd = cwd
+        self.removal = removal
+        """Of a trainer in a container: what removes that; empty: nothing has to."""
 
 
 class Fault:
@@ -96,6 +109,8 @@ def _keep(what: AttemptSpec) -> None:
         fifo.ring(what.wake_path)
     run = RunFiles(os.path.dirname(what.wake_path))
     _record_exit(what, _wait(pid, run), fault, error)
+    if what.removal:  # what runs it may have been killed before it could do so
+        environment.output_of(what.removal, what.env)
     if revival.is_orphaned(run):
         revival.start(run)
 
@@ -165,6 +180,7 @@ def _record_start(what: AttemptSpec, pid: int, started: float) -> List[Fact]:
         "keeper": {"pid": me["pid"], "start_time": me["start_time"]},
         "started": started,
         "key": what.directory,
+        "contained": what.removal is not None,
         "argv": [argument[:_LONGEST_WORD] for argument in what.argv[:_MOST_WORDS]],
     }
     try:
@@ -177,9 +193,14 @@ def _record_start(what: AttemptSpec, pid: int, started: float) -> List[Fact]:
 
 def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], error: List[Fact]) -> None:
     """Writes exit.json, for as long as it takes: an exit code is never lost to a full disk."""
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    if what.removal is not None and code is not None and code in _OF_SIGNALS:
+        number = _OF_SIGNALS.index(code) + 1
+        code = None
     ending: Ending = {
-        "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
-        "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+        "code": code,
+        "signal": number,
         "error": None,
         "why": [],
         "ended": time.time(),

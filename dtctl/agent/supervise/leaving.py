@@ -46,7 +46,7 @@ def released(spec: Spec, wanted: Intents) -> Intents:
     members = {member["task"]: member for member in spec["roster"]}
     orders: Intents = {}
     for task, intent in wanted.items():
-        one = drains.hosts({task: intent}).get(spec["host"])
+        one = drains.holders({task: intent}).get(spec["host"])
         if one is not None and one["kind"] == drains.SHUTTING_DOWN:
             kind = drains.kind_of_return(members[task], spec["strategy"])
             orders[task] = intent.copy()

@@ -267,12 +267,4 @@ def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _daemon_runs() -> bool:
-    return any(_name(pid) in DAEMONS for pid in os.listdir("/proc") if pid.isdigit())
-
-
-def _name(pid: str) -> str:
-    try:
-        with open("/proc/%s/comm" % pid, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return any(machine.text("/proc/%s/comm" % pid).strip() in DAEMONS for pid in os.listdir("/proc") if pid.isdigit())

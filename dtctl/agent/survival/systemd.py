@@ -195,7 +195,7 @@ def prefix() -> List[str]:
 
 def ends_logins() -> bool:
     """Whether logind kills what this login has started, when it ends."""
-    return in_session(_cgroup()) and _rules().cover(machine.user_name())
+    return in_session(machine.text("/proc/self/cgroup")) and _rules().cover(machine.user_name())
 
 
 @lru_cache(maxsize=None)
@@ -207,14 +207,6 @@ def _way_out() -> Tuple[List[str], str]:
     if not problem and systemd.ask("systemd-run", "--version") is None:
         problem = "there is no systemd-run"
     return ([], problem) if problem else (systemd.scope(), "")
-
-
-def _cgroup() -> str:
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def _rules() -> Rules:
@@ -234,7 +226,7 @@ def rules_of_files(root: str) -> Rules:
     """From the files below `root`: the main one, then the drop-ins by name; the last one wins."""
     rules: Dict[str, str] = {}
     for path in _files(root):
-        for line in _lines(path):
+        for line in machine.text(path).splitlines():
             name, separator, value = line.partition("=")
             if separator and name.strip() in _NAMES:
                 rules[name.strip()] = value.strip()
@@ -258,13 +250,5 @@ def _files(root: str) -> List[str]:
 def _configurations(directory: str) -> List[str]:
     try:
         return [os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".conf")]
-    except OSError:
-        return []
-
-
-def _lines(path: str) -> List[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().splitlines()
     except OSError:
         return []

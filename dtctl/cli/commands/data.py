@@ -58,7 +58,7 @@ def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: boo
     from dtctl.operations.run_record import record_of
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
-    from dtctl.render.data import SourceProgress
+    from dtctl.render.data import source_progress
 
     cluster = scope.cluster(None, overrides)
     source = source_of(cluster)
@@ -66,7 +66,7 @@ def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: boo
     if action == "status" and not source.is_dir():
         errors.note(f"there is no {source} here: whether hosts have what it holds is unknown")
     reads = action == "push" or (action == "status" and source.is_dir())
-    with SourceProgress(source, quiet=not shows) as report:
+    with source_progress(source, quiet=not shows) as report:
         return record, data_set(cluster, report, read=reads)
 
 

@@ -1,4 +1,4 @@
-"""dtctl restart, drain, undrain"""
+"""dtctl restart, scale, drain, undrain"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dtctl.cli.ending import report_errors
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.cli.scope import Announced
 from dtctl.cli.watching import chosen
+from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.restart import RestartResult
@@ -41,6 +42,49 @@ def restart(
         return start_again(record, scope.transport, some, by=controller_name(), before=before)
 
     _start_again(scope, record, "Restart", "restarting", work, output)
+
+
+@on_run
+def scale(
+    scope: Scope,
+    size: Annotated[
+        str, typer.Argument(metavar="JOB=N", help="worker=4: as many tasks of the job run, the first ones.")
+    ],
+    grace: Grace = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would start and stop, and change nothing.")
+    ] = False,
+    output: OutputOption = "text",
+) -> None:
+    """Let more or fewer tasks of a job run, while the others train."""
+    from dtctl.operations.scale import plan_scaling, scale_down, scale_up
+    from dtctl.operations.stop import ending
+    from dtctl.render import errors, result
+    from dtctl.render.machine import document, results
+
+    record, order = scope.record(), stop_order(grace)
+    job, _, number = size.partition("=")
+    if not (number.isascii() and number.isdecimal()) or len(number) > 5:
+        raise UsageError(f"{size!r} is not JOB=N", hint="dtctl scale worker=4")
+    scaling = plan_scaling(record, scope.transport, job, int(number))
+    stopped = started = None
+    before = Announced(scope, record, f"scaling {size}, which stops", say=output == "text" and not dry_run)
+    before(ending(scaling.record, scaling.stops))
+    with ending_tasks(scope, output, before) as progress:
+        if scaling.stops and not dry_run:
+            with progress:
+                stopped = scale_down(scaling, scope.transport, order, progress)
+        if scaling.starts and not dry_run:
+            started = scale_up(scaling, scope.transport, by=order.by)
+    if output == "json":
+        document.print_json("Scale", results.scale(scaling, stopped, started, dry_run=dry_run))
+    else:
+        result.show_scaled(scaling, stopped, started, dry_run=dry_run)
+    failed = {**(stopped.errors if stopped else {}), **(started.errors if started else {})}
+    if stopped and (code := result.stop_exit_code(stopped)):
+        errors.show_host_errors(failed)
+        raise typer.Exit(code)
+    report_errors(failed, others=[*scaling.starts, *scaling.stops])
 
 
 @on_run

@@ -148,7 +148,10 @@ def chosen(found: Sequence[Checkpoints], wanted: str | None) -> Found:
     if whole:
         return whole[0]
     if fit:
-        raise DtctlError(f"{fit[0].path} on {fit[0].host} is not complete: {fit[0].checkpoint['problem']}")
+        raise DtctlError(
+            f"{at(fit[0].host, fit[0].path)} is not complete: {fit[0].checkpoint['problem']}",
+            hint="dtctl checkpoints    shows which others there are",
+        )
     there = ", ".join(dict.fromkeys(_called(one) for one in known if one.whole))
     raise DtctlError(
         "no complete checkpoint was found" if wanted is None else f"no checkpoint is of step or name {wanted}",

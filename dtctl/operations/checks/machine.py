@@ -219,6 +219,7 @@ def gpu_findings(context: CheckContext, facts: Mapping[str, MachineFacts]) -> It
         given = {index for task in tasks for index in task.gpus or ()} & _there(answer)
         yield from _taken(context.plan.cluster.name, host, answer, given)
         yield from _in_use(context.plan.cluster.name, host, answer, given)
+        yield from _open(context, host, answer)
     yield from _drivers(facts)
 
 
@@ -248,6 +249,17 @@ def _taken(cluster: str, host: str, answer: MachineFacts, given: Collection[int]
         numbers = tuple(sorted({one["gpu"] for one in taken}))
         tasks = tuple(dict.fromkeys(TaskId.parse(one["task"]) for one in taken))
         yield found("gpus_taken", [host], gpus=numbers, run=run, cluster=taken[0]["cluster"], takers=tasks)
+
+
+def _open(context: CheckContext, host: str, answer: MachineFacts) -> Iterator[Finding]:
+    """GPUs of the user's other runs that tasks see, too, as the file declares none of the host."""
+    seers = [task.id for task in context.plan.on_host(host) if task.gpus is None]
+    others = [one for one in answer["gpus_taken"] if one["cluster"] != context.plan.cluster.name]
+    for run, taken in grouped((one["run"], one) for one in others if seers).items():
+        numbers = tuple(sorted({one["gpu"] for one in taken}))
+        takers = tuple(dict.fromkeys(TaskId.parse(one["task"]) for one in taken))
+        fields: dict[str, Any] = {"gpus": numbers, "run": run, "cluster": taken[0]["cluster"], "takers": takers}
+        yield found("gpus_open", [host], seers, **fields)
 
 
 def _in_use(cluster: str, host: str, answer: MachineFacts, given: Collection[int]) -> Iterator[Finding]:

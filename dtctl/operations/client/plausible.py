@@ -83,7 +83,7 @@ def check_status(cluster: str, asked: str | None, host: str, answer: StatusResul
     check_tasks("intents", answer["intents"], tasks_of(inventory).get(host, ()))
     if answer["coordination"] is not None:
         check_coordinator(host, inventory)
-        check_view(answer["coordination"], run, tasks_of(inventory))
+        check_view(answer["coordination"], run, possible_tasks(inventory))
 
 
 def check_part(record: RunRecord, host: Host, answer: StopResult | RestartResult) -> Collection[str]:
@@ -156,4 +156,12 @@ def tasks_of(inventory: Inventory) -> Mapping[str, Collection[str]]:
     for member in inventory["roster"]:
         for host in {member["host"], member["seat"] or member["host"]}:
             found[host].append(member["task"])
+    return found
+
+
+def possible_tasks(inventory: Inventory) -> Mapping[str, Collection[str]]:
+    """Host -> the tasks that it has, or has had since the start: a spare may have had any that it can take."""
+    found = dict(tasks_of(inventory))
+    for host, spare in inventory["spares"].items():
+        found[host] = {*found[host], *spare["addresses"]}
     return found

@@ -188,14 +188,18 @@ def _hangs(task: TaskStatus, *kinds: str) -> bool:
 def away(facts: Facts) -> Iterator[Match]:
     """Hosts that the coordinator has lost."""
     coordination = facts.status.coordination
-    waiting = waits(facts)
+    waiting, arbiters = waits(facts), facts.status.record.arbiters
     for host in (
         coordination.lost_hosts if coordination is not None and not facts.status.verdict.outcome.decided else ()
     ):
         tasks = tuple(task.id for task in facts.on(host))
         assert coordination is not None
         who = tuple(one for task in tasks for one in waiting.get(task, ()))
-        yield Match(tasks, (host,), {"away_s": facts.age(coordination.contacts[host]["heard"])}, waiting=who)
+        spares = tuple(
+            name for name in coordination.idle if coordination.idle[name]["connected"] and name not in arbiters
+        )
+        fields = {"away_s": facts.age(coordination.contacts[host]["heard"]), **({"spares": spares} if spares else {})}
+        yield Match(tasks, (host,), fields, waiting=who)
 
 
 def coordinator_away(facts: Facts) -> Iterator[Match]:

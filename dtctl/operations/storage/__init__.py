@@ -1,4 +1,4 @@
-"""What lies at a storage URL, or in a directory of this machine: listed, read, written and removed by fsspec.
+"""What lies at a storage URL: listed, read, written and removed from this machine by fsspec.
 
 The readers of TensorFlow's formats (dtctl/agent/checkpoints, dtctl/agent/metrics) read files: what they need of a place
 is copied into a directory here (../checkpoints/urls.py, events.py), and they judge it as they judge one on a host.
@@ -75,7 +75,7 @@ def label(url: str) -> str:
 
 
 class Place:
-    """One URL, or a directory of this machine. Raises StorageError in the words of the library that was asked.
+    """One URL. Raises StorageError in the words of the library that was asked.
 
     `patience_s`: how long is tried again what may pass.
     """
@@ -88,7 +88,7 @@ class Place:
         self._system, self._path = self._ask(self._open)
 
     def _open(self) -> tuple[Any, str]:
-        kind = _system(self.url.partition("://")[0] if "://" in self.url else "file")
+        kind = _system(self.url.partition(":")[0])
         given = kind._get_kwargs_from_urls(self.url)
         return kind(**given, use_listings_cache=False, skip_instance_cache=True), str(kind._strip_protocol(self.url))
 
@@ -152,9 +152,10 @@ class Place:
     def whole(self, name: str) -> bytes:
         """Of a small object, whatever its size is by now; empty where there is none."""
         try:
-            return self._ask(lambda: bytes(self._system.cat_file(self._at(name))))
+            size = self._ask(lambda: int(self._system.info(self._at(name))["size"]))
         except Missing:
             return b""
+        return self.piece(name, 0, size)
 
     def pieces(self, one: Object, offset: int = 0) -> Iterator[tuple[int, bytes]]:
         """Its content from there on, each piece with its own offset."""
@@ -234,12 +235,13 @@ def _is_name(name: str) -> bool:
 def _time(entry: Mapping[str, Any]) -> float:
     for key in ("mtime", "LastModified", "last_modified", "updated", "modified", "modificationTime"):
         found = entry.get(key)
-        if isinstance(found, str):
-            found = datetime.fromisoformat(found.replace("Z", "+00:00"))
-        if isinstance(found, datetime):
-            return max(0.0, found.timestamp())
-        if isinstance(found, int | float):
-            return max(0.0, found / 1000.0 if found > 1e11 else float(found))  # webhdfs counts milliseconds
+        with suppress(ValueError, OverflowError):
+            if isinstance(found, str):
+                found = datetime.fromisoformat(found.replace("Z", "+00:00"))
+            if isinstance(found, datetime):
+                return max(0.0, found.timestamp())
+            if isinstance(found, int | float):
+                return max(0.0, found / 1000.0 if found > 1e11 else float(found))  # webhdfs counts milliseconds
     return 0.0
 
 

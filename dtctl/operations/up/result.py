@@ -60,7 +60,7 @@ def present(seen: Coordination) -> list[TaskStatus]:
 
 
 def _is_to_come(task: TaskStatus) -> bool:
-    if task.drained is not None:
+    if task.held is not None:
         return False
     if task.state in (TaskState.PENDING, TaskState.STARTING):
         return True

@@ -113,7 +113,9 @@ def _remedy(name: str) -> str:
 
 
 def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) -> None:
-    """Of trainers on this machine."""
+    """Of trainers on this machine, less those of a container, which has its own."""
+    if cluster.trainer.environment is not None and cluster.trainer.environment.kind == "container":
+        return
     here = [host for host in _with_tasks(cluster) if local or host.is_local]
     for host in here:
         if host.python is not None and not local:

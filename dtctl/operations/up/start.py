@@ -355,7 +355,7 @@ class Starting:
         roster = {task: host for task, host in self.launch.record.roster.items() if host in prepared}
         there = statuses(roster, started)
         ended = tuple(task for task in roster if task not in there or there[task].state.final)
-        return ended, {task: one for task, one in there.items() if one.drained}
+        return ended, {task: one for task, one in there.items() if one.held}
 
     def _start(self, host: Host) -> answers.Started:
         self._sessions[host.name].send({"type": "start"})

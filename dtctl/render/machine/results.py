@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dtctl.operations.metrics import Metrics, Point, Series
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
+    from dtctl.operations.scale import Scaling
     from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import StopResult
     from dtctl.operations.trust import KeyScan, NewKeys
@@ -46,6 +47,21 @@ def drain(host: str, outcome: StopResult) -> dict[str, Any]:
     roster = outcome.known.roster if outcome.known is not None else {}
     others = [task for task in (*outcome.stopped, *outcome.already) if roster.get(task) != host]
     return {"host": host, "pausesRun": bool(others), **document.stop(outcome)}
+
+
+def scale(
+    scaling: Scaling, stopped: StopResult | None, started: RestartResult | None, *, dry_run: bool
+) -> dict[str, Any]:
+    """`stop` and `start`: as of the documents Stop and Restart; null where nothing was stopped or started."""
+    return {
+        "run": scaling.record.run,
+        **picked(scaling, "job before count"),
+        "starts": list(map(str, scaling.starts)),
+        "stops": list(map(str, scaling.stops)),
+        "dryRun": dry_run,
+        "stop": document.stop(stopped) if stopped else None,
+        "start": restart(started) if started else None,
+    }
 
 
 def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]:

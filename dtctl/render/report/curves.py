@@ -93,8 +93,8 @@ def _figure(name: str, shown: Sequence[Series]) -> Figure:
     return Figure(name, lines, names(shown), [as_text(one) for one in shown], (first, last), ends)
 
 
-def looked_below(report: Report) -> str:
-    """Where it was looked for them."""
+def searched(report: Report) -> str:
+    """The directories in which event files were searched for."""
     return ", ".join(sorted({path for answer in report.scalars.answers.values() for path in answer["dirs"]})[:5])
 
 

@@ -180,8 +180,8 @@ def _of_job(job: str, tasks: Sequence[RowData], snapshot: Snapshot) -> Row:
     """As `dtctl status` folds tasks; with the worst state, and how many tasks are in which."""
     states = Counter(seen.task.state for seen in tasks)
     in_order = [state for state in WORST_FIRST if states[state]]
-    told = ", ".join(f"{states[state]} {state.value}" for state in in_order)
-    folded = roster.cells_of(roster.Row(tuple(seen.task for seen in tasks), told), tasks[0].status)
+    counts = ", ".join(f"{states[state]} {state.value}" for state in in_order)
+    folded = roster.cells_of(roster.Row(tuple(seen.task for seen in tasks), counts), tasks[0].status)
     whole = len(jobs_of(snapshot)[job])
     cells = {
         **{column.heading: folded.get(column.heading, "") for column in COLUMNS},

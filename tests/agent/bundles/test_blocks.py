@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.bundles import store
+from dtctl.agent.bundles.blocks import Partial
 from dtctl.agent.conversation import Gone
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.values import BLOCK_BYTES, LARGE_BYTES
@@ -84,6 +86,23 @@ def test_only_changed_blocks_of_a_large_file_travel(large: Path, root: Path, cha
     assert blocks(asked) == list(changed)
     assert [need["files"] for need in asked if not need["manifest"]] == [[], []]
     assert content(tree_of(root, bundle)) == content(large)
+
+
+def test_each_block_is_read_once_where_an_older_file_has_it(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def read_at(file: int, offset: int, size: int) -> bytes:
+        read.append(offset)
+        return os.pread(file, size, offset)
+
+    monkeypatch.setattr("dtctl.agent.host.files.read_at", read_at)
+    with (large / "data").open("rb") as file:
+        digests = b"".join(hashlib.sha256(file.read(BLOCK_BYTES)).digest() for _ in range(BLOCKS))
+    arriving = Partial(str(tmp_path / "part"), SIZE)
+    assert arriving.missing(digests, [str(large / "data")]) == []
+    assert read == [number * BLOCK_BYTES for number in range(BLOCKS)]
 
 
 @pytest.mark.parametrize("size", [SIZE + 3 * BLOCK_BYTES + 5, LARGE_BYTES])

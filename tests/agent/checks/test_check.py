@@ -162,8 +162,9 @@ def test_gpus_that_live_runs_have_taken_are_named_with_their_tasks_and_users(hos
     host.wait_state(spec, "worker:1", "succeeded")
     with host.open(**fake.env) as talk:
         answer = ask(host, talk, machine={"gpus": True})["machine"]
+        undeclared = ask(host, talk, machine={"gpus": False})["machine"]
     own = {"cluster": "c", "run": spec["run"], "task": "worker:0"}
-    assert answer["gpus_taken"] == [{"gpu": 1, **own}, {"gpu": 2, **own}]
+    assert answer["gpus_taken"] == undeclared["gpus_taken"] == [{"gpu": 1, **own}, {"gpu": 2, **own}]
     assert [len(one["users"]) for one in answer["machine"]["gpus"]["each"]] == [0, 1]
 
 

@@ -14,8 +14,9 @@ def execute(host: AgentHost, *argv: str, **fields: object) -> tuple[bytes, bytes
     output = {1: b"", 2: b""}
     with host.open() as talk:
         talk.send("exec", **host.about({"argv": list(argv), "task": None, "cwd": "home", "tty": False, **fields}))
-        while (frame := talk.receive())["type"] == "output":
-            output[frame["stream"]] += frame["payload"]
+        while (frame := talk.receive())["type"] in ("output", "beat"):
+            if frame["type"] == "output":
+                output[frame["stream"]] += frame["payload"]
     return output[1], output[2], frame
 
 
@@ -45,10 +46,12 @@ def test_a_command_that_is_not_there_is_reported(host: AgentHost) -> None:
 
 
 def test_with_a_task_it_has_the_environment_of_the_task(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000", env={"A": "1 2"}, secrets=["TOKEN"]))
+    own = task("worker:0", "sleep", "1000", env={"A": "1 2", "AT": "\0ADDRESS(worker:0)"}, secrets=["TOKEN"])
+    spec = host.spec(own)
+    spec["roster"][0]["address"] = "gpu-7:2222"
     host.up(spec, secrets={"TOKEN": "s3cret"})
-    out = execute(host, "/bin/sh", "-c", "echo $A,${#TOKEN},$DTCTL_TASK,$DTCTL_ATTEMPT", task="worker:0")[0]
-    assert out == b"1 2,6,worker:0,1\n"
+    out = execute(host, "/bin/sh", "-c", "echo $A,$AT,${#TOKEN},$DTCTL_TASK,$DTCTL_ATTEMPT", task="worker:0")[0]
+    assert out == b"1 2,gpu-7:2222,6,worker:0,1\n"
     with pytest.raises(AgentRefused):
         execute(host, "true", task="worker:9")
 

@@ -132,6 +132,17 @@ def test_whose_run_has_taken_a_gpu_is_named_with_its_tasks() -> None:
     assert remedies(found)[0] == "dtctl stop --cluster other    ends that run"
 
 
+def test_tasks_that_see_the_gpus_of_another_run_are_named() -> None:
+    facts = {"a": machine(gpus_taken=[taken(0), taken(1)])}
+    undeclared = context(cluster(job("worker", ["a"], [2222])))
+    (found,) = judged(TOPIC, undeclared, facts)
+    assert sentence(found) == (
+        "worker:0 may use GPU 0-1 of a, which worker:3 of your run other-1 has: the file declares no GPUs there"
+    )
+    own = {"a": machine(gpus_taken=[taken(0, "digits", "digits-1")])}
+    assert judged(TOPIC, undeclared, own) == []
+
+
 def test_limits_that_are_low_are_reported() -> None:
     low = {"open_files": 256, "processes": 1024, "kills_at_logout": True}
     facts = {"a": machine(rights=low), "b": machine(rights={}), "c": machine(rights={**low, "lingers": True})}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from dtctl.agent.checks.storage import filesystem_of
 from dtctl.agent.records.values import HOME
+from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError
 from dtctl.operations.checks import Answers, Line, Statement, fails
 from dtctl.operations.checks.storage import TOPIC, data_findings, data_places, data_text
@@ -90,6 +92,17 @@ def test_an_evaluator_has_to_see_what_the_lead_saves() -> None:
 def test_workers_in_step_are_warned_that_a_restart_tears_them_apart() -> None:
     found = judged(TOPIC, with_evaluator(), WROTE, looked("a", "b", "d", sees=("d",)))
     assert hosts_by_signature(found) == {"restarts_apart": ("a", "b")}
+    assert not fails(found[0])
+
+
+def test_spare_that_does_not_see_the_checkpoints_is_named_and_an_arbiter_is_not_asked() -> None:
+    hosts = [ssh_host(name) for name in "abcdstz"]
+    value = cluster(hosts=hosts, dirs={"output": "/saved"}, recovery=Recovery(replace_s=300.0))
+    value = dataclasses.replace(value, spares=("s", "t"), arbiters=("z",))
+    spared = context(value, uses=["saves_alone"])
+    assert set(TOPIC.ask(spared, Answers())) == set("abcdst")
+    found = judged(TOPIC, spared, WROTE, looked("a", "b", "s", "t", sees=("a", "b", "t")))
+    assert hosts_by_signature(found) == {"spares_blind": ("s",)}
     assert not fails(found[0])
 
 

@@ -81,7 +81,7 @@ def test_the_newest_whole_one_is_chosen_or_that_of_a_step_or_name() -> None:
     assert {chosen(found, wanted).name for wanted in ("5", "chief/model-5", "model-5", "/out/chief/model-5")} == {
         "model-5"
     }
-    with pytest.raises(DtctlError, match="/out/model-9 on a is not complete: cut short"):
+    with pytest.raises(DtctlError, match="a:/out/model-9 is not complete: cut short"):
         chosen(found, "9")
     with pytest.raises(DtctlError, match="no checkpoint is of step or name 6") as error:
         chosen(found, "6")

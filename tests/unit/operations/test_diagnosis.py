@@ -181,6 +181,16 @@ BY_FACTS = [
         "gpu-b has been away for 40s",
     ),
     (
+        "host_away",
+        facts(
+            running("worker:0"),
+            PS,
+            contacts={"gpu-b": made(Contact, heard=960.0)},
+            idle={"s": made(Contact, connected=True)},
+        ),
+        "nobody can tell how ps:0 is; s takes its place after recovery.replace",
+    ),
+    (
         "coordinator_away",
         without_coordinator(facts(running("worker:0"), PS), "gpu-a"),
         "the coordinator's host gpu-a cannot be asked: nobody can tell how worker:0 is; no route to gpu-a",

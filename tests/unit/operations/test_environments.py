@@ -59,6 +59,9 @@ def test_a_file_counts_with_all_that_it_names_and_by_its_content() -> None:
         ("{conda: environment.yml}", ["environment.yml"]),
         ("{conda: base}", []),
         ("{modules: python/3.11 cuda}", []),
+        ("{container: python:3.11}", []),
+        ("{container: lib/image.tar}", ["lib/image.tar"]),
+        ("{container: ~/image.sif}", []),
     ],
 )
 def test_each_kind_has_its_own_files(environment: str, names: list[str]) -> None:
@@ -125,10 +128,25 @@ def test_a_host_is_told_its_interpreter_and_the_settings_of_its_maker() -> None:
             "kind": "requirements",
             "what": "requirements.txt",
             "python": python,
+            "engine": None,
+            "options": [],
+            "mounts": [],
             "files": files,
             "env": {"PIP_INDEX_URL": "http://index"},
             "directory": None,
+            "container": None,
         }
+
+
+def test_a_container_gets_the_directories_of_its_host() -> None:
+    Path("image.sif").touch()
+    files_of("{container: image.sif, options: --nv}")
+    text = Path("cluster.yaml").read_text()
+    Path("cluster.yaml").write_text(f"{text}dirs: {{data: /data, output: gs://bucket/run, work: ~/w}}\n")
+    plan = make_plan(check_cluster(Path("cluster.yaml")).cluster, lambda reach: "a")
+    said = environment_of(plan, plan.tasks[0], {})
+    assert said is not None
+    assert (said["mounts"], said["engine"], said["options"]) == (["\0HOME/w", "/data"], "apptainer", ["--nv"])
 
 
 def test_what_is_installed_here_is_allowed_by_its_content() -> None:
@@ -153,6 +171,8 @@ def test_what_is_installed_here_is_allowed_by_its_content() -> None:
         (Environment(conda="e.yaml"), "conda env create --file e.yaml"),
         (Environment(conda="base"), "conda activate base"),
         (Environment(modules=("python/3.11", "cuda")), "module load python/3.11 cuda"),
+        (Environment(container="tf:2", options=("-v", "/a:/a")), "podman run -v /a:/a tf:2"),
+        (Environment(container="/a.sif", engine="apptainer"), "apptainer exec /a.sif"),
     ],
 )
 def test_an_environment_is_shown_as_its_command(said: Environment, command: str) -> None:

@@ -15,7 +15,7 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.config.cluster import Recovery
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.model import TaskId
-from dtctl.operations.client.plausible import check_coordinator, check_view, tasks_of
+from dtctl.operations.client.plausible import check_coordinator, check_view, possible_tasks, tasks_of
 from dtctl.operations.coordinator import agreed, dissenters
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
@@ -29,7 +29,7 @@ from dtctl.plan.roster import plan_roster
 from dtctl.plan.run import plan_run
 from dtctl.render.status import idle_lines
 from tests.unit.clusters import cluster, ssh_host
-from tests.unit.coordinated import inventory, viewed
+from tests.unit.coordinated import HOSTS, entry, inventory, state_of, viewed
 from tests.unit.fakes import FakeTransport
 from tests.unit.operations.test_up import READY, Notes, launch, unless, willing
 
@@ -113,7 +113,7 @@ def inventory_after(number: int = 0, term: int = 0, elected: str | None = None, 
         {**one, "host": moved[one["host"]], "seat": one["host"], "address": "there:1"} if one["host"] in moved else one
         for one in told["roster"]
     ]
-    spares = {name: {"address": name} for name in "st"}
+    spares = {name: {"address": name, "addresses": dict.fromkeys(HOSTS.values(), f"{name}:1")} for name in "st"}
     more = {"spares": spares, "arbiters": ["z"], "moved": {"number": number, "seats": moved}}
     found: Inventory = checked(Inventory, {**told, **more, "roster": roster, "term": term, "elected": elected})
     return found
@@ -156,10 +156,18 @@ def test_host_speaks_of_tasks_that_it_has_or_had() -> None:
     assert tasks == {
         "a": ["ps:0"], "b": ["ps:1"], "c": ["worker:0"], "d": ["worker:1"], "s": ["worker:0"], "t": [], "z": [],
     }  # fmt: skip
-    check_view(view_with({"s": UP, "z": UP}), "digits-1", tasks_of(AFTER))
     check_coordinator("s", AFTER)
     with pytest.raises(InvalidValue):
         check_coordinator("c", AFTER)
+
+
+def test_coordinator_may_report_what_a_spare_that_is_gone_had() -> None:
+    """It was replaced itself."""
+    had = {"connected": False, "state": state_of("s", {"worker:0": entry()})}
+    check_view(view_with({"s": had, "z": UP}), "digits-1", possible_tasks(inventory_after(2, c="t")))
+    odd = {"state": state_of("s", {"worker:9": entry()})}
+    with pytest.raises(InvalidValue, match="worker:9"):
+        check_view(view_with({"s": odd}), "digits-1", possible_tasks(AFTER))
 
 
 def test_commands_for_all_hosts_pass_over_those_without_tasks_unless_named() -> None:

@@ -63,6 +63,7 @@ from dtctl.operations.push import PushedData
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
+from dtctl.operations.scale import Scaling
 from dtctl.operations.snapshot import Coordination, CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard import Location as BoardPlace
@@ -253,6 +254,7 @@ COMPARISON = Comparison(
     {"demo-1": compared(run_status(), METRICS), "demo-2": compared(_STARTED, METRICS)}, {"demo-3": ERROR}
 )
 STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERROR}, ("d",), ("b",))
+SCALING = Scaling(run_status().record, "worker", 1, 2, (TASK,), (TASK,))
 UP = UpResult(
     "run",
     {TASK: FAILED},
@@ -441,6 +443,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_kept": lambda: result.show_kept(poisoned(WRITTEN)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
     "show_drained": lambda: result.show_drained(f"a{BAD}", poisoned(STOP)),
+    "show_scaled": lambda: result.show_scaled(poisoned(SCALING), poisoned(STOP), poisoned(AGAIN), dry_run=False),
+    "show_scaled dry": lambda: result.show_scaled(poisoned(SCALING), None, None, dry_run=True),
     "show_left_out": lambda: plans.show_left_out(LEFT_OUT),
     "show_exposure": lambda: plans.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
     "show_interrupted": lambda: starting.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),

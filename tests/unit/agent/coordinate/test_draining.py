@@ -125,7 +125,7 @@ def test_a_coordinator_that_knows_nothing_learns_of_it_from_the_agents() -> None
     world.coordinator.rebuild(fact("put_aside", text="damaged", what="x"), world.wall)
     world.run_for(60.0)
     assert set(world.states.values()) == {"pending"}
-    assert drains.hosts(world.data["intents"]).keys() == {"b"}
+    assert drains.holders(world.data["intents"]).keys() == {"b"}
     world.request("undrain", host="b", by=ANNA)
     world.until(lambda: set(world.states.values()) == {"running"})
 

@@ -80,6 +80,21 @@ def test_the_host_of_the_lead_that_coordinates_is_replaced_after_another_was_ele
     assert restarted(world) == again
 
 
+def test_a_task_that_is_too_many_moves_with_its_host_and_waits_there() -> None:
+    world = SeatWorld("async-ps", {**PLACES, "worker:2": "e"}, "s", "t")
+    world.until(lambda: ready(world))
+    world.request("drain", job="worker", count=2)
+    world.run_for(2.0)
+    world.crash("e")
+    world.until(lambda: world.data["moved"]["number"] == 1 and world.states["worker:1"] == "running", SOON_S)
+    world.run_for(30.0)
+    assert {task: world.places[task] for task in ("worker:1", "worker:2")} == {"worker:1": "s", "worker:2": "s"}
+    assert world.states["worker:2"] == "pending"
+    assert world.condition == "Running"
+    world.request("undrain", job="worker", count=3)
+    world.until(lambda: ready(world), 10.0)
+
+
 def test_a_spare_that_dies_while_it_takes_a_place_is_replaced_itself() -> None:
     world = made("collective")
     world.crash("b")

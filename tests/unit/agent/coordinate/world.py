@@ -193,11 +193,11 @@ class World:
         self.tasks[name].entry["step"] = step
 
     def request(
-        self, kind: str, tasks: Sequence[str] | None = None, by: str = "train@laptop", host: str | None = None
+        self, kind: str, tasks: Sequence[str] | None = None, by: str = "train@laptop", **about: str | int
     ) -> None:
         serial = self.data["request_serial"] + 1
         reason = f"{kind} by {by}"
-        asked = {"serial": serial, "kind": kind, "tasks": tasks, "host": host, "reason": reason, "by": by}
+        asked = {"serial": serial, "kind": kind, "tasks": tasks, "reason": reason, "by": by, **about}
         self.coordinator.request(made(PostedRequest, **asked), self.now, self.wall)
 
     def run_for(self, seconds: float) -> None:
