@@ -79,7 +79,7 @@ class Coordinator:
         self._book = OrderBook(self.view)
         self.contacts = Contacts(self.view, self._record)
         self._quorum = Quorum(self.view, has_lease)
-        self._moving = Moving(self.view, self._recovery, self.contacts, self._record, term)
+        self._moving = Moving(self.view, self._recovery, self.contacts, self._record, self._draining.undrain, term)
         self._accounting = Accounting(self.view)
         self._rebuilt = False
 

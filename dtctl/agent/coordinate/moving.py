@@ -15,7 +15,7 @@ from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, List, Mapping, Optional
+    from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set
 
     from ..records.reasons import Fact
     from ..records.spec import Moved
@@ -28,7 +28,9 @@ TAKES_PLACE = "takes_place"
 
 
 class Moving:
-    """`term`: that of the coordinator while it has its lease; None: no other host may take any place."""
+    """`term`: that of the coordinator while it has its lease; None: no other host may take any place. `release`: lets
+    what a host holds run again.
+    """
 
     def __init__(
         self,
@@ -36,12 +38,14 @@ class Moving:
         recovery: Recovery,
         contacts: Contacts,
         record: Callable[..., None],
+        release: Callable[[str, str], None],
         term: Optional[Callable[[float], Optional[int]]] = None,
     ) -> None:
         self._view = view
         self._recovery = recovery
         self._contacts = contacts
         self._record = record
+        self._release = release
         self._term_of_lease = term
         self._limit_s = view.recovery["replace_s"] if term is not None else None
         self._term = view.data["moved"]["term"] if self._waits() else None
@@ -78,7 +82,7 @@ class Moving:
         """Who takes each seat of the lost host."""
         found: Dict[str, str] = {}
         for seat in self._seats_on(host):
-            tasks = [task for task in self._tasks_in(seat) if self._is_wanted(task)]
+            tasks = [task for task in self._tasks_in(seat) if self._is_wanted(task, host)]
             if not tasks:
                 continue
             why = {other: self._unfit(other, seat, tasks) for other in self._candidates(host, seat)}
@@ -106,10 +110,15 @@ class Moving:
     def _tasks_in(self, seat: str) -> List[str]:
         return [task for task in self._view.tasks if self._view.seat(task) == seat]
 
-    def _is_wanted(self, task: str) -> bool:
-        view = self._view
-        is_done = view.intents[task]["want"] == "stop" or (view.final(task) and view.current(task))
-        return not (is_done or view.drained(task))
+    def _is_wanted(self, task: str, lost: str) -> bool:
+        """Also what the lost host holds itself, as it was shutting down, or was cut off before."""
+        view, intent = self._view, self._view.intents[task]
+        is_done = intent["want"] == "stop" or (view.final(task) and view.current(task))
+        return not is_done and not drains.holders({task: intent}).keys() - self._held_by_itself(lost)
+
+    def _held_by_itself(self, host: str) -> Set[str]:
+        one = drains.holders(self._view.intents).get(host)
+        return {host} if one is not None and one["kind"] in (drains.SHUTTING_DOWN, drains.CUT_OFF) else set()
 
     def _candidates(self, lost: str, seat: str) -> List[str]:
         return [host for host in dict.fromkeys([seat, *self._view.spec["spares"]]) if host != lost]
@@ -142,7 +151,9 @@ class Moving:
         for seat, host in moves.items():
             lost = view.roster[self._tasks_in(seat)[0]]["host"]
             why = [fact(TAKES_PLACE, what=lost, host=host, seconds=now - missed[lost])]
-            wanted = [task for task in self._tasks_in(seat) if self._is_wanted(task)]
+            for holder in self._held_by_itself(lost):
+                self._release(holder, "coordinator")
+            wanted = [task for task in self._tasks_in(seat) if self._is_wanted(task, lost)]
             restart.update(dict.fromkeys(wanted, why))
             done = [task for task in self._tasks_in(seat) if not (task in wanted or view.drained(task))]
             view.wanted(done, want="stop", by="coordinator")

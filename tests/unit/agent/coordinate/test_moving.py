@@ -10,6 +10,7 @@ import pytest
 from dtctl.agent.coordinate.election import LEASE_S
 from dtctl.agent.records.spec import DRIFT
 from dtctl.agent.run import drains
+from dtctl.agent.supervise import leaving
 from dtctl.agent.supervise import task as supervised
 from tests.unit.agent.coordinate.seat_world import SeatWorld, SlowAttempt
 from tests.unit.agent.coordinate.seating import REPLACE_S
@@ -93,6 +94,24 @@ def test_a_task_that_is_too_many_moves_with_its_host_and_waits_there() -> None:
     assert world.condition == "Running"
     world.request("undrain", job="worker", count=3)
     world.until(lambda: ready(world), 10.0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "lost", "again"),
+    [("async-ps", "e", ["worker:1"]), ("ps-strategy", "e", list(PLACES)), ("collective", "b", list(GANG))],
+)
+def test_a_host_that_shuts_down_and_does_not_come_back_is_replaced(strategy: str, lost: str, again: list[str]) -> None:
+    """What it held, with those that cannot continue without it, runs again."""
+    world = made(strategy)
+    for task in world._on(lost):
+        sim = world.tasks[task]
+        sim.intent = leaving.held({**world.spec, "host": lost}, {task: sim.intent}, {task: sim.entry})[task]
+    world.run_for(5.0)
+    assert drains.is_drained(world.data["intents"]["worker:1"])
+    world.crash(lost)
+    world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), SOON_S)
+    assert world.data["moved"]["seats"] == {lost: "s"}
+    assert restarted(world) == again
 
 
 def test_a_spare_that_dies_while_it_takes_a_place_is_replaced_itself() -> None:
