@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import select
 import time
 from contextlib import suppress
 
-from ..host import log, outputs, paths
+from ..host import log, paths
 from ..records.kinds import checked, made
 from ..records.messages import FROM_AGENT, PROTOCOL
 from ..records.reasons import because, fact
-from ..records.spec import has_lead, is_alone
+from ..records.spec import is_alone
 from ..records.whole_run import Event, HistoryEvent, RequestBook, RunView
-from ..run import environment
+from .checkpoint_services import checkpoint_services
 from .commits import Commits
 from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
 from .fence import Fence, clock
 from .following import hello, news
 from .history import History
-from .recovery import Services
 from .view import first_view, is_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Mapping, Optional, Set, Tuple
 
-    from ..checkpoints.repair import Loss
     from ..hooks.posting import Posting
     from ..link.hub import Hub
     from ..link.peer import FromHub
-    from ..records.answers import Checkpoint
     from ..records.messages import Orders
     from ..records.reasons import Fact
     from ..records.run_state import Intents, State
@@ -99,7 +95,7 @@ class Leading:
         elif view is not None:
             view["moved"] = spec["moved"]
         self._spec = spec
-        services = Services(self._newest_checkpoint, self._repair_checkpoints, random.random, self._lost_checkpoint)
+        services = checkpoint_services(files, spec)
         has_lease = voter.election.has_lease if voter is not None else None
         term = self._term_of_lease if voter is not None else None
         self.coordinator = Coordinator(spec, view or first_view(spec, wall), services, now, has_lease, term)
@@ -440,32 +436,3 @@ class Leading:
             if self._commits is not None:
                 self._commits.publish(data, now, at_once=decided)
         self._save_at = now + SAVE_S
-
-    def _newest_checkpoint(self) -> Optional[Checkpoint]:
-        """Where the lead is elsewhere, that none is seen here means nothing."""
-        from ..checkpoints import reading
-
-        found = reading.newest(self._checkpoint_directories())
-        return found if found is not None or has_lead(self._spec) else reading.NOT_KNOWN
-
-    def _repair_checkpoints(self, distrust: bool) -> List[str]:
-        if not has_lead(self._spec):
-            return []
-        from ..checkpoints import repair
-
-        scratch = distrust and self._spec["recovery"]["allow_scratch"]
-        return [
-            text for path in self._checkpoint_directories() for text in repair.repair_directory(path, distrust, scratch)
-        ]
-
-    def _lost_checkpoint(self) -> Optional[Loss]:
-        if not has_lead(self._spec):
-            return None
-        from ..checkpoints import repair
-
-        directories = self._checkpoint_directories()
-        others = outputs.of_cluster(self._files.root, self._spec["cluster"])
-        return repair.loss(directories, [path for path in others if path not in directories])
-
-    def _checkpoint_directories(self) -> List[str]:
-        return environment.Marks(self._files.code_directory()).expand(self._spec["checkpoint_dirs"])

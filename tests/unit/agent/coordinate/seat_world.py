@@ -10,7 +10,8 @@ from typing import Any
 from dtctl.agent.coordinate.coordinator import Coordinator
 from dtctl.agent.coordinate.fence import Fence
 from dtctl.agent.coordinate.recovery import Services
-from dtctl.agent.records.kinds import checked
+from dtctl.agent.coordinate.view import first_view
+from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Ending
 from dtctl.agent.records.spec import CoordinatorAddress
@@ -35,11 +36,11 @@ class SlowAttempt(SimAttempt):
     def update(self, now: float, wall: float) -> None:
         super().update(now, wall)
         if self.kill_at is not None and now >= self.kill_at and self.exit is None:
-            self.dies({"code": None, "signal": 9, "error": None, "why": [], "ended": None}, wall)
+            self.dies(made(Ending, signal=9), wall)
 
 
 class SeatWorld(World):
-    """`rates`: how fast the clocks of hosts run. A host that is cut reaches those of `beside` it alone, as nobody."""
+    """`rates`: how fast the clocks of hosts run, beside the coordinator's."""
 
     def __init__(self, strategy: str, places: Mapping[str, str], *spares: str, **fields: Any) -> None:
         self.raw = with_spares(strategy, places, *spares, **fields)
@@ -51,17 +52,11 @@ class SeatWorld(World):
         self.numbers: dict[str, int] = {}
         self.left: dict[tuple[str, str], SimTask] = {}
         """Tasks of hosts that do not know yet that another has them."""
-        self.saved = ""
         recovery = self.raw["recovery"]
         super().__init__(strategy, places, **{**fields, "recovery": recovery})
         self.spec = self.raw
-        self._make_coordinator(checked(RunView, self._first()))
+        self._make_coordinator(first_view(self.raw, self.wall))
         self.fences = {host: self._fence(host) for host in self.coordinator.view.hosts}
-
-    def _first(self) -> Any:
-        from dtctl.agent.coordinate.view import first_view
-
-        return json.loads(json.dumps(first_view(self.raw, self.wall)))
 
     def _fence(self, host: str) -> Fence:
         fence = Fence(SimpleNamespace(path=lambda name: f"/nowhere/{name}"), self.raw, self._clock(host))  # type: ignore[arg-type]
@@ -78,14 +73,14 @@ class SeatWorld(World):
         )
         self._greeted.clear()
 
-    def elect(self, host: str, *, terms: int = 1, saved: str | None = None) -> None:
+    def elect(self, host: str) -> None:
         """Another coordinator begins with what the one before has published."""
-        data: Any = json.loads(saved or self.saved)
-        before, self.lease, self.term = self.spec["host"], True, self.term + terms
-        self._take(data, host)
+        before, self.lease, self.term = self.spec["host"], True, self.term + 1
+        self._take(host)
         self.coordinator.resume(self.now, self.wall, before=before)
 
-    def _take(self, data: Any, host: str) -> None:
+    def _take(self, host: str) -> None:
+        data: Any = json.loads(json.dumps(self.data))
         place: CoordinatorAddress = {"host": host, "address": f"{host}:2221", "port": 2221}
         self.spec = {**seats.seated(on(self.raw, host), data["moved"]), "coordinator": place}
         self._make_coordinator(checked(RunView, data))
@@ -99,14 +94,13 @@ class SeatWorld(World):
                 self._step_tasks(host)
             return
         super().tick()
-        self.saved = json.dumps(self.data)
         if self.data["moved"]["number"] > self.spec["moved"]["number"]:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
         """A majority of the voters knows of the move, and every agent that is reached begins anew with it."""
         self.term += 1
-        self._take(json.loads(self.saved), self.spec["host"])
+        self._take(self.spec["host"])
         self.coordinator.resume(self.now, self.wall)
         for member in self.spec["roster"]:
             task, before = member["task"], self.places[member["task"]]
@@ -167,8 +161,7 @@ class SeatWorld(World):
                 sim.intent = intents.stopped({"": sim.intent}, by="coordinator", why=fact("moved_away", host=host))[""]
                 sim.intent["grace_s"] = 0.0
         self._step_tasks(host)
-        gone = [key for key, sim in self.left.items() if key[0] == host and sim.entry["pid"] is None and _is_idle(sim)]
-        for key in gone:
+        for key in [key for key, sim in self.left.items() if key[0] == host and not _runs(sim)]:
             del self.left[key]
         if host not in self.full and not any(at == host for at, _ in self.left):
             self.numbers[host] = self.spec["moved"]["number"]
@@ -181,7 +174,7 @@ class SeatWorld(World):
         for sim in self._here(host).values():
             attempt = sim._attempt
             if attempt is not None:
-                attempt.dies(_killed(), self.wall)
+                attempt.dies(made(Ending, signal=9), self.wall)
         super().crash(host)
 
     def boot(self, host: str) -> None:
@@ -194,13 +187,5 @@ class SeatWorld(World):
         return [host for host, sim in own.items() if sim is not None and _runs(sim) and host not in self.crashed]
 
 
-def _killed() -> Ending:
-    return {"code": None, "signal": 9, "error": None, "why": [], "ended": None}
-
-
 def _runs(sim: SimTask) -> bool:
     return sim._attempt is not None and sim._attempt.exit is None
-
-
-def _is_idle(sim: SimTask) -> bool:
-    return not _runs(sim)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.coordinate import following
 from dtctl.agent.coordinate.following import Following, Report
 from dtctl.agent.coordinate.view import View, first_view
 from dtctl.agent.host import processes
@@ -21,7 +22,7 @@ from dtctl.agent.records.run_state import Advance, Entry, Intent, Process, State
 from dtctl.agent.run.intents import IntentFollower
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
-from tests.unit.agent.coordinate.seating import moved
+from tests.unit.agent.coordinate.seating import moved, on, with_spares
 from tests.unit.agent.coordinate.world import spec_of
 
 TASKS = ("worker:0", "worker:1")
@@ -257,6 +258,33 @@ def test_newer_moves_are_what_an_agent_begins_anew_with_and_it_reports_nothing_b
     assert part.moved == moved(b="s")
     assert not part.connected
     assert part._dialer.sent == ["hello"]
+
+
+def test_an_agent_whose_tasks_others_may_have_asks_whether_it_is_heard_and_starts_nothing_before(
+    followed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = 1000.0
+    monkeypatch.setattr(following, "clock", lambda: seen)
+    part = followed({"type": "connected"})
+    followed(WELCOME)
+    assert "ping" not in part._dialer.sent, "nobody may"
+    spec: Any = on(with_spares("async-ps", {"chief:0": "lead", "worker:0": "far"}, "s"), "far")
+    part = Following(part._files, spec, 100.0)
+    assert not part.may_start
+    state, intent = part._files.state(), IntentFollower(part._files)
+    state["agent"] = {**made(Process, **processes.myself()), "since": 0.0}
+    part._dialer.waiting.append(WELCOME)  # type: ignore[attr-defined]
+    part.step(101.0, 0.0, state, intent)
+    assert part.may_start
+    assert "ping" in part._dialer.sent
+    seen += 5.0
+    part._dialer.waiting.append({"type": "pong", "n": 1})
+    part.step(106.0, 0.0, state, intent)
+    limit_s = part._fence.limit_s or 0.0
+    seen = 1000.0 + limit_s - 0.1
+    assert part.fence_s() is None
+    seen = 1000.0 + limit_s
+    assert part.fence_s() is not None
 
 
 GONE = {"type": "gone", "reason": "nothing was heard", "heard": 100.0}

@@ -508,3 +508,24 @@ def test_after_a_move_agents_that_follow_older_ones_are_sent_it_and_are_not_hear
     taken: Any = {"state": made(State, run="demo-1", host="s", tasks={"worker:1": {}}), "intents": {"worker:1": {}}}
     desk.receive("s", {**desk.hello("s", **taken), "moved": 1})
     assert desk.leading.coordinator.view.hosts["s"]["connected"]
+
+
+@pytest.mark.parametrize(
+    ("greeted", "lease", "decided", "answered"),
+    [(True, True, False, True), (False, True, False, False), (True, False, False, False), (True, True, True, False)],
+    ids=["heard", "not welcome", "without a lease", "while hosts take places"],
+)
+def test_a_ping_is_answered_by_a_coordinator_whose_the_run_is_for_certain(
+    tmp_path: Path, greeted: bool, lease: bool, decided: bool, answered: bool
+) -> None:
+    desk, voters = Desk(tmp_path, with_spares("async-ps", PLACES, "s")), Voters()
+    desk.open(voters)
+    if greeted:
+        desk.receive("good", desk.hello("good"))
+    voters.lease = lease
+    if decided:
+        desk.leading.coordinator.view.data["moved"] = moved(bad="s")
+    desk.receive("good", checked(FROM_AGENT["ping"], {"type": "ping", "n": 7}))
+    pongs = [message for _, message in desk.links.sent if message["type"] == "pong"]
+    assert pongs == ([{"type": "pong", "n": 7}] if answered else [])
+    desk.leading.close()

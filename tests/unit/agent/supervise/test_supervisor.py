@@ -216,6 +216,23 @@ def test_a_host_whose_place_was_taken_ends_its_tasks_at_once_before_it_is_begun_
     assert (files.state()["tasks"], files.intent()["tasks"]) == ({}, {})
 
 
+def test_a_host_that_is_cut_off_holds_its_tasks_with_the_time_that_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(role: ScriptedRole, state: State) -> None:
+        role.connected, role.grace_s = False, 3.0
+
+    files = spread(tmp_path, "b")
+    assert not supervise(files, ScriptedRole(silent), monkeypatch)
+    [intent] = files.intent()["tasks"].values()
+    assert (intent["want"], intent["grace_s"], intent["reason"]) == (
+        "hold",
+        3.0,
+        "b was cut off from the coordinator",
+    )
+    assert intent["version"] == 2, "once"
+
+
 @pytest.mark.parametrize("why", ["full disk", "moves of another run"])
 def test_an_agent_that_cannot_begin_anew_goes_on_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str

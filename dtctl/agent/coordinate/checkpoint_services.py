@@ -1,0 +1,52 @@
+"""What the coordinator's decisions need of checkpoints, which the lead writes: on its host, or one that sees them."""
+
+from __future__ import annotations
+
+import random
+
+from ..host import outputs
+from ..records.spec import has_lead
+from ..run import environment
+from .recovery import Services
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+    from ..checkpoints.repair import Loss
+    from ..records.answers import Checkpoint
+    from ..records.spec import Spec
+    from ..run.runfiles import RunFiles
+
+
+def checkpoint_services(files: RunFiles, spec: Spec) -> Services:
+    """On the coordinator's host. The lead may be elsewhere: then nothing is repaired here."""
+
+    def directories() -> List[str]:
+        return environment.Marks(files.code_directory()).expand(spec["checkpoint_dirs"])
+
+    def newest() -> Optional[Checkpoint]:
+        """Where the lead is elsewhere, that none is seen here means nothing."""
+        from ..checkpoints import reading
+
+        found = reading.newest(directories())
+        return found if found is not None or has_lead(spec) else reading.NOT_KNOWN
+
+    def repair_all(distrust: bool) -> List[str]:
+        if not has_lead(spec):
+            return []
+        from ..checkpoints import repair
+
+        scratch = distrust and spec["recovery"]["allow_scratch"]
+        return [text for path in directories() for text in repair.repair_directory(path, distrust, scratch)]
+
+    def lost() -> Optional[Loss]:
+        if not has_lead(spec):
+            return None
+        from ..checkpoints import repair
+
+        own = directories()
+        others = outputs.of_cluster(files.root, spec["cluster"])
+        return repair.loss(own, [path for path in others if path not in own])
+
+    return Services(newest, repair_all, random.random, lost)

@@ -1,0 +1,113 @@
+"""When a host that is cut off ends its tasks: what it knows of being heard, and what its next agent does."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.coordinate.fence import DOUBT_S, PAUSE_S, PING_S, WRITE_S, Fence
+from dtctl.agent.host import paths, processes
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Process
+from dtctl.agent.records.spec import FEWEST_VOTERS, fence_s, shortest_replace_s
+from dtctl.agent.run.runfiles import RunFiles
+from tests.unit.agent.coordinate.seating import on, with_spares
+
+PLACES = {"chief:0": "a", "worker:0": "b"}
+SPEC = on(with_spares("async-ps", PLACES, "s", grace_s=10.0, recovery={"replace_s": 100.0}), "b")
+LIMIT_S = 65.0
+"""100 s by a clock that is a quarter slower, less the grace period and 5 s for what is killed."""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> RunFiles:
+    files = RunFiles(str(tmp_path / "runs" / "demo-1" / "b"))
+    files.begin(files.stage(SPEC, {}, {}, made(Process, **processes.myself())), SPEC)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit_s"),
+    [
+        ({}, LIMIT_S),
+        ({"recovery": {**SPEC["recovery"], "replace_s": None}}, None),
+        ({"voters": SPEC["voters"][: FEWEST_VOTERS - 1]}, None),
+        ({"recovery": {**SPEC["recovery"], "replace_s": 1.0}}, 0.0),
+        ({"recovery": {**SPEC["recovery"], "replace_s": shortest_replace_s(10.0)}}, 30.0),
+    ],
+)
+def test_only_where_others_may_take_them_tasks_end_and_not_in_an_election(fields: Any, limit_s: float | None) -> None:
+    spec: Any = {**SPEC, **fields}
+    assert fence_s(spec) == limit_s
+
+
+def test_the_time_counts_from_when_an_answered_ping_was_sent(files: RunFiles) -> None:
+    fence = Fence(files, SPEC, 1000.0)
+    first = fence.ping(1000.0)
+    assert first is not None
+    assert fence.ping(1000.0 + PING_S - 0.1) is None
+    second = fence.ping(1000.0 + PING_S)
+    assert second is not None
+    fence.answered(second + 1, 1060.0)
+    fence.answered(first, 1060.0)
+    assert fence.grace_s(1000.0 + LIMIT_S - 0.1) is None
+    assert fence.grace_s(1000.0 + LIMIT_S) == 10.0
+    fence.answered(second, 1064.0)
+    assert fence.grace_s(1000.0 + LIMIT_S) is None
+    assert fence.grace_s(1000.0 + PING_S + LIMIT_S) == 10.0
+
+
+@pytest.mark.parametrize(("passed_s", "grace_s"), [(LIMIT_S + 4.0, 6.0), (75.0, 0.0), (5000.0, 0.0)])
+def test_an_agent_that_stood_still_gives_its_tasks_what_is_left(
+    files: RunFiles, passed_s: float, grace_s: float
+) -> None:
+    assert Fence(files, SPEC, 1000.0).grace_s(1000.0 + passed_s) == pytest.approx(grace_s, abs=1.0)
+
+
+def test_the_next_agent_goes_on_counting(files: RunFiles) -> None:
+    fence = Fence(files, SPEC, 1000.0)
+    for now in (1000.0 + WRITE_S, 1001.0 + WRITE_S):
+        fence.confirm(now, now)
+    assert Fence(files, SPEC, 1060.0).grace_s(1000.0 + WRITE_S + LIMIT_S) == 10.0
+    assert Fence(files, SPEC, 1060.0).grace_s(1000.0 + WRITE_S + LIMIT_S - 0.1) is None
+    assert Fence(files, SPEC, 900.0).grace_s(964.9) is None, "it is never later than now"
+
+
+@pytest.mark.parametrize(
+    ("text", "age_s", "ends"),
+    [(None, 5.0, False), (None, 500.0, True), ("nonsense", 500.0, True), ("another-boot 5.0", 500.0, False)],
+    ids=["a new run", "never written", "damaged", "the machine was restarted"],
+)
+def test_what_was_not_written_is_counted_from_the_beginning_of_the_run(
+    files: RunFiles, text: str | None, age_s: float, ends: bool
+) -> None:
+    if text is not None:
+        Path(files.path("confirmed")).write_text(text)
+    then = time.time() - age_s
+    os.utime(files.path("spec.json"), (then, then))
+    assert (Fence(files, SPEC, 1000.0).grace_s(1000.0) is not None) is ends
+
+
+def test_a_full_disk_makes_no_difference_to_this_agent(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "no space")
+
+    monkeypatch.setattr(paths, "write_text", full)
+    fence = Fence(files, SPEC, 1000.0)
+    fence.confirm(1050.0, 1050.0)
+    assert fence.grace_s(1100.0) is None
+
+
+def test_a_coordinator_counts_from_its_lease_and_not_from_one_that_may_have_slept(files: RunFiles) -> None:
+    fence = Fence(files, SPEC, 1000.0)
+    assert fence.look(True, 1001.0)
+    assert not fence.look(False, 1002.0)
+    assert fence.grace_s(1001.0 + LIMIT_S) == 10.0
+    woken = 1003.0 + PAUSE_S
+    assert not fence.look(True, woken)
+    assert not fence.look(True, woken + PAUSE_S)
+    assert fence.look(True, woken + DOUBT_S)
