@@ -74,6 +74,27 @@ SETTLING = cluster_text(
 )
 
 
+def test_workers_are_scaled_while_the_others_go_on(home: Desk) -> None:
+    home.write_cluster(cluster_text(jobs="{ps: {hosts: node-1}, worker: {hosts: 'node-[1-2]', replicas: 1}}"))
+    assert "worker: 1 of 2 tasks run" in home.dtctl("plan")
+    home.dtctl("up", "--local")
+    assert home.states() == {"ps:0": "running", "worker:0": "running", "worker:1": "pending"}
+    assert home.dtctl("scale", "worker=2", "--dry-run").strip() == (
+        "worker: 1 -> 2: worker:1 would start; no other task restarts"
+    )
+    home.dtctl("scale", "worker=2")
+    assert set(home.states().values()) == {"running"}
+    home.dtctl("scale", "worker=1")
+    assert home.states() == {"ps:0": "running", "worker:0": "running", "worker:1": "pending"}
+    refused = home.run("restart", "worker:1")
+    assert (refused.returncode != 0, "dtctl scale worker=N" in refused.stderr) == (True, True), refused.stderr
+    more, needed = home.run("scale", "worker=3"), home.run("scale", "ps=0")
+    assert (more.returncode, "has places for 2 tasks of worker" in more.stderr) == (2, True)
+    assert (needed.returncode, "it cannot continue without ps:0" in needed.stderr) == (2, True)
+    assert home.task("worker:0")["attempt"] == home.task("ps:0")["attempt"] == 1
+    home.dtctl("stop")
+
+
 def test_a_terminated_command_exits_with_143(running: Desk) -> None:
     with running.start("logs", "worker:1", "-f", "-n", "1") as following:
         read_until(following.stdout, "worker:1 step")
