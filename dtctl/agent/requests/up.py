@@ -170,7 +170,7 @@ def _found(
 def _joining(run: runs.Run) -> Optional[Joining]:
     """What the hosts that the run was started without need to join it."""
     kept = run.files.latecomers()
-    return {"inventory": inventory_of(run.spec), "credentials": kept} if kept else None
+    return {"inventory": inventory_of(run.files.original()), "credentials": kept} if kept else None
 
 
 def _go_without(spec: Spec, absent: List[str]) -> None:
