@@ -76,7 +76,8 @@ def run_spec(
 
     The fields of one host are missing. `code`: a short digest of it, in place of where it lies here.
     """
-    named = named_by_others({str(task.id): (*task.argv, *task.env.values()) for task in plan.tasks})
+    marked = itertools.chain(*plan.marked.values())
+    named = named_by_others({str(task.id): (*task.argv, *task.env.values()) for task in marked})
     return _record(
         Spec,
         plan,

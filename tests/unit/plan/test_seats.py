@@ -162,3 +162,11 @@ def test_idle_hosts_make_another_run() -> None:
 def test_a_task_is_named_by_others_where_their_words_have_its_address() -> None:
     own, peers = "--own=\0ADDRESS(worker:1)", "\0ADDRESS(ps:0),\0HOST(worker:0):\0PORT(worker:0)"
     assert named_by_others({"worker:1": [own, peers], "ps:0": ["--quiet", "\0HOME"]}) == {"ps:0", "worker:0"}
+
+
+@pytest.mark.parametrize(("dialect", "addressed"), [("tensorflow", ["ps:0", "worker:0"]), ("none", [])])
+def test_roster_says_whose_addresses_others_are_started_with(dialect: Dialect, addressed: list[str]) -> None:
+    launch = Launch(command=("python",), args=("{address}",), dialect=dialect)
+    jobs = [job(name, [host], [1], launch=launch) for name, host in (("ps", "a"), ("worker", "b"))]
+    roster = spec_of(planned(with_idle(cluster(*jobs), "s")), "a")["roster"]
+    assert [member["task"] for member in roster if member["addressed"]] == addressed
