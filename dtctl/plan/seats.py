@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from dtctl.agent.records.values import address_mark
+from dtctl.agent.records.values import MARK, address_mark
 from dtctl.config.cluster import Cluster
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, TaskId
@@ -89,6 +89,18 @@ def marked_spec(cluster: Cluster) -> dict[str, tuple[str, ...]]:
 def with_marks(text: str) -> str:
     """With the marks that the agents replace (agent/run/environment.py)."""
     return _PLACE.sub(_mark, text)
+
+
+def named_by_others(words: Mapping[str, Collection[str]]) -> set[str]:
+    """Tasks whose addresses others are started with. `words`: of each task."""
+    found: dict[str, frozenset[str]] = {}
+    named: set[str] = set()
+    for task, texts in words.items():
+        for text in filter(has_address, texts):
+            if text not in found:
+                found[text] = frozenset(mark.group(3) for mark in MARK.finditer(text) if mark.group(3))
+            named |= found[text] - {task}
+    return named
 
 
 def has_address(text: str) -> bool:

@@ -25,7 +25,7 @@ from dtctl.agent.records.spec import (
 )
 from dtctl.agent.records.values import HOME, paths_of, urls_of
 from dtctl.plan.hosts import brought_along, checkpoint_places, join_address, on_host
-from dtctl.plan.seats import has_address
+from dtctl.plan.seats import has_address, named_by_others
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
@@ -76,6 +76,7 @@ def run_spec(
 
     The fields of one host are missing. `code`: a short digest of it, in place of where it lies here.
     """
+    named = named_by_others({str(task.id): (*task.argv, *task.env.values()) for task in plan.tasks})
     return _record(
         Spec,
         plan,
@@ -95,7 +96,9 @@ def run_spec(
         elected=None,
         term=0,
         replicas={job.name: job.replicas for job in plan.cluster.jobs.values() if job.replicas is not None},
-        roster=[_record(Member, task, task=str(task.id), seat=None) for task in plan.tasks],
+        roster=[
+            _record(Member, task, task=str(task.id), seat=None, addressed=str(task.id) in named) for task in plan.tasks
+        ],
         stages=list(plan.stages),
         lead=str(plan.lead),
         recovery=_record(RecoverySpec, plan.cluster.recovery),

@@ -90,15 +90,18 @@ class Recovery:
         """
         left = dict(restart)
         while left:
-            task = min(left, key=lambda one: (self._view.own(one), one != self._view.lead))
-            tasks = [task] if self._view.own(task) else [*self._scope(task)]
-            tasks += [] if self._view.own(task) else [one for one in left if one not in tasks]
+            task = min(left, key=lambda one: (self._moves_alone(one), one != self._view.lead))
+            tasks = self._gang(task) if self._view.roster[task]["addressed"] else [*self._scope(task)]
+            tasks += [] if self._moves_alone(task) else [one for one in left if one not in tasks]
             loss: Lost = {"attempt": self._view.entry(task)["attempt"], "ended": wall}
             failure = self._restart(task, loss, left[task], tasks, now, wall)
             if failure is not None:
                 return failure
             left = {one: why for one, why in left.items() if one not in tasks}
         return None
+
+    def _moves_alone(self, task: str) -> bool:
+        return self._view.own(task) and not self._view.roster[task]["addressed"]
 
     def ignore_past(self, tasks: Iterable[str]) -> None:
         """Ignores what has happened to these tasks so far: an earlier coordinator, now forgotten, has judged it."""

@@ -55,6 +55,8 @@ class Member(Record):
     """Its success is, with that of the others that decide, the run's."""
     serves: Default[bool, False]
     """Others need it to their end: it is not waited for after a success, and stopped last."""
+    addressed: Default[bool, False]
+    """Other tasks are started with its address: on another host it needs all of them to start again."""
     seat: Default[Optional[Name], None]
     """The host that `up` has put it on, where another one has taken its place."""
 

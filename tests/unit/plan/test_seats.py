@@ -17,6 +17,7 @@ from dtctl.model import Dialect
 from dtctl.plan.data import data_places
 from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
+from dtctl.plan.seats import named_by_others
 from dtctl.plan.spec import digest, host_spec, run_spec
 from tests.unit.clusters import cluster, job, ssh_host
 
@@ -156,3 +157,8 @@ def test_data_that_is_dealt_out_goes_to_spares_whole() -> None:
 def test_idle_hosts_make_another_run() -> None:
     values = [cluster(), with_idle(cluster()), with_idle(cluster(), "s"), with_idle(cluster(), arbiters=("s",))]
     assert len({digest(value, None) for value in values}) == len(values)
+
+
+def test_a_task_is_named_by_others_where_their_words_have_its_address() -> None:
+    own, peers = "--own=\0ADDRESS(worker:1)", "\0ADDRESS(ps:0),\0HOST(worker:0):\0PORT(worker:0)"
+    assert named_by_others({"worker:1": [own, peers], "ps:0": ["--quiet", "\0HOME"]}) == {"ps:0", "worker:0"}

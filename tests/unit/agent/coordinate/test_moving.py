@@ -81,6 +81,17 @@ def test_the_host_of_the_lead_that_coordinates_is_replaced_after_another_was_ele
     assert restarted(world) == again
 
 
+def test_a_task_whose_address_others_are_started_with_moves_with_all_of_them() -> None:
+    """A ps of TensorFlow fetches what a worker sends, at the address that it was started with."""
+    world = SeatWorld("async-ps", PLACES, "s", "t")
+    for member in world.raw["roster"]:
+        member["addressed"] = True
+    world.until(lambda: ready(world))
+    world.crash("e")
+    world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), SOON_S)
+    assert restarted(world) == list(PLACES)
+
+
 def test_a_task_that_is_too_many_moves_with_its_host_and_waits_there() -> None:
     world = SeatWorld("async-ps", {**PLACES, "worker:2": "e"}, "s", "t")
     world.until(lambda: ready(world))
