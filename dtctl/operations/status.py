@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from dtctl.errors import AgentError
+from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client.conversation import ask, knows_no_run
 from dtctl.operations.coordinator import (
@@ -52,8 +52,11 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
 
 
 def placed(record: RunRecord, transport: Transport) -> RunRecord:
-    """With its tasks where they are now, as far as its hosts can say."""
-    found = status(record, transport)
+    """With its tasks where they are now, as far as its hosts can say: what is wrong with one, the command reports."""
+    try:
+        found = status(record, transport)
+    except DtctlError:
+        return record
     return dataclasses.replace(found.record, run=record.run or found.record.run) if found.time else record
 
 

@@ -279,9 +279,7 @@ class Host:
         yield {"type": "result", "run": RUN, "tasks": tasks, "unreached": [], **self._about_the_run()}, b""
 
     def _drain(self, request: Fields) -> Answer:
-        job = request.get("job")
-        too_many = [task for task in ROSTER if task.partition(":")[0] == job][request.get("count") or 0 :]
-        yield from self._stop({"tasks": too_many if job else tasks_on(request["drained"])})
+        yield from self._stop({"tasks": tasks_on(request["drained"])})
 
     def _undrain(self, request: Fields) -> Answer:
         yield from self._restart({"tasks": tasks_on(request["drained"])})

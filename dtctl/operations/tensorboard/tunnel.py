@@ -125,7 +125,8 @@ class Tunnel:
         self._session.send(request(self._record, self._session.host, "tensorboard"))
         self._receiver.start()
         self._stay(lambda: self._ready is not None)
-        assert self._ready is not None
+        if self._ready is None:
+            raise untrue(self._session.host.name, "ends TensorBoard before it begins")
         return self._ready
 
     def wait(self) -> TensorboardResult:
@@ -139,10 +140,12 @@ class Tunnel:
         while not until():
             with self._changed:
                 waited = self._changed.wait_for(lambda: self._end is not None or until(), ALIVE_S)
-            if isinstance(self._end, BaseException):
-                raise self._end
+            if self._end is not None:
+                break
             if not waited:
                 self.send({"type": "alive"})
+        if isinstance(self._end, BaseException):
+            raise self._end
 
     def connect(self) -> Channel:
         with self._changed:
