@@ -24,10 +24,11 @@ from dtctl.agent.link.peer import (
     encode,
 )
 from dtctl.agent.link.tls import Lost
-from dtctl.agent.records.messages import FROM_COORDINATOR, PROTOCOL
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.messages import FROM_COORDINATOR, PROTOCOL, Welcome
 from tests.waiting import eventually
 
-WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True, "term": 0}
+WELCOME = checked(Welcome, {"type": "welcome", "v": PROTOCOL, "events_from": 0})
 
 
 class RecordedStream:
