@@ -1,0 +1,176 @@
+"""Hosts are destroyed for good, and spares take their places by themselves: nobody is at a controller."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.desk import Desk, desk
+from tests.faults import report
+from tests.faults.report import Row
+from tests.faults.scene import Scene, Way, stand_in
+from tests.faults.tensorflow_run import tensorflow
+from tests.hosts import faults
+from tests.hosts.fleet import Fleet, FleetHost, module_fleet
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.fleet, pytest.mark.faults]
+
+seven = module_fleet(7)
+
+TAKEOVER_S = 120.0
+"""After a loss: the time of `replace`, and more on machines that are busy with other things."""
+
+
+class Places:
+    """Who has which task, by the files of the hosts that are left: no host is asked."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def of(self, task: str) -> dict[str, dict[str, Any]]:
+        """Host -> its entry of the task, on each that is up and runs it."""
+        found = {}
+        for host in self.scene.fleet.hosts:
+            directory = self.scene.run_directory_or_none(host) if host.is_up else None
+            try:
+                entry = json.loads((directory / "state.json").read_text())["tasks"].get(task) if directory else None
+            except (FileNotFoundError, json.JSONDecodeError):
+                continue
+            if entry is not None and entry["state"] == "running":
+                found[host.name] = entry
+        return found
+
+    def trains(self, task: str, *, beside: str = "") -> FleetHost | None:
+        """Where it runs and has reported a step, on another host than `beside`."""
+        for name, entry in self.of(task).items():
+            if name != beside and (entry["step"] is not None or (task.startswith("ps") and entry["ready"])):
+                return self.scene.fleet[name]
+        return None
+
+    def moves(self, task: str, *, away_from: FleetHost) -> FleetHost:
+        def is_there() -> bool:
+            return self.trains(task, beside=away_from.name) is not None
+
+        eventually(is_there, TAKEOVER_S + self.scene.recovery_s, f"{task} on another host than {away_from.name}")
+        found = self.trains(task, beside=away_from.name)
+        assert found is not None
+        return found
+
+
+@contextmanager
+def never_twice(places: Places, program: str) -> Iterator[None]:
+    """At no moment do two hosts have a process with these words: two would write the same checkpoints."""
+    seen: list[str] = []
+    ends = threading.Event()
+
+    def look() -> None:
+        while not ends.is_set():
+            there = [host.name for host in places.scene.fleet.hosts if host.is_up and _runs(host, program)]
+            seen.extend([", ".join(there)] if len(there) > 1 else [])
+            time.sleep(0.1)
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        watcher.join()
+    assert seen == []
+
+
+def _runs(host: FleetHost, program: str) -> bool:
+    try:
+        return any(re.search(program, line) for line in host.processes())
+    except Exception:  # it has just died
+        return False
+
+
+CHIEF = "python.*--job_name=worker --task_index=0"
+
+WAY = Way("async-ps", {"ps": "gpu-1", "worker": "gpu-[3-4]"}, {"way": "async"})
+
+
+def test_a_spare_takes_the_place_of_the_leads_host_that_was_cut_off(fleet: Fleet, user: Desk, rows: list[Row]) -> None:
+    """The half that is cut off still sees the checkpoints: it has ended its chief before the other begins."""
+    output = fleet.shared / user.name
+    more: dict[str, Any] = {"dirs": {"output": str(output)}, "recovery": {"replace": "45s"}, "grace": "1s"}
+    scene = stand_in(fleet, user, WAY, spares=["gpu-2", "gpu-5"], **more)
+    places = Places(scene)
+    user.dtctl("up", timeout_s=120)
+    eventually(lambda: places.trains("worker:0"), 60, "the lead to train")
+    with never_twice(places, CHIEF):
+        struck = time.time()
+        fleet.cut(fleet["gpu-3"])
+        there = places.moves("worker:0", away_from=fleet["gpu-3"])
+        fleet.heal(fleet["gpu-3"])
+        spares = {"gpu-2": "gpu-[3,5]", "gpu-5": "gpu-[2-3]"}[there.name]
+        now = f"{there.name} has taken the place of gpu-3\nspares: {spares} ready"
+        eventually(lambda: now in user.dtctl("status"), 60, "gpu-3 to be a spare")
+        assert not _runs(fleet["gpu-3"], "trainer")
+    assert user.dtctl("exec", "worker:0", "--", "hostname").strip() == there.name
+    assert "step" in user.dtctl("logs", "worker:0", "-n", "3")
+    there.exec("touch", f"{output}/enough")
+    user.dtctl("wait", timeout_s=120)
+    assert user.status()["conditions"][0]["type"] == "Succeeded"
+    rows.append(
+        report.measure("the lead's host is cut off for good, replace: 45s", WAY.strategy, struck, scene.story())
+    )
+
+
+STEPS = 8000
+
+
+@pytest.mark.nightly
+@pytest.mark.training
+@pytest.mark.timeout(1800)
+def test_a_cluster_trains_to_its_end_though_three_of_its_machines_are_destroyed(
+    seven: Fleet, tmp_path: Path, client: str, rows: list[Row]
+) -> None:
+    """Five hosts with tasks and two spares; no controller reaches any of them from the first minute on."""
+    fleet = seven
+    with desk(tmp_path / "home", name="digits", client=client) as user:
+        output = fleet.shared / user.name
+        scene = tensorflow(
+            fleet,
+            user,
+            STEPS,
+            jobs={"ps": {"hosts": "gpu-[1-2]"}, "worker": {"hosts": "gpu-[3-5]"}},
+            dirs={"output": str(output)},
+            recovery={"replace": "60s"},
+            grace="5s",
+            spares="gpu-[6-7]",
+        )
+        places = Places(scene)
+        user.dtctl("up", timeout_s=300)
+        with faults.without_controllers(fleet), never_twice(places, CHIEF):
+            eventually(lambda: places.trains("worker:0"), scene.recovery_s, "the lead to train")
+            eventually(lambda: any(output.glob("model.ckpt-*.index")), 120, "a checkpoint")
+
+            def destroyed(what: str, host: FleetHost, task: str) -> FleetHost:
+                struck = time.time()
+                fleet.crash(host)
+                there = places.moves(task, away_from=host)
+                eventually(lambda: places.trains("worker:0"), scene.recovery_s, "the training to continue")
+                name = f"the host of {what} is destroyed, replace: 60s"
+                rows.append(report.measure(name, "async-ps, TensorFlow", struck, scene.story()))
+                return there
+
+            lead = destroyed("the lead", fleet["gpu-3"], "worker:0")
+            destroyed("a ps", fleet["gpu-1"], "ps:0")
+            destroyed("the lead again", lead, "worker:0")
+            (output / "enough").touch()
+            scene.wait_until(lambda: (output / "result.json").exists(), "the end of the training")
+        user.dtctl("wait", timeout_s=300)
+        assert user.status()["conditions"][0]["type"] == "Succeeded"
+        assert json.loads((output / "result.json").read_text())["held_out_accuracy"] > 0.95
+        print(user.dtctl("events"))
