@@ -57,7 +57,8 @@ def data_places(cluster: Cluster) -> tuple[DataPlace, ...]:
     if cluster.data.source is None:
         return ()
     sharers = dealt(cluster)
-    spares = tuple(cluster.hosts[name] for name in cluster.standby)
-    places = [(host, task) for task in readers(cluster) for host in (cluster.host_of(task), *spares)]
+    tasks = readers(cluster)
+    places = [(cluster.host_of(task), task) for task in tasks]
+    places += [(cluster.hosts[name], task) for name in cluster.standby for task in tasks]
     found = (data_place(cluster, host, task, sharers) for host, task in places)
     return tuple(dict.fromkeys(place for place in found if place is not None))

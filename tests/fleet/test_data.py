@@ -22,7 +22,7 @@ def test_data_is_on_the_hosts_that_read_it_and_moves_with_their_tasks(user: Desk
     for number in range(3):
         (user.project / "digits" / "train" / f"{number}.rec").write_text(f"record {number}\n")
     user.write_cluster(CLUSTER, hosts=HOSTS)
-    assert user.dtctl("data", "push").splitlines() == ["gpu-[2-3]: ~/digits: 3 files sent"]
+    assert user.dtctl("data", "push").splitlines() == ["gpu-[2-4]: ~/digits: 3 files sent"], "the spare too"
     user.dtctl("up")
     (user.project / "digits" / "new.rec").write_text("new\n")
     live = user.run("data", "push")
@@ -31,8 +31,8 @@ def test_data_is_on_the_hosts_that_read_it_and_moves_with_their_tasks(user: Desk
     user.dtctl("replace", "gpu-3", "--yes", timeout_s=150)
     here = {host.name for host in fleet.hosts if (host.home / "digits" / "train" / "2.rec").exists()}
     places = json.loads(user.dtctl("data", "-o", "json"))["places"]
-    assert [(one["host"], one["state"]) for one in places] == [("gpu-2", "complete"), ("gpu-3", "complete")]
+    assert [(one["host"], one["state"]) for one in places] == [(f"gpu-{number}", "complete") for number in (2, 3, 4)]
     assert user.task("worker:1")["host"] == "gpu-4"
     assert here >= {"gpu-2", "gpu-3", "gpu-4"}
     user.dtctl("down", "--yes")
-    assert user.dtctl("data", "drop", "--yes").splitlines() == ["gpu-[2-3]: ~/digits: 3 files removed, 27 B"]
+    assert user.dtctl("data", "drop", "--yes").splitlines() == ["gpu-[2-4]: ~/digits: 3 files removed, 27 B"]

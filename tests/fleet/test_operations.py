@@ -120,7 +120,7 @@ def test_up_starts_what_waits_for_a_host_that_only_the_controller_reaches(runnin
     """The lead restarts after a cut from all others only on somebody's word: it may have been replaced."""
     host = fleet["gpu-2"]
     (directory,) = host.home.glob(".dtctl/runs/*/gpu-2")
-    with faults.drop_incoming_from(host, fleet["gpu-1"], fleet["gpu-3"]):
+    with faults.drop_incoming_from(host, *(fleet[name] for name in ("gpu-1", "gpu-3", "gpu-4"))):
         eventually(lambda: not connected(directory), 60, "the others to be away")
         task = json.loads((directory / "state.json").read_text())["tasks"]["worker:0"]
         faults.send(host, task["pid"])

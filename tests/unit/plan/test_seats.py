@@ -150,7 +150,7 @@ def test_data_that_is_dealt_out_goes_to_spares_whole() -> None:
     code = cluster().trainer.code
     value = with_idle(workers("a", "b"), "s", data=DataSource(source=code, shard="worker"), dirs={"data": "/d"})
     assert [(place.host, place.directory) for place in data_places(value)] == [
-        ("a", "/d/worker-0"), ("s", "/d/worker-0"), ("b", "/d/worker-1"), ("s", "/d/worker-1"),
+        ("a", "/d/worker-0"), ("b", "/d/worker-1"), ("s", "/d/worker-0"), ("s", "/d/worker-1"),
     ]  # fmt: skip
 
 
