@@ -168,8 +168,8 @@ class Place:
         """`report` gets how many bytes of it are there."""
         from fsspec.callbacks import Callback
 
-        told = Callback(hooks={"bytes": lambda size, value, **_: report(value)})
-        self._ask(lambda: self._system.put_file(str(file), self._at(name), callback=told))
+        callback = Callback(hooks={"bytes": lambda size, value, **_: report(value)})
+        self._ask(lambda: self._system.put_file(str(file), self._at(name), callback=callback))
 
     def write(self, name: str, data: bytes) -> None:
         self._ask(lambda: self._system.pipe_file(self._at(name), data))
