@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dtctl.agent.records.values import is_storage_url
 from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy, strategy_of, trainers
-from dtctl.model import Host, TaskId
+from dtctl.model import CHOSEN_PORT, Host, TaskId
 from dtctl.plan.hosts import directories
 
 WHOLE = "all"
@@ -50,6 +50,13 @@ def data_place(cluster: Cluster, host: Host, task: TaskId, sharers: tuple[TaskId
     if task not in sharers:
         return DataPlace(host.name, f"{base}/{WHOLE}")
     return DataPlace(host.name, f"{base}/{task.job}-{task.index}", (sharers.index(task), len(sharers)))
+
+
+def task_ports(cluster: Cluster, host: str) -> tuple[int, ...]:
+    """Those of its tasks, or of all where it has none: other hosts are able to connect to them."""
+    ports = [(name, port) for job in cluster.jobs.values() for name, port in zip(job.hosts, job.ports, strict=True)]
+    known = [(name, port) for name, port in ports if port != CHOSEN_PORT]
+    return tuple(sorted({port for name, port in known if name == host} or {port for _, port in known}))
 
 
 def data_places(cluster: Cluster) -> tuple[DataPlace, ...]:
