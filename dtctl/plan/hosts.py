@@ -5,18 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from dtctl.agent.records.values import HOME, is_storage_url, paths_of
+from dtctl.config.cluster import Cluster, Job
 from dtctl.config.placement import FIRST_PORT
 from dtctl.config.strategies import KVSTORE_JOBS, PS, gpus_wanted
 from dtctl.errors import PreflightError
-from dtctl.model import CHOSEN_PORT, Local
-
-if TYPE_CHECKING:
-    from dtctl.config.cluster import Cluster, Job
-    from dtctl.model import Host, TaskId
-
+from dtctl.model import CHOSEN_PORT, Host, Local, TaskId
 
 Directories = Mapping[str, str]
 """data, output, work, log: paths on one host, with marks, and storage URLs."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.reasons import Fact, sentence, why_of
 from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.plan.hosts import checkpoint_places
-from dtctl.plan.roster import shown
+from dtctl.plan.roster import RunPlan, shown
 from dtctl.render.format import iso_utc
 from dtctl.render.terminal import console
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import UnusedCheckpoint, UpResult
-    from dtctl.plan.roster import RunPlan
 
 API_VERSION = "dtctl/v1"
 
