@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dtctl.operations.checkpoints.upkeep import Pruning, Verification
     from dtctl.operations.data import DataSet, PlaceState
     from dtctl.operations.push import PushedData
-    from dtctl.plan.data import DataPlace
+    from dtctl.plan.hosts import DataPlace
 
 
 def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:

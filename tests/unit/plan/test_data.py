@@ -10,8 +10,7 @@ import pytest
 
 from dtctl.config.cluster import Cluster, Data, Launch
 from dtctl.model import DataShard, TaskId
-from dtctl.plan.data import DataPlace, data_places
-from dtctl.plan.hosts import brought_along, directories, on_this_machine
+from dtctl.plan.hosts import DataPlace, brought_along, data_places, directories, on_this_machine
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest
 from tests.unit.clusters import cluster, job, ssh_host

@@ -14,7 +14,7 @@ from dtctl.agent.run.environment import Marks
 from dtctl.config.cluster import Cluster, Launch, Recovery, Trainer
 from dtctl.config.cluster import Data as DataSource
 from dtctl.model import Dialect
-from dtctl.plan.data import data_places
+from dtctl.plan.hosts import data_places
 from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
 from dtctl.plan.seats import named_by_others
