@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from io import BytesIO
-from unittest.mock import Mock
 
 import pytest
 
-from dtctl.agent.conversation import Wire
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.logs import serving
-from tests.agent.logs.run import LINES, Run, asked, text
+from tests.agent.logs.run import LINES, Run, text
 from tests.waiting import eventually
 
 
@@ -118,28 +114,11 @@ def test_there_is_no_previous_attempt_of_the_first(run: Run) -> None:
         run.serve(previous=True)
 
 
-def test_a_task_of_another_host_is_refused(run: Run) -> None:
-    with pytest.raises(Refused, match="worker:9 does not run on this host"):
-        run.serve(tasks=["worker:9"])
-
-
-def test_no_tasks_named_means_all(run: Run) -> None:
+def test_what_several_tasks_have_printed_comes_together(run: Run) -> None:
     run.states = {"worker:0": "running", "ps:0": "running"}
     run.log(b"w\n")
     run.log(b"p\n", task="ps:0")
     assert text(run.serve(tasks=None)) == b"w\np\n"
-
-
-def test_a_run_that_is_removed_meanwhile_is_reported(run: Run) -> None:
-    with pytest.raises(Refused) as refused:
-        serving.serve(
-            str(run.directory),
-            asked(tasks=[]),
-            Wire(BytesIO(), BytesIO()),
-            Mock(side_effect=FileNotFoundError("state.json")),
-            bool,
-        )
-    assert refused.value.code == "no_run"
 
 
 def test_grep_sends_runs_of_matching_lines(run: Run) -> None:
