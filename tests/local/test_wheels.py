@@ -21,7 +21,7 @@ from dtctl.operations.up.wheels import Wheels
 from tests.wheels import make_wheel
 
 OWN = json.loads(subprocess.check_output([sys.executable, "-c", PYTHON_FACTS]))
-OTHER = {
+OTHER: Any = {
     "abi": "cp39",
     "libc": "glibc 2.28",
     "markers": {**OWN["markers"], "python_version": "3.9", "platform_machine": "aarch64"},
