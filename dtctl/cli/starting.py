@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -33,6 +33,9 @@ from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import LastLine, moving
 from dtctl.transport.seam import Transport
 
+if TYPE_CHECKING:
+    from dtctl.bundle import Bundle
+
 
 class StartReport(UpReport):
     """`agree` is asked about the runs that are replaced, once it is clear that they are this directory's."""
@@ -54,6 +57,9 @@ class StartReport(UpReport):
 
     def __call__(self, progress: Progress) -> None:
         self._bars(progress)
+
+    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
+        errors.note(starting.wheels_line(hosts, wheels, seconds))
 
     def checked(self, checked: Checked) -> None:
         checks.show_brief(checked)
