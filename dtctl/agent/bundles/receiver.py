@@ -80,8 +80,7 @@ def receive_manifest(wire: Wire) -> bytes:
     need: Need = {"manifest": True, "files": [], "digests": [], "blocks": [], "port": None}
     wire.send(dict(need, type="need"))
     fields, payload = wire.receive()
-    if expect_control(fields, "manifest", "abort")["type"] == "abort":
-        raise Aborted()
+    expect_control(fields, "manifest")
     return _inflate(payload, MOST_BYTES)
 
 
@@ -198,9 +197,7 @@ class _Filling:
 
 def _feeder(wire: Wire) -> Optional[Tuple[str, int]]:
     """The address and port of the host that has what is needed; None: the controller sends it."""
-    reply = expect_control(wire.receive()[0], "feeder", "abort")
-    if reply["type"] == "abort":
-        raise Aborted()
+    reply = expect_control(wire.receive()[0], "feeder")
     return None if reply["port"] is None else (reply["address"], reply["port"])
 
 
@@ -233,10 +230,8 @@ def _partial(tree: Tree, index: int, staging: str) -> Partial:
 
 def _digests(tree: Tree, index: int, staging: str, wire: Wire) -> bytes:
     fields, payload = wire.receive()
-    reply = expect_control(fields, "digests", "abort")
-    if reply["type"] == "abort":
-        raise Aborted()
-    if reply["index"] != index or len(payload) != DIGEST_BYTES * _partial(tree, index, staging).blocks:
+    size = DIGEST_BYTES * _partial(tree, index, staging).blocks
+    if expect_control(fields, "digests")["index"] != index or len(payload) != size:
         raise Refused("bad_request", "expected the digests of file %d of the bundle" % index)
     return payload
 
@@ -245,9 +240,7 @@ def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
     """The content of one file as it comes in."""
     while True:
         fields, payload = wire.receive()
-        part = expect_control(fields, "file", "abort", "alive")
-        if part["type"] == "abort":
-            raise Aborted()
+        part = expect_control(fields, "file", "alive")
         if part["type"] == "alive":  # a feeder has not got it yet
             progress.add(0)
             continue
