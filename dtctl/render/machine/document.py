@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Fact, sentence, why_of
 from dtctl.agent.records.whole_run import HistoryEvent
-from dtctl.plan.hosts import checkpoint_places
-from dtctl.plan.roster import RunPlan, shown
 from dtctl.render.format import iso_utc
 from dtctl.render.terminal import console
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import UnusedCheckpoint, UpResult
+    from dtctl.plan.roster import RunPlan
 
 API_VERSION = "dtctl/v1"
 
@@ -112,6 +111,9 @@ def plan(
     value: RunPlan, tasks: Sequence[TaskId] | None = None, files: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """With these of its tasks; None: all. `files`: of the environment, with their SHA-256."""
+    from dtctl.plan.hosts import checkpoint_places  # not before: it reads the sections of cluster files
+    from dtctl.plan.roster import shown
+
     return {
         "cluster": value.cluster.name,
         **picked(value, "lead success"),
