@@ -101,10 +101,7 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
 
 
 def _foreign(found: Mapping[str, Sequence[ForeignEntry]]) -> tuple[ForeignRun, ...]:
-    hosts: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for host, each in found.items():
-        for one in each:
-            hosts[one["run"], one["account"]].append(host)
+    hosts = grouped(((one["run"], one["account"]), host) for host, each in found.items() for one in each)
     return tuple(ForeignRun(run, account, tuple(there)) for (run, account), there in hosts.items())
 
 

@@ -103,8 +103,7 @@ class _Fetching:
 
     def all_of(self) -> Sequence[Arrived]:
         self.report(Progress(self.host, "connect"))
-        session = self.transport.open(self.record.route_to(self.host))
-        try:
+        with closing(self.transport.open(self.record.route_to(self.host))) as session:
             session.send({**request(self.record, session.host, "fetch"), **self._wanted()})
             for message in frames_of(session, "part", most_bytes=None):
                 if message.type == "part":
@@ -113,8 +112,6 @@ class _Fetching:
             answer = final(session, "fetch", message, FetchResult, self._check)
             self._hold(session, answer["files"])
             return answer["files"]
-        finally:
-            session.close()
 
     def _wanted(self) -> dict[str, Any]:
         return {
