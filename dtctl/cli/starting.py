@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -34,6 +34,9 @@ from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import LastLine, moving
 from dtctl.transport.seam import Transport
 
+if TYPE_CHECKING:
+    from dtctl.bundle import Bundle
+
 
 @dataclass
 class StartReport(UpReport):
@@ -47,6 +50,9 @@ class StartReport(UpReport):
 
     def __call__(self, progress: Progress) -> None:
         self.bars(progress)
+
+    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
+        errors.note(starting.wheels_line(hosts, wheels, seconds))
 
     def checked(self, checked: Checked) -> None:
         checks.show_brief(checked)

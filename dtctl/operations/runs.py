@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dtctl.agent.records.answers import DamagedRun, RunsResult
 from dtctl.agent.records.answers import ForeignRun as ForeignEntry
 from dtctl.errors import DtctlError, UsageError, did_you_mean
-from dtctl.model import Host, TaskId, TaskState
+from dtctl.model import Host, TaskId, TaskState, grouped
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord

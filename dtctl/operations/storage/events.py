@@ -7,7 +7,6 @@ next, so that each byte is fetched once.
 from __future__ import annotations
 
 import fcntl
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +25,7 @@ from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.storage import Object, Place, StorageError, label
 from dtctl.operations.storage.cached import EVERY_S, LIMIT_S, Cached, url_hash, within
-from dtctl.paths import cache_directory
+from dtctl.paths import cache_directory, forget_old
 
 _READ_S = 20.0
 _TICK_S = 0.5
@@ -137,9 +136,6 @@ _FETCH_S = 20.0
 _MOST_BYTES = 256 << 20
 """That one look fetches, as long as it does not take longer."""
 
-_KEPT_S = 30 * 86400.0
-"""What nobody has looked at for so long is removed."""
-
 
 class Copies:
     """Of the event files at one URL, in `files`."""
@@ -175,7 +171,7 @@ class Copies:
         ):
             if not free:
                 return 0
-            self._forget_old()
+            forget_old(self._base)
             kept.replace("looked", b"")
             listed, problem = self._listing.find(_event_files, fresh=fresh)
             lacking, left = list(_with_room(_objects(listed or []), files)), 0
@@ -184,13 +180,6 @@ class Copies:
             if problem:
                 raise StorageError(problem)
         return left
-
-    def _forget_old(self) -> None:
-        for other in self._base.iterdir():
-            with suppress(OSError):
-                used = other / "looked" if other.is_dir() else other
-                if time.time() - used.stat().st_mtime > _KEPT_S:
-                    shutil.rmtree(other) if other.is_dir() else other.unlink()
 
 
 def _event_files(place: Place) -> list[Any]:
