@@ -30,6 +30,7 @@ from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import LastLine, moving
 
 if TYPE_CHECKING:
+    from dtctl.bundle import Bundle
     from dtctl.cli.scope import Scope
     from dtctl.model import TaskId
     from dtctl.operations.checks.checking import Checked
@@ -60,6 +61,9 @@ class StartReport(UpReport):
 
     def __call__(self, progress: Progress) -> None:
         self._bars(progress)
+
+    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
+        errors.note(starting.wheels_line(hosts, wheels, seconds))
 
     def checked(self, checked: Checked) -> None:
         checks.show_brief(checked)

@@ -6,7 +6,6 @@ They stay in the cache of this machine from one command to the next, so that eac
 from __future__ import annotations
 
 import fcntl
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,16 +19,13 @@ from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.client.streams import Streams
 from dtctl.operations.storage import Object, Place, StorageError
 from dtctl.operations.storage.cached import LIMIT_S, Cached, url_hash, within
-from dtctl.paths import cache_directory
+from dtctl.paths import cache_directory, forget_old
 
 _MARK = "tfevents"
 _DEPTH = 3
 _FETCH_S = 20.0
 _MOST_BYTES = 256 << 20
 """That one look fetches, as long as it does not take longer."""
-
-_KEPT_S = 30 * 86400.0
-"""What nobody has looked at for so long is removed."""
 
 
 class Copies:
@@ -66,7 +62,7 @@ class Copies:
         ):
             if not free:
                 return 0
-            self._forget_old()
+            forget_old(self._base)
             kept.replace("looked", b"")
             listed, problem = self._listing.find(_event_files, fresh=fresh)
             lacking, left = list(_with_room(_objects(listed or []), files)), 0
@@ -75,13 +71,6 @@ class Copies:
             if problem:
                 raise StorageError(problem)
         return left
-
-    def _forget_old(self) -> None:
-        for other in self._base.iterdir():
-            with suppress(OSError):
-                used = other / "looked" if other.is_dir() else other
-                if time.time() - used.stat().st_mtime > _KEPT_S:
-                    shutil.rmtree(other) if other.is_dir() else other.unlink()
 
 
 def _event_files(place: Place) -> list[Any]:
