@@ -17,7 +17,7 @@ from dtctl.operations.client.conversation import Progress, Report, final, report
 from dtctl.operations.data import DataSet
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.up.readying import converse, sent_bundle
-from dtctl.plan.data import DataPlace
+from dtctl.plan.hosts import DataPlace
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Session, Transport
 
