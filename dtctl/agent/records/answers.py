@@ -234,12 +234,6 @@ class DataPushResult(Record):
     """As that of `need`."""
 
 
-class DataResult(Record):
-    """In the order in which the directories were asked for."""
-
-    at: AtMost[List[DataHeld], MOST_PLACES]
-
-
 class DataDropped(Record):
     """What has become of a directory's files."""
 
