@@ -118,28 +118,6 @@ def test_a_successor_rebuilds_a_missing_file(host: AgentHost, name: str) -> None
     assert (f"{name} is missing" in log, "Traceback" in log) == (True, False)
 
 
-def test_a_kept_run_continues_though_its_intent_is_spoilt_before_its_agent_has_read_it(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    with host.open() as talk:
-        host.prepare(talk, spec)
-        talk.send("start")
-        talk.await_type("started")
-        agent = host.supervisor(spec)
-        kill(agent, signal.SIGSTOP)
-        stands_still(agent)
-        talk.send("keep")
-        talk.await_type("result")
-    path = host.run_directory(spec) / "intent.json"
-    path.write_text("{")
-    eventually(lambda: not alive(talk.greeting["pid"]), what="the end of the session")
-    kill(agent, signal.SIGCONT)
-    eventually(lambda: path.read_text() != "{")
-    read = json.loads(path.read_text())["serial"]
-    eventually(lambda: host.state(spec)["intent_serial"] == read, what="a look at what was mended")
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
-    assert "before the start" not in host.state(spec)["tasks"]["worker:0"]["reason"]
-
-
 def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host: AgentHost) -> None:
     """Who it is nobody knows any more: by what it was given it is found all the same."""
     script = f"{ONCE}; {HERE}; sleep 2; setsid sleep 1000 & echo '{{\"pid\": -1}}' > $HERE/start.json; exec sleep 1000"
