@@ -164,7 +164,9 @@ def remove(run: runs.Run) -> bool:
 
 def prune(talk: Conversation, kept: runs.Run) -> List[str]:
     """What the run that has just been kept leaves no room for: removes it, and its bundles; the ids of the runs."""
-    removed = []
+    removed: List[str] = []
+    if len(list(runs.run_directories(talk.root, kept.spec["host"]))) < 2:
+        return removed
     with suppress(OSError, Refused):  # what is in the way now will be reported by `gc`
         for run, _ in expired_here(talk, kept.spec["cluster"], time.time(), host=kept.spec["host"]):
             if run.id != kept.id and remove(run):
