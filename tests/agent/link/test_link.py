@@ -169,16 +169,6 @@ def test_an_agent_of_a_past_run_is_informed_that_it_is_over(links: Links) -> Non
     assert len(links.hub.said("hello", "h1")) == 1
 
 
-def test_a_past_run_has_no_effect_on_the_new_one(links: Links) -> None:
-    late = links.dialer(links.past("h1"))
-    late.expect_type("connected")
-    late.ask("send", hello("h1", run="r1", intents={"ps:0": RUNNING}))
-    links.hub.expect_type("superseded", "h1")
-    late.ask("send", state("the past"))
-    late.expect_type("gone")
-    assert links.hub.said("hello", "h1") == links.hub.said("state", "h1") == []
-
-
 def test_an_agent_of_another_run_does_not_get_in(links: Links, tmp_path: Path) -> None:
     stranger = links.dialer(issued(tmp_path / "other", "h1"))
     links.agent("h1")

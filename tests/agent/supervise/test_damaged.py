@@ -59,24 +59,6 @@ def test_a_damaged_state_costs_no_attempt_and_is_reported(host: AgentHost) -> No
     assert names == ["worker:0", "worker:1"]
 
 
-def test_a_damaged_intent_ends_nothing_and_a_stop_still_holds(host: AgentHost) -> None:
-    spec, pid = host.running(task("worker:0", "sleep", "1000"))
-    successor(host, spec, spoil(host, spec, "intent.json", b"\0" * 300))
-    assert host.wait_state(spec, "worker:0", "running")["pid"] == pid
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
-    assert not alive(pid)
-
-
-def test_an_intent_that_is_spoilt_while_the_agent_works_is_written_again(host: AgentHost) -> None:
-    spec = host.started(task("worker:0", "sleep", "1000"))
-    path = host.run_directory(spec) / "intent.json"
-    kept = json.loads(path.read_text())["serial"]
-    eventually(lambda: host.state(spec)["intent_serial"] == kept, what="the agent to know that the run is kept")
-    path.write_text("{")
-    eventually(lambda: path.read_text() != "{")
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
-
-
 FILES = ("spec.json", "state.json", "intent.json", "secrets.json", "environ.json", "machine", "wake")
 
 
