@@ -159,7 +159,7 @@ def _environment(said: Environment | None, files: Mapping[str, str]) -> dict[str
     if said is None:
         return None
     listed = [{"path": path, "sha256": digest} for path, digest in files.items()]
-    return {**picked(said, "kind what python"), "files": listed}
+    return {**picked(said, "kind what python wheels"), "files": listed}
 
 
 def checkpoints(found: Checkpoints) -> dict[str, Any]:
