@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, fact, sentence
 from dtctl.agent.run.policy import why_ended
-from dtctl.config.cluster import Hook
+from dtctl.config.cluster import Cluster, Hook
 from dtctl.errors import DtctlError, PreflightError
-from dtctl.operations.consent import allow_command
-from dtctl.operations.snapshot import how_it_ended
-from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
+from dtctl.operations.consent import Program, allow_command
+from dtctl.operations.snapshot import Coordination, TaskStatus, how_it_ended
+from dtctl.operations.up.result import (
+    EXPECTED_S,
+    FailedStart,
+    UnusedCheckpoint,
+    UpResult,
+    awaited,
+    not_listening,
+    present,
+)
 from dtctl.render.diagnosis import fold_tasks
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
 from dtctl.render.format import by_value, count, fold, size, summarize_hosts
@@ -26,12 +34,8 @@ from dtctl.render.terminal.safe import log_lines, one_line
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
     from dtctl.bundle import Bundle
-    from dtctl.config.cluster import Cluster
-    from dtctl.operations.consent import Program
     from dtctl.operations.replace import Replacement
-    from dtctl.operations.snapshot import Coordination, TaskStatus
     from dtctl.operations.up.readying import Left
-    from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
     from dtctl.plan.roster import RunPlan
 
 

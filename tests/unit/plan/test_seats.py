@@ -15,8 +15,7 @@ from dtctl.agent.run.environment import Marks
 from dtctl.config.cluster import Cluster, Data, Launch, Recovery, Trainer
 from dtctl.config.cluster import Data as DataSource
 from dtctl.model import DataShard, Dialect, TaskId
-from dtctl.plan.data import DataPlace, data_places
-from dtctl.plan.hosts import brought_along, directories, on_this_machine
+from dtctl.plan.hosts import DataPlace, brought_along, data_places, directories, on_this_machine
 from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
 from dtctl.plan.seats import named_by_others

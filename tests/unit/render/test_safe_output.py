@@ -69,7 +69,7 @@ from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard import Location as BoardPlace
 from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
-from dtctl.plan.data import DataPlace
+from dtctl.plan.hosts import DataPlace
 from dtctl.plan.run import plan_run
 from dtctl.render import (
     checkpoints,
