@@ -46,6 +46,13 @@ def power_cut(fleet: Fleet, host: FleetHost) -> None:
     fleet.crash(host)
 
 
+def destroy(fleet: Fleet, host: FleetHost) -> None:
+    """Its files are lost, too: what is booted in its place, if anything is, knows of no run."""
+    fleet.crash(host)
+    for name in ("runs", "clusters"):
+        shutil.rmtree(host.home / ".dtctl" / name, ignore_errors=True)
+
+
 def power_up(fleet: Fleet, host: FleetHost) -> None:
     fleet.heal(host)
     fleet.boot(host)
@@ -117,6 +124,18 @@ def without_controllers(fleet: Fleet) -> Iterator[None]:
         for host in fleet.hosts:
             stack.enter_context(_firewall(host, "INPUT", "-s", gateway, "-j", "DROP"))
             stack.enter_context(_firewall(host, "OUTPUT", "-d", gateway, "-j", "DROP"))
+        yield
+
+
+@contextmanager
+def split(fleet: Fleet, alone: FleetHost) -> Iterator[None]:
+    """The host is cut off from the others, and so is the tests' own process, which reaches that host alone."""
+    others = [host for host in fleet.hosts if host is not alone]
+    with ExitStack() as stack:
+        for host in others:
+            stack.enter_context(_firewall(alone, "INPUT", "-s", host.address, "-j", "DROP"))
+            for source in (alone.address, fleet.network.gateway):
+                stack.enter_context(_firewall(host, "INPUT", "-s", source, "-j", "DROP"))
         yield
 
 

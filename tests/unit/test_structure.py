@@ -140,7 +140,7 @@ ENTRIES = {
     "logs": {"serving", "lines"},
     "dump": {"", "serving", "stacks"},
     "bundles": {"store", "tree", "working", "dataset"},
-    "checkpoints": {"reading", "repair", "progress", "directories", "serving", "storing"},
+    "checkpoints": {"reading", "repair", "progress", "directories", "serving", "storing", "shared_storage"},
     "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
     "vitals": {"gathering", "gpus", "machine_load", "usage", "neighbours"},

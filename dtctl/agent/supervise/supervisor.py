@@ -8,6 +8,7 @@ import select
 import time
 from contextlib import suppress
 
+from ..checkpoints.shared_storage import SharedStorage
 from ..host import fifo, log, paths, ports, processes
 from ..records.reasons import because, fact, said
 from ..records.spec import coordinates, kept_by_coordinator, ports_of, votes
@@ -16,7 +17,6 @@ from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
 from . import leaving, rebuilding, reseating
 from .context import TaskContext
-from .shared_storage import SharedStorage
 from .task import Task
 
 TYPE_CHECKING = False

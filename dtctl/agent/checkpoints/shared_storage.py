@@ -23,12 +23,21 @@ OLD_S = 60.0
 """What was seen longer ago is not known any more."""
 
 
+def unseen(spec: Spec, directories: List[str]) -> List[str]:
+    """Those without the mark of the lead's agent."""
+    return [path for path in directories if not os.path.exists(_mark(spec, path))]
+
+
+def _mark(spec: Spec, directory: str) -> str:
+    return os.path.join(directory, ".dtctl-%s" % spec["run"])
+
+
 class SharedStorage:
     """Of a run with spares. `directories`: of checkpoints, as they are here."""
 
     def __init__(self, spec: Spec, directories: List[str]) -> None:
         self._writes = has_lead(spec)
-        self._name = ".dtctl-%s" % spec["run"]
+        self._spec = spec
         self._directories = directories if spec["spares"] else []
         self._look_at = 0.0
         self._thread: Optional[threading.Thread] = None
@@ -51,19 +60,17 @@ class SharedStorage:
         """At the end of the run nothing of it stays."""
         for directory in self._directories if self._writes else ():
             with suppress(OSError):
-                os.unlink(os.path.join(directory, self._name))
+                os.unlink(_mark(self._spec, directory))
 
     def _look(self) -> None:
         if self._writes:
             for directory in self._directories:
                 self._mark(directory)
-        self._unseen = [
-            directory for directory in self._directories if not os.path.exists(os.path.join(directory, self._name))
-        ]
+        self._unseen = unseen(self._spec, self._directories)
 
     def _mark(self, directory: str) -> None:
         try:
-            os.close(os.open(os.path.join(directory, self._name), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
+            os.close(os.open(_mark(self._spec, directory), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
         except FileNotFoundError:
             pass  # the trainer makes it
         except OSError as error:
