@@ -11,33 +11,30 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from dtctl.cli.scope import Announced
+from dtctl.cli.scope import Announced, Scope
 from dtctl.errors import DtctlError, ExitCode
-from dtctl.operations.client.conversation import controller_name
+from dtctl.model import TaskId
+from dtctl.operations.checks.checking import Checked
+from dtctl.operations.client.conversation import Progress, controller_name
 from dtctl.operations.follow import follow
 from dtctl.operations.logs import LogRequest
-from dtctl.operations.stop import StopOrder, stop
+from dtctl.operations.run_record import RunRecord
+from dtctl.operations.stop import Ending, StopOrder, Stopping, stop
 from dtctl.operations.up import result as judging
 from dtctl.operations.up.awaiting import TAIL_LINES, Awaiting, leaves_tasks
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
-from dtctl.operations.up.result import GoingOn, UnusedCheckpoint, UpReport, UpResult
+from dtctl.operations.up.result import FailedStart, GoingOn, UnusedCheckpoint, UpReport, UpResult
 from dtctl.operations.up.up import up
 from dtctl.render import checks, errors, result, starting
 from dtctl.render.logs import LogPrinter, Narrator
 from dtctl.render.progress import StopProgress, UpProgress
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import LastLine, moving
+from dtctl.transport.seam import Transport
 
 if TYPE_CHECKING:
-    from dtctl.cli.scope import Scope
-    from dtctl.model import TaskId
-    from dtctl.operations.checks.checking import Checked
-    from dtctl.operations.client.conversation import Progress
-    from dtctl.operations.run_record import RunRecord
-    from dtctl.operations.stop import Ending, Stopping
-    from dtctl.operations.up.result import FailedStart
-    from dtctl.transport.seam import Transport
+    from dtctl.bundle import Bundle
 
 
 class StartReport(UpReport):
@@ -60,6 +57,9 @@ class StartReport(UpReport):
 
     def __call__(self, progress: Progress) -> None:
         self._bars(progress)
+
+    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
+        errors.note(starting.wheels_line(hosts, wheels, seconds))
 
     def checked(self, checked: Checked) -> None:
         checks.show_brief(checked)

@@ -18,7 +18,7 @@ from dtctl.model import Host
 from dtctl.operations.client.conversation import Progress, Report, Request, ask
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
-from dtctl.plan.data import DataPlace, data_places
+from dtctl.plan.hosts import DataPlace, data_places
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Message, Transport
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dtctl.config.cluster import Cluster
+from dtctl.config.cluster import Cluster, Launch, TfConfig
 from dtctl.config.strategies import EVALUATOR, PS, SCHEDULER, SERVER, trainers
 from dtctl.errors import PreflightError
 from dtctl.model import FIELD, SPACE, TaskId
 
 if TYPE_CHECKING:
-    from dtctl.config.cluster import Launch, TfConfig
     from dtctl.plan.hosts import Gpus
 
 

@@ -14,13 +14,14 @@ from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId
-from dtctl.plan.data import data_place, dealt
 from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_arguments, placement_env
 from dtctl.plan.hosts import (
     LOOPBACK,
     Directories,
     Gpus,
     checkpoint_places,
+    data_place,
+    dealt,
     directories,
     join_address,
     on_host,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 from ..host import locks, paths, processes
 from ..host.secrets import Masks
@@ -39,7 +40,9 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
     found.sort(key=lambda process: (process.pid != entry["pid"], process.pid))  # the trainer first
     answer: List[ProcessDump] = []
     if found:
-        turn = _turn(attempt)
+        turn = None
+        with suppress(OSError):  # on a disk that is full they may be the answers to another session
+            turn = locks.await_lock(os.path.join(attempt, "stacks.lock"), exclusive=True, patience_s=TURN_S)
         try:
             asked = _Asked(Stacks(attempt), masks, until)
             answer = [asked.describe(process) for process in found[:MOST_PROCESSES]]
@@ -53,20 +56,6 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
         "processes": answer,
         "omitted": max(0, len(found) - MOST_PROCESSES),
     }
-
-
-def _turn(attempt: str) -> Optional[int]:
-    """Alone with the trainer's answers; without it, on a disk that is full, they may be those to another session."""
-    until = time.monotonic() + TURN_S
-    while time.monotonic() < until:
-        try:
-            lock = locks.hold(os.path.join(attempt, "stacks.lock"), exclusive=True)
-        except OSError:
-            return None
-        if lock is not None:
-            return lock
-        time.sleep(0.05)
-    return None
 
 
 class _Asked:

@@ -15,7 +15,7 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 
-from ..host import daemon, locks, machine, paths, programs
+from ..host import daemon, locks, machine, paths, processes, programs
 from ..host.machine import Lacking
 from ..run.runfiles import RunFiles
 from . import revival, systemd
@@ -267,4 +267,4 @@ def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _daemon_runs() -> bool:
-    return any(machine.text("/proc/%s/comm" % pid).strip() in DAEMONS for pid in os.listdir("/proc") if pid.isdigit())
+    return any(processes.proc_text(pid, "comm").strip() in DAEMONS for pid in processes.of_user(0))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtctl.agent.checkpoints import formats, verifying
 from dtctl.agent.checkpoints.parts import Parts, folder_name
@@ -20,13 +20,11 @@ from dtctl.errors import DtctlError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.checkpoints import Found
 from dtctl.operations.checkpoints.local import is_name
+from dtctl.operations.checkpoints.urls import Download
 from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Session, Transport
-
-if TYPE_CHECKING:
-    from dtctl.operations.checkpoints.download import Download
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,6 @@ def _sources(
     record: RunRecord, transport: Transport, found: Found, names: Mapping[str, str], landing: Landing, report: Report
 ) -> Sequence[_Fetching | Download]:
     if found.is_url:
-        from dtctl.operations.checkpoints.download import Download
-
         return [Download(found, landing.have(names), landing.put, report)]
     return [
         _Fetching(

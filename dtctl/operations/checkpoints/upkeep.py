@@ -10,7 +10,7 @@ from dtctl.agent.records.checkpoints import Pruned, PruneResult, VerifyResult
 from dtctl.agent.records.checkpoints import Verified as VerifyReport
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.checkpoints import Checkpoints, Found
+from dtctl.operations.checkpoints import Checkpoints, Found, urls
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
@@ -77,8 +77,6 @@ def _prune_here(
     done: list[tuple[str, Pruned]] = []
     errors: dict[str, DtctlError] = {}
     for place in places:
-        from dtctl.operations.checkpoints import urls
-
         with _failures(errors, place.host, place.where):
             done.append((place.host, urls.prune(place.report["dir"], keep, dry_run=dry_run, live=live)))
     return done, errors
@@ -172,8 +170,6 @@ def _verify_here(wanted: Sequence[Found], limit_s: float) -> tuple[list[Verified
     checked: list[Verified] = []
     errors: dict[str, DtctlError] = {}
     for one in wanted:
-        from dtctl.operations.checkpoints import download
-
         with _failures(errors, one.host, one.path):
-            checked.append(Verified(one, download.verify(one, limit_s)))
+            checked.append(Verified(one, urls.verify(one, limit_s)))
     return checked, errors

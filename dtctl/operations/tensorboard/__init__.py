@@ -26,7 +26,7 @@ from dtctl.operations.storage import label
 from dtctl.transport.seam import Session, Transport
 
 if TYPE_CHECKING:
-    from dtctl.operations.storage.copies import Copies as StorageCopies
+    from dtctl.operations.storage.events import Copies as StorageCopies
 
 Choice = Literal["asked", "no_tensorboard", "several_hosts", "one_host", "no_files", "not_here", "storage"]
 """Why it runs where it does: `asked` for copies; the files are on `one_host`; they are on `several_hosts`, or that

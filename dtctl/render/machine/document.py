@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Fact, sentence, why_of
 from dtctl.agent.records.whole_run import HistoryEvent
-from dtctl.plan.hosts import checkpoint_places
-from dtctl.plan.roster import shown
 from dtctl.render.format import iso_utc
 from dtctl.render.terminal import console
 
@@ -113,6 +111,9 @@ def plan(
     value: RunPlan, tasks: Sequence[TaskId] | None = None, files: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """With these of its tasks; None: all. `files`: of the environment, with their SHA-256."""
+    from dtctl.plan.hosts import checkpoint_places  # not before: it reads the sections of cluster files
+    from dtctl.plan.roster import shown
+
     return {
         "cluster": value.cluster.name,
         **picked(value, "lead success"),
@@ -158,7 +159,7 @@ def _environment(said: Environment | None, files: Mapping[str, str]) -> dict[str
     if said is None:
         return None
     listed = [{"path": path, "sha256": digest} for path, digest in files.items()]
-    return {**picked(said, "kind what python"), "files": listed}
+    return {**picked(said, "kind what python wheels"), "files": listed}
 
 
 def checkpoints(found: Checkpoints) -> dict[str, Any]:

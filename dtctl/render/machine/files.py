@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.checkpoints import every, missing_elsewhere
+from dtctl.operations.checkpoints import Checkpoints, every, missing_elsewhere
 from dtctl.operations.checks import shown
 from dtctl.render.machine import document
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import DataDropped
-    from dtctl.operations.checkpoints import Checkpoints
     from dtctl.operations.checkpoints.pull import Pulled
     from dtctl.operations.checkpoints.push import Pushed
     from dtctl.operations.checkpoints.upkeep import Pruning, Verification
     from dtctl.operations.data import DataSet, PlaceState
     from dtctl.operations.push import PushedData
-    from dtctl.plan.data import DataPlace
+    from dtctl.plan.hosts import DataPlace
 
 
 def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:

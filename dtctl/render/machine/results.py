@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.render.format import iso_utc
-from dtctl.render.machine import document, status
+from dtctl.render.machine import document
 from dtctl.render.machine.document import picked
 
 if TYPE_CHECKING:
@@ -88,8 +88,10 @@ def replace(exchange: Replacement, outcome: UpResult) -> dict[str, Any]:
 
 
 def restart(outcome: RestartResult) -> dict[str, Any]:
+    from dtctl.render.machine.status import task_status
+
     return {
-        "tasks": [status.task_status(task) for task in outcome.tasks],
+        "tasks": [task_status(task) for task in outcome.tasks],
         "errors": document.errors(outcome.errors),
     }
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.whole_run import Incident
 from dtctl.operations.checks import Line, Statement, fails
-from dtctl.operations.diagnosis.diagnose import in_short
-from dtctl.operations.goodput import goodput_of
-from dtctl.operations.snapshot import Coordination, Verdict, recovered_after_s, steps_lost
+from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
+from dtctl.operations.goodput import Goodput, goodput_of
+from dtctl.operations.snapshot import Coordination, RunStatus, TaskStatus, Verdict, recovered_after_s, steps_lost
 from dtctl.render.diagnosis import filled, happened, last_lines, remedies, words
 from dtctl.render.format import iso_utc
 from dtctl.render.gpus import every
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Gpu
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.diagnosis import Finding
-    from dtctl.operations.diagnosis.diagnose import Diagnosis
-    from dtctl.operations.goodput import Goodput
-    from dtctl.operations.snapshot import RunStatus, TaskStatus
     from dtctl.operations.up.result import UpResult
 
 
