@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from dtctl.config.ranges import expand
@@ -96,13 +96,11 @@ def spare_dies(run: Takeover) -> None:
 
 
 def full_disk(run: Takeover) -> None:
-    with run.measured("a worker's host is destroyed, and the spare's disk is full"), ExitStack() as stack:
-        for spare in run.idle_spares()[:1]:
-            stack.enter_context(faults.full_disk(spare, ".dtctl"))
+    with run.measured("a worker's host is destroyed, and the spare's disk is full"):
         lost = run.host("worker:1")
-        faults.destroy(run.fleet, lost)
-        there = run.moves("worker:1", away_from=lost)
-        assert there.name == "gpu-5"
+        with faults.full_disk(run.fleet[SMALL], ".dtctl"):
+            faults.destroy(run.fleet, lost)
+            assert run.moves("worker:1", away_from=lost).name == "gpu-5"
 
 
 def reboot(run: Takeover) -> None:
@@ -144,10 +142,12 @@ def by_hand(when: str, *commands: tuple[str, ...], exchange: bool) -> Strike:
     return strike
 
 
-@contextmanager
-def small_disk(fleet: Fleet) -> Iterator[None]:
-    with faults.small_disk(fleet["gpu-2"], ".dtctl", 16):
-        yield
+SMALL = "gpu-2"
+"""The first spare."""
+
+
+def small_disk(fleet: Fleet) -> AbstractContextManager[None]:
+    return faults.small_disk(fleet[SMALL], ".dtctl", 16)
 
 
 LEAD_IS_LOST = (r"gpu-\d coordinates now, in place of gpu-3", r"gpu-3 has not been heard for .*: gpu-\d takes")

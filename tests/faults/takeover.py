@@ -79,9 +79,6 @@ class Takeover:
 
         return self.fleet[self.until(chosen, f"a spare to be chosen for {seat}")]
 
-    def idle_spares(self) -> list[FleetHost]:
-        return [host for host in self.fleet.hosts if self._file(host, "state.json").get("tasks") == {}]
-
     def becomes_a_spare(self, host: FleetHost) -> None:
         def is_one() -> bool:
             known = self.scene.cluster()["hosts"][host.name]

@@ -171,4 +171,4 @@ def test_training_ends_well_though_machines_are_lost(case: Case, fleet: Fleet, u
     print(*run.rows, sep="\n")
     for host in fleet.hosts:
         if not host.is_up:
-            fleet.boot(host)
+            faults.power_up(fleet, host)

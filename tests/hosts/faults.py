@@ -46,16 +46,16 @@ def power_cut(fleet: Fleet, host: FleetHost) -> None:
     fleet.crash(host)
 
 
-def destroy(fleet: Fleet, host: FleetHost) -> None:
-    """Its files are lost, too: what is booted in its place, if anything is, knows of no run."""
-    fleet.crash(host)
-    for name in ("runs", "clusters"):
-        shutil.rmtree(host.home / ".dtctl" / name, ignore_errors=True)
-
-
 def power_up(fleet: Fleet, host: FleetHost) -> None:
     fleet.heal(host)
     fleet.boot(host)
+
+
+def destroy(fleet: Fleet, host: FleetHost) -> None:
+    """Its files are lost, too: what is booted in its place, if anything is, knows of no run."""
+    power_cut(fleet, host)
+    for name in ("runs", "clusters"):
+        shutil.rmtree(host.home / ".dtctl" / name, ignore_errors=True)
 
 
 @contextmanager
@@ -196,7 +196,8 @@ def small_disk(host: FleetHost, path: str, size_mib: int) -> Iterator[None]:
 
 @contextmanager
 def full_disk(host: FleetHost, path: str) -> Iterator[None]:
-    """Fills the disk below `path` to the last byte."""
+    """Fills the small disk at `path` to the last byte."""
+    host.exec("mountpoint", "-q", path)  # never the disk of this machine
     filling = f"{path}/filling"
     fill = "dd if=/dev/zero of={} bs={} 2>/dev/null || true"
     host.exec("sh", "-c", f"{fill.format(filling, '4k')}; {fill.format(filling + '2', 1)}")
