@@ -179,7 +179,7 @@ CASES = [
         for when in (BEFORE, AFTER)
         for commands, exchange in (
             ([("up",)], False),
-            ([("replace", "gpu-4", "gpu-5")], False),
+            ([("replace", "gpu-4", "gpu-5", "--yes")], False),
             ([("stop",), ("up",)], True),
             ([("down", "--yes"), ("up",)], True),
         )

@@ -22,7 +22,7 @@ LOOK_S = 2.0
 
 
 def checkpoint_services(files: RunFiles, spec: Spec) -> Services:
-    """On the coordinator's host. The lead may be elsewhere: then then only what it has marked is its own."""
+    """On the coordinator's host. The lead may be elsewhere: then only what it has marked is its own."""
 
     def directories() -> List[str]:
         return environment.Marks(files.code_directory()).expand(spec["checkpoint_dirs"])
@@ -30,11 +30,9 @@ def checkpoint_services(files: RunFiles, spec: Spec) -> Services:
     def has_all() -> bool:
         if has_lead(spec):
             return True
-        from ..checkpoints import shared_storage
-
         own = directories() if spec["spares"] else []
         try:
-            return bool(own) and not budget.within(LOOK_S, "marks", lambda: shared_storage.unseen(spec, own))
+            return bool(own) and not budget.within(LOOK_S, "marks", lambda: outputs.unmarked(own, spec["run"]))
         except budget.Silent:
             return False
 

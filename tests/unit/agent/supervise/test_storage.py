@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dtctl.agent.checkpoints import repair
-from dtctl.agent.checkpoints.shared_storage import LOOK_S, OLD_S, SharedStorage
 from dtctl.agent.coordinate.checkpoint_services import checkpoint_services
+from dtctl.agent.supervise.storage import LOOK_S, OLD_S, SharedStorage
 from tests.unit.agent.coordinate.seating import on, with_spares
 from tests.waiting import eventually
 
