@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dtctl.agent.records.answers import DataDropped, DataDropResult, DataHeld, DataResult
+from dtctl.agent.records.answers import DataDropped, DataDropResult, DataHeld
+from dtctl.agent.records.checks import DataFacts
 from dtctl.bundle import Bundle, scan
 from dtctl.bundle.manifest import Manifest
 from dtctl.bundle.scanning import ScanReport, Unread
@@ -34,6 +35,7 @@ _Share = tuple[int, int] | None
 class DataSet:
     """`bundle`: what the source holds; None: this is unknown."""
 
+    cluster: Cluster
     places: tuple[DataPlace, ...]
     bundle: Bundle | None
     _parts: dict[_Share, Bundle] = field(default_factory=dict, compare=False)
@@ -82,19 +84,19 @@ def data_set(cluster: Cluster, report: ScanReport | None = None, *, read: bool =
     source = cluster.data.source
     places = data_places(cluster)
     if source is None:
-        return DataSet((), None)
+        return DataSet(cluster, (), None)
     if not read and not source.is_dir():
-        return DataSet(places, None)
+        return DataSet(cluster, places, None)
     try:
         bundle = scan(source, report, data=True, read=read)
     except Unread:
-        return DataSet(places, None)
+        return DataSet(cluster, places, None)
     if cluster.data.shard != "none" and bundle.manifest.links:
         raise PreflightError(
             f"{source / bundle.manifest.links[0][0]} is a link, and links cannot be dealt out",
             hint="put the file in its place, or write data.shard: none",
         )
-    return DataSet(places, bundle)
+    return DataSet(cluster, places, bundle)
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def state_of(held: DataHeld, wanted: str | None) -> DataState:
 
 def status(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Sequence[PlaceState]]:
     """By sizes and times of the files on the hosts."""
-    wanted = Request("data_status", DataResult, _dirs(data), _check_held(data))
+    wanted = Request("data_status", DataFacts, _dirs(data), _check_held(data))
     return _states(data, ask(record, transport, wanted, data.hosts))
 
 
@@ -133,12 +135,12 @@ def verify(record: RunRecord, data: DataSet, transport: Transport, report: Repor
     def heard(host: Host, message: Message) -> None:
         report(Progress(host.name, "verify", message["done_bytes"], message["total_bytes"]))
 
-    def check(host: Host, answer: DataResult) -> None:
+    def check(host: Host, answer: DataFacts) -> None:
         _check_held(data)(host, answer)
         report(Progress(host.name, "prepared"))
 
     frames = {"progress": heard}
-    wanted = Request("data_verify", DataResult, _dirs(data), check, within_s=None, on_frame=frames, quiet_s=QUIET_S)
+    wanted = Request("data_verify", DataFacts, _dirs(data), check, within_s=None, on_frame=frames, quiet_s=QUIET_S)
     return _states(data, ask(record, transport, wanted, data.hosts))
 
 
@@ -157,7 +159,7 @@ def _dirs(data: DataSet) -> Callable[[Host], Mapping[str, Any]]:
     return lambda host: {"dirs": [place.directory for place in data.on(host.name)]}
 
 
-def _check_held(data: DataSet) -> Callable[[Host, DataResult], None]:
+def _check_held(data: DataSet) -> Callable[[Host, DataFacts], None]:
     return lambda host, answer: check_held(data.on(host.name), answer["at"])
 
 
@@ -178,7 +180,7 @@ def _check_same(asked: Sequence[str], answered: Sequence[str]) -> None:
         raise wrong("at", "the directories that were asked for", list(answered)[:3])
 
 
-def _states(data: DataSet, outcomes: Outcomes[DataResult]) -> Outcomes[Sequence[PlaceState]]:
+def _states(data: DataSet, outcomes: Outcomes[DataFacts]) -> Outcomes[Sequence[PlaceState]]:
     found = {
         host: [
             PlaceState(place, held, state_of(held, data.wanted(place)))

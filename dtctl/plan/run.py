@@ -13,7 +13,7 @@ from dtctl.agent.records.values import PATH, PYTHON, paths_of
 from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 from dtctl.errors import PreflightError
-from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId
+from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId, grouped
 from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_arguments, placement_env
 from dtctl.plan.hosts import (
     LOOPBACK,
@@ -185,9 +185,7 @@ class _Planner:
         if not cluster.standby:
             return {}, {}
         planner = dataclasses.replace(self, shared=_Shared(cluster, marked_spec(cluster)))
-        parts: dict[str, list[RosterEntry]] = {}
-        for part in self.roster.tasks:
-            parts.setdefault(part.host, []).append(part)
+        parts = grouped((part.host, part) for part in self.roster.tasks)
 
         def planned(host: str, on: str, seat: Seat) -> tuple[TaskPlan, ...]:
             moved = (dataclasses.replace(part, host=on) for part in parts[host])

@@ -43,12 +43,9 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
         turn = None
         with suppress(OSError):  # on a disk that is full they may be the answers to another session
             turn = locks.await_lock(os.path.join(attempt, "stacks.lock"), exclusive=True, patience_s=TURN_S)
-        try:
+        with locks.closing(turn):
             asked = _Asked(Stacks(attempt), masks, until)
             answer = [asked.describe(process) for process in found[:MOST_PROCESSES]]
-        finally:
-            if turn is not None:
-                os.close(turn)
     return {
         "task": task,
         "attempt": entry["attempt"],

@@ -47,14 +47,20 @@ def hold(path: str, exclusive: bool, create: bool = True, certain: bool = False)
 
 
 @contextmanager
-def alone(path: str) -> Iterator[bool]:
-    """Whether no other process has the lock of a file, for certain; none gets it then. Raises FileNotFoundError."""
-    descriptor = hold(path, exclusive=True, create=False, certain=True)
+def closing(descriptor: Optional[int]) -> Iterator[Optional[int]]:
+    """A lock that is held, if it is, until the end."""
     try:
-        yield descriptor is not None
+        yield descriptor
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+@contextmanager
+def alone(path: str, create: bool = False) -> Iterator[bool]:
+    """Whether no other process has the lock of a file, for certain; none gets it then. Raises FileNotFoundError."""
+    with closing(hold(path, exclusive=True, create=create, certain=True)) as descriptor:
+        yield descriptor is not None
 
 
 def wait_turn(path: str, done: Callable[[], bool]) -> Optional[int]:

@@ -262,12 +262,8 @@ class RunFiles:
     @contextmanager
     def intent_lock(self) -> Iterator[None]:
         """For sessions that change the intent, and for a supervisor that is about to end."""
-        descriptor = locks.await_lock(self.path("intent.lock"), exclusive=True, patience_s=float("inf"))
-        try:
+        with locks.closing(locks.await_lock(self.path("intent.lock"), exclusive=True, patience_s=float("inf"))):
             yield
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
 
     @property
     def events(self) -> EventLog:

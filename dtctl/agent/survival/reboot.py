@@ -157,12 +157,8 @@ def _alone() -> Iterator[None]:
     """Shared by all sessions of this user, of any root: a crontab is read, changed and written."""
     directory = os.path.join(os.path.expanduser("~"), ".dtctl")
     paths.make_directory(directory)
-    lock = locks.wait_turn(os.path.join(directory, "reboot.lock"), done=lambda: False)
-    try:
+    with locks.closing(locks.wait_turn(os.path.join(directory, "reboot.lock"), done=lambda: False)):
         yield
-    finally:
-        if lock is not None:
-            os.close(lock)
 
 
 def _unit(root: str) -> str:
