@@ -20,7 +20,21 @@ from dtctl.config.document import Findings, KeyPath
 from dtctl.config.launching import directory_is_set, field_names, lacks_directory, uses_mxnet
 from dtctl.config.ranges import expand, fold
 from dtctl.config.sections import ClusterFile, LaunchKeys
-from dtctl.config.strategies import EVALUATOR, KVSTORE_JOBS, PS, SERVER, WORKER, circle, gpus_wanted, parties, waits
+from dtctl.config.strategies import (
+    EVALUATOR,
+    KVSTORE_JOBS,
+    PS,
+    SERVER,
+    WORKER,
+    Strategy,
+    circle,
+    gpus_wanted,
+    parties,
+    resizes,
+    strategy_of,
+    trainers,
+    waits,
+)
 from dtctl.durations import duration_text
 from dtctl.errors import closest, did_you_mean
 from dtctl.model import FIELD, LEAD_JOBS, VALUE, grouped, lead_among, tokens_in
@@ -182,6 +196,9 @@ def check_placeholders(content: ClusterFile, findings: Findings) -> None:
                 if jobs_are_known and (meant := closest(field, known, _NEAR)) is not None:
                     summary = f"{findings.name(*path)}: {{{field}}} is no field, and stays as it is"
                     findings.doubt(path, summary, f"did you mean '{{{meant}}}'?")
+            elif field == "batch_per_worker" and content.trainer.global_batch is None:
+                summary = f"{findings.name(*path)}: {{{field}}} is a share of trainer.global_batch, which is not set"
+                findings.add(path, summary, "write, for example, trainer: {global_batch: 256}")
             elif field.endswith("_dir") and dirs_are_known and not directory_is_set(field, content):
                 lacks_directory(path, f"{{{field}}}", findings)
 
@@ -434,6 +451,29 @@ def check_recovery(content: ClusterFile, findings: Findings) -> None:
         summary = f"recovery.permanent has {both[0]}, which recovery.retry has too"
         findings.add(("recovery", "permanent"), summary, "an exit code is tried again, or it is not")
     _check_replace(content, findings)
+
+
+def check_min_workers(cluster: Cluster, findings: Findings) -> None:
+    """The run can train with fewer tasks, and it is said when."""
+    said, strategy, path = cluster.recovery, strategy_of(cluster), ("recovery", "min_workers")
+    fewest, size = said.min_workers, len(trainers(cluster))
+    if fewest is None:
+        return
+    what, least_s = f"recovery.min_workers is {fewest}", shortest_replace_s(cluster.grace_s)
+    if said.mode == "never":
+        findings.add(path, f"{what}, but recovery.mode is never", "leave out one of them")
+    elif fewest > size:
+        findings.add(path, f"{what}, but {size} tasks train", f"take {size} at most")
+    elif said.host_timeout_s is None:
+        findings.add(path, f"{what}, but recovery.host_timeout is never", "write, for example, host_timeout: 5m")
+    elif resizes(cluster) and said.host_timeout_s < least_s:
+        least, after = duration_text(least_s), duration_text(said.host_timeout_s)
+        summary = f"{what}, and host_timeout is {after}; a host that is cut off needs {least} to end its tasks first"
+        findings.add(path, summary, f"write host_timeout: {least}, or a shorter grace")
+    elif not resizes(cluster) and strategy is not Strategy.ASYNC_PS:
+        summary = f"{what}, but these tasks cannot start again with fewer"
+        hint = "it needs a strategy in which several tasks train, a dialect other than none, and no data.shard"
+        findings.add(path, summary, hint)
 
 
 REPLACE_S = 300.0
