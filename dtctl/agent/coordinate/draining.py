@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 HEARD_S = 60.0
-"""So long a host that was left out is heard before the others start again with it."""
+"""So long a host that was left out is heard before it takes part again."""
 
 
 class Draining:
