@@ -63,6 +63,7 @@ def check_sections(content: ClusterFile, findings: Findings) -> None:
     check_hooks(content, findings)
     check_waits(content, findings)
     check_data(content, findings)
+    check_batch(content, findings)
 
 
 def check_presence(content: ClusterFile, findings: Findings) -> None:
@@ -196,9 +197,6 @@ def check_placeholders(content: ClusterFile, findings: Findings) -> None:
                 if jobs_are_known and (meant := closest(field, known, _NEAR)) is not None:
                     summary = f"{findings.name(*path)}: {{{field}}} is no field, and stays as it is"
                     findings.doubt(path, summary, f"did you mean '{{{meant}}}'?")
-            elif field == "batch_per_worker" and content.trainer.global_batch is None:
-                summary = f"{findings.name(*path)}: {{{field}}} is a share of trainer.global_batch, which is not set"
-                findings.add(path, summary, "write, for example, trainer: {global_batch: 256}")
             elif field.endswith("_dir") and dirs_are_known and not directory_is_set(field, content):
                 lacks_directory(path, f"{{{field}}}", findings)
 
@@ -412,6 +410,14 @@ def check_data(content: ClusterFile, findings: Findings) -> None:
         _check_job(("data", "jobs", index), job, findings)
 
 
+def check_batch(content: ClusterFile, findings: Findings) -> None:
+    """A trainer would be given the braces as they are."""
+    used = [path for path, text in _filled(content) if "{batch_per_worker}" in text]
+    if content.trainer.global_batch is None and used and not findings.has("trainer", "global_batch"):
+        summary = f"{findings.name(*used[0])} has a share of trainer.global_batch, which is not set"
+        findings.add(used[0], summary, "write, for example, trainer: {global_batch: 256}")
+
+
 def _check_job(path: KeyPath, job: str, findings: Findings) -> None:
     jobs = findings.names_in("jobs")
     if job not in jobs:
@@ -472,7 +478,7 @@ def check_min_workers(cluster: Cluster, findings: Findings) -> None:
         findings.add(path, summary, f"write host_timeout: {least}, or a shorter grace")
     elif not resizes(cluster) and strategy is not Strategy.ASYNC_PS:
         summary = f"{what}, but these tasks cannot start again with fewer"
-        hint = "it needs a strategy in which several tasks train, a dialect other than none, and no data.shard"
+        hint = "it needs tasks that train together, a dialect other than none, no data.shard and no tf_config.sparse"
         findings.add(path, summary, hint)
 
 

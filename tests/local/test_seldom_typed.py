@@ -96,20 +96,21 @@ def test_workers_are_scaled_while_the_others_go_on(home: Desk) -> None:
 
 
 def test_collectives_are_scaled_with_a_restart_of_all(home: Desk) -> None:
-    home.write_cluster(cluster_text(jobs="{chief: {hosts: node-1}, worker: {hosts: 'node-[1-2]'}}"))
+    home.write_cluster(cluster_text(jobs="{worker: {hosts: 'node-[1-2]', tasks_per_host: 2}}"))
     home.dtctl("up", "--local")
-    assert home.dtctl("scale", "worker=1", "--dry-run").strip() == (
-        "worker: 2 -> 1: worker:1 would stop; chief:0, worker:0 would restart"
+    assert home.dtctl("scale", "worker=3", "--dry-run").strip() == (
+        "worker: 4 -> 3: worker:3 would stop; worker:[0-2] would restart"
     )
-    assert "chief:0, worker:0 restart with 1 of worker" in home.dtctl("scale", "worker=1")
-    eventually(lambda: home.states() == {"chief:0": "running", "worker:0": "running", "worker:1": "pending"})
-    [start] = (home.home / ".dtctl").glob("runs/*/*/tasks/chief-0/attempt-2/start.json")
+    assert "worker:[0-2] restart with 3 of worker" in home.dtctl("scale", "worker=3")
+    few = {**dict.fromkeys(("worker:0", "worker:1", "worker:2"), "running"), "worker:3": "pending"}
+    eventually(lambda: home.states() == few and home.task("worker:0")["attempt"] == 2)
+    [start] = (home.home / ".dtctl").glob("runs/*/*/tasks/worker-0/attempt-2/start.json")
     [workers] = [word for word in json.loads(start.read_text())["argv"] if word.startswith("--worker_hosts=")]
-    assert workers.count(":") == 1
-    home.dtctl("scale", "worker=2")
-    eventually(lambda: set(home.states().values()) == {"running"} and home.task("chief:0")["attempt"] == 3)
-    needed = home.run("scale", "chief=0")
-    assert (needed.returncode, "it cannot continue without chief:0" in needed.stderr) == (2, True)
+    assert workers.count(":") == 3
+    home.dtctl("scale", "worker=4")
+    eventually(lambda: set(home.states().values()) == {"running"} and home.task("worker:0")["attempt"] == 3)
+    needed = home.run("scale", "worker=0")
+    assert (needed.returncode, "it cannot continue without worker:0" in needed.stderr) == (2, True), needed.stderr
     home.dtctl("stop")
 
 

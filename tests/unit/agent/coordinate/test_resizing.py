@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -31,6 +32,10 @@ def lists(world: World) -> dict[str, list[str]]:
     return {task: world.tasks[task].without for task in there if world.states[task] == "running"}
 
 
+def each(tasks: Iterable[str], out: list[str]) -> dict[str, list[str]]:
+    return dict.fromkeys(tasks, out)
+
+
 def reasons(world: World) -> list[str]:
     return [line["reason"] for line in world.events if line["kind"] == "decision"]
 
@@ -50,7 +55,7 @@ def test_scaling_restarts_all_with_the_list_of_those_that_take_part(strategy: st
     assert reasons(world)[-1] == "all that train restart, as their number changes: 2 of 4 workers train"
     world.request("undrain", job="worker", count=3, by=ANNA)
     world.run_for(15.0)
-    assert lists(world) == dict.fromkeys(world.tasks, [])
+    assert lists(world) == each(world.tasks, [])
     assert set(world.attempts.values()) == {2, 3}, "those that were held have had one attempt less"
     assert (world.data["restarts"], world.mended.count("checkpoints") < 3) == (0, True)
 
@@ -61,7 +66,7 @@ def test_a_lost_task_restarts_those_alone_that_take_part() -> None:
     world.run_for(15.0)
     world.die("worker:0")
     world.run_for(15.0)
-    assert lists(world) == dict.fromkeys(["chief:0", "worker:0", "worker:1"], ["worker:2"])
+    assert lists(world) == each(["chief:0", "worker:0", "worker:1"], ["worker:2"])
     assert world.attempts["worker:2"] == 1
 
 
@@ -74,7 +79,7 @@ def test_others_train_without_a_host_that_was_given_up_and_with_it_when_it_is_ba
     world.run_for(95.0)
     assert world.attempts == dict.fromkeys(PLACES, 1), "it may come back"
     world.run_for(20.0)
-    assert lists(world) == dict.fromkeys(["chief:0", "worker:0", "worker:1"], ["worker:2"])
+    assert lists(world) == each(["chief:0", "worker:0", "worker:1"], ["worker:2"])
     said = "worker:2 left out: d has not been heard for 100 s; 3 of 4 workers train"
     assert said in reasons(world)
     assert (world.condition, world.data["warnings"]) == ("Running", [said])
@@ -82,7 +87,7 @@ def test_others_train_without_a_host_that_was_given_up_and_with_it_when_it_is_ba
     world.run_for(55.0)
     assert held(world) == ["worker:2"], "it is awaited for a minute"
     world.run_for(25.0)
-    assert lists(world) == dict.fromkeys(PLACES, [])
+    assert lists(world) == each(PLACES, [])
     assert (world.condition, world.data["warnings"]) == ("Running", [])
 
 
@@ -135,7 +140,7 @@ def test_the_next_coordinator_goes_on_with_those_that_take_part() -> None:
     assert world.attempts == attempts
     world.boot("d")
     world.run_for(90.0)
-    assert lists(world) == dict.fromkeys(PLACES, [])
+    assert lists(world) == each(PLACES, [])
 
 
 def test_a_run_succeeds_with_those_that_take_part() -> None:
@@ -157,4 +162,4 @@ def test_a_drained_host_pauses_those_that_take_part() -> None:
     assert world.condition == "Suspended"
     world.request("undrain", host="c", by=ANNA)
     world.run_for(15.0)
-    assert lists(world) == dict.fromkeys(["chief:0", "worker:0", "worker:1"], ["worker:2"])
+    assert lists(world) == each(["chief:0", "worker:0", "worker:1"], ["worker:2"])
