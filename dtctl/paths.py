@@ -6,15 +6,29 @@ import grp
 import os
 import pwd
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from dtctl.errors import PreflightError
 
+_KEPT_S = 30 * 86400.0
+
 
 def cache_directory() -> Path:
     """For what may be lost at any time."""
     return _base("XDG_CACHE_HOME", ".cache") / "dtctl"
+
+
+def forget_old(part: Path) -> None:
+    """Removes what nobody has used for a month. The file `looked` of a directory was written when that was used."""
+    import shutil
+
+    for one in part.iterdir():
+        with suppress(OSError):
+            used = one / "looked" if one.is_dir() else one
+            if time.time() - used.stat().st_mtime > _KEPT_S:
+                shutil.rmtree(one) if one.is_dir() else one.unlink()
 
 
 def state_directory() -> Path:

@@ -255,11 +255,11 @@ class Conversation:
             self.beats.at(before)
 
     def expect(self, *types: str) -> str:
-        """The type of the next frame, which has to be one of these. Raises Gone and Refused."""
+        """The type of the next frame, which has to be one of these. Raises Gone, Refused, and Aborted for `abort`."""
         return str(self.receive(*types)["type"])
 
     def receive(self, *types: str) -> Dict[str, Any]:
-        """The next frame, which has to be one of these. Raises Gone and Refused."""
+        """The next frame, which has to be one of these. Raises as `expect`."""
         before = self.beats.now_at
         self.beats.at(None)
         frame = expect_control(self.wire.receive()[0], *types)
@@ -277,8 +277,7 @@ class Conversation:
         self.wire.start_listening()
         frame = self.wire.poll(seconds)
         if frame is not None:
-            expect_control(frame[0], "abort")
-            raise Aborted()
+            expect_control(frame[0])
 
     def wait(self, done: Callable[[], bool], limit_s: float) -> bool:
         """Looks again and again; False when the time is over. Raises as `pause`."""
@@ -299,12 +298,15 @@ class Aborted(Exception):
 
 
 def expect_control(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
-    """A frame within a request, checked to be one of these. Raises Refused."""
+    """A frame within a request, checked to be one of these. Raises Refused, and Aborted for `abort`."""
     from .records.exchanges import WORDS
 
     name = frame["type"]
+    if name == "abort":
+        raise Aborted()
     if name not in types:
-        raise Refused("bad_request", "%s came where %s was awaited" % (ascii(name)[:60], " or ".join(types)))
+        awaited = " or ".join(types or ["abort"])
+        raise Refused("bad_request", "%s came where %s was awaited" % (ascii(name)[:60], awaited))
     return dict(held(WORDS[name], frame, name), type=name)
 
 

@@ -10,34 +10,21 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 
 from .host import fifo, locks, log, paths, programs
 from .run.runfiles import RunFiles
 from .survival import revival
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional
-
 LOCK_LIMIT_S = 10.0
-
-
-def _hold_lock(path: str) -> Optional[int]:
-    """The lock's descriptor; None when another agent is there. One that is about to end is waited for."""
-    deadline = time.monotonic() + LOCK_LIMIT_S
-    descriptor = locks.hold(path, exclusive=True)
-    while descriptor is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-        descriptor = locks.hold(path, exclusive=True)
-    return descriptor
+"""How long an agent that is about to end is waited for."""
 
 
 def supervise(directory: str) -> None:
     """The whole of a run on this host. This process becomes the guard of the one that supervises."""
-    _ignore_hang_up()
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which programs that are run would inherit
     files = RunFiles(directory)
-    lock = _hold_lock(files.lock_path)
+    lock = locks.await_lock(files.lock_path, exclusive=True, patience_s=LOCK_LIMIT_S)
     if lock is None or fifo.is_read(files.wake_path):  # the second for a file system without locks
         return
     revival.take_up(files)
@@ -59,11 +46,6 @@ def _supervise(bond: revival.Bond) -> None:
     supervisor.run(bond.renew)
     programs.save_compiled()
     reboot.withdraw_later(bond.files.root)
-
-
-def _ignore_hang_up() -> None:
-    for number in (signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, lambda *_: None)  # not SIG_IGN, which programs that are run would inherit
 
 
 def main_command_line() -> None:

@@ -148,6 +148,11 @@ class _Report(UpReport):
     def __call__(self, progress: Progress) -> None:
         self._progress(progress)
 
+    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
+        from dtctl.render.starting import wheels_line
+
+        log.info("%s", wheels_line(hosts, wheels, seconds))
+
     def checked(self, checked: CheckedHosts) -> None:
         from dtctl.render.checks import refuse_certain_failure, worded
 

@@ -7,67 +7,60 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from dtctl.cli.scope import Announced
+from dtctl.cli.scope import Announced, Scope
 from dtctl.errors import DtctlError, ExitCode
-from dtctl.operations.client.conversation import controller_name
+from dtctl.model import TaskId
+from dtctl.operations.checks.checking import Checked
+from dtctl.operations.client.conversation import Progress, controller_name
 from dtctl.operations.follow import follow
 from dtctl.operations.logs import LogRequest
-from dtctl.operations.stop import StopOrder, stop
+from dtctl.operations.run_record import RunRecord
+from dtctl.operations.stop import Ending, StopOrder, Stopping, stop
 from dtctl.operations.up import result as judging
 from dtctl.operations.up.awaiting import TAIL_LINES, Awaiting, leaves_tasks
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
-from dtctl.operations.up.result import GoingOn, UnusedCheckpoint, UpReport, UpResult
+from dtctl.operations.up.result import FailedStart, GoingOn, UnusedCheckpoint, UpReport, UpResult
 from dtctl.operations.up.up import up
 from dtctl.render import checks, errors, result, starting
 from dtctl.render.logs import LogPrinter, Narrator
 from dtctl.render.progress import StopProgress, UpProgress
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import LastLine, moving
+from dtctl.transport.seam import Transport
 
 if TYPE_CHECKING:
-    from dtctl.cli.scope import Scope
-    from dtctl.model import TaskId
-    from dtctl.operations.checks.checking import Checked
-    from dtctl.operations.client.conversation import Progress
-    from dtctl.operations.run_record import RunRecord
-    from dtctl.operations.stop import Ending, Stopping
-    from dtctl.operations.up.result import FailedStart
-    from dtctl.transport.seam import Transport
+    from dtctl.bundle import Bundle
 
 
+@dataclass
 class StartReport(UpReport):
     """`agree` is asked about the runs that are replaced, once it is clear that they are this directory's."""
 
-    def __init__(
-        self,
-        scope: Scope,
-        launch: Start,
-        bars: UpProgress,
-        *,
-        say: bool,
-        agree: Callable[[Collection[str]], None],
-        force: bool,
-        keep_ports: bool,
-    ) -> None:
-        self._scope, self._record, self._bars, self._agree, self._force = scope, launch.record, bars, agree, force
-        self._keep_ports = keep_ports
-        self._announced = Announced(scope, launch.record, "stopping", say=say)
+    announced: Announced
+    bars: UpProgress
+    agree: Callable[[Collection[str]], None]
+    force: bool
+    keep_ports: bool
 
     def __call__(self, progress: Progress) -> None:
-        self._bars(progress)
+        self.bars(progress)
+
+    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
+        errors.note(starting.wheels_line(hosts, wheels, seconds))
 
     def checked(self, checked: Checked) -> None:
         checks.show_brief(checked)
-        if not self._force:
+        if not self.force:
             checks.refuse_certain_failure(checked, hint="dtctl up --force    starts them all the same")
 
     def moving_ports(self, taken: DtctlError) -> None:
-        if self._keep_ports:
+        if self.keep_ports:
             raise taken
         starting.show_moving_ports(taken)
 
@@ -76,14 +69,14 @@ class StartReport(UpReport):
 
     def consent(self, runs: Collection[str]) -> None:
         for run in runs:
-            self._scope.refuse_others(self._record, run)
-        self._agree(runs)
+            self.announced.scope.refuse_others(self.announced.record, run)
+        self.agree(runs)
 
     def stopping(self, found: Ending) -> None:
-        self._announced(found)
+        self.announced(found)
 
     def stopped(self, stopping: Stopping) -> None:
-        self._bars.ending(stopping)
+        self.bars.ending(stopping)
 
 
 def start(
@@ -106,9 +99,8 @@ def start(
     try:
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as bars:
             first(bars)
-            report = StartReport(
-                scope, launch, bars, say=output == "text", agree=agree, force=force, keep_ports=keep_ports
-            )
+            announced = Announced(scope, launch.record, "stopping", say=output == "text")
+            report = StartReport(announced, bars, agree, force, keep_ports)
             return up(launch, scope.transport, report, scope.memory, previous=previous)
     except Interrupted as interrupted:
         starting.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)

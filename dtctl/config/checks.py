@@ -120,6 +120,9 @@ def check_environment(content: ClusterFile, findings: Findings) -> None:
         if getattr(said, key) and kinds != ["container"]:
             summary = f"trainer.environment.{key} is for a container, and the environment is made of {kinds[0]}"
             findings.add((*path, key), summary, "leave it out, or name the image: container: IMAGE")
+    if said.wheels and kinds[0] not in ("requirements", "uv"):
+        summary = f"trainer.environment.wheels is for requirements and uv, and the environment is made of {kinds[0]}"
+        findings.add((*path, "wheels"), summary, "leave it out")
     if said.container and said.container.endswith(".sif") and said.engine not in (None, "apptainer"):
         summary = f"trainer.environment.engine is {said.engine!r}, which does not run a .sif file, expected apptainer"
         findings.add((*path, "engine"), summary, "leave it out, or name an image or a .tar file")

@@ -177,6 +177,9 @@ class Environment(Section):
     host"""
     options: v.Arguments = key((), "[--volume=/nfs:/nfs:ro]")
     """further words for `podman run`, `docker run` or `apptainer exec`"""
+    wheels: bool = key(False, "true")
+    """the hosts reach no index: what `requirements` or `uv` name is fetched by pip on this machine as wheels, once for
+    each kind of Python of the hosts, and sent to them"""
     python: v.Text | None = key(None, "python3.11")
     """the interpreter that makes a virtual environment, or the one to take from `modules` or the container;
     `hosts.NAME.python` names another for one host. If left out, `python3`, and with `uv` what uv chooses"""

@@ -25,13 +25,12 @@ from dtctl.config.checks import (
     replace_after_s,
 )
 from dtctl.config.cluster import Cluster, Data, DataKeys, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
-from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, as_text, dotted
+from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, as_text, dotted, settings_of
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import read_launches, with_scheduler
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_idle
 from dtctl.config.section import Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
-from dtctl.config.settings import settings_of
 from dtctl.config.strategies import role_of, scope_of, strategy_of
 from dtctl.config.yaml12 import START, parse
 from dtctl.errors import ConfigError, Place, Problem, clipped, did_you_mean

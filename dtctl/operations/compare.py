@@ -5,22 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dtctl.errors import DtctlError
+from dtctl.model import grouped
 from dtctl.operations.client.persistent import for_one_command
-from dtctl.operations.goodput import goodput_of, points_of
-from dtctl.operations.metrics import read_metrics
-from dtctl.operations.report import RATE_TAGS
+from dtctl.operations.goodput import Goodput, goodput_of, points_of
+from dtctl.operations.metrics import Metrics, Series, read_metrics
+from dtctl.operations.report import RATE_TAGS, Report
+from dtctl.operations.run_record import RunRecord
+from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status
-
-if TYPE_CHECKING:
-    from dtctl.operations.goodput import Goodput
-    from dtctl.operations.metrics import Metrics, Series
-    from dtctl.operations.report import Report
-    from dtctl.operations.run_record import RunRecord
-    from dtctl.operations.snapshot import RunStatus
-    from dtctl.transport.seam import Transport
+from dtctl.transport.seam import Transport
 
 _POINTS = 400
 
@@ -58,9 +53,7 @@ class Compared:
     def settings(self) -> Mapping[str, str]:
         """With the hosts of each job, as the run's hosts report them."""
         record = self.status.record
-        jobs: dict[str, list[str]] = {}
-        for task, host in record.roster.items():
-            jobs.setdefault(f"jobs.{task.job}.hosts", []).append(host)
+        jobs = grouped((f"jobs.{task.job}.hosts", host) for task, host in record.roster.items())
         return {**record.settings, **{key: " ".join(hosts) for key, hosts in jobs.items()}}
 
 

@@ -31,7 +31,7 @@ class Program:
 
     file: Path
     what: str
-    """`hook NAME`, `environment`, `setup`, or the name of a job."""
+    """`hook NAME`, `wheels`, `environment`, `setup`, or the name of a job."""
     argv: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     """By their names in the file: what else decides about what is started, and the digests of scripts beside it."""
@@ -53,7 +53,7 @@ def programs_here(cluster: Cluster, *, local: bool = False) -> tuple[Program, ..
     """`local`: all hosts are this machine, as `--local` makes them."""
     if local:
         cluster = on_this_machine(cluster, lambda port: True)
-    return (*hook_programs(cluster), *_programs_of_local_hosts(cluster))
+    return (*hook_programs(cluster), *_wheels(cluster), *_programs_of_local_hosts(cluster))
 
 
 def programs_of_hosts(cluster: Cluster, overrides: Sequence[str], *, local: bool) -> tuple[Program, ...]:
@@ -123,15 +123,28 @@ def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:
     yield from found.values()
 
 
+def _wheels(cluster: Cluster) -> Iterator[Program]:
+    """That pip makes for other hosts: source packages run programs of their own."""
+    said = cluster.trainer.environment
+    others = [host for host in cluster.hosts.values() if not host.is_local]
+    if said is not None and said.wheels and others:
+        env = {name: value for host in others for name, value in _maker_settings(cluster, host).items()}
+        settings = {"code": str(cluster.trainer.code), **{f"env.{name}": value for name, value in env.items()}}
+        yield Program(cluster.file, "wheels", ("pip", "wheel", "-r", said.what), {**settings, **_files(cluster)})
+
+
+def _files(cluster: Cluster) -> dict[str, str]:
+    """By their digests what is installed is known; nothing is made of what is not there."""
+    with suppress(PreflightError):
+        return {name: f"sha256 {digest}" for name, digest in environment_files(cluster).items()}
+    return {}
+
+
 def _environment(cluster: Cluster, host: Host) -> Iterator[Program]:
-    """What it installs runs here, too; by the digests of its files it is known."""
+    """What it installs runs here, too."""
     said = cluster.trainer.environment
     if said is not None:
-        files: Mapping[str, str] = {}
-        with suppress(PreflightError):  # nothing is made of what is not there
-            files = environment_files(cluster)
-        settings = _settings(cluster, host, _maker_settings(cluster, host))
-        settings |= {name: f"sha256 {digest}" for name, digest in files.items()}
+        settings = _settings(cluster, host, _maker_settings(cluster, host)) | _files(cluster)
         if python := host.python or said.python:
             settings["environment.python"] = python
         yield Program(cluster.file, "environment", said.command, settings)

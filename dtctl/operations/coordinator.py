@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.records.spec import hosts_of
+from dtctl.agent.records.spec import Inventory, hosts_of
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.client.conversation import Request, ask, knows_no_run
@@ -30,7 +30,6 @@ from dtctl.transport.wire import untrue
 
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import State
-    from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.vitals import Machine
     from dtctl.model import TaskId
     from dtctl.operations.run_record import RunRecord

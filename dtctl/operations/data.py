@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dtctl.agent.records.answers import DataDropped, DataDropResult, DataHeld, DataResult
+from dtctl.agent.records.answers import DataDropped, DataDropResult, DataHeld
+from dtctl.agent.records.checks import DataFacts
 from dtctl.bundle import Bundle, scan
 from dtctl.bundle.manifest import Manifest
 from dtctl.bundle.scanning import ScanReport, Unread
@@ -18,7 +19,7 @@ from dtctl.model import Host
 from dtctl.operations.client.conversation import Progress, Report, Request, ask
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
-from dtctl.plan.data import DataPlace, data_places
+from dtctl.plan.hosts import DataPlace, data_places
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Message, Transport
 
@@ -123,7 +124,7 @@ def state_of(held: DataHeld, wanted: str | None) -> DataState:
 
 def status(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Sequence[PlaceState]]:
     """By sizes and times of the files on the hosts."""
-    wanted = Request("data_status", DataResult, _dirs(data), _check_held(data))
+    wanted = Request("data_status", DataFacts, _dirs(data), _check_held(data))
     return _states(data, ask(record, transport, wanted, data.hosts))
 
 
@@ -133,12 +134,12 @@ def verify(record: RunRecord, data: DataSet, transport: Transport, report: Repor
     def heard(host: Host, message: Message) -> None:
         report(Progress(host.name, "verify", message["done_bytes"], message["total_bytes"]))
 
-    def check(host: Host, answer: DataResult) -> None:
+    def check(host: Host, answer: DataFacts) -> None:
         _check_held(data)(host, answer)
         report(Progress(host.name, "prepared"))
 
     frames = {"progress": heard}
-    wanted = Request("data_verify", DataResult, _dirs(data), check, within_s=None, on_frame=frames, quiet_s=QUIET_S)
+    wanted = Request("data_verify", DataFacts, _dirs(data), check, within_s=None, on_frame=frames, quiet_s=QUIET_S)
     return _states(data, ask(record, transport, wanted, data.hosts))
 
 
@@ -157,7 +158,7 @@ def _dirs(data: DataSet) -> Callable[[Host], Mapping[str, Any]]:
     return lambda host: {"dirs": [place.directory for place in data.on(host.name)]}
 
 
-def _check_held(data: DataSet) -> Callable[[Host, DataResult], None]:
+def _check_held(data: DataSet) -> Callable[[Host, DataFacts], None]:
     return lambda host, answer: check_held(data.on(host.name), answer["at"])
 
 
@@ -178,7 +179,7 @@ def _check_same(asked: Sequence[str], answered: Sequence[str]) -> None:
         raise wrong("at", "the directories that were asked for", list(answered)[:3])
 
 
-def _states(data: DataSet, outcomes: Outcomes[DataResult]) -> Outcomes[Sequence[PlaceState]]:
+def _states(data: DataSet, outcomes: Outcomes[DataFacts]) -> Outcomes[Sequence[PlaceState]]:
     found = {
         host: [
             PlaceState(place, held, state_of(held, data.wanted(place)))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from dtctl.agent.records import answers as records
+from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.values import FINAL
+from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import drains
 from dtctl.errors import DtctlError, TransportError, UsageError
 from dtctl.model import Host, TaskId
@@ -30,13 +32,8 @@ from dtctl.operations.stop import (
     result_by_hosts,
     unseen,
 )
-from dtctl.transport.seam import Transport
+from dtctl.transport.seam import Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
-
-if TYPE_CHECKING:
-    from dtctl.agent.records.spec import Inventory
-    from dtctl.agent.records.whole_run import RunView
-    from dtctl.transport.seam import Session
 
 R = TypeVar("R", records.StopResult, records.RestartResult)
 

@@ -122,13 +122,17 @@ def _text(code: Path, name: str) -> str:
 
 
 def _sha256(code: Path, name: str) -> str:
-    digest = hashlib.sha256()
     try:
-        with (code / name).open("rb") as file:
-            for chunk in iter(lambda: file.read(_CHUNK), b""):
-                digest.update(chunk)
+        return sha256_of(code / name)
     except OSError as error:
         raise _lacking(code, name, error) from error
+
+
+def sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for chunk in iter(lambda: file.read(_CHUNK), b""):
+            digest.update(chunk)
     return digest.hexdigest()
 
 

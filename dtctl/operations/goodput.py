@@ -18,13 +18,12 @@ from dtctl.agent.run import goodput as rules
 from dtctl.agent.run.goodput import STALL_GAPS, STALL_S
 from dtctl.agent.run.hangs import STALLS
 from dtctl.model import TaskId
-from dtctl.operations.snapshot import Outcome
+from dtctl.operations.snapshot import Outcome, RunStatus
 
 if TYPE_CHECKING:
     from dtctl.agent.records.checkpoints import Checkpoint
     from dtctl.agent.records.whole_run import Account, Incident
     from dtctl.operations.metrics import Point, Series
-    from dtctl.operations.snapshot import RunStatus
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dtctl.agent.records.answers import DataPushResult, PushResult
+from dtctl.agent.records.answers import DataPushResult
 from dtctl.bundle import Bundle, Sender
 from dtctl.bundle.sender import IN_MEMORY_BYTES
 from dtctl.errors import ConnectionLost, TransportError
@@ -16,8 +16,8 @@ from dtctl.model import Host
 from dtctl.operations.client.conversation import Progress, Report, final, reporting_failure, request
 from dtctl.operations.data import DataSet
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.up.readying import converse
-from dtctl.plan.data import DataPlace
+from dtctl.operations.up.readying import converse, sent_bundle
+from dtctl.plan.hosts import DataPlace
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Session, Transport
 
@@ -34,9 +34,7 @@ def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report
     def work(host: Host) -> int:
         report(Progress(host.name, "connect"))
         with closing(transport.open(host)) as session:
-            session.send({**request(record, host, "push"), "bundle": bundle.id})
-            message = converse(session, sender, report, until="result")
-            sent = final(session, "push", message, PushResult)["sent_files"]
+            sent = sent_bundle(record, session, sender, report)
         report(Progress(host.name, "prepared"))
         return sent
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import HOLDING, Fact, fact, why_of
-from dtctl.agent.records.run_state import Entry, Exit
+from dtctl.agent.records.run_state import Entry, Exit, Intent
 from dtctl.agent.run import outcome
 from dtctl.agent.run.policy import why_ended
 from dtctl.errors import AgentError, DtctlError, TransportError, advice
@@ -20,7 +20,6 @@ from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult
     from dtctl.agent.records.checkpoints import Checkpoint
-    from dtctl.agent.records.run_state import Intent
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.vitals import Machine
     from dtctl.agent.records.whole_run import Condition, Contact, Incident, RunView

@@ -10,13 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.values import INDEX, job_mark, separated
-from dtctl.config.cluster import Cluster
+from dtctl.config.cluster import Cluster, Launch, TfConfig
 from dtctl.config.strategies import EVALUATOR, PS, SCHEDULER, SERVER, trainers
 from dtctl.errors import PreflightError
-from dtctl.model import FIELD, SPACE, TaskId
+from dtctl.model import FIELD, SPACE, TaskId, grouped
 
 if TYPE_CHECKING:
-    from dtctl.config.cluster import Launch, TfConfig
     from dtctl.plan.hosts import Gpus
 
 
@@ -145,9 +144,7 @@ class RankLayout:
     @classmethod
     def of(cls, cluster: Cluster, spec: ClusterSpec, gpus: Gpus, *, resizes: bool = False) -> RankLayout:
         ranks = {task: rank for rank, task in enumerate(trainers(cluster))}
-        here: dict[str, list[TaskId]] = {}
-        for task in ranks:
-            here.setdefault(cluster.host_of(task).name, []).append(task)
+        here = grouped((cluster.host_of(task).name, task) for task in ranks)
         beside = {task: tuple(tasks) for tasks in here.values() for task in tasks}
         return cls({job: each for job, each in spec.items() if job != EVALUATOR}, ranks, beside, gpus, resizes)
 

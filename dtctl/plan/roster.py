@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Literal
 
 from dtctl.agent.records.values import CODE, HOME, PATH, PYTHON
 from dtctl.config.cluster import Cluster
-from dtctl.config.strategies import PS, WORKER, Strategy, role_of, scope_of, serves, strategy_of
+from dtctl.config.strategies import PS, WORKER, Role, Scope, Strategy, role_of, scope_of, serves, strategy_of
 from dtctl.model import LEAD_JOBS, SuccessRule, TaskId
 
 if TYPE_CHECKING:
     from dtctl.agent.records.spec import CoordinatorAddress, Stage
-    from dtctl.config.strategies import Role, Scope
     from dtctl.plan.hosts import Directories
 
 

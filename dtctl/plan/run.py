@@ -13,8 +13,7 @@ from dtctl.agent.records.values import INDEX, PATH, PYTHON, job_mark, paths_of
 from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, resizes, settle_s, trainers, waits
 from dtctl.errors import PreflightError
-from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId
-from dtctl.plan.data import data_place, dealt
+from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId, grouped
 from dtctl.plan.dialects import (
     VARIABLES,
     ClusterSpec,
@@ -30,6 +29,8 @@ from dtctl.plan.hosts import (
     Directories,
     Gpus,
     checkpoint_places,
+    data_place,
+    dealt,
     directories,
     join_address,
     on_host,
@@ -212,9 +213,7 @@ class _Planner:
         if not cluster.standby and not resizes(cluster):
             return {}, {}
         planner = dataclasses.replace(self, shared=_Shared(cluster, marked_spec(cluster), resizes(cluster)))
-        parts: dict[str, list[RosterEntry]] = {}
-        for part in self.roster.tasks:
-            parts.setdefault(part.host, []).append(part)
+        parts = grouped((part.host, part) for part in self.roster.tasks)
 
         def planned(host: str, on: str, seat: Seat) -> tuple[TaskPlan, ...]:
             moved = (dataclasses.replace(part, host=on) for part in parts[host])

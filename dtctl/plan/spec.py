@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import posixpath
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -54,6 +55,8 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
     }  # others are this machine's
     for job in values["jobs"].values():
         del job["own_port"], job["replicas"]  # of a live run `dtctl scale` says how many of these run
+    if values["trainer"]["environment"]:
+        del values["trainer"]["environment"]["wheels"]  # the environment is the same
     if not values["arbiters"]:  # builds that knew none have the same run
         del values["arbiters"]
     for section, key in (("recovery", "replace_s"), ("recovery", "min_workers"), ("trainer", "global_batch")):
@@ -192,15 +195,17 @@ def environment_of(plan: RunPlan, first: TaskPlan, files: Mapping[str, str]) -> 
     python = host.python or said.python
     if python is not None and "/" in python:
         python = on_host(python, cluster.name).replace(HOME, "~")
+    by_wheels = said.wheels and not host.is_local  # of whatever lists them: pip installs what it is given
     return {
-        "kind": said.kind,
-        "what": said.what,
+        "kind": "requirements" if by_wheels else said.kind,
+        "what": posixpath.join(said.what, "uv.lock") if by_wheels and said.kind == "uv" else said.what,
         "python": python,
         "engine": said.engine or ("apptainer" if said.what.endswith(".sif") else None),
         "options": list(said.options),
         "mounts": sorted(paths_of(plan.dirs[first.host].values())) if said.kind == "container" else [],
         "files": dict(files),
         "env": {name: value for name, value in first.env.items() if name.startswith(MAKER_SETTINGS)},
+        "wheels": None,
         "directory": None,
         "container": None,
     }

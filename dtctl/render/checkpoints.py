@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.operations.checkpoints import at
+from dtctl.operations.checkpoints import Checkpoints, Found, at
 from dtctl.render.format import count, duration, fold, size
 from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from dtctl.agent.records.checkpoints import Checkpoint
-    from dtctl.operations.checkpoints import Checkpoints, Found
     from dtctl.operations.checkpoints.pull import Pulled
     from dtctl.operations.checkpoints.push import Pushed
     from dtctl.operations.checkpoints.upkeep import Pruning, Verification

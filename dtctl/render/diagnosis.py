@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtctl.agent.records.reasons import sentence, signal_name
 from dtctl.model import TaskId
+from dtctl.operations.diagnosis import End, Finding, Match, Wait
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
+from dtctl.operations.snapshot import RunStatus
 from dtctl.render.events import clock
 from dtctl.render.format import count, duration, fold, size, spans
 from dtctl.render.terminal import console
-
-if TYPE_CHECKING:
-    from dtctl.operations.diagnosis import End, Finding, Match, Wait
-    from dtctl.operations.snapshot import RunStatus
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import HOLDING, Fact, headline, named, sentence, why_of
-from dtctl.agent.records.whole_run import HistoryEvent, tells_steps
-from dtctl.operations.snapshot import Outcome, recovered_after_s, steps_lost
+from dtctl.agent.records.whole_run import HistoryEvent, Incident, tells_steps
+from dtctl.operations.snapshot import Coordination, Outcome, recovered_after_s, steps_lost
 from dtctl.render.format import duration, local_time
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.whole_run import Incident
     from dtctl.operations.events import Attempted
-    from dtctl.operations.snapshot import Coordination
 
 
 def event_line(event: HistoryEvent) -> str:

@@ -23,7 +23,6 @@ from dtctl.render.terminal.safe import log_lines, one_line
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import Log, SetupLog
     from dtctl.model import TaskId
-    from dtctl.operations.logs import LogLines
     from dtctl.operations.logs.saving import SavedLog
 
 

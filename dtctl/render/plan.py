@@ -72,6 +72,8 @@ def _show_head(plan: RunPlan, files: Mapping[str, str], *, all_of_setup: bool) -
         digests = [f"{name} {digest[:12]}" for name, digest in files.items()]
         of = f" ({', '.join(digests)})" if digests else ""
         out.print(f"environment, once per host and content: {shlex.join(cluster.trainer.environment.command)}{of}")
+        if cluster.trainer.environment.wheels:
+            out.print("  from wheels, which pip gets on this machine for hosts that are not")
     if cluster.trainer.setup:
         first, *more = lines_of(cluster.trainer.setup)
         rest = f" (and {count(len(more), 'line')} more)" if more and not all_of_setup else ""

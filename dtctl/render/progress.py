@@ -140,14 +140,14 @@ def _span(seconds: float) -> str:
 
 
 _WORDS = {"send": "sending", "receive": "writing", "setup": "setting up", "verify": "checking"}
-_WORDS |= {"pull": "receiving", "check": "looking"}
+_WORDS |= {"pull": "receiving", "check": "looking", "wheels": "getting wheels"}
 _OVER = ("prepared", "started", "failed")
 _SHOWN_HOSTS = 12
 _SHOWN_NOTE = 200
 
 
 class UpProgress(ExitStack):
-    """Shows what `up` and `push` report; off a terminal only what setup commands print. A context manager.
+    """Shows what `up` and `push` report; off a terminal only which hosts were set up. A context manager.
 
     `rates`: how fast it is, and how long it will take.
     """
@@ -164,6 +164,7 @@ class UpProgress(ExitStack):
         """Of the first of these."""
         self._since: dict[str, float] = {}
         """Hosts that are being connected to."""
+        self._setup_since: dict[str, float] = {}
         self._bytes: dict[str, tuple[int, int]] = {}
         self._ready: set[str] = set()
         self._failed: set[str] = set()
@@ -181,9 +182,11 @@ class UpProgress(ExitStack):
         with self._lock:
             if self._bars is not None and self._all is not None:
                 self._draw(self._bars, self._all, progress)
-            elif progress.phase == "setup" and progress.text and not self._quiet:
-                for line in progress.text.splitlines():
-                    console.report(f"{progress.host} setup | {line}")
+            elif progress.phase == "setup":
+                self._setup_since.setdefault(progress.host, time.monotonic())
+            elif (since := self._setup_since.pop(progress.host, None)) is not None and not self._quiet:
+                how = "setup failed after" if progress.phase == "failed" else "set up in"
+                console.report(f"{progress.host}: {how} {_span(time.monotonic() - since)} (dtctl logs --setup)")
 
     def ending(self, stopping: Stopping) -> None:
         """How far the run is that a new one replaces."""

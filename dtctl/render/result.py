@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode, clipped
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.snapshot import Outcome
+from dtctl.operations.snapshot import Outcome, RunStatus
 from dtctl.render.errors import note, show_host_errors, show_warning
 from dtctl.render.format import count, fold, size
 from dtctl.render.tables import print_table, table
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.scale import Scaling
-    from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import StopResult
     from dtctl.render.logs import LogPrinter
 

@@ -13,7 +13,7 @@ from dtctl.errors import clipped
 from dtctl.model import TaskState, grouped
 from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
-from dtctl.operations.snapshot import TaskStatus, how_it_ended
+from dtctl.operations.snapshot import RunStatus, TaskStatus, how_it_ended
 from dtctl.render.format import duration, fold, size, summarize_hosts
 from dtctl.render.tables import styled, table
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from dtctl.agent.records.vitals import Gpu
-    from dtctl.operations.snapshot import RunStatus
 
 STATE_STYLE = {
     TaskState.RUNNING: "green",

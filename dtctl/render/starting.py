@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, fact, sentence
 from dtctl.agent.run.policy import why_ended
-from dtctl.config.cluster import Hook
+from dtctl.config.cluster import Cluster, Hook
 from dtctl.errors import DtctlError, PreflightError
-from dtctl.operations.consent import allow_command
-from dtctl.operations.snapshot import how_it_ended
-from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
+from dtctl.operations.consent import Program, allow_command
+from dtctl.operations.snapshot import Coordination, TaskStatus, how_it_ended
+from dtctl.operations.up.result import (
+    EXPECTED_S,
+    FailedStart,
+    UnusedCheckpoint,
+    UpResult,
+    awaited,
+    not_listening,
+    present,
+)
 from dtctl.render.diagnosis import fold_tasks
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
-from dtctl.render.format import by_value, count, fold, summarize_hosts
+from dtctl.render.format import by_value, count, fold, size, summarize_hosts
 from dtctl.render.plan import hook_line, survival_lines
 from dtctl.render.result import CAUSE_LINES, stopped_tasks
 from dtctl.render.terminal import console
@@ -25,12 +33,9 @@ from dtctl.render.terminal.safe import log_lines, one_line
 
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
-    from dtctl.config.cluster import Cluster
-    from dtctl.operations.consent import Program
+    from dtctl.bundle import Bundle
     from dtctl.operations.replace import Replacement
-    from dtctl.operations.snapshot import Coordination, TaskStatus
     from dtctl.operations.up.readying import Left
-    from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
     from dtctl.plan.roster import RunPlan
 
 
@@ -61,6 +66,11 @@ def not_allowed(cluster: Cluster, programs: Sequence[Program], *, local: bool) -
         detail="\n".join(program_lines(programs)),
         hint=f"{allow_command(cluster, local=local)}    allows them, until the file changes",
     )
+
+
+def wheels_line(hosts: Iterable[str], wheels: Bundle, seconds: float) -> str:
+    what = f"{count(len(wheels.manifest.files), 'wheel')}, {size(wheels.total_bytes)}"
+    return f"{fold(hosts)}: {what}, in {seconds:.0f} s (log: {wheels.root.with_suffix('.log')})"
 
 
 def show_hook_failure(name: str, why: Sequence[Fact]) -> None:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dtctl.agent.records.whole_run import Contact
     from dtctl.operations.compare import Compared, Comparison, Metric
     from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
-    from dtctl.operations.snapshot import RunStatus
 
 OUTCOME_STYLE = {
     Outcome.SUCCEEDED: "bold green",

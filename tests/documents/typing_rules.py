@@ -56,7 +56,7 @@ AT_NIGHT = {("README.md", "dtctl up --local -f"): "`make demo` is the same, and 
 NOT_TYPED_PAGES = {
     "CONTRIBUTING.md": "each is a target of the Makefile, which a test knows",
     "docs/monitoring.md": "tests/local/test_top.py types dtctl top on a terminal, test_commands.py the others",
-    "docs/gpus.md": "needs a GPU; tests/agent/vitals/test_gpus.py has a stand-in for the library of its driver",
+    "docs/gpus.md": "needs a GPU; tests/agent/test_vitals.py has a stand-in for the library of its driver",
     "docs/change-the-code.md": "tests/local/test_commands.py replaces a run",
     "docs/maintenance.md": "tests/fleet/test_reboot.py drains a host that is rebooted",
     "docs/replace-a-host.md": "tests/fleet/test_operations.py moves the tasks of a host",

@@ -14,7 +14,7 @@ import pytest
 from tests import event_files
 from tests.browser import Page
 from tests.desk import Desk
-from tests.local.test_metrics import CLUSTER
+from tests.local.test_report import CLUSTER
 from tests.waiting import eventually
 
 TRAINER = """\

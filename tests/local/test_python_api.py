@@ -18,8 +18,8 @@ from dtctl import errors
 from dtctl.operations.history import Memory
 from tests import event_files
 from tests.desk import Desk, cluster_text
-from tests.local.test_metrics import CLUSTER as WITH_SCALARS
-from tests.local.test_metrics import TRAINER as WRITES_SCALARS
+from tests.local.test_report import CLUSTER as WITH_SCALARS
+from tests.local.test_report import TRAINER as WRITES_SCALARS
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]

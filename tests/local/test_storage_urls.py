@@ -23,7 +23,7 @@ from dtctl.agent.records.metrics import FolderPoints
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations import storage
-from dtctl.operations.checkpoints import Checkpoints, Found, download, every
+from dtctl.operations.checkpoints import Checkpoints, Found, every, urls
 from dtctl.operations.checkpoints.pull import pull
 from dtctl.operations.checkpoints.upkeep import prune, verify
 from dtctl.operations.checkpoints.urls import at_urls, look
@@ -375,7 +375,7 @@ def test_what_a_server_refuses_for_a_while_is_tried_again_and_is_not_damaged(
         (checked,) = verify(record(url), NOBODY, [newest], limit_s=60.0).checked
         assert checked.sound, where
     bucket.server.refuse = webhdfs.UNAVAILABLE
-    monkeypatch.setattr(download, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(urls, "PATIENCE_S", 2.0)
     with pytest.raises(StorageError, match="503"):
         pull(record(url), NOBODY, newest, tmp_path / "best", lambda progress: None)
     assert 2 <= bucket.server.calls.total() < 60, "it waits longer and longer"

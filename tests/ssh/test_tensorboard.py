@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.tensorboard.test_tensorboard import STAND_IN
+from tests.agent.test_tensorboard import STAND_IN
 from tests.browser import Page
 from tests.desk import Desk, desk
 from tests.hosts.sshd import SSHD, Sshd

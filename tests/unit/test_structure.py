@@ -140,10 +140,10 @@ ENTRIES = {
     "logs": {"serving", "lines"},
     "dump": {"", "serving", "stacks"},
     "bundles": {"store", "tree", "working", "dataset"},
-    "checkpoints": {"reading", "repair", "progress", "directories", "serving", "storing"},
+    "checkpoints": {"reading", "repair", "directories", "serving", "storing"},
     "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
-    "vitals": {"gathering", "gpus", "machine_load", "usage", "neighbours"},
+    "vitals": {"gathering", "gpus", "machine_load", "usage"},
     "link": {"hub", "dialer", "peer", "tls"},
     "checks": {""},
 }

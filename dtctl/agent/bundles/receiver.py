@@ -8,7 +8,7 @@ import time
 import zlib
 from contextlib import suppress
 
-from ..conversation import Aborted, expect_control
+from ..conversation import expect_control
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
 from ..records.values import LARGE_BYTES
@@ -82,8 +82,7 @@ def receive_manifest(wire: Wire) -> bytes:
     need: Need = {"manifest": True, "files": [], "digests": [], "blocks": []}
     wire.send(dict(need, type="need"))
     fields, payload = wire.receive()
-    if expect_control(fields, "manifest", "abort")["type"] == "abort":
-        raise Aborted()
+    expect_control(fields, "manifest")
     return _inflate(payload, MOST_BYTES)
 
 
@@ -172,10 +171,8 @@ def _partial(tree: Tree, index: int, staging: str) -> Partial:
 
 def _digests(tree: Tree, index: int, staging: str, wire: Wire) -> bytes:
     fields, payload = wire.receive()
-    reply = expect_control(fields, "digests", "abort")
-    if reply["type"] == "abort":
-        raise Aborted()
-    if reply["index"] != index or len(payload) != DIGEST_BYTES * _partial(tree, index, staging).blocks:
+    size = DIGEST_BYTES * _partial(tree, index, staging).blocks
+    if expect_control(fields, "digests")["index"] != index or len(payload) != size:
         raise Refused("bad_request", "expected the digests of file %d of the bundle" % index)
     return payload
 
@@ -184,9 +181,7 @@ def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
     """The content of one file as it comes in."""
     while True:
         fields, payload = wire.receive()
-        part = expect_control(fields, "file", "abort")
-        if part["type"] == "abort":
-            raise Aborted()
+        part = expect_control(fields, "file")
         if part["index"] != index:
             raise Refused("bad_request", f"expected file {index} of the bundle, not {part['index']}")
         chunk = _inflate(payload, CHUNK) if part["encoding"] == "zlib" else payload

@@ -8,10 +8,10 @@ bundles/.partial-SHA256   what a session that was cut off has received of a larg
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import time
+from contextlib import ExitStack, suppress
 
 from ..host import locks
 from ..host.errors import Refused, from_os_error
@@ -102,21 +102,15 @@ def unneeded(root: str, keep: set[str]) -> Iterator[Tuple[str, Optional[Written]
             continue
         base = os.path.join(store, name)
         _release(base)
-        lock = locks.hold(base + ".lock", exclusive=True, certain=True)
-        if lock is not None:
-            try:
+        with suppress(FileNotFoundError), locks.alone(base + ".lock", create=True) as alone:  # somebody else removes it
+            if alone:
                 yield base, _written_by_trainers(base)
-            except FileNotFoundError:
-                continue  # somebody else removes it
-            finally:
-                os.close(lock)
 
 
 def _receive(store: str, bundle_id: str, wire: Wire) -> int:
     """The whole bundle, unless another session that is at it already gets done first."""
     base = os.path.join(store, bundle_id)
-    lock = locks.wait_turn(base + ".lock", done=lambda: _is_complete(base))
-    try:
+    with locks.closing(locks.wait_turn(base + ".lock", done=lambda: _is_complete(base))) as lock:
         if _load(base) is not None:
             return 0
         with Incoming(store) as incoming:
@@ -138,9 +132,6 @@ def _receive(store: str, bundle_id: str, wire: Wire) -> int:
                 file.write(manifest_text)
             _move_into_place(new_base, base)
             return received
-    finally:
-        if lock is not None:
-            os.close(lock)
 
 
 def _repair(store: str, base: str, manifest: Manifest, wire: Wire) -> int:
@@ -274,13 +265,13 @@ class Incoming:
 def remove_abandoned(store: str) -> None:
     """Removes what sessions that were killed have left behind."""
     for path in abandoned(store):
-        with contextlib.suppress(OSError):  # its session is faster, or it is another user's
+        with suppress(OSError):  # its session is faster, or it is another user's
             blocks.keep(store, path)
             remove_tree(path)
     for name in entries(store):
         path = os.path.join(store, name)
         if name.startswith("." + blocks.PARTIAL) and time.time() - modified(path) > _ORPHAN_S:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.unlink(path)
 
 
@@ -289,9 +280,9 @@ def abandoned(store: str) -> Iterator[str]:
     for name in entries(store):
         if name.startswith(_PREFIX):
             path = os.path.join(store, name)
-            with contextlib.ExitStack() as stack:
+            with ExitStack() as stack:
                 alone = False
-                with contextlib.suppress(FileNotFoundError):  # it is about to be locked, or almost removed
+                with suppress(FileNotFoundError):  # it is about to be locked, or almost removed
                     alone = stack.enter_context(locks.alone(os.path.join(path, "lock")))
                 if alone or time.time() - modified(path) > _ORPHAN_S:
                     yield path

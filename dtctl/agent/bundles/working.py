@@ -133,12 +133,8 @@ class _WorkingDirectory:
     @contextmanager
     def turn(self) -> Iterator[Callable[[], None]]:
         """Gives what shows those who wait that somebody is at work."""
-        lock = locks.wait_turn(self._path("turn"), done=lambda: False)
-        try:
+        with locks.closing(locks.wait_turn(self._path("turn"), done=lambda: False)) as lock:
             yield lambda: None if lock is None else locks.show_life(lock)
-        finally:
-            if lock is not None:
-                os.close(lock)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:

@@ -41,9 +41,12 @@ _MOST_CONTENTS = 64 << 20
 
 def keras_problem(path: str) -> Optional[str]:
     """Why the file cannot be whole; None when it may be. Raises OSError."""
-    opened = files.descriptor(path)
-    with open(opened, "rb") as file:
-        return _of_archive(file) if path.endswith(".keras") else _of_hdf5(file)
+    import zipfile  # rarely needed
+
+    with open(files.descriptor(path), "rb") as file:
+        if path.endswith(".keras"):
+            return None if zipfile.is_zipfile(file) else "it is cut short, or is no archive"
+        return _of_hdf5(file)
 
 
 def keras_damage(path: str, check: Callable[[], None] = lambda: None) -> List[str]:
@@ -91,12 +94,6 @@ def _is_sound(archive: ZipFile, part: ZipInfo, check: Callable[[], None]) -> boo
     except zipfile.BadZipFile:
         return False
     return True
-
-
-def _of_archive(file: BinaryIO) -> Optional[str]:
-    import zipfile
-
-    return None if zipfile.is_zipfile(file) else "it is cut short, or is no archive"
 
 
 def _of_hdf5(file: BinaryIO) -> Optional[str]:
@@ -204,7 +201,8 @@ def with_renamed(text: str, damaged: str, good: str) -> str:
             if match.group(1) == "model_checkpoint_path":
                 lines.append('%s: "%s"' % (match.group(1), match.group(2)[: -len(damaged)] + good))
             else:
-                dropped.append(_all_paths(lines) + len(dropped))
+                listed = sum(line.startswith("all_model_checkpoint_paths") for line in lines)
+                dropped.append(listed + len(dropped))
         else:
             lines.append(line)
     for index in reversed(dropped):  # a time belongs to the path with the same index
@@ -236,7 +234,3 @@ def _listed(text: str) -> Tuple[List[str], List[str], List[str]]:
     paths = [match.group(2) for match in matches if match.group(1) == "all_model_checkpoint_paths"]
     times = [line for line in lines if line.startswith(_TIMESTAMP)]
     return paths, times, [line for line in lines if line.startswith(_PRESERVED)][:1]
-
-
-def _all_paths(lines: List[str]) -> int:
-    return sum(line.startswith("all_model_checkpoint_paths") for line in lines)

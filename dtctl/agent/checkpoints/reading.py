@@ -17,8 +17,8 @@ from contextlib import suppress
 
 from ..host import budget, files
 from ..host.budget import Budget, Spent
-from ..records.checkpoints import MOST_SHARDS
-from ..records.kinds import MOST
+from ..records.checkpoints import MOST_SHARDS, Checkpoint
+from ..records.kinds import MOST, made
 from ..records.values import LAST_EPOCH, brief
 from . import formats
 from .tensor_bundle import MOST_BYTES, Damaged, Index, file_size, number_in
@@ -27,8 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-    from ..records.answers import Checkpoint, CheckpointReport
-    from ..records.checkpoints import CheckpointKind
+    from ..records.checkpoints import CheckpointKind, CheckpointReport
 
 ASIDE = "damaged"
 """Where damaged checkpoints are moved, beside the others."""
@@ -43,18 +42,7 @@ LEAST_S = 0.5
 MOST_NAMES = 100_000
 """In a directory and those in it."""
 
-NOT_KNOWN: Checkpoint = {
-    "prefix": "",
-    "step": None,
-    "time": 0.0,
-    "size_bytes": 0,
-    "shards": 0,
-    "complete": True,
-    "problem": None,
-    "kind": "tensorflow",
-    "held": [],
-    "identity": "",
-}
+NOT_KNOWN = made(Checkpoint, prefix="", step=None, time=0.0, size_bytes=0, shards=0, complete=True, problem=None)
 """In the place of the newest complete checkpoint: whether there is one is unknown."""
 
 _MOST = 20

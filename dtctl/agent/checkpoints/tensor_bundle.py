@@ -50,7 +50,7 @@ def entries(table: bytes, check: Callable[[], None] = lambda: None) -> Iterator[
                     raise Damaged("the index is not in order")
                 last = key
                 yield key, value
-    except (IndexError, struct.error):
+    except (protobuf.Malformed, struct.error):
         raise Damaged("the index ends within an entry") from None
 
 
@@ -82,9 +82,9 @@ def _block(table: bytes, handle: Tuple[int, int], check: Callable[[], None]) -> 
         raise Damaged("the index has a block with more restarts than it has room for")
     position, key, left = 0, b"", _BETWEEN_CHECKS
     while position < limit:
-        shared, position = _varint(content, position)
-        unshared, position = _varint(content, position)
-        size, position = _varint(content, position)
+        shared, position = protobuf.varint(content, position, limit)
+        unshared, position = protobuf.varint(content, position, limit)
+        size, position = protobuf.varint(content, position, limit)
         if shared > len(key) or position + unshared + size > limit or shared + unshared > _LONGEST_KEY:
             raise Damaged("the index ends within an entry")
         key = key[:shared] + content[position : position + unshared]
@@ -98,22 +98,9 @@ def _block(table: bytes, handle: Tuple[int, int], check: Callable[[], None]) -> 
 
 
 def _handle(data: bytes, position: int) -> Tuple[Tuple[int, int], int]:
-    offset, position = _varint(data, position)
-    size, position = _varint(data, position)
+    offset, position = protobuf.varint(data, position, len(data))
+    size, position = protobuf.varint(data, position, len(data))
     return (offset, size), position
-
-
-def _varint(data: bytes, position: int) -> Tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift > 63:
-            raise Damaged("a number in the index is too long")
 
 
 MOST_BYTES = 16 * 1024 * 1024

@@ -27,16 +27,16 @@ def by_the_way(talk: Conversation, asked: Optional[Questions]) -> Facts:
     return {"facts": facts, "facts_s": time.monotonic() - began}
 
 
-def until_start(talk: Conversation) -> Optional[StartMessage]:
-    """Answers further questions until the controller says `start`; None when it says `abort`.
+def until_start(talk: Conversation) -> StartMessage:
+    """Answers further questions until the controller says `start`. Raises as Conversation.expect.
 
-    What was made to look, such as ports that are listened on, is gone when it returns. Raises Gone and Refused.
+    What was made to look, such as ports that are listened on, is gone when it returns.
     """
     try:
         while True:
-            message = talk.receive("start", "look", "abort")
-            if message["type"] != "look":
-                return message if message["type"] == "start" else None  # type: ignore[return-value]  # by the table of words
+            message = talk.receive("start", "look")
+            if message["type"] == "start":
+                return message  # type: ignore[return-value]  # by the table of words
             talk.send("looked", by_the_way(talk, message["ask"]))
     finally:
         talk.leave()

@@ -12,7 +12,7 @@ from ..records.checks import GpuSpeed
 from ..records.kinds import made
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad
-from ..vitals.neighbours import Others
+from ..vitals.usage import Others
 from .software import Python
 
 TYPE_CHECKING = False

@@ -122,11 +122,7 @@ def _asked(file: Optional[str]) -> Dict[str, str]:
     for program in ("/usr/sbin/sshd", "/usr/local/sbin/sshd"):
         if os.path.exists(program):
             words = [program, "-T"] + (["-f", file] if file else [])
-            try:
-                done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=5, check=False)
-            except (OSError, subprocess.TimeoutExpired):
-                return {}
-            return settings(done.stdout.decode("utf-8", "replace").splitlines())
+            return settings((environment.output_of(words, limit_s=5.0) or "").splitlines())
     return {}
 
 

@@ -72,14 +72,11 @@ def _try_to_write(talk: Conversation, answer: Written, path: str, name: str) -> 
     disk = os.statvfs(at)
     answer["free_bytes"] = disk.f_bavail * disk.f_frsize
     file = os.path.join(at, name)
-    with suppress(FileExistsError):  # several names of one directory
-        descriptor = files.descriptor(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with suppress(FileExistsError), files.opened(file, flags) as descriptor:  # several names of one directory
         talk.leaving.append(partial(os.unlink, file))
-        try:
-            os.write(descriptor, b"of a `dtctl check`, which removes it at its end\n")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        os.write(descriptor, b"of a `dtctl check`, which removes it at its end\n")
+        os.fsync(descriptor)
     _clear(at)
 
 
@@ -196,11 +193,7 @@ def _digest(root: str, counted: List[File]) -> str:
     for name, size in counted:
         whole.update(b"%s\0%d\0" % (os.fsencode(name), size))
     for name, size in counted[:: max(1, len(counted) // _SAMPLED)][:_SAMPLED]:
-        with suppress(OSError):
-            opened = files.descriptor(os.path.realpath(os.path.join(root, name)))
-            try:
-                whole.update(files.read_at(opened, 0, _PIECE_BYTES))
-                whole.update(files.read_at(opened, max(0, size - _PIECE_BYTES), _PIECE_BYTES))
-            finally:
-                os.close(opened)
+        with suppress(OSError), files.opened(os.path.realpath(os.path.join(root, name))) as opened:
+            whole.update(files.read_at(opened, 0, _PIECE_BYTES))
+            whole.update(files.read_at(opened, max(0, size - _PIECE_BYTES), _PIECE_BYTES))
     return whole.hexdigest()[:16]

@@ -15,11 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
+    from ..link.hub import Hub
     from ..link.peer import Message
     from ..link.tls import Identity
     from ..records.messages import Hello
     from ..records.reasons import Fact
-    from ..records.spec import Spec
+    from ..records.spec import CoordinatorAddress, Spec
     from ..run.runfiles import RunFiles
     from .view import View
 
@@ -248,6 +249,16 @@ def answers(address: str, port: int) -> bool:
     except (OSError, UnicodeError):
         return False
     return True
+
+
+def listen(files: RunFiles, spec: Spec, place: CoordinatorAddress, now: float) -> Hub:
+    """For the agents of this run, and of older ones. Raises OSError, ValueError."""
+    from ..link.hub import Hub
+    from ..link.tls import Identity
+
+    own = Identity(files.directory, spec["run"])
+    others = superseded_identities(files, spec)  # each time: runs are removed meanwhile
+    return Hub(place["address"], place["port"], own, others, last_words, now)
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:

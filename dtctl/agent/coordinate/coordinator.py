@@ -298,7 +298,8 @@ class Coordinator:
             self._judge(now, wall)
         if self.decided:
             self._shutting_down(now).step(now)
-            if data["phase"] == "finishing" and self._has_ended_everywhere():
+            left = any(known["connected"] and not self._is_done(host) for host, known in self.view.hosts.items())
+            if data["phase"] == "finishing" and not left:
                 data["phase"] = "ended"
         del data["incidents"][:-MOST_INCIDENTS]
         del data["conditions"][:-MOST_CONDITIONS]
@@ -320,9 +321,6 @@ class Coordinator:
         if self._shutdown is None or not self._shutdown.host_is_done(host):
             return False
         return self._book.is_confirmed(host)
-
-    def _has_ended_everywhere(self) -> bool:
-        return all(self._is_done(host) or not known["connected"] for host, known in self.view.hosts.items())
 
     def _merge_intents(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
         """A session on that host may have been asked directly, while this coordinator was unreachable.

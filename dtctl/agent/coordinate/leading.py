@@ -15,12 +15,12 @@ from ..records.reasons import because, fact
 from ..records.spec import is_alone
 from ..records.whole_run import Event, HistoryEvent, RequestBook, RunView
 from .checkpoint_services import checkpoint_services
-from .commits import Commits
-from .contacts import AWAY_S, Answering
+from .contacts import AWAY_S, Answering, listen
 from .coordinator import Coordinator
 from .fence import Fence, clock
 from .following import hello, news
 from .history import History
+from .orders import Commits
 from .view import first_view, is_of
 
 TYPE_CHECKING = False
@@ -205,15 +205,8 @@ class Leading:
         """The port may be taken after a restart of this agent: then the others are awaited a little longer."""
         if self._hub is not None or self._listen_at is None or now < self._listen_at:
             return
-        from ..link.hub import Hub
-        from ..link.tls import Identity
-        from .contacts import last_words, superseded_identities
-
-        where = self.coordinator.view.coordinator
         try:
-            own = Identity(self._files.directory, self._spec["run"])
-            others = superseded_identities(self._files, self._spec)  # each time: runs are removed meanwhile
-            self._hub = Hub(where["address"], where["port"], own, others, last_words, now)
+            self._hub = listen(self._files, self._spec, self.coordinator.view.coordinator, now)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
             self.coordinator.contacts.note_listening(str(error))

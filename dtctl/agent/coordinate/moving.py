@@ -2,7 +2,7 @@
 
 A host that was not heard for `replace_s` has ended its tasks by then (fence.py). The seats that it has are moved, with
 what its loss restarts, and nothing else is decided until a majority of the voters knows it: then every agent begins
-anew (leading.py, reseating.py). So the next coordinator finds the losses as incidents that wait for their hosts.
+anew (leading.py, leaving.py). So the next coordinator finds the losses as incidents that wait for their hosts.
 
 A coordinator in whose absence there may have been another one counts anew: that one may have heard the host.
 """
@@ -87,7 +87,8 @@ class Moving:
             tasks = [task for task in self._tasks_in(seat) if self._is_wanted(task, host)]
             if not tasks:
                 continue
-            why = {other: self._unfit(other, seat, tasks) for other in self._candidates(host, seat)}
+            others = [other for other in dict.fromkeys([seat, *self._view.spec["spares"]]) if other != host]
+            why = {other: self._unfit(other, seat, tasks) for other in others}
             fit = [other for other in why if why[other] is None]
             taken = [*moves.values(), *found.values()]
             load = {other: len(self._seats_on(other)) + taken.count(other) for other in fit}
@@ -122,9 +123,6 @@ class Moving:
         one = drains.holders(self._view.intents).get(host)
         own = (drains.SHUTTING_DOWN, drains.CUT_OFF, drains.LEFT_OUT)
         return {host} if one is not None and one["kind"] in own else set()
-
-    def _candidates(self, lost: str, seat: str) -> List[str]:
-        return [host for host in dict.fromkeys([seat, *self._view.spec["spares"]]) if host != lost]
 
     def _unfit(self, host: str, seat: str, tasks: Iterable[str]) -> Optional[Fact]:
         """Why it cannot take them."""

@@ -366,14 +366,10 @@ class Reception:
 
     def _listen(self, now: float) -> None:
         """The port may be taken: then this host votes, where it is reached by the coordinator, and is not elected."""
-        from ..link.hub import Hub
-        from ..link.tls import Identity
-        from .contacts import last_words, superseded_identities
+        from .contacts import listen
 
         try:
-            spec = self._files.spec()
-            own, others = Identity(self._files.directory, spec["run"]), superseded_identities(self._files, spec)
-            self._hub = Hub(self._place["address"], self._place["port"], own, others, last_words, now)
+            self._hub = listen(self._files, self._files.spec(), self._place, now)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
             log.note("voter: %s" % error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 from ..host import locks, paths, processes
 from ..host.secrets import Masks
@@ -39,13 +40,12 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
     found.sort(key=lambda process: (process.pid != entry["pid"], process.pid))  # the trainer first
     answer: List[ProcessDump] = []
     if found:
-        turn = _turn(attempt)
-        try:
+        turn = None
+        with suppress(OSError):  # on a disk that is full they may be the answers to another session
+            turn = locks.await_lock(os.path.join(attempt, "stacks.lock"), exclusive=True, patience_s=TURN_S)
+        with locks.closing(turn):
             asked = _Asked(Stacks(attempt), masks, until)
             answer = [asked.describe(process) for process in found[:MOST_PROCESSES]]
-        finally:
-            if turn is not None:
-                os.close(turn)
     return {
         "task": task,
         "attempt": entry["attempt"],
@@ -53,20 +53,6 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
         "processes": answer,
         "omitted": max(0, len(found) - MOST_PROCESSES),
     }
-
-
-def _turn(attempt: str) -> Optional[int]:
-    """Alone with the trainer's answers; without it, on a disk that is full, they may be those to another session."""
-    until = time.monotonic() + TURN_S
-    while time.monotonic() < until:
-        try:
-            lock = locks.hold(os.path.join(attempt, "stacks.lock"), exclusive=True)
-        except OSError:
-            return None
-        if lock is not None:
-            return lock
-        time.sleep(0.05)
-    return None
 
 
 class _Asked:

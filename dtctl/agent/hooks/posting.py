@@ -162,7 +162,7 @@ _START_S = 5.0
 """What Python may take to start on a host that is busy."""
 _REAP_S = 0.2
 _MOST_BYTES = 65536
-_PASSED_ON = ("PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", *environment.PROXIES)
+_PASSED_ON = {"PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", *environment.PROXIES}
 
 
 class Delivery:
@@ -181,7 +181,7 @@ class Delivery:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env=environment.encoded({name: value for name, value in inherited.items() if _is_passed_on(name)}),
+            env=environment.encoded({name: inherited[name] for name in inherited if {name, name.lower()} & _PASSED_ON}),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -228,10 +228,6 @@ class Delivery:
 
 def _failed(text: str) -> Sent:
     return made(Sent, problem="unreachable", text=text, again=True)
-
-
-def _is_passed_on(name: str) -> bool:
-    return name in _PASSED_ON or name.lower() in _PASSED_ON
 
 
 OTHERS_S = 60.0

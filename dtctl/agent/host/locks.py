@@ -11,7 +11,7 @@ import os
 import time
 from contextlib import contextmanager
 
-from . import files
+from . import files, paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,14 +47,20 @@ def hold(path: str, exclusive: bool, create: bool = True, certain: bool = False)
 
 
 @contextmanager
-def alone(path: str) -> Iterator[bool]:
-    """Whether no other process has the lock of a file, for certain; none gets it then. Raises FileNotFoundError."""
-    descriptor = hold(path, exclusive=True, create=False, certain=True)
+def closing(descriptor: Optional[int]) -> Iterator[Optional[int]]:
+    """A lock that is held, if it is, until the end."""
     try:
-        yield descriptor is not None
+        yield descriptor
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+@contextmanager
+def alone(path: str, create: bool = False) -> Iterator[bool]:
+    """Whether no other process has the lock of a file, for certain; none gets it then. Raises FileNotFoundError."""
+    with closing(hold(path, exclusive=True, create=create, certain=True)) as descriptor:
+        yield descriptor is not None
 
 
 def wait_turn(path: str, done: Callable[[], bool]) -> Optional[int]:
@@ -71,7 +77,7 @@ def wait_turn(path: str, done: Callable[[], bool]) -> Optional[int]:
         descriptor = hold(path, exclusive=True)
         if descriptor is not None:
             return descriptor
-        sign = _modified(path)
+        sign = paths.modified_ns(path)
         if sign != last_sign:
             last_sign, patient_until = sign, time.monotonic() + PATIENCE_S
         elif time.monotonic() > patient_until:
@@ -79,14 +85,19 @@ def wait_turn(path: str, done: Callable[[], bool]) -> Optional[int]:
         time.sleep(0.05)
 
 
-def share(path: str) -> Optional[int]:
-    """A shared lock, waiting a moment for one who is at work on what it guards; None when that takes long."""
-    patient_until = time.monotonic() + PATIENCE_S
+def await_lock(path: str, exclusive: bool, patience_s: float) -> Optional[int]:
+    """Waits for one who is at work on what it guards; None when that takes longer."""
+    patient_until = time.monotonic() + patience_s
     while True:
-        descriptor = hold(path, exclusive=False)
+        descriptor = hold(path, exclusive)
         if descriptor is not None or time.monotonic() > patient_until:
             return descriptor
-        time.sleep(0.05)
+        time.sleep(0.01)
+
+
+def share(path: str) -> Optional[int]:
+    """A shared lock, which is waited for a moment."""
+    return await_lock(path, exclusive=False, patience_s=PATIENCE_S)
 
 
 def show_life(descriptor: int) -> None:
@@ -98,10 +109,3 @@ def _is_still(path: str, descriptor: int) -> bool:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def _modified(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except FileNotFoundError:
-        return 0

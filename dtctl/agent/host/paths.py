@@ -25,7 +25,7 @@ MOST_BYTES = 64 * 1024 * 1024
 """The most bytes of a state file; with a thousand hosts ours have a few megabytes."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-_NUMBER = re.compile(r"[0-9]{1,9}\Z")
+_ATTEMPT = re.compile(r"attempt-([0-9]{1,9})\Z")
 
 _NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EINVAL)
 """Something else is in the file's place."""
@@ -79,14 +79,14 @@ def attempt_directory(run_dir: str, task: str, attempt: int) -> str:
     return os.path.join(task_directory(run_dir, task), "attempt-%d" % attempt)
 
 
+def attempts(task_directory: str) -> List[int]:
+    """The numbers of the attempts that have a directory, in order."""
+    return sorted(int(found[1]) for found in map(_ATTEMPT.match, entries(task_directory)) if found)
+
+
 def last_attempt(run_dir: str, task: str) -> int:
     """The number of the newest attempt that has a directory; 0 when there is none."""
-    try:
-        names = os.listdir(task_directory(run_dir, task))
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
-    numbers = [name[len("attempt-") :] for name in names if name.startswith("attempt-")]
-    return max([int(number) for number in numbers if _NUMBER.match(number)], default=0)
+    return max(attempts(task_directory(run_dir, task)), default=0)
 
 
 def entries(directory: str) -> List[str]:
@@ -192,12 +192,9 @@ def aside_of(path: str) -> str:
 def tail(path: str, size: int = 4096) -> str:
     """The end of a text file, from the start of a line; empty when there is no such file."""
     try:
-        opened = files.descriptor(path)
-        try:
+        with files.opened(path) as opened:
             start = max(0, os.fstat(opened).st_size - size)
             data = files.read_at(opened, start, size)
-        finally:
-            os.close(opened)
     except OSError:
         return ""
     if start and b"\n" in data:
@@ -253,8 +250,5 @@ def _write(path: str, text: str, place: Any) -> None:
 
 def append_line(path: str, text: str) -> None:
     """Adds one line to a 0600 file."""
-    descriptor = files.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    try:
+    with files.opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as descriptor:
         os.write(descriptor, text.encode("utf-8", "surrogateescape") + b"\n")
-    finally:
-        os.close(descriptor)

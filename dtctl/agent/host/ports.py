@@ -35,13 +35,14 @@ def ephemeral() -> Tuple[int, int]:
 
 
 def free_from(span: int, most: int = 8) -> List[int]:
-    """Round numbers from which on `span` ports are free, and outside of `ephemeral`."""
+    """Round numbers from which on nobody listens on `span` ports, and outside of `ephemeral`."""
     low, high = ephemeral()
+    there = _listeners().keys()
     found: List[int] = []
     for first in range(2400, 65536 - span, 100):
         if len(found) == most:
             break
-        if not (first <= high and first + span > low) and not any(map(taken, range(first, first + span))):
+        if not (first <= high and first + span > low) and there.isdisjoint(range(first, first + span)):
             found.append(first)
     return found
 
@@ -148,8 +149,13 @@ def _of_another(owners: Dict[str, int]) -> str:
 
 def listening(port: int) -> Dict[str, int]:
     """The inodes of the sockets that listen on a port, on any address, and the numbers of their users."""
+    return _listeners().get(port, {})
+
+
+def _listeners() -> Dict[int, Dict[str, int]]:
+    """The same of every port that is listened on."""
     # proc(5), /proc/net/tcp: sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode
-    found: Dict[str, int] = {}
+    found: Dict[int, Dict[str, int]] = {}
     for name in ("tcp", "tcp6"):
         try:
             with open("/proc/net/" + name, encoding="ascii") as file:
@@ -157,8 +163,8 @@ def listening(port: int) -> Dict[str, int]:
         except OSError:
             continue
         for row in rows:
-            if row[3] == _LISTENS and int(row[1].rsplit(":", 1)[1], 16) == port:
-                found[row[9]] = int(row[7])
+            if row[3] == _LISTENS:
+                found.setdefault(int(row[1].rsplit(":", 1)[1], 16), {})[row[9]] = int(row[7])
     return found
 
 

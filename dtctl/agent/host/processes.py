@@ -12,7 +12,7 @@ from .secrets import hide_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
+    from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
     from ..records import run_state
     from ..records.answers import Survivor
@@ -50,7 +50,7 @@ class Process:
 
     def __init__(self, pid: int, stat: bytes) -> None:
         # proc(5), /proc/PID/stat: the command's name is in parentheses and may hold anything
-        fields = stat[stat.rindex(b")") + 2 :].split()
+        fields = stat[stat.rindex(b")") + 2 :].split(None, 22)
         self.pid = pid
         self.zombie = fields[0] in (b"Z", b"X", b"x")
         self.frozen = fields[0] == b"T"  # not t, which is under a debugger
@@ -147,14 +147,20 @@ def command(pid: int) -> str:
     return hide_text(text[: 2 * LONGEST_COMMAND].decode("utf-8", "replace"))[:LONGEST_COMMAND]
 
 
-def argv(pid: int) -> List[str]:
-    """The command line; empty when it cannot be read."""
-    return [argument.decode("utf-8", "surrogateescape") for argument in _read_proc(pid, "cmdline").split(b"\0")[:-1]]
+def argv(pid: int, option: bytes = b"") -> List[str]:
+    """The command line; empty when it cannot be read, or does not begin with this option."""
+    words = _read_proc(pid, "cmdline").split(b"\0")[:-1]
+    if option and words[1:2] != [option]:
+        return []
+    return [argument.decode("utf-8", "surrogateescape") for argument in words]
 
 
 def environment(pid: int, prefix: bytes = b"") -> Dict[str, str]:
     """The variables that a process was started with, whose names begin so; empty when they cannot be read."""
-    pairs = [pair for pair in _read_proc(pid, "environ").split(b"\0") if pair.startswith(prefix) and b"=" in pair[1:]]
+    given = _read_proc(pid, "environ")
+    if prefix not in given:
+        return {}
+    pairs = [pair for pair in given.split(b"\0") if pair.startswith(prefix) and b"=" in pair[1:]]
     return dict(pair.decode("utf-8", "surrogateescape").split("=", 1) for pair in pairs)
 
 
@@ -163,29 +169,33 @@ def proc_text(pid: int, name: str) -> str:
     return _read_proc(pid, name).decode("utf-8", "replace")
 
 
-def every(user: Optional[int] = None) -> Dict[int, Process]:
-    """The process table, by pid; `user`: only that one's, which takes a fraction of the time.
+def every() -> Dict[int, Process]:
+    """The process table, by pid."""
+    found = map(Process.read, _pids())
+    return {process.pid: process for process in found if process is not None}
 
-    It is listed again until it names no new process: who forks and ends between being listed and being read would hide
+
+def of_user(user: int) -> Iterator[int]:
+    """The pids of one user's processes, which takes a fraction of the time."""
+    return (pid for pid in _pids() if _user_of(pid) == user)
+
+
+def _pids() -> Iterator[int]:
+    """All are listed again until there is no new one: who forks and ends between being listed and being read would hide
     its child, as one that puts itself into the background does.
     """
-    table: Dict[int, Process] = {}
     seen: Set[str] = set()
     for _ in range(_MOST_LISTINGS):
         new = [name for name in os.listdir("/proc") if name.isdigit() and name not in seen]
-        for name in new:
-            process = Process.read(int(name)) if user is None or _user_of(name) == user else None
-            if process is not None:
-                table[process.pid] = process
         if not new:
             break
         seen.update(new)
-    return table
+        yield from map(int, new)
 
 
-def _user_of(name: str) -> Optional[int]:
+def _user_of(pid: int) -> Optional[int]:
     try:
-        return os.stat("/proc/" + name).st_uid
+        return os.stat("/proc/%d" % pid).st_uid
     except OSError:
         return None
 
@@ -205,7 +215,7 @@ def first_that_bears(key: str) -> Optional[run_state.Process]:
 
 def owner(pid: int) -> Optional[Tuple[str, str]]:
     """The run and the task that a process of this user's was started for; None for any other process."""
-    variables = environment(pid) if _user_of(str(pid)) == os.geteuid() else {}
+    variables = environment(pid) if _user_of(pid) == os.geteuid() else {}
     return (variables.get("DTCTL_RUN", ""), variables.get("DTCTL_TASK", "")) if "DTCTL_KEY" in variables else None
 
 
@@ -214,12 +224,7 @@ def _mark(key: str) -> bytes:
 
 
 def _bears(pid: int, marks: Set[bytes]) -> bool:
-    try:
-        if os.stat("/proc/%d" % pid).st_uid != os.geteuid():
-            return False
-    except OSError:
-        return False
-    return not marks.isdisjoint(_read_proc(pid, "environ").split(b"\0"))
+    return _user_of(pid) == os.geteuid() and not marks.isdisjoint(_read_proc(pid, "environ").split(b"\0"))
 
 
 def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Process]:

@@ -75,13 +75,9 @@ def unused(root: str, now: float) -> Iterator[str]:
         path = os.path.join(store, name)
         if not _SHA256.match(name) or path in needed or now - paths.modified(path) < _UNUSED_S:
             continue
-        with suppress(FileNotFoundError):
-            lock = locks.hold(_lock_path(path), exclusive=True, certain=True)
-            if lock is not None:
-                try:
-                    yield path
-                finally:
-                    os.close(lock)
+        with suppress(FileNotFoundError), locks.alone(_lock_path(path), create=True) as alone:
+            if alone:
+                yield path
 
 
 def _current(root: str) -> str:

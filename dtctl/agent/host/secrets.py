@@ -196,7 +196,7 @@ class Masks:
         return max(cut, least)
 
     def _hide_forms(self, data: bytes) -> bytes:
-        if not self._forms:
+        if not (self._forms and data):
             return data
         self._shows_keys = self._shows_keys or b"PRIVATE KEY" in data
         spans = list(_spans(data))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import os
-import re
 import time
 from functools import partial
 
@@ -28,18 +27,11 @@ if TYPE_CHECKING:
     from ..records.run_state import Entry, State
     from .reader import LogFrame
 
-    States = Callable[[], Optional[State]]
-
-
-_ATTEMPT = re.compile(r"attempt-([0-9]{1,9})\Z")
-
 
 class TaskLog:
     """`entry` is that of state.json, here and in `read`."""
 
-    def __init__(
-        self, run_dir: str, task: str, request: LogsRequest, selection: Selection, entry: Optional[Entry]
-    ) -> None:
+    def __init__(self, run_dir: str, task: str, request: LogsRequest, selection: Selection, entry: Entry) -> None:
         self.task = task
         self.ended = False
         """Nothing more will come."""
@@ -64,9 +56,9 @@ class TaskLog:
         """Whether the log that is read has another length than at the last look."""
         return self._log is not None and self._log.has_grown()
 
-    def read(self, final: bool, entry: Optional[Entry]) -> Iterator[LogFrame]:
+    def read(self, entry: Entry) -> Iterator[LogFrame]:
         """Frames with what is new in the current attempt and in those that have begun since."""
-        self._entry = entry
+        self._entry, final = entry, entry["state"] in FINAL
         while True:
             later = [number for number in self._attempts() if number > self._attempt]
             if self._log is not None:
@@ -128,8 +120,7 @@ class TaskLog:
 
     def _has_ended_badly(self, attempt: int) -> bool:
         """By itself, and not with 0."""
-        past = self._entry["history"] if self._entry is not None else []
-        if any(one["attempt"] == attempt and one["asked"] for one in past):
+        if any(one["attempt"] == attempt and one["asked"] for one in self._entry["history"]):
             return False
         try:
             ending = paths.read_record(self._path(attempt, "exit.json"), Ending)
@@ -153,8 +144,7 @@ class TaskLog:
             found = os.stat(self._directory)
             look = (found.st_mtime_ns, found.st_nlink)
             if look != self._listed[0]:
-                matches = map(_ATTEMPT.match, os.listdir(self._directory))
-                numbers = sorted(int(match.group(1)) for match in matches if match)
+                numbers = paths.attempts(self._directory)
                 until = self._selection.until
                 if until is not None:
                     numbers = [one for one in numbers if self._modified(one, "start.json") <= until]
@@ -169,100 +159,66 @@ LOOK_S = 0.04
 """Between two looks at how long the logs are, which cost little: a person waits for what a trainer has printed."""
 
 
-def serve(run_dir: str, request: LogsRequest, wire: Wire, states: States, gone: Callable[[], bool]) -> None:
+def serve(run_dir: str, tasks: List[str], request: LogsRequest, wire: Wire, states: Callable[[], State]) -> None:
     """Sends `log` frames, and `states` frames if asked to; returns when `result` is due, or the reader is gone.
 
-    `states` gives state.json as it is now (null before there is one), `gone` whether the controller has gone.
+    `states` gives state.json as it is now.
     """
-    state = _now(states)
-    tasks = _tasks(request, state)
-    selection = _selection(run_dir, request, gone)
+    state = states()
+    selection = _selection(run_dir, request, wire)
     try:
-        logs = [TaskLog(run_dir, task, request, selection, _entry(state, task)) for task in tasks]
+        logs = [TaskLog(run_dir, task, request, selection, state["tasks"][task]) for task in tasks]
         if request["follow"]:
-            _follow(logs, state, request, wire, states, gone)
+            _follow(logs, state, request, wire, states)
             return
         _send_states(state, None, request, wire)
         for fields, data in _merged(logs, state):
             wire.send(fields, data)
     except Gone:
-        if not gone():
+        if not wire.is_gone():
             raise
     finally:
         selection.close()
 
 
-def _follow(
-    logs: List[TaskLog],
-    state: Optional[State],
-    request: LogsRequest,
-    wire: Wire,
-    states: States,
-    gone: Callable[[], bool],
-) -> None:
+def _follow(logs: List[TaskLog], state: State, request: LogsRequest, wire: Wire, states: Callable[[], State]) -> None:
     shown_serial = None
     while True:
         shown_serial = _send_states(state, shown_serial, request, wire)
         _send_new(logs, state, wire)
-        if all(log.ended for log in logs) or gone():
+        if all(log.ended for log in logs) or wire.is_gone():
             return
         for _ in range(int(POLL_S / LOOK_S)):
             time.sleep(LOOK_S)
             _send_new([log for log in logs if log.has_grown()], state, wire)
-        state = _now(states)  # before the logs are read: what is final by then has written all that it will
+        state = states()  # before the logs are read: what is final by then has written all that it will
 
 
-def _send_new(logs: List[TaskLog], state: Optional[State], wire: Wire) -> None:
+def _send_new(logs: List[TaskLog], state: State, wire: Wire) -> None:
     for log in logs:
-        for fields, data in log.read(_is_final(state, log.task), _entry(state, log.task)):
+        for fields, data in log.read(state["tasks"][log.task]):
             wire.send(fields, data)
 
 
-def _send_states(state: Optional[State], shown: Optional[int], request: LogsRequest, wire: Wire) -> Optional[int]:
+def _send_states(state: State, shown: Optional[int], request: LogsRequest, wire: Wire) -> Optional[int]:
     """The serial of the newest state that was sent."""
-    if not request["states"] or state is None or state["serial"] == shown:
+    if not request["states"] or state["serial"] == shown:
         return shown
     states: answers.States = {"run": state["run"], "state": state, "coordination": None}
     wire.send(dict(states, type="states"))
     return state["serial"]
 
 
-def _merged(logs: List[TaskLog], state: Optional[State]) -> Iterator[LogFrame]:
+def _merged(logs: List[TaskLog], state: State) -> Iterator[LogFrame]:
     """What all tasks have printed, by its time; of each task one piece at a time is kept."""
-    reading = [log.read(_is_final(state, log.task), _entry(state, log.task)) for log in logs]
+    reading = [log.read(state["tasks"][log.task]) for log in logs]
     return heapq.merge(*reading, key=lambda frame: frame[0]["time"])
 
 
-def _selection(run_dir: str, request: LogsRequest, gone: Callable[[], bool]) -> Selection:
+def _selection(run_dir: str, request: LogsRequest, wire: Wire) -> Selection:
     def check() -> None:
-        if gone():
+        if wire.is_gone():
             raise Gone
 
     secrets = read_record(os.path.join(run_dir, "secrets.json"), Variables) or {}
     return Selection(request, Masks(secrets.values()), check)
-
-
-def _now(states: States) -> Optional[State]:
-    try:
-        return states()
-    except FileNotFoundError:
-        raise Refused("no_run", "the run has been removed from this host") from None
-
-
-def _tasks(request: LogsRequest, state: Optional[State]) -> List[str]:
-    known = list(state["tasks"]) if state is not None else []
-    if request["tasks"] is None:
-        return known
-    for task in request["tasks"]:
-        if state is not None and task not in known:
-            raise Refused("bad_request", f"{task} does not run on this host", hint=f"tasks here: {', '.join(known)}")
-    return list(request["tasks"])
-
-
-def _entry(state: Optional[State], task: str) -> Optional[Entry]:
-    return state["tasks"].get(task) if state is not None else None
-
-
-def _is_final(state: Optional[State], task: str) -> bool:
-    entry = _entry(state, task)
-    return entry is not None and entry["state"] in FINAL

@@ -64,8 +64,7 @@ class RecordFile:
         A record that is not there as a whole is left for the next look. Raises Damaged (again at every look), Replaced,
         OSError, files.Unfit, and what `check` does, which is called now and then.
         """
-        opened = files.descriptor(self.path)
-        try:
+        with files.opened(self.path) as opened:
             found = os.fstat(opened)
             if (self.inode is not None and found.st_ino != self.inode) or found.st_size < self.offset:
                 raise Replaced
@@ -87,8 +86,6 @@ class RecordFile:
                     self._pass(size)
                     self.passed_over += 1
                 wanted = max(_CHUNK, min(size, MOST_RECORD_BYTES + _AROUND))
-        finally:
-            os.close(opened)
 
     def _whole(self, chunk: bytes, check: Callable[[], None]) -> Iterator[Tuple[bytes, int]]:
         """The records that end within the chunk, which begins at `offset`."""

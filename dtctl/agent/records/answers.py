@@ -230,12 +230,6 @@ class DataPushResult(Record):
     """That an earlier push had put there, and that the data set has no more."""
 
 
-class DataResult(Record):
-    """In the order in which the directories were asked for."""
-
-    at: AtMost[List[DataHeld], MOST_PLACES]
-
-
 class DataDropped(Record):
     """What has become of a directory's files."""
 

@@ -134,6 +134,8 @@ class Environment(Record):
     """Of the code: what it is made of, with their SHA-256."""
     env: Default[Variables, {}]
     """Variables that it is made with."""
+    wheels: Default[Optional[BundleId], None]
+    """Holds all that is installed, as wheels; null: what makes it fetches that."""
     directory: Default[Optional[Name], None]
     """Below `environments/`; the host writes it."""
     container: Default[Optional[Container], None]

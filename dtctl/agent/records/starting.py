@@ -4,7 +4,7 @@ from .checks import MOST_PLACES, Questions
 from .hooks import Posts
 from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Record, also
 from .requests import Request
-from .spec import Paths, Spec, is_alone
+from .spec import Environment, Paths, Spec, is_alone
 from .values import BundleId, Hex64, Line, Name, Path, Pem, Variables, refuse_unfit
 
 
@@ -44,6 +44,44 @@ class UpRequest(Request):
     """Directories that the run writes to and reads checkpoints from, with marks."""
     ask: Default[Optional[Questions], None]
     """What the host is asked to check before `prepared`."""
+
+
+class PythonRequest(Request):
+    """Which Python makes an environment, if that is not there yet."""
+
+    environment: Environment
+
+
+PYTHON_FACTS = """
+import json, os, platform, sys, sysconfig
+try:
+    libc = os.confstr("CS_GNU_LIBC_VERSION")
+except (AttributeError, OSError, ValueError):
+    libc = ""
+free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+print(json.dumps({"abi": "cp%d%d%s" % (sys.version_info[0], sys.version_info[1], free), "libc": libc or "", "markers": {
+    "implementation_name": sys.implementation.name, "os_name": os.name, "platform_machine": platform.machine(),
+    "platform_python_implementation": platform.python_implementation(), "platform_system": platform.system(),
+    "python_full_version": platform.python_version(), "sys_platform": sys.platform,
+    "python_version": "%d.%d" % sys.version_info[:2]}}))
+"""
+"""A program that prints `PythonFacts`, of hosts and of the controller alike."""
+
+
+class PythonFacts(Record):
+    """By which pip chooses what can be installed."""
+
+    abi: Line
+    libc: Line
+    """As `glibc 2.36`; empty: another one."""
+    markers: AtMost[Dict[Line, Line], 20]
+    """Environment markers (PEP 508), less those that differ by the kernel's build."""
+
+
+class PythonResult(Record):
+    """null: the environment is there, and nothing has to be installed."""
+
+    python: Optional[PythonFacts]
 
 
 class DataPushRequest(Request):

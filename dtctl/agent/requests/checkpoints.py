@@ -105,23 +105,19 @@ def _take(talk: Conversation, arrival: Arrival, owners: List[OutputMark]) -> Non
         "owners": owners,
     }
     talk.send("landing", landing)
-    if talk.expect("start", "abort") == "abort":
-        raise Aborted()
+    talk.expect("start")
     if isinstance(arrival, storing.Arrival):
         _receive(talk, arrival)
     with talk.at("verify"):
         arrival.verify(lambda: talk.pause(0))
     stored: Stored = {}
     talk.send("stored", stored)
-    if talk.expect("keep", "abort") == "abort":
-        raise Aborted()
+    talk.expect("keep")
 
 
 def _receive(talk: Conversation, arrival: storing.Arrival) -> None:
     talk.beats.at(None)
     while not arrival.complete:
         fields, data = talk.wire.receive()
-        part = expect_control(fields, "part", "abort")
-        if part["type"] == "abort":
-            raise Aborted()
+        part = expect_control(fields, "part")
         arrival.put(part["name"], part["offset"], data)

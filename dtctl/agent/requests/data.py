@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from typing import Iterator, Tuple
 
     from ..conversation import Conversation
-    from ..records.answers import DataDropResult, DataPushResult, DataResult
+    from ..records.answers import DataDropResult, DataPushResult
+    from ..records.checks import DataFacts
     from ..records.starting import DataPushRequest, DataRequest
 
 _REPORTED_BYTES = 16 << 20
@@ -30,12 +31,12 @@ def push(talk: Conversation, request: DataPushRequest) -> DataPushResult:
         raise from_os_error(error, "store the data") from error
 
 
-def status(talk: Conversation, request: DataRequest) -> DataResult:
+def status(talk: Conversation, request: DataRequest) -> DataFacts:
     with talk.at("data"):
         return {"at": [own.held(asked) for asked, own in _each(talk, request)]}
 
 
-def verify(talk: Conversation, request: DataRequest) -> DataResult:
+def verify(talk: Conversation, request: DataRequest) -> DataFacts:
     """Reads every byte. Raises as Conversation.pause."""
     done = 0
     reported = 0

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ..records.spec import Spec
 
     Part = Tuple[str, str]
+    Standing = Tuple[Spec, Optional[float], bool]
+    """Of one run here: when it ended (None: it is live), and whether it is the cluster's current one."""
 
 
 def down(talk: Conversation, request: DownRequest) -> DownResult:
@@ -108,35 +110,23 @@ class _Removal:
         return self.result
 
 
-class Standing:
-    """What is known about one run here. `ended` is None while it is live."""
-
-    def __init__(self, spec: Spec, ended: Optional[float], current: bool) -> None:
-        self.part: Part = (spec["run"], spec["host"])
-        self.place: Tuple[str, str] = (spec["cluster"], spec["host"])
-        self.created: float = spec["created"]
-        self.ttl_s: Optional[float] = spec["ttl_s"]
-        self.keep: int = spec["keep"]
-        self.ended = ended
-        self.current = current
-
-
 def expired(standings: Iterable[Standing], now: float, over: bool = False) -> Dict[Part, str]:
     """Which runs to remove, and why. The newest run of a cluster says how many are kept; `over`: none of them."""
     found: Dict[Part, str] = {}
-    seen: Dict[Tuple[str, str], int] = {}
-    keep: Dict[Tuple[str, str], int] = {}
-    for each in sorted(standings, key=lambda each: each.created, reverse=True):
-        kept = keep.setdefault(each.place, each.keep)
-        if each.ended is None:
+    seen: Dict[Part, int] = {}
+    keep: Dict[Part, int] = {}
+    for spec, ended, is_current in sorted(standings, key=lambda each: each[0]["created"], reverse=True):
+        part, place = (spec["run"], spec["host"]), (spec["cluster"], spec["host"])
+        kept = keep.setdefault(place, spec["keep"])
+        if ended is None:
             continue
-        older_than = seen[each.place] = seen.get(each.place, 0) + 1
+        older_than = seen[place] = seen.get(place, 0) + 1
         if over:
-            found[each.part] = "its cluster was taken down"
-        elif each.ttl_s is not None and now - each.ended > each.ttl_s:
-            found[each.part] = "it ended longer ago than its ttl"
-        elif older_than > kept and not each.current:
-            found[each.part] = "newer runs that have ended: %d" % (older_than - 1)
+            found[part] = "its cluster was taken down"
+        elif spec["ttl_s"] is not None and now - ended > spec["ttl_s"]:
+            found[part] = "it ended longer ago than its ttl"
+        elif older_than > kept and not is_current:
+            found[part] = "newer runs that have ended: %d" % (older_than - 1)
     return found
 
 
@@ -159,7 +149,7 @@ def _standing(talk: Conversation, run: runs.Run) -> Standing:
     over = state["finished"] and not run.supervised()
     ended = max((task["since"] or 0.0 for task in state["tasks"].values()), default=0.0)
     current = runs.current(talk.root, run.spec["cluster"], run.spec["host"])[0]
-    return Standing(run.spec, ended if over else None, run.id == current)
+    return run.spec, ended if over else None, run.id == current
 
 
 def remove(run: runs.Run) -> bool:
@@ -174,7 +164,9 @@ def remove(run: runs.Run) -> bool:
 
 def prune(talk: Conversation, kept: runs.Run) -> List[str]:
     """What the run that has just been kept leaves no room for: removes it, and its bundles; the ids of the runs."""
-    removed = []
+    removed: List[str] = []
+    if len(list(runs.run_directories(talk.root, kept.spec["host"]))) < 2:
+        return removed
     with suppress(OSError, Refused):  # what is in the way now will be reported by `gc`
         for run, _ in expired_here(talk, kept.spec["cluster"], time.time(), host=kept.spec["host"]):
             if run.id != kept.id and remove(run):

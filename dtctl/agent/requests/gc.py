@@ -139,13 +139,8 @@ class _Sweep:
         return remove() if run.cluster is None else self._locked(run.cluster, run.host, remove)
 
     def _locked(self, cluster: str, host: str, remove: Callable[[], bool]) -> bool:
-        lock = cluster_lock.try_hold(paths.cluster_directory(self._talk.root, cluster, host))
-        if lock is None:
-            return False  # a controller is at work on that cluster, and will see to it
-        try:
-            return remove()
-        finally:
-            os.close(lock)
+        with locks.closing(cluster_lock.try_hold(paths.cluster_directory(self._talk.root, cluster, host))) as lock:
+            return lock is not None and remove()  # else a controller is at work on that cluster, and will see to it
 
     def remove_bundles(self) -> None:
         used = runs.used_bundles(self._talk, without=self._gone)

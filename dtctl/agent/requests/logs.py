@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 def logs(talk: Conversation, request: LogsRequest) -> RunResult:
     run = runs.need(talk, request)
-    run.tasks(request["tasks"])
+    tasks = run.tasks(request["tasks"])
 
     def state() -> State:
         run.keep_supervised()
         return run.state()
 
     talk.wire.start_listening()
-    serving.serve(run.files.directory, request, talk.wire, state, talk.wire.is_gone)
+    serving.serve(run.files.directory, tasks, request, talk.wire, state)
     return {"run": run.id}
 
 

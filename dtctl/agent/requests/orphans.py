@@ -61,7 +61,7 @@ def of_other_accounts() -> List[ForeignRun]:
 
     found: Dict[Tuple[str, int], ForeignRun] = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        directory = _supervised(processes.argv(int(pid)))
+        directory = _supervised(processes.argv(int(pid), b"-IS"))
         try:
             uid = os.stat("/proc/" + pid).st_uid
         except OSError:
@@ -80,7 +80,7 @@ def of_other_accounts() -> List[ForeignRun]:
 
 def _supervised(argv: List[str]) -> Optional[str]:
     """The run directory in a supervisor's command line."""
-    if len(argv) < 5 or argv[1] != "-IS" or argv[3] != "supervise" or argv[4].count("/") < 2:
+    if len(argv) < 5 or argv[3] != "supervise" or argv[4].count("/") < 2:
         return None
     return argv[4]
 
@@ -104,12 +104,15 @@ def _of_root(root: str, young_s: float, wanted: Callable[[str], bool]) -> List[O
     None of them is this process, or one that it descends from.
     """
     found: Dict[int, Orphan] = {}
-    for process in processes.every(os.geteuid()).values():
-        if process.zombie or not _is_like_us(process.pid, root):
+    for pid in processes.of_user(os.geteuid()):
+        if _claim(pid, root, wanted) is None:
+            continue  # most are of no run: for those that count, all is read after the process was identified
+        process = processes.Process.read(pid)
+        if process is None or process.zombie or not _is_like_us(pid, root):
             continue
-        orphan = _claimed(process, root, young_s, wanted)
-        if orphan is not None:
-            found[process.pid] = orphan
+        claim = _claim(pid, root, wanted)
+        if claim is not None and not (claim[2] and process.age_s < young_s):
+            found[pid] = Orphan(process, *claim)
     if not found:
         return []
     table = processes.every()
@@ -136,18 +139,16 @@ def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
     return _end(refresh, grace_s)
 
 
-def _claimed(process: Process, root: str, young_s: float, wanted: Callable[[str], bool]) -> Optional[Orphan]:
-    """The process as an Orphan, if it belongs to a wanted run of this root."""
-    given = processes.environment(process.pid, b"DTCTL_")
+def _claim(pid: int, root: str, wanted: Callable[[str], bool]) -> Optional[Tuple[str, Optional[str], bool]]:
+    """Which wanted run of this root a process belongs to, of which cluster, and whether as an agent."""
+    given = processes.environment(pid, b"DTCTL_")
     directory, cluster = given.get("DTCTL_RUN_DIR"), given.get("DTCTL_CLUSTER")
     is_agent = not given.get("DTCTL_KEY") or directory is None
     if is_agent:
-        directory, cluster = _agents_directory(processes.argv(process.pid), root), None
-        if process.age_s < young_s:
-            return None
+        directory, cluster = _agents_directory(processes.argv(pid, b"-IS"), root), None
     if directory is None or not (_is_run_directory(directory, root) and wanted(directory)):
         return None
-    return Orphan(process, directory, cluster, is_agent)
+    return directory, cluster, is_agent
 
 
 def _is_run_directory(directory: str, root: str) -> bool:
@@ -158,7 +159,7 @@ def _is_run_directory(directory: str, root: str) -> bool:
 
 def _agents_directory(argv: List[str], root: str) -> Optional[str]:
     """The run directory in the command line of an agent's process, as revival and guard write it."""
-    if len(argv) < 5 or argv[1] != "-IS" or argv[3] not in ("supervise", "guard"):
+    if len(argv) < 5 or argv[3] not in ("supervise", "guard"):
         return None
     return argv[4] if os.path.dirname(argv[2]) == os.path.join(root, "agent") else None
 

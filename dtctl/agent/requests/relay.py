@@ -89,10 +89,8 @@ class Relay:
 
     def _take(self, fields: Mapping[str, object], payload: bytes) -> None:
         self._heard = time.monotonic()
-        frame = expect_control(fields, "alive", "open", "piece", "taken", "closed", "abort")
+        frame = expect_control(fields, "alive", "open", "piece", "taken", "closed")
         kind = frame["type"]
-        if kind == "abort":
-            raise Aborted()
         if kind == "alive":
             return
         number = frame["channel"]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..records.requests import Request
     from ..records.run_state import MadeEnvironment
     from ..records.spec import Environment, Spec
+    from ..records.starting import PythonRequest, PythonResult
 
 TAIL_BYTES = 2000
 
@@ -63,12 +64,7 @@ def _environment(
     """The one that is here, or is made now. Raises as Conversation.pause."""
     key = environments.key_of(wanted)
     if key is None:
-        raise Refused(
-            "setup_failed",
-            "this host has no %s that could make the environment" % (wanted["python"] or "python3"),
-            "",
-            "trainer.environment.python, or hosts.NAME.python for one host, names another",
-        )
+        raise _no_python(wanted)
     store = environments.store(talk.root)
     paths.make_directory(store)
     lock_path = os.path.join(store, key + ".lock")
@@ -92,6 +88,33 @@ def _environment(
             os.close(lock)
 
 
+def python(talk: Conversation, request: PythonRequest) -> PythonResult:
+    """Of an environment that is to be made of wheels; nothing has to come of one that is here."""
+    import json
+
+    from ..records.starting import PYTHON_FACTS
+
+    wanted = request["environment"]
+    key = environments.key_of(wanted)
+    if key is None:
+        raise _no_python(wanted)
+    if environments.find(talk.root, key) is not None:
+        return {"python": None}
+    text = environments.printed(wanted["python"] or "python3", PYTHON_FACTS)
+    if not text:
+        raise _no_python(wanted)
+    return {"python": json.loads(text)}
+
+
+def _no_python(wanted: Environment) -> Refused:
+    return Refused(
+        "setup_failed",
+        "this host has no %s that could make the environment" % (wanted["python"] or "python3"),
+        "",
+        "trainer.environment.python, or hosts.NAME.python for one host, names another",
+    )
+
+
 def _make(talk: Conversation, wanted: Environment, code: str, secrets: Mapping[str, str], key: str) -> None:
     """Under its lock. What is not whole is never found, as its record is written last."""
     what = "the environment (%s: %s)" % (wanted["kind"], wanted["what"])
@@ -101,7 +124,8 @@ def _make(talk: Conversation, wanted: Environment, code: str, secrets: Mapping[s
     prefix = os.path.join(directory, "env")
     hidden = {name: value for name, value in secrets.items() if name.startswith(MAKER_SETTINGS)}
     variables = {name: value for name, value in environment.base().items() if name not in _IN_THE_WAY}
-    variables.update(wanted["env"], **hidden, **environments.variables(wanted, prefix))
+    wheels = os.path.join(paths.bundle_directory(talk.root, wanted["wheels"]), "tree") if wanted["wheels"] else ""
+    variables.update(wanted["env"], **hidden, **environments.variables(wanted, prefix, wheels))
     shell, text = environments.script(wanted)
     masks, log_path = Masks(hidden.values()), os.path.join(store, key + ".log")
     try:

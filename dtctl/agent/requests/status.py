@@ -13,10 +13,10 @@ from . import damaged_runs, run_handles, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import Optional
 
     from ..conversation import Conversation
-    from ..records.answers import ForeignRun, KnownRun, RunResult, RunsResult, States, StatusResult
+    from ..records.answers import KnownRun, RunResult, RunsResult, States, StatusResult
     from ..records.checkpoints import Reports
     from ..records.requests import RunsRequest, StatusRequest, WatchRequest
     from ..records.run_state import Intents, State
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 def status(talk: Conversation, request: StatusRequest) -> StatusResult:
     run = runs.find(talk, request["cluster"], request["host"], request["run"])
     if run is None:
-        return _none(runs.current(talk.root, request["cluster"], request["host"])[1])
+        from ..records import answers  # which imports many others that a status does without
+
+        problem = runs.current(talk.root, request["cluster"], request["host"])[1]
+        return made(answers.StatusResult, run=None, time=time.time(), problem=brief(problem) or None)
     run.keep_supervised()
     handle = run_handles.reached(talk, run)
     return {
@@ -49,12 +52,6 @@ def _intents(run: runs.Run) -> Intents:
         return run.intent()["tasks"]
     except paths.Damaged:
         return {}
-
-
-def _none(problem: str) -> StatusResult:
-    from ..records import answers  # which imports many others that a status does without
-
-    return made(answers.StatusResult, run=None, time=time.time(), problem=brief(problem) or None)
 
 
 def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:
@@ -91,6 +88,7 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
 
 def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
     from ..records import answers
+    from . import orphans  # scans all processes
 
     cluster = request["cluster"]
     known = [each for run in runs.every(talk, cluster) for each in [_known(run)] if each is not None]
@@ -101,14 +99,8 @@ def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
         runs=known[-MOST_RUNS:],
         omitted=left_out,
         damaged=damaged[:MOST_DAMAGED],
-        foreign=_foreign()[:MOST_DAMAGED] if cluster is None else [],
+        foreign=orphans.of_other_accounts()[:MOST_DAMAGED] if cluster is None else [],
     )
-
-
-def _foreign() -> List[ForeignRun]:
-    from . import orphans  # scans all processes
-
-    return orphans.of_other_accounts()
 
 
 def _known(run: runs.Run) -> Optional[KnownRun]:

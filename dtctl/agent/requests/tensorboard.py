@@ -187,28 +187,13 @@ def event_dirs(talk: Conversation, request: Request) -> EventDirsResult:
 
 def find_tensorboard(run: runs.Run) -> Tuple[Optional[str], List[str]]:
     """The first Python of the run's tasks that has it; and those that were tried in vain."""
-    import subprocess
-
     tried: List[str] = []
     variables = environment_of(run)
     for python in _pythons(run, variables):
         if python in tried:
             continue
-        try:
-            done = subprocess.run(
-                [python, "-c", PROBE],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env=environment.encoded(variables),
-                timeout=PROBE_LIMIT_S,
-                check=False,
-            )
-            if done.returncode == 0:
-                return python, tried
-        except (OSError, subprocess.TimeoutExpired):
-            pass
+        if environment.output_of([python, "-c", PROBE], variables, PROBE_LIMIT_S) is not None:
+            return python, tried
         tried.append(python)
     return None, tried
 

@@ -79,17 +79,14 @@ def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
     prepared = made(Prepared, unchanged=True, run=run.id, current=run.id, replaces=None, joining=_joining(run))
     talk.send("prepared", prepared)
     while True:
-        message = talk.expect("start", "keep", "abort")
-        if message == "start":
+        if talk.expect("start", "keep") == "start":
             handle = run_handles.reached(talk, run)
             if handle.missing():  # a coordinator that waits, as it may have been replaced, learns that it was not
                 handle.post_restart([], by)
             started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
             talk.send("started", started)
-        elif message == "keep":
-            return _kept(talk, run, unchanged=True)
         else:
-            raise Aborted()
+            return _kept(talk, run, unchanged=True)
 
 
 def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) -> UpResult:
@@ -112,8 +109,6 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         staged = files.stage(spec, secrets, inherited, processes.myself(), request["credentials"], request["hooks"])
         talk.send("prepared", prepared)
         begin = checks.until_start(talk)
-        if begin is None:
-            raise Aborted()
         _go_without(spec, begin["absent"])
         if old is not None:
             how: How = {"by": spec["controller"], "grace_s": None, **because([fact("makes_room")])}
@@ -268,8 +263,7 @@ def _await_keep(talk: Conversation, run: runs.Run) -> None:
     """
     is_decided_here = not kept_by_coordinator(run.spec)
     try:
-        if talk.expect("keep", "abort") == "abort":
-            raise Aborted()
+        talk.expect("keep")
     except Gone:
         if is_decided_here:
             raise

@@ -59,8 +59,10 @@ def spawn(argv: Sequence[str], variables: Mapping[str, str], cwd: str, **streams
     )
 
 
-def output_of(argv: List[str], variables: Optional[Mapping[str, str]] = None) -> Optional[str]:
-    """Of a program that answers at once; None where it fails."""
+def output_of(
+    argv: Sequence[str], variables: Optional[Mapping[str, str]] = None, limit_s: float = LIMIT_S
+) -> Optional[str]:
+    """Of a program that answers at once; None where it is not there, fails, or does not come to an end."""
     import subprocess
 
     nothing, given = subprocess.DEVNULL, encoded(base() if variables is None else variables)
@@ -72,7 +74,7 @@ def output_of(argv: List[str], variables: Optional[Mapping[str, str]] = None) ->
             stderr=nothing,
             cwd="/",
             env=given,
-            timeout=LIMIT_S,
+            timeout=limit_s,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -60,8 +60,11 @@ REQUIREMENTS = (
     echo "trying virtualenv in place of venv"
     "$DTCTL_PYTHON" -m virtualenv "$DTCTL_PREFIX" || exit
 }
-"$DTCTL_PREFIX/bin/python" -m pip --disable-pip-version-check --no-input install --progress-bar off \\
-    --requirement "$DTCTL_WHAT" || exit
+set -- --requirement "$DTCTL_WHAT"
+if [ -n "$DTCTL_WHEELS" ]; then
+    set -- --no-index --no-deps "$DTCTL_WHEELS"/*.whl
+fi
+"$DTCTL_PREFIX/bin/python" -m pip --disable-pip-version-check --no-input install --progress-bar off "$@" || exit
 """
     + _VIRTUAL
 )
@@ -118,8 +121,8 @@ def script(wanted: Environment) -> Tuple[str, str]:
     return "bash", MODULES
 
 
-def variables(wanted: Environment, prefix: str) -> Dict[str, str]:
-    """What its script reads, which runs where the code is."""
+def variables(wanted: Environment, prefix: str, wheels: str) -> Dict[str, str]:
+    """What its script reads, which runs where the code is. `wheels`: their directory, or empty."""
     python = os.path.expanduser(wanted["python"] or (_PYTHON if wanted["kind"] == "requirements" else ""))
     return {
         "DTCTL_PREFIX": prefix,
@@ -127,6 +130,7 @@ def variables(wanted: Environment, prefix: str) -> Dict[str, str]:
         "DTCTL_AFTER": prefix + ".after",
         "DTCTL_WHAT": os.path.expanduser(wanted["what"]) if wanted["kind"] == "container" else wanted["what"],
         "DTCTL_PYTHON": python,
+        "DTCTL_WHEELS": wheels,
         "DTCTL_ENGINES": containers.programs(wanted["engine"]),
         "DTCTL_PATH": environment.base()["PATH"],  # login shells begin with another one
     }
@@ -146,10 +150,15 @@ def key_of(wanted: Environment) -> Optional[str]:
 
 def _identity(python: str) -> Optional[str]:
     """A newer patch release of an interpreter serves the environments of an older one."""
+    return printed(python, _PROBE)
+
+
+def printed(python: str, program: str) -> Optional[str]:
+    """By an interpreter of this host; None: it is not here, or fails."""
     import shutil
 
     path = shutil.which(os.path.expanduser(python), path=environment.base()["PATH"])
-    return environment.output_of([path, "-IS", "-c", _PROBE]) if path is not None else None
+    return environment.output_of([path, "-IS", "-c", program]) if path is not None else None
 
 
 def store(root: str) -> str:

@@ -262,14 +262,8 @@ class RunFiles:
     @contextmanager
     def intent_lock(self) -> Iterator[None]:
         """For sessions that change the intent, and for a supervisor that is about to end."""
-        descriptor = locks.hold(self.path("intent.lock"), exclusive=True)
-        while descriptor is None:
-            time.sleep(0.01)
-            descriptor = locks.hold(self.path("intent.lock"), exclusive=True)
-        try:
+        with locks.closing(locks.await_lock(self.path("intent.lock"), exclusive=True, patience_s=float("inf"))):
             yield
-        finally:
-            os.close(descriptor)
 
     @property
     def events(self) -> EventLog:
@@ -388,8 +382,7 @@ class EventLog:
 
     def _find_lines(self) -> bool:
         """False when there are more than can be."""
-        opened = files.descriptor(self._path)
-        try:
+        with files.opened(self._path) as opened:
             offset = 0
             while offset < _MOST_BYTES and len(self._starts) <= _MOST_LINES:
                 chunk = os.pread(opened, _CHUNK, offset)
@@ -401,8 +394,6 @@ class EventLog:
                     at = chunk.find(b"\n", at + 1)
                 offset += len(chunk)
             return False
-        finally:
-            os.close(opened)
 
 
 def _event(line: bytes) -> Dict[str, object]:

@@ -12,10 +12,12 @@ import re
 import signal
 from contextlib import suppress
 
+from ..dump import kernel_threads
 from ..dump.stacks import find_py_spy, py_spy_command
 from ..host import files, machine, paths, ports, processes
 from ..logs.lines import end_of
 from ..records.reasons import fact
+from ..records.vitals import MOST_THREADS
 from ..run import policy
 from ..run.cause import cause_of_end
 
@@ -149,8 +151,9 @@ class StackDump:
         with suppress(OSError), open(self._path, "w", encoding="utf-8", opener=files.private) as file:
             for process in processes.tree(self._trainer, [self._key]):
                 file.write("process %d: %s" % (process.pid, processes.proc_text(process.pid, "status")))
-                for thread in paths.entries("/proc/%d/task" % process.pid):
-                    file.write(_thread(process.pid, thread))
+                for one in kernel_threads(process.pid, MOST_THREADS)[0]:
+                    file.write("  thread %d (%s) waits in %s\n" % (one["tid"], one["name"], one["wchan"] or "?"))
+                    file.writelines("    %s\n" % line for line in one["kernel"])
                 file.write("\n")
 
     def _begin_spying(self) -> Optional[subprocess.Popen[bytes]]:
@@ -175,11 +178,3 @@ class StackDump:
                 resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))
         processes.send_signal(tree, signal.SIGABRT)
         processes.send_signal(tree, signal.SIGCONT)  # a stopped one does nothing else before it sees the other
-
-
-def _thread(pid: int, thread: str) -> str:
-    """One line, and the stack in the kernel where we may see it."""
-    name = "task/%s/" % thread
-    read = {each: processes.proc_text(pid, name + each).strip() for each in ("comm", "wchan", "stack")}
-    stack = "".join("    %s\n" % line for line in read["stack"].splitlines())
-    return "  thread %s (%s) waits in %s\n%s" % (thread, read["comm"], read["wchan"] or "?", stack)

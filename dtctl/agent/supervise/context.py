@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from ..checkpoints.progress import CheckpointSigns
 from ..dump import SITE
 from ..host.secrets import Masks
 from ..run import containers, environment
 from ..run.runfiles import RunFiles
 from .keeper import AttemptSpec
+from .storage import CheckpointSigns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

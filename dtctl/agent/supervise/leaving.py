@@ -1,19 +1,28 @@
-"""A host that shuts down, as SIGTERM tells its agent: its tasks save and end, and are held until an agent starts again.
+"""Orders that an agent gives its own tasks: its host shuts down, is cut off, or others have taken its places.
 
-The trainers are sent SIGTERM by the system at the same moment, and all that is left is killed after 90 s
+A host shuts down as SIGTERM tells its agent: its tasks save and end, and are held until an agent starts again. The
+trainers are sent SIGTERM by the system at the same moment, and all that is left is killed after 90 s
 (DefaultTimeoutStopSec of systemd). So the agent holds its tasks by itself, and the coordinator learns it from that.
+
+Where hosts have taken the places of others, the agent ends what its host has no more, and the next one begins with the
+rest.
 """
 
 from __future__ import annotations
 
+from ..host import log
+from ..records.kinds import InvalidValue
 from ..records.reasons import because, fact
 from ..records.values import FINAL
-from ..run import drains, intents
+from ..run import drains, intents, seats
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Optional
+
     from ..records.run_state import Entries, Intents
-    from ..records.spec import Spec
+    from ..records.spec import Moved, Spec
+    from ..run.runfiles import RunFiles
 
 GRACE_S = 75.0
 """The longest that trainers have: the system gives no more."""
@@ -58,3 +67,30 @@ def has_left(entries: Entries, since: float, now: float) -> bool:
     """Whether the agent may end: nothing runs, and that is reported, or the system is about to kill it."""
     going = any(entry["state"] not in (*FINAL, "pending", "backoff") for entry in entries.values())
     return now - since >= (LIMIT_S if going else REPORT_S)
+
+
+def moved_away(files: RunFiles, spec: Spec, moved: Moved, wanted: Intents) -> Optional[Intents]:
+    """Those that end what the host has no more, at once: others may have it already. None where the moves are no such.
+
+    They are in the answer when they are obeyed as well.
+    """
+    try:
+        leaving = set(seats.leaving(spec, seats.seated(files.original(), moved)))
+    except InvalidValue as wrong:
+        log.note("moves: %s" % wrong)
+        return None
+    held = {task: intent for task, intent in wanted.items() if task in leaving}
+    ended = intents.stopped(held, by="coordinator", why=fact("moved_away", host=spec["host"]))
+    for intent in ended.values():
+        intent["grace_s"] = 0.0
+    return {**held, **ended}
+
+
+def write_moves(files: RunFiles, moved: Moved) -> bool:
+    """Whether the next agent will read it."""
+    try:
+        files.write_moved(moved)
+    except OSError as error:  # a full disk: later
+        log.note("moves: %s" % error)
+        return False
+    return True

@@ -11,11 +11,11 @@ from __future__ import annotations
 import errno
 import os
 
-from ..host import files, log
+from ..host import files, log, paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Optional, Tuple
+    from typing import Callable, Optional, Tuple
 
     Punch = Callable[[int, int, int], None]
 
@@ -56,7 +56,8 @@ class LogLimit:
     def _keep(self, directory: str) -> None:
         """A quarter is made free at once."""
         assert self._most_bytes is not None
-        found = [each for each in map(_extent, _logs(directory)) if each is not None]
+        logs = (os.path.join(directory, "attempt-%d" % number, "log") for number in paths.attempts(directory))
+        found = [each for each in map(_extent, logs) if each is not None]
         excess = sum(size for _, _, size in found) - self._most_bytes
         if excess <= 0:
             return
@@ -70,38 +71,23 @@ class LogLimit:
 
 def cut_front(path: str, start: int, size: int) -> None:
     """Takes so many bytes out of a log from where it begins now."""
-    opened = files.descriptor(path, os.O_WRONLY)
-    try:
+    with files.opened(path, os.O_WRONLY) as opened:
         punch = _punch()
         end = start + size
         while start < end:
             step = min(_STEP_BYTES, end - start)
             punch(opened, start, step)
             start += step
-    finally:
-        os.close(opened)
-
-
-def _logs(directory: str) -> List[str]:
-    """Of all attempts, the oldest first."""
-    prefix = "attempt-"
-    numbers = sorted(int(name[len(prefix) :]) for name in os.listdir(directory) if name[len(prefix) :].isdecimal())
-    return [os.path.join(directory, "%s%d" % (prefix, number), "log") for number in numbers]
 
 
 def _extent(path: str) -> Optional[Tuple[str, int, int]]:
     """A log, where its data begins, and how much of it there is on the disk."""
     try:
-        opened = files.descriptor(path)
+        with files.opened(path) as opened:
+            found = os.fstat(opened)
+            start = os.lseek(opened, 0, os.SEEK_DATA) // _BLOCK * _BLOCK if found.st_size else 0
     except OSError:
-        return None
-    try:
-        found = os.fstat(opened)
-        start = os.lseek(opened, 0, os.SEEK_DATA) // _BLOCK * _BLOCK if found.st_size else 0
-    except OSError:
-        return None  # it is a hole as a whole
-    finally:
-        os.close(opened)
+        return None  # it is none, or a hole as a whole
     return path, start, min(found.st_size - start, found.st_blocks * 512)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from ..checkpoints.progress import CheckpointSigns
 from ..host import ports, processes
 from ..run.hangs import LEAST_FIRST_S, Signs, Watchdog, is_done, trains_alone
 from ..vitals.usage import Usage
 from .progress import LogProgress, Rate, complaint_after
+from .storage import CheckpointSigns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import deque
 from contextlib import suppress
@@ -96,11 +95,8 @@ class LogProgress:
             self.loss = found.loss
 
     def _bytes(self, start: int, count: int) -> bytes:
-        opened = files.descriptor(self._path)
-        try:
+        with files.opened(self._path) as opened:
             return files.read_at(opened, start, count)
-        finally:
-            os.close(opened)
 
 
 MARKS = (

@@ -11,12 +11,13 @@ from contextlib import suppress
 from ..host import fifo, log, paths, ports, processes
 from ..records.reasons import because, fact, said
 from ..records.spec import coordinates, kept_by_coordinator, ports_of, votes
+from ..records.values import FINAL
 from ..run import drains, intents
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
-from . import leaving, rebuilding, reseating
+from . import leaving, rebuilding
 from .context import TaskContext
-from .shared_storage import SharedStorage
+from .storage import SharedStorage
 from .task import Task
 
 TYPE_CHECKING = False
@@ -80,7 +81,7 @@ class Supervisor:
             self._report_damage(text)
         self._intent.report = self._report_damage
         self._voter = self._new_voter(now) if votes(self._spec) else None
-        self._role = self._take_role(now, rebooted=rebooted)
+        self._role = take_role(files, self._voter, now, rebooted=rebooted)
         self._context.may_start = self._role.may_start
         self._load = MachineLoad()
         self._storage = SharedStorage(self._spec, self._context.checkpoint_dirs)
@@ -132,11 +133,12 @@ class Supervisor:
 
     def _begins_anew(self, moved: Moved) -> bool:
         """Whether the next agent can begin with these moves: nothing is left of what this host has no more."""
-        orders = reseating.orders(self._files, self._spec, moved, self._intent.value["tasks"])
+        orders = leaving.moved_away(self._files, self._spec, moved, self._intent.value["tasks"])
         if orders is None:
             return False
         self._intent.take(orders)
-        return reseating.are_gone(orders, self.state["tasks"]) and reseating.write(self._files, moved)
+        are_gone = all(self.state["tasks"][task]["state"] in FINAL for task in orders)
+        return are_gone and leaving.write_moves(self._files, moved)
 
     def _restore_files(self) -> None:
         """Restores what was removed or emptied. Sessions, and the next agent, need each of these files."""
@@ -190,7 +192,7 @@ class Supervisor:
         orders = self._role.step(now, wall, self.state, self._intent)
         if self._role.outdated:
             self._role.close()
-            self._role = self._take_role(now)
+            self._role = take_role(self._files, self._voter, now)
         self._context.recovering = self._role.recovering
         self._context.may_start = self._role.may_start and not self._is_to_leave
         self._context.first_steps = self._role.first_steps
@@ -200,9 +202,6 @@ class Supervisor:
         from ..coordinate.voting import Voter  # most hosts of a large run do not vote
 
         return Voter(self._files, self._spec, now)
-
-    def _take_role(self, now: float, *, rebooted: bool = False) -> Role:
-        return take_role(self._files, self._voter, now, rebooted=rebooted)
 
     def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because) -> None:
         self._changes = True

@@ -15,7 +15,7 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 
-from ..host import daemon, locks, machine, paths, programs
+from ..host import daemon, locks, machine, paths, processes, programs
 from ..host.machine import Lacking
 from ..run.runfiles import RunFiles
 from . import revival, systemd
@@ -157,12 +157,8 @@ def _alone() -> Iterator[None]:
     """Shared by all sessions of this user, of any root: a crontab is read, changed and written."""
     directory = os.path.join(os.path.expanduser("~"), ".dtctl")
     paths.make_directory(directory)
-    lock = locks.wait_turn(os.path.join(directory, "reboot.lock"), done=lambda: False)
-    try:
+    with locks.closing(locks.wait_turn(os.path.join(directory, "reboot.lock"), done=lambda: False)):
         yield
-    finally:
-        if lock is not None:
-            os.close(lock)
 
 
 def _unit(root: str) -> str:
@@ -267,4 +263,4 @@ def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _daemon_runs() -> bool:
-    return any(machine.text("/proc/%s/comm" % pid).strip() in DAEMONS for pid in os.listdir("/proc") if pid.isdigit())
+    return any(processes.proc_text(pid, "comm").strip() in DAEMONS for pid in processes.of_user(0))

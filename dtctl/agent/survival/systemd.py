@@ -14,6 +14,7 @@ from functools import lru_cache
 from ..host import machine, paths
 from ..host.errors import Refused
 from ..host.machine import Lacking
+from ..run import environment
 from . import systemd
 
 TYPE_CHECKING = False
@@ -56,27 +57,14 @@ def lingers() -> bool:
 
 
 def ask(*argv: str) -> Optional[str]:
-    """What the command prints, stripped; None when it is not there, fails, or does not come to an end."""
-    import subprocess
-
-    try:
-        done = subprocess.run(
-            argv,
-            check=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=LIMIT_S,
-            env=_environment(),
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.decode("utf-8", "replace").strip()
+    """What the command prints, stripped; None as of environment.output_of."""
+    printed = environment.output_of(argv, _environment(), LIMIT_S)
+    return None if printed is None else printed.strip()
 
 
 def _environment() -> Dict[str, str]:
     """A command over SSH may lack what a login sets; and the output has to be the same in every locale."""
-    variables = dict(os.environ, LC_ALL="C")
+    variables = dict(environment.base(), LC_ALL="C")
     variables.setdefault(_RUNTIME_DIRECTORY, "/run/user/%d" % os.geteuid())
     return variables
 

@@ -9,11 +9,11 @@ from glob import glob
 from ..host import machine
 from ..records.kinds import made
 from ..records.vitals import MOST_GPUS, Gpu
-from .neighbours import gpu_user
+from .usage import gpu_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional
+    from typing import Iterator, List, Optional
 
     from ..records.vitals import GpuUser
 
@@ -57,7 +57,7 @@ class Amd:
 
     def _users(self, device: str) -> List[GpuUser]:
         """Of ROCm: kfd counts what each process has in a GPU's memory."""
-        pattern = "%s/class/kfd/kfd/proc/*/vram_%d" % (SYSFS, _kfd_numbers().get(os.path.realpath(device), -1))
+        pattern = "%s/class/kfd/kfd/proc/*/vram_%d" % (SYSFS, dict(_kfd_numbers()).get(os.path.realpath(device), -1))
         users = ((os.path.basename(os.path.dirname(path)), _number(path)) for path in sorted(glob(pattern)))
         return [gpu_user(int(pid), used) for pid, used in users if pid.isdigit() and used][:_MOST_USERS]
 
@@ -75,12 +75,8 @@ def _monitored(device: str, name: str) -> Optional[int]:
     return next((value for path in sorted(glob(device + "/hwmon/*/" + name)) for value in [_number(path)]), None)
 
 
-def _kfd_numbers() -> Dict[str, int]:
-    """By devices: the numbers that kfd knows them by (its topology has their render nodes)."""
-    return dict(_kfd_nodes())
-
-
-def _kfd_nodes() -> Iterator[tuple[str, int]]:
+def _kfd_numbers() -> Iterator[tuple[str, int]]:
+    """Devices, and the numbers that kfd knows them by (its topology has their render nodes)."""
     for node in glob(SYSFS + "/class/kfd/kfd/topology/nodes/*"):
         minor = re.search(r"^drm_render_minor (\d+)$", machine.text(node + "/properties"), re.MULTILINE)
         number = _number(node + "/gpu_id")

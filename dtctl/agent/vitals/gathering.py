@@ -11,9 +11,9 @@ from ..network import connecting
 from ..records.run_state import Start
 from ..records.vitals import MOST_LOG, MOST_UNREACHED
 from ..run import environment
-from . import machine_load, neighbours
+from . import machine_load
 from .machine_load import MachineLoad
-from .usage import Usage
+from .usage import Others, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def gather(
 ) -> DiagnoseResult:
     """`places`: where the run writes."""
     usages = {task: Usage(entry["pid"]) for task, entry in state["tasks"].items() if entry["pid"] is not None}
-    load, others, began = MachineLoad(), neighbours.Others(time.monotonic()), time.monotonic()
+    load, others, began = MachineLoad(), Others(time.monotonic()), time.monotonic()
     load.sample(time.time())
     for usage in usages.values():
         usage.sample(began)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from ..records.kinds import made
 from ..records.vitals import MOST_GPUS, Gpu
-from .neighbours import gpu_user
+from .usage import gpu_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

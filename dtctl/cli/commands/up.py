@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.consent import require_consent
 from dtctl.cli.ending import on_interrupt, report_errors
 from dtctl.cli.options import (
     ClusterFile,
@@ -24,6 +23,7 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
+from dtctl.cli.watching import require_consent
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:

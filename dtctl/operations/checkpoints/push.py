@@ -6,19 +6,23 @@ all of them hold what was sent, it gets its name everywhere, at the lead's host 
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from dtctl.agent.checkpoints import formats
 from dtctl.agent.records.values import is_storage_url
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.operations.checkpoints.delivery import Delivery, StoredCheckpoint, Target
-from dtctl.operations.checkpoints.local import OwnCheckpoint
-from dtctl.operations.client.conversation import Report
+from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
+from dtctl.operations.client.conversation import Progress, Report
 from dtctl.operations.outputs import strangers
 from dtctl.operations.run_record import RunRecord
+from dtctl.operations.storage import PATIENCE_S, Object, Place, label
 from dtctl.plan.hosts import checkpoint_places, on_host
 from dtctl.plan.roster import RunPlan, restoring_hosts
 from dtctl.transport.fanout import Outcomes, fan_out
@@ -68,7 +72,10 @@ def push(
     """Raises DtctlError; what has arrived by then is kept for the next push, and nothing of it has its final name."""
     with ExitStack() as stack:
         push = secrets.token_hex(16)
-        deliveries = {one.host: _delivery(one)(record, own, one, (push, by), report) for one in where}
+        deliveries: dict[str, Delivery] = {}
+        for target in where:
+            kind = Upload if is_storage_url(target.directory) else Delivery
+            deliveries[target.host] = kind(record, own, target, (push, by), report)
         for one in deliveries.values():
             stack.callback(one.close)
         every = list(deliveries.values())
@@ -93,14 +100,6 @@ def push(
         all_do("give the checkpoint its name", senders[1:], lambda one: one.keep())
         senders[0].keep()
         return Pushed(own, tuple(one.placed(shared[one.host]) for one in senders))
-
-
-def _delivery(target: Target) -> type[Delivery]:
-    if not is_storage_url(target.directory):
-        return Delivery
-    from dtctl.operations.checkpoints.upload import Upload
-
-    return Upload
 
 
 def _shared(every: Sequence[Delivery]) -> dict[str, list[str]]:
@@ -134,3 +133,61 @@ def _refuse_directories_of_others(record: RunRecord, deliveries: Mapping[str, De
             detail="\n".join([*lines, f"this is cluster {record.cluster} of {(record.file or Path()).parent}"]),
             hint=f"give this cluster a name, or dirs.output, of its own in {record.file}; or name a place: --into DIR",
         )
+
+
+class Upload(Delivery):
+    """The conversation with a host that restores from there. The index comes last, as when TensorFlow saves."""
+
+    def send(self) -> None:
+        """All but the index. Raises PreflightError where another checkpoint has its name."""
+        self._place = Place(self._target.directory, PATIENCE_S)
+        self._below = f"{self._target.below}/" if self._target.below else ""
+        depth = 1 if self._below else 0
+        there = {one.name: one for one in self._place.objects(depth, lambda name: name != self._target.below)}
+        *others, index = self._own.files
+        self._index = None if self._at(index) in there else index
+        for one in others:
+            if self._index is not None:  # what is there is of a push that was cut off: without an index it is nothing
+                self._upload(one)
+        if self._index is None:
+            self._refuse_other(there)
+        super().send()
+
+    def keep(self) -> None:
+        if self._index is not None:
+            self._upload(self._index)
+        state = f"{self._below}{formats.STATE_FILE}"
+        text = self._place.whole(state).decode("utf-8", "surrogateescape")
+        named = formats.with_newest(text, self._own.name, time.time())
+        self._place.write(state, named.encode("utf-8", "surrogateescape"))
+        super().keep()
+
+    def _at(self, file: OwnFile) -> str:
+        return f"{self._below}{file.path.name}"
+
+    def _upload(self, file: OwnFile) -> None:
+        bucket, before = label(self._place.url), self._sent_bytes
+
+        def report(done: int) -> None:
+            self._report(Progress(bucket, "send", before + done, self._own.size_bytes))
+
+        self._place.upload(self._at(file), file.path, report)
+        self._sent_bytes = before + file.size
+
+    def _refuse_other(self, there: dict[str, Object]) -> None:
+        for one in self._own.files:
+            found = there.get(self._at(one))
+            if one.path.name.endswith(".meta"):  # the graph is none of its values
+                continue
+            if found is None or found.size != one.size or self._digest(found) != one.sha256:
+                raise PreflightError(
+                    f"another checkpoint is called {self._own.name} in {self._place.url}",
+                    detail=f"{self._at(one)} differs from what was to be stored; it was not touched",
+                    hint="give yours another name, or move that one away",
+                )
+
+    def _digest(self, one: Object) -> str:
+        found = hashlib.sha256()
+        for _, data in self._place.pieces(one):
+            found.update(data)
+        return found.hexdigest()

@@ -1,7 +1,8 @@
 """The checkpoints at the storage URLs of a run, as the reader of directories judges them.
 
 The directory that it reads has the names, sizes and times of all files of checkpoints, the content of indexes and of
-the other small files, and holes in the place of tensors.
+the other small files, and holes in the place of tensors. One that is pulled or verified is brought here as a whole: to
+stay, or to be read and removed again.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from dtctl.agent.checkpoints import formats, reading, verifying
 from dtctl.agent.checkpoints.tensor_bundle import number_in
-from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport, Pruned
+from dtctl.agent.records.checkpoints import Arrived, Checkpoint, CheckpointReport, FilePart, Pruned, Verified
 from dtctl.agent.records.kinds import checked, made
 from dtctl.folder import PRIVATE, Folder, temporary_folder
-from dtctl.operations.checkpoints import Checkpoints, Found, download
+from dtctl.operations.checkpoints import Checkpoints, Found
+from dtctl.operations.client.conversation import Progress, Report
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.storage import PATIENCE_S, Missing, Object, Place, label
 from dtctl.operations.storage.cached import LIMIT_S, Cached
@@ -90,7 +92,7 @@ def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
 
     def is_damaged(one: Checkpoint) -> bool:
         key = (url, one["prefix"], one["time"], one["size_bytes"])
-        if key not in _sound and not download.verify(Found(url, one, (label(url),)), _VERIFY_S)["problems"]:
+        if key not in _sound and not verify(Found(url, one, (label(url),)), _VERIFY_S)["problems"]:
             _sound.add(key)
         return key not in _sound
 
@@ -108,7 +110,7 @@ def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
                 text = formats.with_renamed(text.strip(), names[one["prefix"]], names[one["prefix"]])
             place.write(state, text.encode("utf-8", "surrogateescape"))
         for one in going:
-            for each in reversed(download.objects_of(place, Found(url, one, ("",)))):
+            for each in reversed(objects_of(place, Found(url, one, ("",)))):
                 place.remove(each.name)  # the index first: it makes it a checkpoint
     return made(
         Pruned,
@@ -175,3 +177,85 @@ def _write(folder: Folder, one: Object, pieces: dict[int, bytes]) -> None:
         file.flush()
         os.ftruncate(file.fileno(), one.size)
         os.utime(file.fileno(), (one.time, one.time))
+
+
+def objects_of(place: Place, found: Found) -> list[Object]:
+    """The files of a checkpoint as they are now, the index last."""
+    directory, _, name = found.checkpoint["prefix"].rpartition("/")
+
+    def belongs(one: Object) -> bool:
+        above, _, file = one.name.rpartition("/")
+        return above == directory and (file == name or reading.belongs(file, name))
+
+    mine = [one for one in place.objects(1, lambda below: below != directory) if belongs(one)]
+    return sorted(mine, key=lambda one: (one.name.endswith(".index"), one.name))
+
+
+class Download:
+    """The files of a checkpoint, as a host would send them. `have` of what is here: name -> version and size."""
+
+    def __init__(
+        self, found: Found, have: Sequence[dict[str, object]], put: Callable[[FilePart, bytes], None], report: Report
+    ) -> None:
+        self._found = found
+        self._have = {str(one["name"]): one for one in have}
+        self._put = put
+        self._report = report
+        self.sent_bytes = 0
+
+    def all_of(self) -> list[Arrived]:
+        """Raises StorageError, and what `put` does."""
+        place, bucket = Place(self._found.directory, PATIENCE_S), label(self._found.directory)
+        sent: list[Arrived] = []
+        for one in objects_of(place, self._found):
+            name = one.name.rpartition("/")[2]
+            had = self._have.get(name)
+            offset = int(str(had["size"])) if had is not None and had["identity"] == one.version else 0
+            for at, data in place.pieces(one, offset):
+                self._put({"name": name, "offset": at, "total": one.size, "identity": one.version}, data)
+                self.sent_bytes += len(data)
+                self._report(Progress(bucket, "pull", at + len(data), one.size, name))
+            sent.append({"name": name, "size": one.size})
+        return sent
+
+
+def verify(found: Found, limit_s: float) -> Verified:
+    """Reads every byte of it, in a directory that is removed then. Raises StorageError, OSError."""
+    begun = time.monotonic()
+    verdict = verifying.Verdict()
+    if found.checkpoint["kind"] == "orbax":
+        verdict.problems = [found.checkpoint["problem"]] if found.checkpoint["problem"] else []
+        verdict.unread = "of a checkpoint of Orbax it is only checked that the save has ended"
+    else:
+        verdict = _read(found, begun + limit_s)
+    return made(
+        Verified,
+        dir=found.directory,
+        prefix=found.checkpoint["prefix"],
+        problems=[text[:4000] for text in verdict.problems],
+        unread=verdict.unread,
+        tensors=verdict.tensors,
+        read_bytes=verdict.read_bytes,
+        seconds=time.monotonic() - begun,
+    )
+
+
+def _read(found: Found, until: float) -> verifying.Verdict:
+    place = Place(found.directory, PATIENCE_S)
+    objects = objects_of(place, found)
+    whole = verifying.Verdict()
+    with temporary_folder("dtctl-verify-") as folder:
+        folder.refuse_without_room(sum(one.size for one in objects))
+        for one in objects:
+            with folder.new(one.name.rpartition("/")[2]) as file:
+                for _, data in place.pieces(one):
+                    file.write(data)
+                    whole.read_bytes += len(data)
+                    if time.monotonic() > until:
+                        whole.unread = "not all of it was read: there was no more time"
+                        return whole
+        path = str(folder.path / found.name)
+        if re.match(formats.KERAS_NAME, path) is None:
+            return verifying.verify(path)
+        whole.problems = formats.keras_damage(path)
+        return whole

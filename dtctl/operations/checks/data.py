@@ -9,7 +9,7 @@ from dtctl.model import grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.data import state_of
 from dtctl.operations.diagnosis import Finding
-from dtctl.plan.data import DataPlace
+from dtctl.plan.hosts import DataPlace
 
 MISSING = ("data_not_pushed", "data_incomplete", "data_outdated")
 

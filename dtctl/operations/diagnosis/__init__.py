@@ -10,18 +10,16 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.reasons import Fact, sentence, why_of
 from dtctl.agent.run.hangs import HANGS
 from dtctl.agent.run.policy import fingerprint, why_ended
 from dtctl.model import TaskId, TaskState, grouped
-from dtctl.operations.snapshot import TaskStatus
+from dtctl.operations.snapshot import RunStatus, TaskStatus
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.reasons import Fact
     from dtctl.agent.records.run_state import Past
     from dtctl.agent.records.vitals import DiagnoseResult, Disk, Gpu, GpuUser, Machine, TaskVitals, Unreached
     from dtctl.bundle import LeftOut
-    from dtctl.operations.snapshot import RunStatus
 
 PYTHON = "PYTHON"
 """In commands, for the Python of a task if it is unknown; `dtctl plan` shows it."""

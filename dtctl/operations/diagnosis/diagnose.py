@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.vitals import DiagnoseResult
 from dtctl.errors import DtctlError
-from dtctl.model import grouped
+from dtctl.model import Host, grouped
 from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_run, check_tasks
 from dtctl.operations.coordinator import request_of_status, status_by_coordinator, status_of_hosts
@@ -27,17 +27,14 @@ from dtctl.operations.diagnosis import (
 )
 from dtctl.operations.diagnosis.signatures import BY_FACTS, BY_STATE, IN_LOGS
 from dtctl.operations.diagnosis.waits import waits
-from dtctl.operations.snapshot import Outcome, RunStatus
+from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dtctl.agent.records.answers import StatusResult
     from dtctl.bundle import Bundle
-    from dtctl.model import Host
-    from dtctl.operations.diagnosis import Finding
     from dtctl.operations.run_record import RunRecord
-    from dtctl.operations.snapshot import TaskStatus
     from dtctl.transport.seam import Transport
 
 

@@ -7,13 +7,12 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.diagnosis import Join, Signature, hosts, table, waits
+from dtctl.operations.diagnosis import Facts, Fields, Join, Match, Signature, hosts, table, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dtctl.agent.records.vitals import Disk
-    from dtctl.operations.diagnosis import Facts, Fields, Join, Match
     from dtctl.operations.snapshot import TaskStatus
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -53,13 +53,9 @@ def save_logs(record: RunRecord, transport: Transport, wanted: LogRequest, direc
 
 def _save(record: RunRecord, transport: Transport, wanted: LogRequest, folder: Folder) -> LogsSaved:
     def work(host: Host) -> list[SavedLog]:
-        session = transport.open(host)
-        try:
-            with _Files(folder, host.name) as files:
-                files.write(received_lines(record, session, wanted))
-                return files.keep()
-        finally:
-            session.close()
+        with closing(transport.open(host)) as session, _Files(folder, host.name) as files:
+            files.write(received_lines(record, session, wanted))
+            return files.keep()
 
     known, unknown = record.routes_to(hosts_of(record, wanted.tasks))
     try:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.host.secrets import MASK, Masks, is_secret_name
-from dtctl.config.document import Scalar
-from dtctl.config.settings import hides_next
+from dtctl.config.document import Scalar, hides_next
 from dtctl.config.yaml12 import parse
 from dtctl.errors import ConfigError, PreflightError
 from dtctl.folder import read_regular

@@ -1,21 +1,31 @@
-"""The scalars at the storage URLs of a run, read as on hosts from copies of the event files (copies.py)."""
+"""The scalars at the storage URLs of a run, read as on hosts from copies of the event files.
+
+The copies are fetched as far as the files have grown, and stay in the cache of this machine from one command to the
+next, so that each byte is fetched once.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import astuple
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
 
 from dtctl.agent.metrics.reading import Reader
-from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.metrics import FolderPoints, MetricsResult
 from dtctl.errors import DtctlError
+from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.storage import StorageError, label
-from dtctl.operations.storage.cached import EVERY_S
-from dtctl.operations.storage.copies import Copies
+from dtctl.operations.storage import Object, Place, StorageError, label
+from dtctl.operations.storage.cached import EVERY_S, LIMIT_S, Cached, url_hash, within
+from dtctl.paths import cache_directory, forget_old
 
 _READ_S = 20.0
 _TICK_S = 0.5
@@ -118,3 +128,128 @@ def keep_up(urls: Sequence[str], streams: Streams, ended: threading.Event, each:
         until = time.monotonic() + EVERY_S
         while time.monotonic() < until and not (streams.ended or ended.is_set()):
             ended.wait(_TICK_S)
+
+
+_MARK = "tfevents"
+_DEPTH = 3
+_FETCH_S = 20.0
+_MOST_BYTES = 256 << 20
+"""That one look fetches, as long as it does not take longer."""
+
+
+class Copies:
+    """Of the event files at one URL, in `files`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._base = cache_directory() / "storage"
+        self.directory = self._base / f"events-{url_hash(url)}"
+        self.files = self.directory / "files"
+        self._listing = Cached(url, "events", _checked_listing)
+
+    def reader(self) -> Reader:
+        return Reader([str(self.files)], str(self.directory) if self.directory.is_dir() else None)
+
+    def refresh_all(self, streams: Streams, *, fresh: bool = False) -> None:
+        """As `refresh`, again and again, as long as that fetches more."""
+        left, before = self.refresh(fresh=fresh), None
+        while left and left != before and not streams.ended:
+            left, before = self.refresh(), left
+
+    def refresh(self, *, fresh: bool = False) -> int:
+        """Fetches what is new by a listing of the last minute; how many bytes are left. Raises StorageError, OSError.
+
+        `fresh`: by a new listing.
+        """
+        return within(LIMIT_S + 2 * _FETCH_S, self._url, lambda: self._refresh(fresh))
+
+    def _refresh(self, fresh: bool) -> int:
+        with (
+            Folder(self.directory, make=PRIVATE) as kept,
+            kept.below(self.files.name, make=PRIVATE) as files,
+            _locked(kept) as free,
+        ):
+            if not free:
+                return 0
+            forget_old(self._base)
+            kept.replace("looked", b"")
+            listed, problem = self._listing.find(_event_files, fresh=fresh)
+            lacking, left = list(_with_room(_objects(listed or []), files)), 0
+            if any(room for _, room in lacking):
+                left = _copy_all(Place(self._url), lacking, files)
+            if problem:
+                raise StorageError(problem)
+        return left
+
+
+def _event_files(place: Place) -> list[Any]:
+    return [list(astuple(one)) for one in place.objects(_DEPTH) if _MARK in one.name.rpartition("/")[2]]
+
+
+def _objects(listing: list[Any]) -> list[Object]:
+    return [Object(str(name), int(size), float(when), str(version)) for name, size, when, version in listing]
+
+
+def _checked_listing(kept: Any) -> list[Any]:
+    try:
+        return [list(astuple(one)) for one in _objects(kept)]
+    except (TypeError, ValueError):
+        raise InvalidValue("a listing", kept) from None
+
+
+def _with_room(there: list[Object], files: Folder) -> Iterator[tuple[Object, int]]:
+    """How many bytes of each are fetched now; the newest first."""
+    room = _MOST_BYTES
+    for one in sorted(there, key=lambda each: each.time, reverse=True):
+        have = _size(files.path / one.name)
+        lacking = one.size - have if have <= one.size else one.size
+        yield one, min(room, lacking)
+        room = max(0, room - lacking)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _copy_all(place: Place, lacking: Iterable[tuple[Object, int]], files: Folder) -> int:
+    left, until = 0, time.monotonic() + _FETCH_S
+    for one, room in lacking:
+        with suppress(NotADirectoryError, IsADirectoryError):  # a bucket may have `a` and `a/b`
+            left += _copy(place, one, files, room, until)
+    return left
+
+
+def _copy(place: Place, one: Object, files: Folder, room: int, until: float) -> int:
+    """Adds what the object has grown by, so many bytes at most; how many are left. A shorter one begins anew."""
+    directory, _, name = one.name.rpartition("/")
+    with files.below(directory, make=PRIVATE) as folder:
+        known = folder.find(name)
+        if known is not None and known.st_size > one.size:
+            folder.unlink(name)
+            known = None
+        have = known.st_size if known is not None else 0
+        if room <= 0 or time.monotonic() > until:
+            return one.size - have
+        with folder.append(name) as file:
+            for _, data in place.pieces(one, have):
+                file.write(data)
+                have += len(data)
+                room -= len(data)
+                if room <= 0 or time.monotonic() > until:
+                    break
+    return max(0, one.size - have)
+
+
+@contextmanager
+def _locked(kept: Folder) -> Iterator[bool]:
+    """False while another command fetches the same."""
+    with kept.append("lock") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

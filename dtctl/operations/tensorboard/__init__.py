@@ -18,7 +18,7 @@ from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import PRIVATE, temporary_folder
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Request, about, ask, frames_of, knows_no_run, request
-from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.client.plausible import about_run, wrong
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.metrics import Key, key_of
 from dtctl.operations.run_record import RunRecord
@@ -26,7 +26,7 @@ from dtctl.operations.storage import label
 from dtctl.transport.seam import Session, Transport
 
 if TYPE_CHECKING:
-    from dtctl.operations.storage.copies import Copies as StorageCopies
+    from dtctl.operations.storage.events import Copies as StorageCopies
 
 Choice = Literal["asked", "no_tensorboard", "several_hosts", "one_host", "no_files", "not_here", "storage"]
 """Why it runs where it does: `asked` for copies; the files are on `one_host`; they are on `several_hosts`, or that
@@ -56,10 +56,7 @@ class Location:
 
 def find_event_files(record: RunRecord, transport: Transport) -> EventFileSources:
     """By one connection to each host."""
-    wanted = Request(
-        "event_dirs", EventDirsResult, check=lambda _, answer: check_run(record.cluster, record.run, answer["run"])
-    )
-    outcomes = ask(record, transport, wanted)
+    outcomes = ask(record, transport, Request("event_dirs", EventDirsResult, check=about_run(record)))
     results = outcomes.results
     runs = [results[host]["run"] for host in sorted(results, key=lambda name: name != record.coordinator)]
     run = runs[0] if runs else None
@@ -268,28 +265,26 @@ def _parts(name: str) -> list[str]:
     return parts
 
 
+@dataclass(frozen=True)
 class CopyStream:
     """The conversation with one host; begun again after a break, it continues where it was."""
 
-    def __init__(
-        self, record: RunRecord, host: Host, copies: Copies, streams: Streams, without: Sequence[FolderAt]
-    ) -> None:
-        self._record = record
-        self._host = host
-        self._copies = copies
-        self._streams = streams
-        self._without = list(without)
+    record: RunRecord
+    host: Host
+    copies: Copies
+    streams: Streams
+    without: list[FolderAt]
 
     def converse(self, session: Session) -> bool:
-        name = self._host.name
-        fields = {"without": self._without, "have": self._copies.had(name)}
-        session.send({**request(self._record, self._host, "event_files"), **fields})
+        name = self.host.name
+        fields = {"without": self.without, "have": self.copies.had(name)}
+        session.send({**request(self.record, self.host, "event_files"), **fields})
         for message in frames_of(session, "event_file", "caught_up", most_bytes=None):
             if message.type == "event_file":
                 with about(name, "sent an invalid `event_file`"):
-                    self._copies.add(name, message.of(EventFile), message.payload)
+                    self.copies.add(name, message.of(EventFile), message.payload)
             elif message.type == "caught_up":
-                self._streams.put(Copied(name, message.of(CaughtUp)["files"]))
+                self.streams.put(Copied(name, message.of(CaughtUp)["files"]))
         return False
 
 

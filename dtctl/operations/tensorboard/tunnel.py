@@ -11,7 +11,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.client import HTTPException, HTTPResponse
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -273,8 +273,7 @@ def _is_own(visit: Visit) -> bool:
 def _pass_on(visit: Visit, connect: Callable[[], Upstream], target: str, length: int) -> None:
     begun = False
     try:
-        upstream = connect()
-        try:
+        with closing(connect()) as upstream:
             upstream.sendall("\r\n".join([*_request(visit, target), "", ""]).encode("latin-1"))
             while length > 0 and (data := visit.rfile.read1(min(length, io.DEFAULT_BUFFER_SIZE))):
                 upstream.sendall(data)
@@ -285,8 +284,6 @@ def _pass_on(visit: Visit, connect: Callable[[], Upstream], target: str, length:
                 begun = True
                 visit.begin(response.status, {**headers, **_ADDED})
                 shutil.copyfileobj(response, visit.wfile)
-        finally:
-            upstream.close()
     except (HTTPException, OSError, DtctlError, ValueError):
         if not begun:
             visit.refuse(502)

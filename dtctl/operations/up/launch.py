@@ -69,6 +69,8 @@ class Start:
     """So many hosts may be done without; None where that is no choice of the command's."""
     environment_files: Mapping[str, str] = field(default_factory=dict)
     """What the trainers' environment is made of: files of the code, with their SHA-256."""
+    wheels: Mapping[str, str] = field(default_factory=dict)
+    """Host -> the bundle of those that it installs."""
 
     @functools.cached_property
     def run_spec(self) -> Spec:
@@ -183,6 +185,8 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
     record = launch.record
     hooks = launch.plan.cluster.hooks.values()
     spec = host_spec(launch.plan, host.name, launch.run_spec, absent, files=launch.environment_files)
+    if spec["environment"] is not None:
+        spec["environment"]["wheels"] = launch.wheels.get(host.name)
     return {
         **request(record, host, "up"),
         "spec": spec,

@@ -14,7 +14,7 @@ from dtctl.agent.records import answers
 from dtctl.agent.records.values import BLOCK_BYTES
 from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError
-from dtctl.operations.client.conversation import Progress, Report, about, final
+from dtctl.operations.client.conversation import Progress, Report, about, final, request
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.fanout import fan_out
@@ -44,6 +44,13 @@ def converse(session: Session, sender: Sender | None, report: Report, *, until: 
         else:
             raise untrue(host, f"sent a `{message.type}` instead of a `{until}`")
     return message
+
+
+def sent_bundle(record: RunRecord, session: Session, sender: Sender, report: Report) -> int:
+    """How many files the host lacked."""
+    session.send({**request(record, session.host, "push"), "bundle": sender.bundle.id})
+    message = converse(session, sender, report, until="result")
+    return final(session, "push", message, answers.PushResult)["sent_files"]
 
 
 def prepared(

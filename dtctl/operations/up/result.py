@@ -11,6 +11,7 @@ from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.run.policy import fingerprint
+from dtctl.bundle import Bundle
 from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
@@ -199,6 +200,9 @@ class UpReport:
 
     def __call__(self, progress: Progress) -> None:
         """From the threads of the hosts."""
+
+    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
+        """Those of these hosts are there; `wheels.root` with the ending .log is what pip has printed."""
 
     def checked(self, checked: Checked) -> None:
         """What the hosts reported about themselves, once all are prepared."""

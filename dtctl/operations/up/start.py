@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from dtctl.agent.records import answers
 from dtctl.agent.records.spec import Spec, inventory_of
+from dtctl.agent.records.starting import PythonFacts
 from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import Host, TaskId
@@ -261,6 +263,31 @@ class Starting:
             chosen = Outcomes(asked.results, needed).or_raise("choose ports")
             self._go_without("choose ports", asked.errors)
             self.launch = dataclasses.replace(self.launch, plan=self.launch.replan(with_chosen(cluster, chosen)))
+
+    def bring_wheels(self) -> None:
+        """To hosts that reach no index, as far as their environment is not there."""
+        launch = self.launch
+        if launch.plan.cluster.trainer.environment is None or not launch.plan.cluster.trainer.environment.wheels:
+            return
+        from dtctl.operations.up import wheels
+
+        def python(host: Host) -> PythonFacts | None:
+            question = wheels.question(launch, host)
+            return question.put(launch.record, self._session(host))["python"] if question else None
+
+        asked = self._ask_all(python)
+        self._go_without("make the environment", asked.errors)
+        made = wheels.make(launch, asked.results, self.report)
+        with ExitStack() as stack:
+            senders = {one.id: stack.enter_context(Sender(one)) for one in made.values()}
+
+            def send(host: Host) -> None:
+                if host.name in made:
+                    sender = senders[made[host.name].id]
+                    readying.sent_bundle(launch.record, self._session(host), sender, self.report)
+
+            self._go_without("send the wheels", self._ask_all(reporting_failure(send, self.report)).errors)
+        self.launch = dataclasses.replace(launch, wheels={host: bundle.id for host, bundle in made.items()})
 
     def move_ports(self) -> dict[str, answers.Prepared]:
         """Ports that the file does not set are taken: all hosts give up what they have prepared, choose others, and

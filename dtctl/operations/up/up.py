@@ -70,6 +70,7 @@ def _start(
     record = starting.launch.record
     assert record.run is not None
     starting.choose_ports()
+    starting.bring_wheels()
     prepared: Prepared = starting.prepare_everywhere()
     if (there := _already_there(starting, prepared)) is not None:
         return there

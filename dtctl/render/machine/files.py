@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.checkpoints import every, missing_elsewhere
+from dtctl.operations.checkpoints import Checkpoints, every, missing_elsewhere
 from dtctl.operations.checks import shown
 from dtctl.render.machine import document
+from dtctl.render.machine.document import CHECKPOINT
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import DataDropped
-    from dtctl.operations.checkpoints import Checkpoints
     from dtctl.operations.checkpoints.pull import Pulled
     from dtctl.operations.checkpoints.push import Pushed
     from dtctl.operations.checkpoints.upkeep import Pruning, Verification
     from dtctl.operations.data import DataSet, PlaceState
     from dtctl.operations.push import PushedData
-    from dtctl.plan.data import DataPlace
+    from dtctl.plan.hosts import DataPlace
 
 
 def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:
@@ -55,10 +55,8 @@ def pulled(outcome: Pulled) -> dict[str, Any]:
 
 
 def pushed(outcome: Pushed) -> dict[str, Any]:
-    return {
-        **document.picked(outcome.own, "name step size_bytes unread?"),
-        "placed": [document.picked(one, "host others directory prefix sent_bytes") for one in outcome.placed],
-    }
+    placed = document.picked(outcome, "placed[host others directory prefix sent_bytes]")
+    return {**document.picked(outcome.own, "name step size_bytes unread?"), **placed}
 
 
 def pruned(outcome: Pruning) -> list[dict[str, Any]]:
@@ -66,9 +64,7 @@ def pruned(outcome: Pruning) -> list[dict[str, Any]]:
         {
             "host": host,
             "directory": one["dir"],
-            "removed": [document.checkpoint(each) for each in one["removed"]],
-            "kept": [document.checkpoint(each) for each in one["kept"]],
-            **document.picked(one, "freed_bytes problem?"),
+            **document.picked(one, f"removed[{CHECKPOINT}] kept[{CHECKPOINT}] freed_bytes problem?"),
         }
         for host, one in outcome.directories
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.render.format import iso_utc
-from dtctl.render.machine import document, status
+from dtctl.render.machine import document
 from dtctl.render.machine.document import picked
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def down(outcome: DownResult) -> dict[str, Any]:
     return {
         **document.stop(outcome.stop),
         "removed": [{"host": host, "runs": list(runs)} for host, runs in outcome.removed.items()],
-        "kept": [document.written(one) for one in outcome.kept],
+        **picked(outcome, f"kept[{document.WRITTEN}]"),
         "notAsked": list(outcome.unasked),
     }
 
@@ -89,8 +89,10 @@ def replace(exchange: Replacement, outcome: UpResult) -> dict[str, Any]:
 
 
 def restart(outcome: RestartResult) -> dict[str, Any]:
+    from dtctl.render.machine.status import task_status
+
     return {
-        "tasks": [status.task_status(task) for task in outcome.tasks],
+        "tasks": [task_status(task) for task in outcome.tasks],
         "errors": document.errors(outcome.errors),
     }
 
@@ -102,7 +104,7 @@ def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> d
             {
                 **document.picked(one.station, "name=host where"),
                 "files": document.plain(files),
-                "keys": [document.picked(key, "type fingerprint") for key in one.keys],
+                **picked(one, "keys[type fingerprint]"),
             }
             for one, files in pinned
         ],
@@ -201,18 +203,9 @@ def dumps(found: Dumps) -> dict[str, Any]:
 
 
 def _process(process: ProcessDump) -> dict[str, Any]:
-    return {
-        **picked(process, "pid command way=stacksBy"),
-        "stacks": [
-            picked(stack, "thread name? tid main active gil=holdsGil frames omitted=framesOmitted")
-            for stack in process["stacks"]
-        ],
-        **picked(process, "stacks_omitted missing said=pySpySaid?"),
-        "threads": [
-            picked(thread, "tid name state wchan=waitsIn? kernel=kernelStack") for thread in process["threads"]
-        ],
-        "threadsOmitted": process["threads_omitted"],
-    }
+    stacks = "stacks[thread name? tid main active gil=holdsGil frames omitted=framesOmitted] stacks_omitted"
+    threads = "threads[tid name state wchan=waitsIn? kernel=kernelStack] threads_omitted"
+    return picked(process, f"pid command way=stacksBy {stacks} missing said=pySpySaid? {threads}")
 
 
 def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dtctl.render import gpus
 from dtctl.render.events import event_line
 from dtctl.render.format import count
 from dtctl.render.metrics import names, sparkline
-from dtctl.render.report import curves, timeline
+from dtctl.render.report import drawings
 from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, gaps, host_rows
 from dtctl.render.status import comparison_rows, restarts_lines
 from dtctl.render.terminal.safe import lines_of, one_line
@@ -92,7 +92,7 @@ def _goodput(report: Report) -> Iterator[str]:
 def _tasks(report: Report) -> Iterator[str]:
     lines = report.timeline.tasks
     rows = [
-        [str(line.task), line.host, line.state.value, str(len(line.attempts)), timeline.described(line)]
+        [str(line.task), line.host, line.state.value, str(len(line.attempts)), drawings.described(line)]
         for line in lines[:MOST_TASKS]
     ]
     yield from _table(["task", "host", "state", "attempts", "in order"], rows)
@@ -102,12 +102,12 @@ def _tasks(report: Report) -> Iterator[str]:
 
 def _curves(report: Report) -> Iterator[str]:
     rows = []
-    for name, several in curves.tags(report).items():
+    for name, several in drawings.tags(report).items():
         for label, one in zip(names(several), several, strict=True):
             shape = sparkline([point.value for point in one.points], CURVE_WIDTH)
-            rows.append([name, label, shape, curves.as_text(one)])
+            rows.append([name, label, shape, drawings.as_text(one)])
     if rows:
-        yield from _table(["tag", "where", "curve", "in words"], rows[: curves.MOST_FIGURES])
+        yield from _table(["tag", "where", "curve", "in words"], rows[: drawings.MOST_FIGURES])
     else:
         yield "No TensorBoard event files were found."
 

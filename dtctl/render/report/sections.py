@@ -14,7 +14,7 @@ from dtctl.render import goodput, gpus
 from dtctl.render.errors import note
 from dtctl.render.events import event_line
 from dtctl.render.format import by_value, count, duration, fold, local_time, size
-from dtctl.render.report import curves, timeline
+from dtctl.render.report import drawings
 from dtctl.render.report.html import templates
 from dtctl.render.status import comparison_rows, restarts_lines
 from dtctl.transport.group_errors import rows
@@ -57,7 +57,7 @@ def _macros() -> Any:
         "checkpoint_problems": checkpoint_problems,
         "checkpoint_rows": checkpoint_rows,
         "comparison_rows": _compared_rows,
-        "curves": curves,
+        "curves": drawings,
         "event_line": event_line,
         "facts": facts,
         "goodput": goodput,
@@ -67,7 +67,7 @@ def _macros() -> Any:
         "restarts_lines": restarts_lines,
         "spent": _spent,
         "tags_of_runs": _tags_of_runs,
-        "tasks": timeline,
+        "tasks": drawings,
         "version": __version__,
     }
     return templates().get_template("sections.html", globals=functions).module
@@ -78,7 +78,7 @@ def _compared_rows(found: Comparison) -> list[list[str]]:
 
 
 def _tags_of_runs(found: Comparison) -> dict[str, list[Series]]:
-    return curves.tags_of_runs({run: one.series for run, one in found.runs.items()})
+    return drawings.tags_of_runs({run: one.series for run, one in found.runs.items()})
 
 
 def _spent(found: Goodput) -> list[tuple[str, float, float, str]]:

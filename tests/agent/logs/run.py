@@ -55,8 +55,12 @@ class Run:
     def serve(self, **request: Any) -> list[Message]:
         """The frames of a request that does not follow."""
         writer = BytesIO()
-        serving.serve(str(self.directory), asked(**request), Wire(BytesIO(), writer), self.state, bool)
+        wanted = asked(**request)
+        serving.serve(str(self.directory), self.named(wanted), wanted, Wire(BytesIO(), writer), self.state)
         return decoded(writer.getvalue())
+
+    def named(self, request: LogsRequest) -> list[str]:
+        return list(self.states) if request["tasks"] is None else request["tasks"]
 
     @contextmanager
     def follow(self, **request: Any) -> Iterator[Following]:
@@ -74,13 +78,23 @@ def asked(**fields: Any) -> LogsRequest:
     return made(LogsRequest, **{"type": "logs", "cluster": "c", "host": "h", "tasks": ["worker:0"], **fields})
 
 
+class Leaving(Wire):
+    """Of a reader that is gone when the run says so."""
+
+    def __init__(self, run: Run, written: BytesIO) -> None:
+        super().__init__(BytesIO(), written)
+        self._run = run
+
+    def is_gone(self) -> bool:
+        return self._run.gone
+
+
 class Following:
     """A request that follows, in a thread; what has been sent can be looked at while it does."""
 
     def __init__(self, run: Run, request: LogsRequest) -> None:
         self._written = BytesIO()
-        wire = Wire(BytesIO(), self._written)
-        arguments = (str(run.directory), request, wire, run.state, lambda: run.gone)
+        arguments = (str(run.directory), run.named(request), request, Leaving(run, self._written), run.state)
         self.thread = threading.Thread(target=serving.serve, args=arguments)
 
     def frames(self) -> list[Message]:

@@ -9,11 +9,10 @@ import time
 from io import BytesIO
 from typing import Any
 
-from dtctl.agent.conversation import Wire
 from dtctl.agent.logs import serving
 from dtctl.agent.records.run_state import State
 from tests.agent.link.ends import agent_process
-from tests.agent.logs.run import Run, asked, decoded
+from tests.agent.logs.run import Leaving, Run, asked, decoded
 from tests.waiting import PATIENCE_S, eventually
 
 
@@ -139,7 +138,7 @@ def states():
         return json.load(file)
 wanted = {"tasks": ["worker:0"], "follow": True, "lines": 1, "grep": "[0-9]"}
 request = made(LogsRequest, type="logs", cluster="c", host="h", **wanted)
-serving.serve(args[0], request, wire, states, lambda: False)
+serving.serve(args[0], ["worker:0"], request, wire, states)
 """
     run.log(b"x\n1\n2\n")
     (run.attempt(1) / "times").write_text("100.0 2\n101.0 6\n")
@@ -179,6 +178,6 @@ def test_a_log_that_grows_is_sent_before_the_state_is_looked_at_again(run: Run, 
     run.log(b"first\n")
     writer = BytesIO()
     monkeypatch.setattr(time, "sleep", lambda _: run.log(next(left)))
-    serving.serve(str(run.directory), asked(follow=True), Wire(BytesIO(), writer), states, lambda: run.gone)
+    serving.serve(str(run.directory), ["worker:0"], asked(follow=True), Leaving(run, writer), states)
     assert sent() == [b"first\n", *lines]
     assert looks == [0, 1 + len(lines)]

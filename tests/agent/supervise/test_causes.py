@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.agent.host import AgentHost, Fields, python_task, shell
+from tests.agent.conftest import MakeHost
+from tests.agent.host import AgentHost, Fields, kill, python_task, shell
+from tests.waiting import eventually
 
 QUICKLY: Fields = {"max_restarts": 10, "backoff_min_s": 0.05, "backoff_max_s": 0.1, "reset_after_s": 600}
 ARGPARSE = "import argparse; argparse.ArgumentParser(prog='train.py').parse_args(['--step_s=0.2'])"
@@ -72,3 +76,75 @@ def test_a_kill_by_a_kernel_without_memory_is_reported_as_that(host: AgentHost) 
     finally:
         group.rmdir()
     assert reason == "killed by SIGKILL; the host ran out of memory meanwhile, and its kernel killed 1 process"
+
+
+GRACE_S = 1.0
+FEW_S = 60.0
+"""On a machine that is busy; usual are some tenths of a second."""
+
+SWALLOWS = """
+import os, signal, time
+def swallow():
+    signal.signal(signal.SIGTERM, lambda *_: print("SIGTERM caught, and training goes on", flush=True))
+def child(name):
+    if os.fork() == 0:
+        swallow()
+        os.setsid()
+        if name == "orphan" and os.fork():
+            os._exit(0)
+        work(name)
+def work(name):
+    print("ready:", name, flush=True)
+    while True:
+        time.sleep(0.05)
+swallow()
+child("other session")
+child("orphan")
+work("trainer")
+"""
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["at work", "frozen"])
+def test_it_ends_soon_after_its_grace_period(host: AgentHost, frozen: bool) -> None:
+    spec, pid = host.running(python_task("worker:0", SWALLOWS), grace_s=GRACE_S)
+    eventually(lambda: host.log(spec, "worker:0").count("ready") == 3)
+    if frozen:
+        kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    result = host.ask("stop", tasks=None, grace_s=None, why=[{"kind": "stopped_by", "by": "ada"}], by="")
+    assert (result["stopped"], result["survivors"]) == (["worker:0"], [])
+    assert GRACE_S <= time.monotonic() - began < GRACE_S + FEW_S
+    assert "SIGTERM caught" in host.log(spec, "worker:0")
+    entry = host.state(spec)["tasks"]["worker:0"]
+    assert (entry["exit"]["signal"], entry["left"]) == (signal.SIGKILL, [])
+    assert (result["killed"], entry["exit"]["killed_after_s"]) == ({"worker:0": GRACE_S}, GRACE_S)
+    assert entry["reason"] == "killed after 1 s: stopped by ada"
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+@pytest.mark.parametrize("make", ["mkfifo {}", "ln -s /dev/zero {}", "ln -s {home}/victim {}", "mkdir {}"])
+@pytest.mark.parametrize("agent_python", ["this"], indirect=True)
+def test_a_run_ends_as_it_should_whatever_its_trainer_makes_of_its_files(make_host: MakeHost, make: str) -> None:
+    host = make_host()
+    (host.home / "victim").write_text("mine\n")
+    sleeps = shell("worker:1", "echo fine; sleep 1000")
+    spec = host.spec(shell("worker:0", "true"), sleeps, run="r-hostile")
+    files = [host.attempt(spec, "worker:0") / name for name in ("log", "times", "stack")]
+    files.append(host.run_directory(spec) / "events.jsonl")
+    lines = [f"rm -rf {path}; {make.format(path, home=host.home)}" for path in files]
+    script = "\n".join([*lines, f"touch {host.home}/made; until [ -e {host.home}/go ]; do sleep 0.05; done"])
+    spec["tasks"] = [shell("worker:0", script), sleeps]
+    host.up(spec)
+    eventually((host.home / "made").exists)
+    with host.open() as talk:
+        talk.send("logs", **host.about({"tasks": ["worker:0", "worker:1"], "lines": 5}))
+        printed = {frame["task"]: frame["payload"] for frame in (talk.receive(), talk.receive())}
+        assert b"cannot be read: it is a " in printed["worker:0"]
+        assert printed["worker:1"] == b"fine\n"
+        talk.await_type("result")
+    (host.home / "go").touch()
+    host.wait_state(spec, "worker:0", "succeeded")
+    assert host.ask("status")["state"]["tasks"]["worker:1"]["state"] == "running"
+    host.ask("stop", tasks=None, grace_s=1, reason="", by="")
+    eventually(lambda: host.state(spec)["finished"])
+    assert (host.home / "victim").read_text() == "mine\n"

@@ -56,7 +56,7 @@ def test_ports_of_others_are_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_round_numbers_are_proposed_from_which_on_enough_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "ephemeral", lambda: (2750, 60_999))
-    monkeypatch.setattr(ports, "taken", lambda port: port == 2403)
+    monkeypatch.setattr(ports, "_listeners", lambda: {2403: {"1": 0}})
     assert ports.free_from(3, most=4) == [2400, 2500, 2600, 2700]
     assert ports.free_from(4, most=3) == [2500, 2600, 2700]
     assert ports.free_from(51, most=3) == [2500, 2600, 61_000]

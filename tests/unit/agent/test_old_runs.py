@@ -14,17 +14,18 @@ from dtctl.agent.host import files, machine, paths
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.requests import damaged_runs, runs
-from dtctl.agent.requests.down import Standing, _Removal, expired
+from dtctl.agent.requests.down import _Removal, expired
 from dtctl.agent.run.runfiles import NEW, REMOVED
 from tests.unit.agent.test_records import LED
 
 ELSEWHERE = {**LED, "tasks": []}
+Standing = tuple[Spec, "float | None", bool]
 
 
 def standing(number: int, ended: float | None, *, current: bool = False, **fields: Any) -> Standing:
     """Of the run rNUMBER, the younger the higher."""
     spec = {"run": f"r{number}", "cluster": "c", "host": "h", "created": float(number), "ttl_s": None, "keep": 2}
-    return Standing(made(Spec, **{**ELSEWHERE, **spec, **fields}), ended, current)
+    return made(Spec, **{**ELSEWHERE, **spec, **fields}), ended, current
 
 
 def gone(*standings: Standing, now: float = 1000.0) -> list[str]:

@@ -25,7 +25,7 @@ from dtctl.render import checks
 from dtctl.render.checks import shown
 from dtctl.render.machine import status as machine_form
 from tests.unit.checks.contexts import GB, context, disk, machine, software, storage
-from tests.unit.checks.network.rounds import listening, reaching
+from tests.unit.checks.network.networks import listening, reaching
 from tests.unit.fakes import FakeSession, FakeTransport
 
 SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}

@@ -14,7 +14,7 @@ from dtctl.operations.checks import Answers, CheckContext
 from dtctl.operations.checks.checking import STOPPING
 from dtctl.operations.checks.data import TOPIC
 from dtctl.operations.data import DataSet
-from dtctl.plan.data import DataPlace
+from dtctl.plan.hosts import DataPlace
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 
 BUNDLE = Bundle(Path("/here"), Manifest((FileEntry("x", 0o644, 1, "0" * 64),), (), ()), ())

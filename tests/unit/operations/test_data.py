@@ -19,7 +19,7 @@ from dtctl.operations.client.conversation import silent
 from dtctl.operations.data import DataSet, DataState, check_held, data_set, state_of
 from dtctl.operations.local import scan_code
 from dtctl.operations.push import push_data
-from dtctl.plan.data import DataPlace
+from dtctl.plan.hosts import DataPlace
 from tests.unit.clusters import cluster
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport

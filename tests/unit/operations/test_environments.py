@@ -133,6 +133,7 @@ def test_a_host_is_told_its_interpreter_and_the_settings_of_its_maker() -> None:
             "mounts": [],
             "files": files,
             "env": {"PIP_INDEX_URL": "http://index"},
+            "wheels": None,
             "directory": None,
             "container": None,
         }

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.cli.consent import is_allowed
+from dtctl.cli.watching import is_allowed
 from dtctl.config import load_cluster
 from dtctl.config.cluster import Cluster, Trainer
 from dtctl.errors import PreflightError

@@ -24,7 +24,7 @@ from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.up import up
 from dtctl.plan.run import plan_run
-from tests.unit.checks.network.rounds import listening, reaching
+from tests.unit.checks.network.networks import listening, reaching
 from tests.unit.clusters import cluster
 from tests.unit.fakes import Answer, FakeSession, FakeTransport, rolled_back
 

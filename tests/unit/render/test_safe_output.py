@@ -69,7 +69,7 @@ from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard import Location as BoardPlace
 from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
-from dtctl.plan.data import DataPlace
+from dtctl.plan.hosts import DataPlace
 from dtctl.plan.run import plan_run
 from dtctl.render import (
     checkpoints,
@@ -613,11 +613,17 @@ def test_bars_show_the_notes_of_hosts_without_poison(monkeypatch: pytest.MonkeyP
     assert not any(poison in shown for name, poison in POISONS.items() if name not in ("cursor up", "cut"))
 
 
-def test_setup_output_off_a_terminal_holds_no_poison(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("phase", "line"), [("prepared", "set up in 0 s"), ("failed", "setup failed after 0 s")])
+def test_a_setup_off_a_terminal_is_one_line_without_poison(
+    capsys: pytest.CaptureFixture[str], phase: str, line: str
+) -> None:
     with UpProgress(["a"]) as progress:
-        progress(Progress(f"a{BAD}", "setup", text=f"pip\n{BAD}\n"))
+        for text in ("Collecting a\n", f"pip\n{BAD}\n"):
+            progress(Progress(f"a{BAD}", "setup", text=text))
+        progress(Progress(f"a{BAD}", phase))
     written = capsys.readouterr().err
-    assert r"setup | \x1b]0;pwned" in written
+    assert written.endswith(f"pwned: {line} (dtctl logs --setup)\n") or line in written
+    assert written.count("\n") == 1
     assert not left_in(written)
 
 

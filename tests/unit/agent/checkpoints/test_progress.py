@@ -12,13 +12,13 @@ import pytest
 
 from dtctl.agent.checkpoints import directories
 from dtctl.agent.checkpoints.directories import Run, saved, values
-from dtctl.agent.checkpoints.progress import CheckpointSigns
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry
 from dtctl.agent.supervise.attempt import Attempt
 from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.observation import Observation, note_work
+from dtctl.agent.supervise.storage import CheckpointSigns
 from tests.agent.checkpoints.test_checkpoints import DATA
 from tests.unit.agent.supervise import supervised
 from tests.waiting import eventually
@@ -78,13 +78,13 @@ def test_a_task_that_saves_is_not_taken_for_hung(tmp_path: Path) -> None:
         (tmp_path / "out" / f"ckpt-{save}.index").touch()
         assert observation.update(now, now) is None
         if watchdog.is_quiet(now):
-            eventually(lambda: signs._looking is not None and not signs._looking.is_alive())
+            eventually(lambda: signs._looks._thread is not None and not signs._looks._thread.is_alive())
     assert signs._changes > saves - 1 > 0
     verdict = None
     for _ in range(30):
         now += 6.0
         verdict = verdict or observation.update(now, now)
-        eventually(lambda: signs._looking is not None and not signs._looking.is_alive())
+        eventually(lambda: signs._looks._thread is not None and not signs._looks._thread.is_alive())
     assert verdict is not None
     assert verdict["kind"] == "stalled"
 

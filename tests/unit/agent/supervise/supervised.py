@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import select
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.run_state import Ending, Intent
-from dtctl.agent.records.spec import RecoverySpec, Spec, TaskSpec
+from dtctl.agent.records.run_state import Ending, Intent, Intents, State
+from dtctl.agent.records.spec import Moved, RecoverySpec, Spec, TaskSpec
 from dtctl.agent.records.values import Want
+from dtctl.agent.run.intents import IntentFollower
 
 USUAL_RECOVERY = {"max_restarts": 3, "backoff_min_s": 1.0, "backoff_max_s": 60.0, "reset_after_s": 600.0}
 
@@ -51,3 +55,71 @@ def code(number: int, error: str | None = None) -> Ending:
 
 def killed(number: int) -> Ending:
     return made(Ending, signal=int(number), ended=1.0)
+
+
+class QuietRole:
+    """Belongs to a coordinator that never has a word for this host."""
+
+    over = False
+    connected = True
+    may_start = True
+    recovering = False
+    outdated = False
+    moved: Moved | None = None
+    first_steps: ClassVar[dict[str, float]] = {}
+
+    def fence_s(self) -> float | None:
+        return None
+
+    def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
+        return None
+
+    def register(self, waiting: select.poll) -> None:
+        pass
+
+    def due(self) -> float | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class ScriptedRole:
+    """Plays the coordinator: `script` is asked at each step what it wants."""
+
+    def __init__(self, script: Callable[[ScriptedRole, State], Intents | None]) -> None:
+        self.over = False
+        self.connected = True
+        self.may_start = True
+        self.recovering = False
+        self.outdated = False
+        self.moved: Moved | None = None
+        self.silence_s = 0.0
+        self.grace_s: float | None = None
+        self.first_steps: dict[str, float] = {}
+        self.steps = 0
+        self._script = script
+        self.closed = False
+        self._readable, self._writable = os.pipe()
+
+    def fence_s(self) -> float | None:
+        return self.grace_s
+
+    def silent_s(self, now: float) -> float:
+        return self.silence_s
+
+    def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
+        self.steps += 1
+        return self._script(self, state)
+
+    def register(self, waiting: select.poll) -> None:
+        waiting.register(self._writable, select.POLLOUT)  # a pipe that can be written to ends each wait at once
+
+    def due(self) -> float | None:
+        return None
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            os.close(self._readable)
+            os.close(self._writable)

@@ -21,7 +21,7 @@ from dtctl.agent.survival import revival
 from dtctl.agent.survival.revival import Bond
 from dtctl.agent.vitals.usage import Usage
 from tests.unit.agent.supervise import supervised
-from tests.unit.agent.supervise.scripted import QuietRole
+from tests.unit.agent.supervise.supervised import QuietRole
 
 JUNK = {
     "empty": b"",

@@ -20,7 +20,7 @@ from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.supervise.task import Task
 from tests.unit.agent.coordinate.seating import moved, on, with_spares
 from tests.unit.agent.supervise import supervised
-from tests.unit.agent.supervise.scripted import QuietRole, ScriptedRole
+from tests.unit.agent.supervise.supervised import QuietRole, ScriptedRole
 from tests.waiting import PATIENCE_S, eventually
 
 TASKS = ("ps:0", "worker:0")

@@ -19,7 +19,7 @@ from dtctl.operations.checks.network.tasks import TOPIC
 from dtctl.operations.client.conversation import silent
 from dtctl.operations.run_record import record_of
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
-from tests.unit.checks.network.rounds import listening
+from tests.unit.checks.network.networks import listening
 from tests.unit.checks.network.test_tasks import asked, played
 from tests.unit.clusters import cluster, job, ssh_host
 from tests.unit.fakes import FakeTransport

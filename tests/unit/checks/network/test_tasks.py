@@ -16,7 +16,7 @@ from dtctl.operations.checks import Answers, CheckContext, Statement, fails
 from dtctl.operations.checks.network.tasks import TOPIC
 from dtctl.render.checks import shown
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
-from tests.unit.checks.network.rounds import listening, reaching
+from tests.unit.checks.network.networks import listening, reaching
 from tests.unit.clusters import COMMAND, cluster, job
 
 

@@ -16,8 +16,7 @@ from dtctl.agent.records.network import Peer
 from dtctl.agent.records.vitals import Machine
 from dtctl.agent.vitals import gathering, machine_load, usage
 from dtctl.agent.vitals.machine_load import MachineLoad, presses
-from dtctl.agent.vitals.neighbours import Others
-from dtctl.agent.vitals.usage import Quota, Usage
+from dtctl.agent.vitals.usage import Others, Quota, Usage
 
 
 def test_a_busy_process_is_reported_with_its_processors_and_memory() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.supervise.shared_storage import LOOK_S, OLD_S, SharedStorage
+from dtctl.agent.supervise.storage import LOOK_S, OLD_S, SharedStorage
 from tests.unit.agent.coordinate.seating import on, with_spares
 from tests.waiting import eventually
 

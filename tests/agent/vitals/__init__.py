@@ -1,1 +1,0 @@
-"""What real agents tell of themselves and of their tasks."""

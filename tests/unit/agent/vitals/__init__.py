@@ -1,1 +1,0 @@
-"""How hosts and processes do."""
