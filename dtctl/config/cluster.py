@@ -17,6 +17,7 @@ from dtctl.config.section import Section, key
 from dtctl.model import (
     CHOSEN_PORT,
     VALUE,
+    DataRelay,
     DataShard,
     DeclaredStrategy,
     DeclaredSuccess,
@@ -259,6 +260,9 @@ class DataKeys(Section):
     """`none`: every host gets all files; `worker`: the files are dealt out to the tasks that train, as
     `Dataset.list_files(shuffle=False).shard(n, index)` would, and `{data_dir}` is a directory for each task below
     `dirs.data`"""
+    relay: DataRelay = key("auto", "never")
+    """`auto`: hosts that have files hand them to others where that spares the controller 128 MiB or more; `never`: the
+    controller sends all"""
     jobs: v.JobList | None = key(None, "[worker, evaluator]")
     """jobs whose hosts get it; if left out, all but those that serve (`ps`, and `scheduler` and `server` of MXNet)"""
 

@@ -209,6 +209,13 @@ def data_place(cluster: Cluster, host: Host, task: TaskId, sharers: tuple[TaskId
     return DataPlace(host.name, f"{base}/{task.job}-{task.index}", (sharers.index(task), len(sharers)))
 
 
+def task_ports(cluster: Cluster, host: str) -> tuple[int, ...]:
+    """Those of its tasks, or of all where it has none: other hosts are able to connect to them."""
+    ports = [(name, port) for job in cluster.jobs.values() for name, port in zip(job.hosts, job.ports, strict=True)]
+    known = [(name, port) for name, port in ports if port != CHOSEN_PORT]
+    return tuple(sorted({port for name, port in known if name == host} or {port for _, port in known}))
+
+
 def data_places(cluster: Cluster) -> tuple[DataPlace, ...]:
     """Each directory once; none where dtctl brings no data. A spare gets what any task reads."""
     if cluster.data.source is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.desk import Desk, cluster_text, desk
-from tests.waiting import eventually, read_until
+from tests.waiting import read_until
 
 
 @pytest.fixture(scope="module")
@@ -53,25 +53,6 @@ def test_wait_with_a_timeout_exits_with_124(running: Desk) -> None:
     assert "the run continues" in done.stderr
     assert set(running.states().values()) == {"running"}
     assert running.run("wait", "--timeout", "soon").returncode == 2
-
-
-def test_wait_returns_success_while_the_last_tasks_still_end(home: Desk) -> None:
-    home.write_cluster(SETTLING)
-    home.dtctl("up", "--local")
-    eventually(lambda: home.outcome() == "Succeeded")
-    assert home.states()["worker:0"] == "running"
-    done = home.run("wait", "--timeout", "3s")
-    assert done.returncode == 0, done.stderr
-    home.dtctl("stop")
-
-
-ENDS_AS_CHIEF = 'case "$*" in *--job_name=chief*) exit 0;; esac; exec sleep 1000'
-SETTLING = cluster_text(
-    jobs="{chief: {hosts: node-1}, worker: {hosts: node-2}}",
-    trainer=f"command: [sh, -c, '{ENDS_AS_CHIEF}', sh], dialect: flags",
-    success="lead",
-    settle="10m",
-)
 
 
 def test_workers_are_scaled_while_the_others_go_on(home: Desk) -> None:

@@ -118,7 +118,7 @@ ROOMS = {
     "hooks": {"run", "host", "records"},
     "logs": {"run", "conversation", "host", "records"},
     "dump": {"run", "host", "records"},
-    "bundles": {"conversation", "host", "records"},
+    "bundles": {"link", "conversation", "host", "records"},
     "checkpoints": {"host", "records"},
     "metrics": {"host", "records"},
     "vitals": {"logs", "network", "run", "host", "records"},

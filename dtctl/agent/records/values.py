@@ -124,6 +124,9 @@ MOST_TAKEN = 100
 MOST_CLUSTERS = 10_000
 LARGE_BYTES = 16 << 20
 """Of a file of this size or more a host may ask for blocks."""
+CHUNK_BYTES = 256 * 1024
+"""Of a file in one frame at most, before compression (docs/agent.md, "Bundles")."""
+
 BLOCK_BYTES = 1 << 20
 MOST_SETUP_LOGS = 2
 MOST_SETUP_LOG = 1 << 20
