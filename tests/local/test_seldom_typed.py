@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.desk import Desk, cluster_text, desk
-from tests.waiting import read_until
+from tests.waiting import eventually, read_until
 
 
 @pytest.fixture(scope="module")
