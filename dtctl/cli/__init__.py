@@ -38,7 +38,7 @@ def _spare_imports() -> None:
 def _main() -> None:
     """The only place, besides the fan-out, where our errors are caught."""
     from dtctl.cli.app import app
-    from dtctl.cli.completion import whole_options, whole_words
+    from dtctl.cli.completion import whole_words
     from dtctl.errors import DtctlError, ExitCode
     from dtctl.render.terminal.console import show_whatever_comes, speak_json
 
@@ -56,7 +56,7 @@ def _main() -> None:
         from dtctl.render.machine import stderr
     speak_json(stderr.note if in_json else None)
     try:
-        with whole_words(os.environ), whole_options(os.environ):
+        with whole_words(os.environ):
             if in_json:
                 _run_in_json()
             app(prog_name="dtctl")

@@ -184,17 +184,9 @@ class Copies:
     def had(self, host: str) -> list[dict[str, object]]:
         """How far a host's files are here, as `event_files` is asked."""
         with self._lock:
-            return [
-                {
-                    "dir": file.source[0],
-                    "name": file.source[1],
-                    "file": file.source[2],
-                    "inode": file.inode,
-                    "size": file.size,
-                }
-                for file in self._files.values()
-                if file.host == host
-            ]
+            own = [file for file in self._files.values() if file.host == host]
+            places = [dict(zip(("dir", "name", "file"), file.source, strict=True)) for file in own]
+            return [{**at, "inode": file.inode, "size": file.size} for at, file in zip(places, own, strict=True)]
 
     def add(self, host: str, answer: EventFile, data: bytes) -> None:
         """Raises InvalidValue for what would go elsewhere than below the directory, and DtctlError when the disk is
