@@ -204,7 +204,7 @@ def test_digests_that_cannot_be_are_refused_and_the_file_is_not_trusted(
             pass
     assert isinstance(outcome[0], Refused)
     assert outcome[0].code == code
-    assert left_in(root) == {first.id}
+    assert {name for name in left_in(root) if not name.startswith(".partial-")} == {first.id}
 
 
 def test_a_host_gets_the_code_as_it_is(code: Path, root: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.operations.up.launch import Authority
+from dtctl.operations.credentials import Authority
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, kill, python_task
 from tests.hosts.ports import free_port
