@@ -23,7 +23,8 @@ from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.starting import Credentials
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
-from dtctl.operations.up.launch import Authority, make_plan
+from dtctl.operations.credentials import Authority
+from dtctl.operations.up.launch import make_plan
 from dtctl.plan.spec import host_spec, run_spec
 from dtctl.transport.payload import LOADER, agent_program, opening, whole
 

@@ -118,6 +118,7 @@ ContainerEngine = Literal["podman", "docker", "apptainer"]
 """Of what a Python environment is made."""
 
 DataShard = Literal["none", "worker"]
+DataRelay = Literal["auto", "never"]
 RecoveryMode = Literal["auto", "task", "gang", "never"]
 RebootRule = Literal["auto", "never"]
 DeclaredSuccess = Literal["auto", "lead", "all-workers"]

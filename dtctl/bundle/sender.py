@@ -14,14 +14,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from dtctl.agent.records.values import BLOCK_BYTES, LARGE_BYTES
+from dtctl.agent.records.values import BLOCK_BYTES, CHUNK_BYTES, LARGE_BYTES
 from dtctl.bundle.manifest import Bundle, FileEntry
 from dtctl.errors import ConnectionLost, PreflightError
 from dtctl.folder import open_regular
 from dtctl.transport.seam import Message, Session
-
-CHUNK = 256 * 1024
-"""Bytes of a file in one frame, before compression (docs/agent.md, "Bundles")."""
 
 _WORTH_IT = 0.9
 """What does not shrink below this part of itself travels uncompressed."""
@@ -173,7 +170,7 @@ def block_size(file: FileEntry, number: int) -> int:
     return min(BLOCK_BYTES, file.size - number * BLOCK_BYTES)
 
 
-def _read(path: Path, whole: int, *, size: int, offset: int = 0, at_once: int = CHUNK) -> Iterator[bytes]:
+def _read(path: Path, whole: int, *, size: int, offset: int = 0, at_once: int = CHUNK_BYTES) -> Iterator[bytes]:
     """So many bytes of a file that has `whole`: one that has grown is not the one that was scanned."""
     try:
         with os.fdopen(open_regular(path, follow=False), "rb", buffering=0) as file:

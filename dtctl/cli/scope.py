@@ -165,9 +165,12 @@ class Scope:
         record = self.record(for_its_hosts=for_its_hosts)
         if not record.idle_hosts:
             return record
+        from dtctl.operations.client.persistent import PersistentTransport
         from dtctl.operations.status import placed
 
-        found = placed(record, self.transport)
+        with PersistentTransport(self.transport) as asked:
+            found = placed(record, asked)
+            self.transport.resume(*asked.hand_over())  # the command goes on in the same conversations
         self.memory.note_places(found)
         return found
 
@@ -301,33 +304,29 @@ def _report_silence(host: str, silent_s: float, limit_s: float) -> None:
     errors.note(f"waiting for {host}: silent for {silent_s:g} s, given up after {limit_s:g} s")
 
 
+@dataclass
 class Announced:
     """Called with what is about to be ended: names it on stderr, unless it is another directory's run (UsageError).
 
     `agreed` asks whether it may be, and raises where it may not. `made`: until then no host was asked to end anything.
     """
 
-    def __init__(
-        self,
-        scope: Scope,
-        record: RunRecord,
-        doing: str,
-        *,
-        say: bool = True,
-        agreed: Callable[[Ending], None] = lambda found: None,
-    ) -> None:
-        self.made = False
-        self._scope, self._record, self._doing, self._say, self._agreed = scope, record, doing, say, agreed
+    scope: Scope
+    record: RunRecord
+    doing: str
+    say: bool = True
+    agreed: Callable[[Ending], None] = lambda found: None
+    made: bool = False
 
     def __call__(self, found: Ending) -> None:
-        self._scope.refuse_others(self._record, found.run)
-        if self._say and found.run and found.tasks:
+        self.scope.refuse_others(self.record, found.run)
+        if self.say and found.run and found.tasks:
             from dtctl.render.errors import note
             from dtctl.render.terminal.moving import still
 
             with still():
-                note(f"{self._doing} {facts(found)}")
-        self._agreed(found)
+                note(f"{self.doing} {facts(found)}")
+        self.agreed(found)
         self.made = True
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -24,7 +25,7 @@ from dtctl.operations.up import result as judging
 from dtctl.operations.up.awaiting import TAIL_LINES, Awaiting, leaves_tasks
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
-from dtctl.operations.up.result import FailedStart, GoingOn, UnusedCheckpoint, UpReport, UpResult
+from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpReport, UpResult
 from dtctl.operations.up.up import up
 from dtctl.render import checks, errors, result, starting
 from dtctl.render.logs import LogPrinter, Narrator
@@ -37,37 +38,29 @@ if TYPE_CHECKING:
     from dtctl.bundle import Bundle
 
 
+@dataclass
 class StartReport(UpReport):
     """`agree` is asked about the runs that are replaced, once it is clear that they are this directory's."""
 
-    def __init__(
-        self,
-        scope: Scope,
-        launch: Start,
-        bars: UpProgress,
-        *,
-        say: bool,
-        agree: Callable[[Collection[str]], None],
-        force: bool,
-        keep_ports: bool,
-    ) -> None:
-        self._scope, self._record, self._bars, self._agree, self._force = scope, launch.record, bars, agree, force
-        self._keep_ports = keep_ports
-        self._announced = Announced(scope, launch.record, "stopping", say=say)
+    announced: Announced
+    bars: UpProgress
+    agree: Callable[[Collection[str]], None]
+    force: bool
+    keep_ports: bool
 
     def __call__(self, progress: Progress) -> None:
-        self._bars(progress)
+        self.bars(progress)
 
     def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
         errors.note(starting.wheels_line(hosts, wheels, seconds))
 
     def checked(self, checked: Checked) -> None:
         checks.show_brief(checked)
-        if not self._force:
+        if not self.force:
             checks.refuse_certain_failure(checked, hint="dtctl up --force    starts them all the same")
 
     def moving_ports(self, taken: DtctlError) -> None:
-        if self._keep_ports:
+        if self.keep_ports:
             raise taken
         starting.show_moving_ports(taken)
 
@@ -76,14 +69,14 @@ class StartReport(UpReport):
 
     def consent(self, runs: Collection[str]) -> None:
         for run in runs:
-            self._scope.refuse_others(self._record, run)
-        self._agree(runs)
+            self.announced.scope.refuse_others(self.announced.record, run)
+        self.agree(runs)
 
     def stopping(self, found: Ending) -> None:
-        self._announced(found)
+        self.announced(found)
 
     def stopped(self, stopping: Stopping) -> None:
-        self._bars.ending(stopping)
+        self.bars.ending(stopping)
 
 
 def start(
@@ -106,9 +99,8 @@ def start(
     try:
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as bars:
             first(bars)
-            report = StartReport(
-                scope, launch, bars, say=output == "text", agree=agree, force=force, keep_ports=keep_ports
-            )
+            announced = Announced(scope, launch.record, "stopping", say=output == "text")
+            report = StartReport(announced, bars, agree, force, keep_ports)
             return up(launch, scope.transport, report, scope.memory, previous=previous)
     except Interrupted as interrupted:
         starting.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)
@@ -126,8 +118,9 @@ def await_tasks(scope: Scope, launch: Start, outcome: UpResult, *, quiet: bool, 
     record = dataclasses.replace(launch.record, run=outcome.run)
     waiting = Awaiting(launch, record, scope.transport, starting.show_failed_exit)
     tasks = tuple(task for task, host in record.roster.items() if host not in outcome.absent)
+    scope.transport.resume(outcome.lead)
     try:
-        if not _shortly(waiting, record, GoingOn(scope.transport, outcome.lead), quiet=quiet):
+        if not _shortly(waiting, record, scope.transport, quiet=quiet):
             _beside_logs(waiting, record, scope.transport, () if quiet else tasks, raw=raw)
         if waiting.failed is not None:
             _end(scope, waiting, waiting.failed, record, quiet=quiet)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from dtctl.errors import UsageError, clipped
+from dtctl.model import grouped
 
 LIMIT = 10_000
 """The most names that one text may stand for; more is a slip of the keyboard."""
@@ -81,9 +82,7 @@ def expand_value(text: str) -> list[str] | None:
 def fold(names: Iterable[str]) -> str:
     """The shortest usual way to write the names, sorted and each once: `gpu-[1-4],ps-a`. Inverse of `expand`."""
     rows = sorted({tuple(_NUMBER.split(name)) for name in names}, key=_natural_order)
-    shapes: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for row in rows:
-        shapes.setdefault(row[::2], []).append(row)
+    shapes = grouped((row[::2], row) for row in rows)
     return ",".join("".join(row) for shape in shapes.values() for row in _fold_shape(shape))
 
 
@@ -142,9 +141,7 @@ def _natural_order(row: Sequence[str]) -> tuple[object, ...]:
 def _fold_shape(rows: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
     """Rows that differ in one number become one row, the last number first; so whole grids fold to one row."""
     for position in range(len(rows[0]) - 2, 0, -2):
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for row in rows:
-            alike.setdefault((*row[:position], "", *row[position + 1 :]), []).append(row[position])
+        alike = grouped(((*row[:position], "", *row[position + 1 :]), row[position]) for row in rows)
         rows = [(*row[:position], _fold_numbers(numbers), *row[position + 1 :]) for row, numbers in alike.items()]
     return rows
 
@@ -159,9 +156,7 @@ def _fold_numbers(numbers: Sequence[str]) -> str:
 def _runs(numbers: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """The ends of each run of consecutive numbers of one padding. 10 continues 09 as well as 9."""
     padded = {len(number) for number in numbers if _is_padded(number)}
-    by_width: dict[int, list[int]] = {}
-    for number in numbers:
-        by_width.setdefault(len(number) if len(number) in padded else 0, []).append(int(number))
+    by_width = grouped((len(number) if len(number) in padded else 0, int(number)) for number in numbers)
     for width, values in by_width.items():
         for _, run in itertools.groupby(enumerate(sorted(values)), key=lambda pair: pair[1] - pair[0]):
             members = [f"{value:0{width}d}" for _, value in run]

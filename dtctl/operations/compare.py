@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dtctl.errors import DtctlError
+from dtctl.model import grouped
 from dtctl.operations.client.persistent import for_one_command
 from dtctl.operations.goodput import Goodput, goodput_of, points_of
 from dtctl.operations.metrics import Metrics, Series, read_metrics
@@ -52,9 +53,7 @@ class Compared:
     def settings(self) -> Mapping[str, str]:
         """With the hosts of each job, as the run's hosts report them."""
         record = self.status.record
-        jobs: dict[str, list[str]] = {}
-        for task, host in record.roster.items():
-            jobs.setdefault(f"jobs.{task.job}.hosts", []).append(host)
+        jobs = grouped((f"jobs.{task.job}.hosts", host) for task, host in record.roster.items())
         return {**record.settings, **{key: " ".join(hosts) for key, hosts in jobs.items()}}
 
 

@@ -35,6 +35,7 @@ _Share = tuple[int, int] | None
 class DataSet:
     """`bundle`: what the source holds; None: this is unknown."""
 
+    cluster: Cluster
     places: tuple[DataPlace, ...]
     bundle: Bundle | None
     _parts: dict[_Share, Bundle] = field(default_factory=dict, compare=False)
@@ -83,19 +84,19 @@ def data_set(cluster: Cluster, report: ScanReport | None = None, *, read: bool =
     source = cluster.data.source
     places = data_places(cluster)
     if source is None:
-        return DataSet((), None)
+        return DataSet(cluster, (), None)
     if not read and not source.is_dir():
-        return DataSet(places, None)
+        return DataSet(cluster, places, None)
     try:
         bundle = scan(source, report, data=True, read=read)
     except Unread:
-        return DataSet(places, None)
+        return DataSet(cluster, places, None)
     if cluster.data.shard != "none" and bundle.manifest.links:
         raise PreflightError(
             f"{source / bundle.manifest.links[0][0]} is a link, and links cannot be dealt out",
             hint="put the file in its place, or write data.shard: none",
         )
-    return DataSet(places, bundle)
+    return DataSet(cluster, places, bundle)
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ class Folding:
         state = state or str(end["to"])
         why = self._stalled.pop(key, ()) if state == "pending" else ()
         ran_s = None if began is None else max(0.0, end["time"] - began)
-        return Attempted(key[0], end["host"] or last["host"], key[1], end["time"], ran_s, state, why or why_of(end))
+        return Attempted(key[0], last["host"] or end["host"], key[1], end["time"], ran_s, state, why or why_of(end))
 
 
 def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:

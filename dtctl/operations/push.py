@@ -6,22 +6,29 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from dtctl.agent.records.answers import DataPushResult
 from dtctl.bundle import Bundle, Sender
 from dtctl.bundle.sender import IN_MEMORY_BYTES
 from dtctl.errors import ConnectionLost, TransportError
-from dtctl.model import Host
+from dtctl.model import Host, SshSettings
 from dtctl.operations.client.conversation import Progress, Report, final, reporting_failure, request
 from dtctl.operations.data import DataSet
+from dtctl.operations.relay import Relay, is_worthwhile
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.up.readying import converse, sent_bundle
-from dtctl.plan.hosts import DataPlace
+from dtctl.plan.hosts import DataPlace, task_ports
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Session, Transport
 
 R = TypeVar("R")
+
+
+class NamingTransport(Transport, Protocol):
+    def hostname(self, settings: SshSettings) -> str:
+        """The name or address that SSH connects to."""
+
 
 _LEAST_BYTES = 4 << 20
 RESUMED_AFTER_S: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0)
@@ -52,9 +59,10 @@ class PushedData:
 
 
 def push_data(
-    record: RunRecord, data: DataSet, transport: Transport, report: Report, *, overwrite: bool
+    record: RunRecord, data: DataSet, transport: NamingTransport, report: Report, *, overwrite: bool
 ) -> Outcomes[Sequence[PushedData]]:
-    """Brings each host what it lacks; what has arrived by a cut or an interrupt is not sent again."""
+    """Brings each host what it lacks; what has arrived by a cut or an interrupt is not sent again. Where that is much,
+    hosts that have it hand it to the others (docs/agent.md, "Data")."""
     shares = {place.share for place in data.places}
     room = max(_LEAST_BYTES, IN_MEMORY_BYTES // max(1, len(shares)))
     with ExitStack() as stack:
@@ -62,24 +70,57 @@ def push_data(
             place.share: stack.enter_context(Sender(data.part(place), room))
             for place in {place.share: place for place in data.places}.values()
         }
+        relays = {share: _relay(record, data, sender, share, transport) for share, sender in senders.items()}
+
+        def relay_of(place: DataPlace) -> Relay | None:
+            relay = relays[place.share]
+            return relay if relay is not None and place.host in relay else None
 
         def put(session: Session, host: Host, place: DataPlace) -> PushedData:
             sender = senders[place.share]
+            relay = relay_of(place)
             asked = {"dir": place.directory, "bundle": sender.bundle.id, "overwrite": overwrite}
-            session.send({**request(record, host, "data_push"), **asked})
-            message = converse(session, sender, report, until="result")
+            relayed = {} if relay is None else relay.fields(host.name)
+            session.send({**request(record, host, "data_push"), **asked, **relayed})
+            message = converse(session, sender, report, until="result", relay=relay)
             answer = final(session, "data_push", message, DataPushResult)
+            if relay is not None:
+                relay.done(host.name, answer["port"])
             return PushedData(place, len(sender.bundle.manifest.files), answer)
 
         def work(host: Host) -> Sequence[PushedData]:
             report(Progress(host.name, "connect"))
-            with closing(transport.open(host)) as session:
-                pushed = [put(session, host, place) for place in data.on(host.name)]
-            report(Progress(host.name, "prepared"))
+            part_of = [relay for place in data.on(host.name) if (relay := relay_of(place)) is not None]
+            try:
+                with closing(transport.open(host)) as session:
+                    pushed = [put(session, host, place) for place in data.on(host.name)]
+                    report(Progress(host.name, "prepared"))
+                    for relay in part_of:
+                        relay.stay(host.name)
+            finally:
+                for relay in part_of:
+                    relay.leave(host.name)
             return pushed
 
         hosts = [record.route_to(name) for name in data.hosts]
         return fan_out(hosts, reporting_failure(_resuming(work, report), report))
+
+
+def _relay(
+    record: RunRecord, data: DataSet, sender: Sender, share: tuple[int, int] | None, transport: NamingTransport
+) -> Relay | None:
+    """Among the hosts that get this share, where it is worthwhile. A host without an address is left out."""
+    hosts = [record.route_to(place.host) for place in data.places if place.share == share]
+    if data.cluster.data.relay == "never" or not is_worthwhile(sender.bundle.total_bytes, len(hosts)):
+        return None
+    members = {}
+    for host in hosts:
+        address = host.address
+        if address is None and isinstance(host.reach, SshSettings):
+            address = transport.hostname(host.reach)
+        if address is not None:
+            members[host.name] = address, task_ports(data.cluster, host.name)
+    return Relay(members)
 
 
 def _resuming(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:

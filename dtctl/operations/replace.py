@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dtctl.config.cluster import Cluster
-from dtctl.errors import AgentError, DtctlError, PreflightError, UsageError, did_you_mean
+from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError, did_you_mean
 from dtctl.model import TaskId
 from dtctl.operations.data import DataSet, data_set
 from dtctl.operations.run_record import RunRecord, record_of
@@ -47,12 +47,25 @@ def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement
     )
 
 
-def taken_places(error: DtctlError, record: RunRecord, transport: Transport) -> Mapping[str, str]:
-    """If `up` was refused because hosts were replaced in the live run: those of the file -> those in their place."""
+def taken_places(error: DtctlError, record: RunRecord, transport: Transport, file: str) -> list[str]:
+    """What to do if `up` failed because others have the places of hosts in the live run, by `replace` or as spares."""
     causes = error.errors.values() if isinstance(error, SomeHostsFailed) else [error]
-    if not any(isinstance(cause, AgentError) and cause.code == "changed_run" for cause in causes):
-        return {}
-    return status(dataclasses.replace(record, run=None), transport).record.replaced
+    is_refused = any(isinstance(cause, AgentError) and cause.code == "changed_run" for cause in causes)
+    has_spares = len(record.hosts) > len(record.task_hosts)
+    if not is_refused and not (has_spares and any(isinstance(cause, TransportError) for cause in causes)):
+        return []
+    found = status(dataclasses.replace(record, run=None), transport)
+    if is_refused:
+        return [
+            f"{new} has taken the place of {old} in the live run: write it into {file}"
+            for old, new in found.record.replaced.items()
+        ]
+    return [
+        f"{new} has taken the place of {old} in the live run, which goes on without dtctl up; "
+        f"a new run needs {new} in the place of {old} in {file}"
+        for old, new in found.record.moved.items()
+        if not found.verdict.outcome.decided
+    ]
 
 
 def check_replaceable(cluster: Cluster, found: RunStatus) -> None:

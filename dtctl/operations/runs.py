@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dtctl.agent.records.answers import DamagedRun, RunsResult
 from dtctl.agent.records.answers import ForeignRun as ForeignEntry
 from dtctl.errors import DtctlError, UsageError, did_you_mean
-from dtctl.model import Host, TaskId, TaskState
+from dtctl.model import Host, TaskId, TaskState, grouped
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
@@ -101,10 +101,7 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
 
 
 def _foreign(found: Mapping[str, Sequence[ForeignEntry]]) -> tuple[ForeignRun, ...]:
-    hosts: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for host, each in found.items():
-        for one in each:
-            hosts[one["run"], one["account"]].append(host)
+    hosts = grouped(((one["run"], one["account"]), host) for host, each in found.items() for one in each)
     return tuple(ForeignRun(run, account, tuple(there)) for (run, account), there in hosts.items())
 
 

@@ -27,7 +27,7 @@ from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
-from dtctl.operations.up.launch import Authority
+from dtctl.operations.credentials import Authority
 from dtctl.transport.payload import LOADER, agent_program, opening, whole
 from tests.hosts.sandbox import make_directory
 from tests.waiting import PATIENCE_S, eventually

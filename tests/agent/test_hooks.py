@@ -144,7 +144,7 @@ def test_a_host_that_is_not_there_is_reported_by_its_reason() -> None:
 def test_an_unknown_certificate_is_refused(tmp_path: Path) -> None:
     import ssl
 
-    from dtctl.operations.up.launch import Authority
+    from dtctl.operations.credentials import Authority
 
     issued = Authority("r").issue("a", coordinates=True)
     (tmp_path / "both.pem").write_text(issued.key + issued.certificate)

@@ -1,10 +1,12 @@
-"""The first trainer of the templates on the fleet, with real TensorFlow, slow enough for something to happen."""
+"""Trainers of the templates on the fleet, with real TensorFlow, slow enough for something to happen."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dtctl.operations.init import write_helper
@@ -12,29 +14,54 @@ from tests.desk import Desk
 from tests.faults.scene import Scene, mapping
 from tests.hosts.fleet import Fleet
 
-TEMPLATE = Path(__file__).resolve().parents[2] / "templates" / "ps-async" / "train.py"
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 PACED = Path(__file__).with_name("paced_train.py")
 TRAINERS = ("gpu-3", "gpu-4")
 RECOVERY_S = 240.0
 """Four imports of TensorFlow at once on two busy cores take a minute."""
 
 
-def tensorflow(fleet: Fleet, user: Desk, steps: int, **more: object) -> Scene:
-    """A project on the desk: two ps, two workers, at most 20 steps a second until it is told that it is enough.
+@dataclass(frozen=True)
+class Program:
+    """A template, whose lead is on gpu-3."""
+
+    template: str
+    strategy: str
+    args: Mapping[str, object]
+    jobs: Mapping[str, str]
+    trainer: Mapping[str, object] = field(default_factory=dict)
+
+
+PS_JOBS = {"ps": "gpu-[1-2]", "worker": "gpu-[3-4]"}
+PS_ASYNC = Program("ps-async", "async-ps", {"save_secs": 5, "log_steps": 10}, PS_JOBS)
+PS_SYNC = Program("ps-sync", "sync-ps", {"save_secs": 5, "log_steps": 10}, PS_JOBS)
+MIRRORED = Program(
+    "multi-worker-mirrored",
+    "mirrored",
+    {"save_steps": 50, "log_steps": 10},
+    {"worker": "gpu-[3-4]"},
+    {"dialect": "tf_config"},
+)
+
+
+def tensorflow(fleet: Fleet, user: Desk, steps: int, program: Program = PS_ASYNC, **more: object) -> Scene:
+    """A project on the desk, at most 10 steps a second of each worker until it is told that it is enough.
 
     `more`: further keys of the file, or others in place of those here; `recovery` adds to what stands there.
     """
-    for file in (TEMPLATE, PACED):
+    for file in (*(TEMPLATES / program.template).glob("*.py"), PACED):
         shutil.copy(file, user.project / file.name)
     if not (user.project / "graceful.py").exists():
         write_helper(user.project)
     keys = {
-        "jobs": {"ps": {"hosts": "gpu-[1-2]"}, "worker": {"hosts": "gpu-[3-4]"}},
+        "jobs": {job: {"hosts": where} for job, where in program.jobs.items()},
+        "strategy": program.strategy,
         "trainer": {
             "command": ["python", PACED.name],
             "python": sys.executable,
-            "args": {"output_dir": "{output_dir}", "train_steps": steps, "save_secs": 5, "log_steps": 10},
+            "args": {"output_dir": "{output_dir}", "train_steps": steps, **program.args},
             "env": {"ENOUGH": "{output_dir}/enough", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"},
+            **program.trainer,
         },
         "dirs": {"output": "output"},
         "grace": "20s",

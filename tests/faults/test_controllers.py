@@ -7,13 +7,11 @@ import re
 import signal
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from tests.desk import Desk, desk
+from tests.desk import Desk
 from tests.faults.scene import ASYNC, RECOVERY_S, stand_in
-from tests.hosts import faults
 from tests.hosts.fleet import Fleet
 from tests.waiting import eventually, read_until
 
@@ -116,40 +114,3 @@ def kill_in_its_midst(user: Desk, command: str) -> None:
     with user.start(*command.split(), "-v") as running:
         read_until(running.stdout, "asked for")
         running.kill()
-
-
-@pytest.mark.nightly
-def test_runs_that_share_their_hosts_do_not_touch_each_other(fleet: Fleet, user: Desk, tmp_path: Path) -> None:
-    first = stand_in(fleet, user, ASYNC)
-    first.up()
-    ports = {"ps": {"hosts": "gpu-[1-2]", "port": 2322}, "worker": {"hosts": "gpu-[3-5]", "port": 2332}}
-    with desk(tmp_path / "other", name=f"{user.name}-too", client=user.client) as other:
-        second = stand_in(fleet, other, ASYNC, jobs=ports, coordinator={"port": 2331})
-        second.up()
-        before = {name: task["pid"] for name, task in first.tasks().items()}
-        second.kill("ps:0")
-        second.recover()
-        faults.send(fleet["gpu-3"], second.agent(fleet["gpu-3"]))
-        second.recover()
-        other.dtctl("stop")
-        other.dtctl("down", "--yes")
-        assert {name: task["pid"] for name, task in first.tasks().items()} == before
-        first.recover()
-        first.enough()
-        user.dtctl("wait", timeout_s=120)
-
-
-def test_a_port_that_is_taken_between_plan_and_start_starts_nothing(fleet: Fleet, user: Desk) -> None:
-    stand_in(fleet, user, ASYNC)
-    when = "ls .dtctl/bundles/*/manifest.json >/dev/null 2>&1"
-    with faults.taken_port(fleet["gpu-5"], 2222, when):
-        # Time for the other one to take it; the hosts would choose another for a port that the file does not set.
-        done = user.run("up", "--set", "trainer.setup=sleep 2", "--set", "jobs.worker.port=2222")
-    assert done.returncode == 5, done.stderr
-    assert "2222" in done.stderr
-    assert "gpu-5" in done.stderr
-    eventually(lambda: is_none(fleet), RECOVERY_S, "nothing to be left")
-    status = subprocess.run(
-        user.argv("status", "-o", "json"), cwd=user.project, env=user.env, capture_output=True, text=True
-    )
-    assert not status.stdout or not json.loads(status.stdout)["run"]

@@ -72,22 +72,6 @@ def come_to_its_end(scenario: Scenario, scene: Scene) -> Row:
     return row
 
 
-def test_a_worker_that_hangs_while_the_host_of_another_is_away_is_restarted(fleet: Fleet, user: Desk) -> None:
-    # It hangs long before the last step: one that has reported that is closing, and may be silent.
-    scene = stand_in(fleet, user, ASYNC, args={"train_steps": 6 * TARGET}, recovery={"stall": "6s"})
-    scene.up()
-    fleet.crash(fleet["gpu-5"])
-    try:
-        scene.host("worker:1").exec("touch", f"{scene.output}/hang-step-worker:1")
-        scene.wait_until(lambda: scene.task("worker:1")["attempt"] == 2, "the restart of worker:1")
-        assert scene.task("worker:1")["history"][0]["hung"]
-        assert scene.task("worker:0")["attempt"] == 1
-    finally:
-        fleet.boot(fleet["gpu-5"])
-    scene.recover()
-    user.dtctl("down", "--yes")
-
-
 def on_full_host(host: FleetHost, task: str) -> dict[str, Any]:
     """The task's entry in state.json; its disk is seen on the host only."""
     files = "cat .dtctl/runs/*/*/state.json 2>/dev/null || echo '{}'"

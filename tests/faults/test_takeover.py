@@ -15,8 +15,10 @@ import pytest
 
 from tests.desk import Desk, desk
 from tests.faults import report
+from tests.faults.losses import CASES, Case
 from tests.faults.report import Row
-from tests.faults.scene import Scene, Way, stand_in
+from tests.faults.scene import Way, stand_in
+from tests.faults.takeover import Takeover, check_end
 from tests.faults.tensorflow_run import tensorflow
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet, FleetHost, module_fleet
@@ -26,55 +28,16 @@ pytestmark = [pytest.mark.fleet, pytest.mark.faults]
 
 seven = module_fleet(7)
 
-TAKEOVER_S = 120.0
-"""After a loss: the time of `replace`, and more on machines that are busy with other things."""
-
-
-class Places:
-    """Who has which task, by the files of the hosts that are left: no host is asked."""
-
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-
-    def of(self, task: str) -> dict[str, dict[str, Any]]:
-        """Host -> its entry of the task, on each that is up and runs it."""
-        found = {}
-        for host in self.scene.fleet.hosts:
-            directory = self.scene.run_directory_or_none(host) if host.is_up else None
-            try:
-                entry = json.loads((directory / "state.json").read_text())["tasks"].get(task) if directory else None
-            except (FileNotFoundError, json.JSONDecodeError):
-                continue
-            if entry is not None and entry["state"] == "running":
-                found[host.name] = entry
-        return found
-
-    def trains(self, task: str, *, beside: str = "") -> FleetHost | None:
-        """Where it runs and has reported a step, on another host than `beside`."""
-        for name, entry in self.of(task).items():
-            if name != beside and (entry["step"] is not None or (task.startswith("ps") and entry["ready"])):
-                return self.scene.fleet[name]
-        return None
-
-    def moves(self, task: str, *, away_from: FleetHost) -> FleetHost:
-        def is_there() -> bool:
-            return self.trains(task, beside=away_from.name) is not None
-
-        eventually(is_there, TAKEOVER_S + self.scene.recovery_s, f"{task} on another host than {away_from.name}")
-        found = self.trains(task, beside=away_from.name)
-        assert found is not None
-        return found
-
 
 @contextmanager
-def never_twice(places: Places, program: str) -> Iterator[None]:
+def never_twice(run: Takeover, program: str) -> Iterator[None]:
     """At no moment do two hosts have a process with these words: two would write the same checkpoints."""
     seen: list[str] = []
     ends = threading.Event()
 
     def look() -> None:
         while not ends.is_set():
-            there = [host.name for host in places.scene.fleet.hosts if host.is_up and _runs(host, program)]
+            there = [host.name for host in run.fleet.hosts if host.is_up and _runs(host, program)]
             seen.extend([", ".join(there)] if len(there) > 1 else [])
             time.sleep(0.1)
 
@@ -105,13 +68,13 @@ def test_a_spare_takes_the_place_of_the_leads_host_that_was_cut_off(fleet: Fleet
     output = fleet.shared / user.name
     more: dict[str, Any] = {"dirs": {"output": str(output)}, "recovery": {"replace": "45s"}, "grace": "1s"}
     scene = stand_in(fleet, user, WAY, spares=["gpu-2", "gpu-5"], **more)
-    places = Places(scene)
+    run = Takeover(scene)
     user.dtctl("up", timeout_s=120)
-    eventually(lambda: places.trains("worker:0"), 60, "the lead to train")
-    with never_twice(places, CHIEF):
+    eventually(lambda: run.trains("worker:0"), 60, "the lead to train")
+    with never_twice(run, CHIEF):
         struck = time.time()
         fleet.cut(fleet["gpu-3"])
-        there = places.moves("worker:0", away_from=fleet["gpu-3"])
+        there = run.moves("worker:0", away_from=fleet["gpu-3"])
         fleet.heal(fleet["gpu-3"])
         spares = {"gpu-2": "gpu-[3,5]", "gpu-5": "gpu-[2-3]"}[there.name]
         now = f"{there.name} has taken the place of gpu-3\nspares: {spares} ready"
@@ -150,17 +113,17 @@ def test_a_cluster_trains_to_its_end_though_three_of_its_machines_are_destroyed(
             grace="5s",
             spares="gpu-[6-7]",
         )
-        places = Places(scene)
+        run = Takeover(scene)
         user.dtctl("up", timeout_s=300)
-        with faults.without_controllers(fleet), never_twice(places, CHIEF):
-            eventually(lambda: places.trains("worker:0"), scene.recovery_s, "the lead to train")
+        with faults.without_controllers(fleet), never_twice(run, CHIEF):
+            eventually(lambda: run.trains("worker:0"), scene.recovery_s, "the lead to train")
             eventually(lambda: any(output.glob("model.ckpt-*.index")), 120, "a checkpoint")
 
             def destroyed(what: str, host: FleetHost, task: str) -> FleetHost:
                 struck = time.time()
                 fleet.crash(host)
-                there = places.moves(task, away_from=host)
-                eventually(lambda: places.trains("worker:0"), scene.recovery_s, "the training to continue")
+                there = run.moves(task, away_from=host)
+                eventually(lambda: run.trains("worker:0"), scene.recovery_s, "the training to continue")
                 name = f"the host of {what} is destroyed, replace: 60s"
                 rows.append(report.measure(name, "async-ps, TensorFlow", struck, scene.story()))
                 return there
@@ -174,3 +137,38 @@ def test_a_cluster_trains_to_its_end_though_three_of_its_machines_are_destroyed(
         assert user.status()["conditions"][0]["type"] == "Succeeded"
         assert json.loads((output / "result.json").read_text())["held_out_accuracy"] > 0.95
         print(user.dtctl("events"))
+
+
+TARGETS = {"ps-async": 8000, "ps-sync": 1500, "multi-worker-mirrored": 2000}
+
+
+@pytest.mark.nightly
+@pytest.mark.training
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("client", ["fabric"])
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+def test_training_ends_well_though_machines_are_lost(case: Case, fleet: Fleet, user: Desk, rows: list[Row]) -> None:
+    target = TARGETS[case.program.template]
+    with case.around(fleet):
+        scene = tensorflow(
+            fleet,
+            user,
+            target,
+            case.program,
+            jobs={job: {"hosts": where} for job, where in case.jobs.items()},
+            dirs={"output": str(fleet.shared / user.name)},
+            recovery={"replace": "45s"},
+            grace="1s",
+            spares=[host for host in ("gpu-1", "gpu-2", "gpu-5") if host not in case.hosts],
+        )
+        run = Takeover(scene, f"{case.program.strategy}, TensorFlow")
+        run.begin()
+        case.strike(run)
+        check_end(run, target)
+    events = run.command("events")
+    assert re.search(".*".join(case.events), events, re.DOTALL), events
+    rows += run.rows
+    print(*run.rows, sep="\n")
+    for host in fleet.hosts:
+        if not host.is_up:
+            faults.power_up(fleet, host)

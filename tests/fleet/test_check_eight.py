@@ -13,7 +13,7 @@ import pytest
 
 from tests.desk import Desk, cluster_text, desk
 from tests.fleet.test_check import TRAIN, make_environment
-from tests.fleet.test_check_network import log_in_with, rules, taken
+from tests.fleet.test_check_network import log_in_with, taken
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet, FleetHost, module_fleet
 
@@ -94,20 +94,6 @@ def test_each_of_nine_faults_is_found_beside_the_others_and_nothing_else(user: D
     assert kinds == sorted(kinds)  # what the run fails of comes first
     for remedy in (one for each in found.values() for one in each["remedies"] if "{" in one):
         raise AssertionError(remedy)
-
-
-def test_the_remedy_for_a_firewall_admits_the_hosts_alone(user: Desk, eight: Fleet) -> None:
-    user.write_cluster(CLUSTER, hosts="hosts:\n  gpu-[1-8]:\n")
-    with ExitStack() as wrong:
-        wrong.enter_context(faults.shut(eight["gpu-6"], "2222"))
-        (remedy, *_) = findings(user)["firewall_in"]["remedies"]
-        words = remedy.partition("    ")[0].split()[1:]
-        told = json.loads(user.dtctl(*words, "-o", "json"))
-        (block,) = (one for one in told["rules"] if "gpu-6" in one["hosts"])
-        wrong.enter_context(rules(eight["gpu-6"], told["kind"], block))
-        found = findings(user)
-    assert "firewall_in" not in found
-    assert "gpu-6" not in found["exposed"]["hosts"]
 
 
 def test_a_host_with_a_slow_link_is_named_with_what_holds_its_packets_back(user: Desk, eight: Fleet) -> None:

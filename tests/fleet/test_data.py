@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
+from dtctl.operations.relay import SPARED_BYTES
 from tests.desk import Desk, cluster_text
 from tests.hosts.fleet import Fleet
 
@@ -36,3 +38,18 @@ def test_data_is_on_the_hosts_that_read_it_and_moves_with_their_tasks(user: Desk
     assert here >= {"gpu-2", "gpu-3", "gpu-4"}
     user.dtctl("down", "--yes")
     assert user.dtctl("data", "drop", "--yes").splitlines() == ["gpu-[2-4]: ~/digits: 3 files removed, 27 B"]
+
+
+def test_where_the_uplink_is_narrow_the_data_leaves_the_controller_once(user: Desk, fleet: Fleet) -> None:
+    (user.project / "digits").mkdir()
+    size = SPARED_BYTES // 16
+    for number in range(4):
+        (user.project / "digits" / f"{number}.rec").write_bytes(random.Random(number).randbytes(size))
+    hosts = "hosts:\n  gpu-[1-5]:\nssh: {connect_timeout: 3s}\n"
+    jobs = '{worker: {hosts: "gpu-[1-5]"}}'
+    user.write_cluster(cluster_text(jobs=jobs, dirs="{data: ~/digits}", data="{from: digits}"), hosts=hosts)
+    user.dtctl("data", "status")
+    with fleet.network.narrow_uplink(100) as sent_bytes:
+        assert user.dtctl("data", "push").splitlines() == ["gpu-[1-5]: ~/digits: 4 files sent"]
+        assert 4 * size < sent_bytes() < 5 * size, "20 files were needed"
+    assert "gpu-[1-5]  ~/digits   complete: 4 files" in user.dtctl("data", "verify")

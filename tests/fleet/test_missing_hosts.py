@@ -65,27 +65,6 @@ def test_a_host_that_was_down_joins_with_the_next_up(user: Desk, fleet: Fleet) -
     assert left(fleet) == {}
 
 
-@pytest.mark.nightly
-def test_a_join_that_is_given_up_takes_back_that_hosts_part_alone(user: Desk, fleet: Fleet) -> None:
-    write(user, until_file=ENOUGH)
-    with down(fleet, "gpu-4"):
-        user.dtctl("up", "--allow-missing", "1")
-    host = fleet["gpu-4"]
-    host.exec("sh", "-c", "mkdir -p .dtctl/runs && chmod 500 .dtctl/runs")
-    refused = user.run("up")
-    assert refused.returncode == 7, refused.stderr
-    assert "gpu-4" in refused.stderr
-    states = user.states()
-    assert states.pop("worker:3") == "pending"
-    assert set(states.values()) == {"running"}
-    host.exec("chmod", "700", ".dtctl/runs")
-    user.dtctl("up")
-    eventually(lambda: user.states()["worker:3"] == "running")
-    finish(fleet)
-    user.dtctl("wait")
-    assert user.outcome() == "Succeeded"
-
-
 CLUSTER = cluster_text(ssh="{client: openssh, keep: 1m}", jobs='{ps: {hosts: [gpu-3]}, worker: {hosts: "gpu-[3-4]"}}')
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from dtctl.operations.init import write_helper
 from tests.desk import Desk
-from tests.faults.tensorflow_run import PACED, TEMPLATE
+from tests.faults.tensorflow_run import PACED, PS_ASYNC, TEMPLATES
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet, FleetHost
 from tests.waiting import eventually
@@ -236,7 +236,7 @@ def change(file: Path, changes: tuple[tuple[str, str], ...]) -> None:
 
 def write(user: Desk, fleet: Fleet, fault: Fault) -> None:
     """A project on the desk: a ps and workers, each on a host of its own, at most ten steps a second each."""
-    for file in (TEMPLATE, PACED):
+    for file in (TEMPLATES / PS_ASYNC.template / "train.py", PACED):
         shutil.copy(file, user.project / file.name)
     write_helper(user.project)
     usual = {"output_dir": "{output_dir}", "train_steps": 1_000_000, "save_secs": 3, "log_steps": 10}

@@ -51,6 +51,13 @@ def power_up(fleet: Fleet, host: FleetHost) -> None:
     fleet.boot(host)
 
 
+def destroy(fleet: Fleet, host: FleetHost) -> None:
+    """Its files are lost, too: what is booted in its place, if anything is, knows of no run."""
+    power_cut(fleet, host)
+    for name in ("runs", "clusters"):
+        shutil.rmtree(host.home / ".dtctl" / name, ignore_errors=True)
+
+
 @contextmanager
 def drop_incoming(host: FleetHost) -> Iterator[None]:
     """What is sent to the host is lost; it can still send."""
@@ -121,6 +128,18 @@ def without_controllers(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
+def split(fleet: Fleet, alone: FleetHost) -> Iterator[None]:
+    """The host is cut off from the others, and so is the tests' own process, which reaches that host alone."""
+    others = [host for host in fleet.hosts if host is not alone]
+    with ExitStack() as stack:
+        for host in others:
+            stack.enter_context(_firewall(alone, "INPUT", "-s", host.address, "-j", "DROP"))
+            for source in (alone.address, fleet.network.gateway):
+                stack.enter_context(_firewall(host, "INPUT", "-s", source, "-j", "DROP"))
+        yield
+
+
+@contextmanager
 def shut(host: FleetHost, ports: str, how: str = "DROP", *, source: str = "", chain: str = "INPUT") -> Iterator[None]:
     """TCP connections to these ports (2222, or 2222:2299) are dropped or rejected; `source`: those from there alone."""
     only = ["-s", source] if source else []
@@ -177,7 +196,8 @@ def small_disk(host: FleetHost, path: str, size_mib: int) -> Iterator[None]:
 
 @contextmanager
 def full_disk(host: FleetHost, path: str) -> Iterator[None]:
-    """Fills the disk below `path` to the last byte."""
+    """Fills the small disk at `path` to the last byte."""
+    host.exec("mountpoint", "-q", path)  # never the disk of this machine
     filling = f"{path}/filling"
     fill = "dd if=/dev/zero of={} bs={} 2>/dev/null || true"
     host.exec("sh", "-c", f"{fill.format(filling, '4k')}; {fill.format(filling + '2', 1)}")

@@ -8,7 +8,8 @@ import shutil
 import signal
 import socket
 import subprocess
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.hosts.sandbox import is_alive, owner
@@ -76,6 +77,20 @@ class Network:
 
     def heal(self, index: int) -> None:
         ip("link", "set", f"{self.name}h{index}", "up")
+
+    @contextmanager
+    def narrow_uplink(self, mbit: int) -> Iterator[Callable[[], int]]:
+        """What this process sends to the hosts shares so many Mbit/s; hosts among themselves do not. Gives the bytes
+        that have been sent."""
+        bridge = f"{self.name}br"
+        sent = Path(f"/sys/class/net/{bridge}/statistics/tx_bytes")
+        before = int(sent.read_text())
+        limit = ("rate", f"{mbit}mbit", "burst", "128kb", "latency", "50ms")
+        subprocess.run(["tc", "qdisc", "add", "dev", bridge, "root", "tbf", *limit], check=True)
+        try:
+            yield lambda: int(sent.read_text()) - before
+        finally:
+            subprocess.run(["tc", "qdisc", "del", "dev", bridge, "root"], check=True)
 
     def remove(self) -> None:
         _remove({self.name + "br", *(self.netns(index) for index in range(1, self.count + 1))})

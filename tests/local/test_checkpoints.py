@@ -174,10 +174,3 @@ def test_no_command_writes_through_a_link_of_a_cloned_project(home: Desk) -> Non
         done = home.run(*command.split(), "-c", file, cwd=elsewhere)
         assert (done.returncode != 0, "which is not followed" in done.stderr) == (True, True), done.stderr
     assert [path.name for path in victim.iterdir()] == ["authorized_keys"]
-
-
-def test_a_link_above_the_project_is_the_users_own(home: Desk) -> None:
-    (home.home / "disk").mkdir()
-    (home.home / "scratch").symlink_to("disk")
-    home.dtctl("init", str(home.home / "scratch" / "new"))
-    assert (home.home / "disk" / "new" / "cluster.yaml").is_file()

@@ -16,17 +16,6 @@ from tests.desk import CLUSTER, TREE, Desk, cluster_text
 from tests.waiting import PATIENCE_S, eventually, read_until
 
 
-def test_a_run_ends_by_itself_and_wait_reports_its_end(home: Desk) -> None:
-    home.write_cluster(seconds=0.5)
-    home.dtctl("up", "--local")
-    eventually(lambda: not home.processes(), 60, "every process to end")
-    assert home.run("wait").stderr.splitlines()[-1].endswith(": Succeeded, worker:0 finished")
-    states = home.states()
-    assert (states["ps:0"], states["worker:0"]) == ("stopped", "succeeded")
-    assert states["worker:1"] in ("succeeded", "stopped")  # it began later, and may need longer than it is given
-    assert home.outcome() == "Succeeded"
-
-
 def test_one_run_takes_every_command_that_acts_on_it(home: Desk) -> None:
     def pids() -> dict[str, int]:
         return {task["task"]: task["pid"] for task in home.status()["tasks"]}
@@ -101,30 +90,6 @@ def test_a_stop_is_completed_after_its_command_is_interrupted(home: Desk) -> Non
     assert home.outcome() == "Stopped"
 
 
-@pytest.mark.nightly
-def test_a_host_is_replaced_by_a_spare_and_an_unchanged_file_does_not_fight_it(home: Desk) -> None:
-    file = home.write_cluster(hosts="hosts:\n  node-[1-3]:\nspares: [node-3]\n")
-    home.dtctl("up", "--local")
-    first = home.status()["run"]
-    refused = home.run("replace", "node-2")
-    assert (refused.returncode, "so it asks first" in refused.stderr) == (2, True)
-    assert home.status()["run"] == first
-    done = home.run("replace", "node-2", "--yes")
-    assert done.returncode == 0, done.stderr
-    assert "write node-3 for node-2" in done.stderr
-    assert "take node-3 out of its spares" in done.stderr
-    assert home.status()["run"] != first
-    assert {task["task"]: task["host"] for task in home.status()["tasks"]}["worker:1"] == "node-3"
-    assert set(home.states().values()) == {"running"}
-    again = home.run("up", "--local")
-    assert again.returncode == 5
-    assert "node-3 has taken the place of node-2" in again.stderr
-    text = file.read_text().replace('worker: {hosts: "node-[1-2]"}', "worker: {hosts: [node-1, node-3]}")
-    file.write_text(text.replace("spares: [node-3]\n", ""))
-    home.dtctl("replace", "node-3", "node-2", "--yes")
-    assert home.task("worker:1")["host"] == "node-2"
-
-
 def test_a_failing_host_is_reported_while_another_still_runs_its_setup(home: Desk) -> None:
     trainer = "command: [python, stand_in.py], dialect: flags, setup: sleep 1000"
     home.write_cluster(cluster_text(trainer=trainer), hosts="hosts:\n  node-[1-2]:\n")
@@ -137,20 +102,6 @@ def test_a_failing_host_is_reported_while_another_still_runs_its_setup(home: Des
     assert "node-1: not waited for" in done.stderr
     assert "silent" not in done.stderr
     assert not home.processes()
-
-
-def test_a_changed_run_is_refused_and_replaced_only_on_purpose(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    first = home.status()["run"]
-    home.write_cluster(tick=0.2)
-    refused = home.run("up", "--local")
-    assert refused.returncode == 5
-    assert "--replace" in refused.stderr
-    assert home.status()["run"] == first
-    home.dtctl("up", "--local", "--replace")
-    assert home.status()["run"] != first
-    assert set(home.states().values()) == {"running"}
 
 
 def test_ctrl_c_while_following_detaches_and_the_run_continues(home: Desk) -> None:
@@ -178,34 +129,6 @@ def test_down_removes_the_run_and_keeps_what_a_trainer_wrote(home: Desk) -> None
     assert not list((home.home / ".local" / "state" / "dtctl" / "runs").iterdir())
     after = home.run("status")  # the hosts of the file are none that could be reached
     assert (after.returncode, after.stderr) == (1, "no run of demo on node-[1-2]\n  dtctl up    starts one\n")
-
-
-def test_user_text_reaches_the_trainer_as_it_is(home: Desk) -> None:
-    strange = "a b'c\"d$HOME`x`\\ \n\tüñ😀 {x} [y] *?"
-    long = "x" * 100_000
-    (home.project / "cluster.yaml").write_text(
-        json.dumps(
-            {
-                "name": "demo",
-                "hosts": {"node": {"transport": "local"}},
-                "jobs": {"worker": {"hosts": ["node"]}},
-                "trainer": {
-                    "command": ["python", "show.py"],
-                    "args": [strange, long],
-                    "env": {"STRANGE": strange, "LONG": long},
-                    "dialect": "none",
-                },
-            }
-        )
-    )
-    (home.project / "show.py").write_text(
-        "import json, os, sys\n"
-        "seen = [sys.argv[1:], os.environ['STRANGE'], os.environ['LONG']]\n"
-        "json.dump(seen, open(os.path.expanduser('~/seen'), 'w'))\n"
-    )
-    home.allow()
-    home.dtctl("up", "-f")
-    assert json.loads((home.home / "seen").read_text()) == [[strange, long], strange, long]
 
 
 def test_a_secret_is_in_the_trainers_environment_and_nowhere_else(home: Desk) -> None:

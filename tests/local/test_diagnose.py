@@ -43,30 +43,6 @@ def test_status_and_diagnose_show_cause_and_remedy(home: Desk) -> None:
     assert f"kill -CONT {home.task('worker:1')['pid']}" in home.dtctl("diagnose")
 
 
-LOOP = """\
-import time
-time.sleep(1)
-print("step 5", flush=True)
-time.sleep(1)
-raise LookupError("odd words")
-"""
-
-
-def test_a_restart_loop_is_shown_while_the_task_runs(home: Desk) -> None:
-    (home.project / "train.py").write_text(LOOP)
-    home.write_cluster(CLUSTER)
-    home.run("up", "--local")
-    eventually(lambda: home.task("worker:0")["restarts"] >= 2, what="two losses")
-    for command in ("diagnose", "status"):
-        problem = _problem(home, command)
-        assert problem["signature"] == "ended"
-        assert "worker:0" in problem["tasks"]
-        assert problem["end"]["timesInARow"] >= 2
-    shown = home.dtctl("diagnose")
-    assert "unrecognised error; last lines of worker:" in shown
-    assert "  LookupError: odd words" in shown
-
-
 def _problem(home: Desk, command: str) -> dict[str, Any]:
     """The first."""
     problems = json.loads(home.dtctl(command, "-o", "json"))["problems"]

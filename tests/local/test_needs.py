@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -91,52 +90,6 @@ def test_secrets_are_not_pushed_and_every_command_reports_them(home: Desk) -> No
     home.dtctl("stop")
     plan = json.loads(home.run("plan", "-o", "json").stdout)
     assert plan["notPushed"] == [".env", "keys/id_rsa"]
-
-
-def test_a_negated_pattern_in_dtctlignore_pushes_the_file(home: Desk) -> None:
-    with_secrets(home)
-    (home.project / ".dtctlignore").write_text("!.env\n")
-    assert (
-        "not pushed: keys/id_rsa [id_rsa*] (a line such as !keys/id_rsa in .dtctlignore pushes one)"
-        in home.run("push", "--local").stderr
-    )
-    assert pushed(home) == [".env"]
-
-
-def test_an_env_file_that_others_can_read_is_warned_of_with_the_command_that_helps(home: Desk) -> None:
-    trainer = "command: [python, stand_in.py], dialect: flags, env_file: prod.txt, secrets: [API_KEY]"
-    home.write_cluster(cluster_text(trainer=trainer))
-    (home.project / "prod.txt").write_text("API_KEY=very-secret\n")
-    (home.project / "prod.txt").chmod(0o644)
-    output = home.run("up", "--local").stderr
-    assert "prod.txt can be read by other users (mode 0644)" in output
-    assert f"chmod 600 {home.project}/prod.txt" in output
-    assert pushed(home) == []
-
-
-def test_a_run_on_this_machine_that_cannot_be_remembered_is_not_begun(home: Desk) -> None:
-    shutil.rmtree(home.home / ".dtctl")
-    home.write_cluster()
-    (home.home / ".local").mkdir()
-    (home.home / ".local" / "state").write_text("a file where the directory should be")
-    done = home.run("up", "--local")
-    assert (done.returncode, "Traceback" in done.stderr) == (5, False)
-    assert "cannot be remembered" in done.stderr
-    assert home.processes() == {}
-    assert not (home.home / ".dtctl").exists(), "no host has heard of it"
-
-
-def test_a_state_directory_that_others_may_write_to_stops_every_command(home: Desk) -> None:
-    shutil.rmtree(home.home / ".dtctl")
-    home.write_cluster()
-    state = home.home / ".local" / "state" / "dtctl"
-    state.mkdir(parents=True)
-    state.chmod(0o777)
-    for command in (["up", "--local"], ["status"], ["logs"], ["stop"], ["down", "--yes"]):
-        done = home.run(*command)
-        assert done.returncode == 5
-        assert f"chmod 700 {state}" in done.stderr
-    assert not (home.home / ".dtctl").exists()
 
 
 def test_a_home_directory_is_no_code(home: Desk) -> None:

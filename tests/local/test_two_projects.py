@@ -99,16 +99,6 @@ def test_runs_share_hosts_though_no_file_says_a_word_about_ports(home: Desk) -> 
         home.dtctl("down", "--yes", "--grace", "1s", cwd=place)
 
 
-def test_a_plan_that_cannot_work_is_refused_by_up_as_by_validate(home: Desk) -> None:
-    place = project(home, "first")
-    (place / "train.py").rename(place / "training.py")
-    for command in (["validate"], ["up", "-q"], ["up", "-q", "--local"]):
-        refused = home.run(*command, cwd=place)
-        assert refused.returncode == 3
-        assert "cluster.yaml:4:29: trainer.command[1]: there is no train.py in the code" in refused.stderr
-        assert "did you mean 'training.py'?" in refused.stderr
-
-
 def test_one_task_of_a_plan_is_named_where_a_file_could_be(home: Desk) -> None:
     place = project(home, "first")
     assert home.dtctl("plan", "worker:0", cwd=place).startswith("worker:0 on node-1, 127.0.0.1:2222\n")
@@ -150,21 +140,6 @@ def test_from_another_directory_a_run_is_stopped_only_by_name(home: Desk, elsewh
     assert done.stderr.startswith("stopping demo-")
     assert done.stderr.endswith(": 3 tasks on 2 hosts\n")
     assert "Stopped" in home.run("stop", cwd=elsewhere).stderr, "how it ended is remembered"
-
-
-def test_a_run_of_the_same_name_from_another_directory_is_not_replaced(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    other = other_project(home, "other", "demo")
-    (other / "cluster.yaml").write_text((other / "cluster.yaml").read_text().replace("grace: 2s", "grace: 3s"))
-    refused = home.run("up", "--local", "--replace", cwd=other)
-    assert refused.returncode == 2
-    for file in (home.project / "cluster.yaml", other / "cluster.yaml"):
-        assert str(file) in refused.stderr
-    assert set(home.states().values()) == {"running"}
-    replaced = home.run("up", "--local", "--replace", "--set", "grace=1s")
-    assert replaced.returncode == 0, replaced.stderr
-    assert ": 3 tasks on 2 hosts" in next(line for line in replaced.stderr.splitlines() if line.startswith("stopping"))
 
 
 def test_several_starts_at_the_same_time_take_ports_of_their_own(home: Desk) -> None:

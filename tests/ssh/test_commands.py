@@ -114,34 +114,6 @@ def test_a_key_that_was_mended_in_the_file_is_used_for_the_run_at_once(user: Des
         assert user.dtctl("stop") == "1 task stopped, 0 left\n"
 
 
-@pytest.mark.parametrize("shell", ["/bin/csh", "/usr/bin/fish", "/bin/sh"])
-def test_other_login_shells_and_noisy_start_up_files_are_no_matter(user: Desk, shell: str) -> None:
-    if reason := sandbox.missing():
-        pytest.skip(f"users cannot be made: {reason}")
-    if not Path(shell).exists():
-        pytest.skip(f"no {shell} here")
-    with Sshd(shells={"odd": shell}) as sshd:
-        (sshd.home / ".cshrc").write_text("echo welcome\n")
-        (sshd.home / ".config" / "fish").mkdir(parents=True)
-        (sshd.home / ".config" / "fish" / "config.fish").write_text("echo welcome; echo '{\"dtctl\": 1}'\n")
-        configure(user, sshd)
-        user.write_cluster(ONE, hosts="hosts: {testhost: }", seconds=1)
-        user.dtctl("up")
-        user.dtctl("wait")
-        assert user.states() == {"worker:0": "succeeded"}
-
-
-def test_a_user_who_may_not_log_in_is_named_with_what_was_tried(user: Desk) -> None:
-    with Sshd() as sshd:
-        configure(user, sshd, login="nobody-here")
-        user.write_cluster(ONE, hosts="hosts: {testhost: }")
-        done = user.run("up")
-    assert done.returncode == 4
-    assert "nobody-here" in done.stderr
-    assert "publickey" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_two_users_with_the_same_cluster_on_one_host_do_not_touch_each_other(user: Desk, tmp_path: Path) -> None:
     if reason := sandbox.missing():
         pytest.skip(f"users cannot be made: {reason}")

@@ -16,7 +16,6 @@ from dtctl.transport import payload
 from dtctl.transport.seam import Session, answering
 from dtctl.transport.ssh import transport as transport_module
 from dtctl.transport.ssh.config import ConfigFiles
-from dtctl.transport.ssh.kept import OpensshTransport
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.sshd import Sshd
 from tests.waiting import PATIENCE_S, eventually
@@ -32,19 +31,6 @@ def test_the_real_agent_answers(transport: SshTransport, host: Host, sshd: Sshd)
         assert session.receive(PATIENCE_S)["runs"] == []
     finally:
         session.close()
-
-
-@tiny
-def test_one_conversation_costs_one_login(transport: SshTransport, host: Host, sshd: Sshd) -> None:
-    if keeps := isinstance(transport, OpensshTransport):
-        answering(transport, host).close()
-    before = sshd.logins()
-    session = answering(transport, host)
-    for _ in range(3):
-        session.send({"type": "digest"})
-        assert session.receive(PATIENCE_S)["size"] == 0
-    session.close()
-    assert sshd.logins() == before + (not keeps)
 
 
 @pytest.mark.parametrize("size", [1, 32_704, 32_705, 5_000_000])
@@ -166,25 +152,6 @@ def test_a_server_that_dies_loses_the_connection(host: Host) -> None:
             _receive_for_ever(session)
         session.close()
         doomed.start()
-
-
-@tiny
-def test_many_conversations_at_once_survive_the_default_max_startups(
-    transport: SshTransport, host: Host, sshd: Sshd
-) -> None:
-    from dtctl.transport.fanout import fan_out
-
-    def work(number: int) -> int:
-        session = answering(transport, host)
-        try:
-            session.send({"type": "digest"}, b"x" * number)
-            return int(session.receive(PATIENCE_S)["size"])
-        finally:
-            session.close()
-
-    outcomes = fan_out(range(64), work, name=str)
-    assert outcomes.errors == {}
-    assert outcomes.results == {str(number): number for number in range(64)}
 
 
 def test_the_loader_fits_every_shell() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.ports import free_port, talking_port
 from tests.hosts.sshd import Sshd
 from tests.ssh.conftest import direct
-from tests.waiting import PATIENCE_S
 
 
 def failure(host: Host) -> TransportError:
@@ -65,28 +63,6 @@ def test_a_port_that_is_no_ssh_server() -> None:
         error = failure(at(port, timeout_s=1.0))
     assert f"gpu-a (127.0.0.1:{port}) closes the connection before it greets" in error.summary
     assert "really the port of an SSH server" in error.hint
-
-
-def test_a_server_that_greets_and_then_says_nothing() -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        listener.settimeout(10)
-
-        def greet() -> socket.socket:
-            peer, _ = listener.accept()
-            peer.sendall(b"SSH-2.0-mute\r\n")
-            return peer
-
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(1) as pool:
-            accepted = pool.submit(greet)
-            began = time.monotonic()
-            error = failure(at(listener.getsockname()[1], timeout_s=1.0))
-            assert time.monotonic() - began < PATIENCE_S
-            accepted.result().close()
-    assert "does not complete the login within 1 s" in error.summary
 
 
 @pytest.mark.usefixtures("needs_users")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.templates import project
-from tests.templates.project import Restore
+from tests.templates import restoring
+from tests.templates.restoring import Restore
 
 ENDLESS = 100_000_000
 """Steps that no test waits for."""
@@ -38,12 +38,12 @@ class Case:
     """`make test` trains it too: one of each runtime, as a start of a framework takes ten seconds of a core."""
     environment: str = ""
     """Where the test's own does not do: a name of tests.environments."""
-    restore: Restore = project.tensorflow
+    restore: Restore = restoring.tensorflow
     """How the framework itself reads the newest checkpoint."""
 
     @property
     def has_tensorflow_checkpoints(self) -> bool:
-        return self.restore is project.tensorflow
+        return self.restore is restoring.tensorflow
 
     @property
     def id(self) -> str:
@@ -87,9 +87,9 @@ CASES = [
         f"{BOTH} server:0 scheduler:0",
         1200,
         environment="mxnet-1.9",
-        restore=project.mxnet,
+        restore=restoring.mxnet,
     ),
-    Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=project.torch),
+    Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=restoring.torch),
 ]
 
 TRAINED_ELSEWHERE = frozenset({"hello", "ps-async"})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError
-from dtctl.model import Host
+from dtctl.model import Host, SshSettings
 from dtctl.transport.seam import Message, Session
 from dtctl.transport.wire import checked_frame
 
@@ -85,6 +85,9 @@ class FakeTransport:
             session = FakeSession(host, self._answer, self._patient)
             self.sessions[host.name] = session
             return session
+
+    def hostname(self, settings: SshSettings) -> str:
+        return settings.target
 
 
 def rolled_back() -> AgentError:

@@ -40,10 +40,6 @@ def test_the_best_of_each_column_is_one_and_the_others_are_ratios_to_it() -> Non
     assert rows()["**dtctl exec**"] == ["1.50", "1 (1.00 s)", "2.00", "1.02", "as it comes"]
 
 
-def test_the_quickest_stands_first() -> None:
-    assert list(rows())[2:] == ["quick", "**dtctl exec**", "small"]
-
-
 def test_every_measure_in_which_a_peer_is_better_is_reported_the_worst_first() -> None:
     assert list(report.behind(EVERYBODY, TAKEN)) == [
         "- `dtctl exec` takes more time than quick (1.50).",
@@ -55,18 +51,6 @@ def test_a_section_says_so_where_no_peer_is_better() -> None:
     standings = Standings({("command", "dtctl exec"): [TAKEN["small"], TAKEN["small"]]})
     standings.taken["command", "quick"] = [TAKEN["quick"], Taken(5.0, 2.0, 8.0)]
     assert "No peer does it with less." in report.section("On 4 hosts", EVERYBODY, standings, "command")
-
-
-def test_the_rehearsal_tells_the_memory_and_nothing_else() -> None:
-    standings = Standings(
-        {("command", "quick"): [Taken(90.0, 90.0, 90.0, 7.0), *(Taken(n, n, n) for n in (3.0, 1.0, 2.0))]}
-    )
-    assert standings.medians("command") == {"quick": Taken(2.0, 2.0, 2.0, 7.0)}
-
-
-def test_a_step_that_some_contenders_cannot_do_has_only_the_others() -> None:
-    standings = Standings({("again", "quick"): [TAKEN["quick"]] * 2, ("cold", "small"): [TAKEN["small"]] * 2})
-    assert list(standings.medians("again")) == ["quick"]
 
 
 def test_who_was_left_out_is_reported_with_the_reason() -> None:
@@ -97,16 +81,6 @@ def test_what_people_write_around_a_part_stays(tmp_path: Path) -> None:
     assert file.read_text() == "# Page\n\nabove\n\n<!-- a -->\n\nnewer\n\n<!-- end -->\n\nbelow\n"
     replace_table(file, "<!-- a -->", "<!-- end -->", ("a", "b"), [("1", "2")])
     assert "<!-- a -->\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\n<!-- end -->\n" in file.read_text()
-
-
-def test_text_is_folded_on_the_page_and_a_table_is_not(tmp_path: Path) -> None:
-    file = tmp_path / "performance.md"
-    begin, end = report.marks("push")
-    file.write_text(f"{begin}\n{end}\n")
-    row, item = f"| {'wide ' * 30}|", "- " + " ".join(["word"] * 30)
-    report.write(file, "push", f"{row}\n\n{item}")
-    first, second = item[:96], item[97:]
-    assert file.read_text() == f"{begin}\n\n{row}\n\n{first}\n  {second}\n\n{end}\n"
 
 
 def test_what_goes_through_arrives_whole_and_later_in_both_directions_and_so_does_its_end() -> None:

@@ -55,15 +55,6 @@ def test_without_a_cluster_here_nothing_is_done(
     assert "dtctl init" in stderr
 
 
-def test_a_file_of_the_other_ending_is_named(typed: Typed) -> None:
-    Path("cluster.yaml").rename("cluster.yml")
-    for command in ("validate", "status", "stop", "up"):
-        ended, _, stderr = typed(command)
-        assert ended == ExitCode.USAGE, stderr
-        assert "there is no cluster.yaml here, but a cluster.yml" in stderr
-        assert "mv " in stderr
-
-
 NOTHING: answers.GcResult = made(
     answers.GcResult, dry_run=True, processes=[], survivors=[], runs=[], bundles=[], files=[], freed_bytes=0
 )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..conversation import Wire
     from ..records.answers import DataPushResult
     from ..records.starting import DataPushRequest
+    from .relay import Relay
 
 _INCOMING = ".dtctl-incoming"
 GIVEN_UP_S = 60.0
@@ -106,8 +107,10 @@ class DataSet:
         tree = self._tree(manifest, lambda size: None)
         lacking = tree.damaged()
         removed = sent = 0
+        relay: Optional[Relay] = None
         if not lacking and not self._stale(manifest) and tree.has_its_shape():
             self._keep(request["bundle"], text, _refuse_other(tree, lacking, self._ours(), overwrite=True))
+            relay = _relay(tree, lacking, request)
         else:
             refuse_live()
             tree.remember()  # so that what was hashed just now is not hashed again
@@ -118,10 +121,17 @@ class DataSet:
                 of_others = _refuse_other(tree, lacking, self._ours(), overwrite=request["overwrite"])
                 removed = self._remove(self._stale(manifest))[0]
                 self._keep(request["bundle"], text, of_others)
-                sent = self._fill(tree, lacking, wire, lock)
+                relay = _relay(tree, lacking, request)
+                sent = self._fill(tree, lacking, wire, lock, relay)
         tree.remember()
         found = len(self._of_others(tree))
-        return {"bundle": request["bundle"], "sent_files": sent, "found_files": found, "removed_files": removed}
+        return {
+            "bundle": request["bundle"],
+            "sent_files": sent,
+            "found_files": found,
+            "removed_files": removed,
+            "port": None if relay is None else relay.port,
+        }
 
     def _make_directories(self) -> None:
         self._made = not os.path.isdir(self.directory)
@@ -175,14 +185,14 @@ class DataSet:
             if lock is not None:
                 os.close(lock)
 
-    def _fill(self, tree: Tree, lacking: List[int], wire: Wire, lock: Optional[int]) -> int:
+    def _fill(self, tree: Tree, lacking: List[int], wire: Wire, lock: Optional[int], relay: Optional[Relay]) -> int:
         store.remove_abandoned(self._incoming)
         if lock is None:  # of the silent one, who writes nothing into it but what belongs there
             for name in paths.entries(self._incoming):
                 blocks.keep(self._incoming, os.path.join(self._incoming, name))
         try:
             with store.Incoming(self._incoming) as staging:
-                sent = receiver.fill(tree, lacking, receiver.Sources([]), staging.path, wire, lock)
+                sent = receiver.fill(tree, lacking, receiver.Sources([]), staging.path, wire, lock, relay)
         except BaseException:
             tree.remember()  # what has arrived is not hashed again
             raise
@@ -236,6 +246,15 @@ class DataSet:
         """Files of the data set that others had put there."""
         others = set(self._place["of_others"] if self._place is not None else ())
         return [path for path, *_ in tree.manifest.files if path in others and os.path.lexists(tree.place(path))]
+
+
+def _relay(tree: Tree, lacking: List[int], request: DataPushRequest) -> Optional[Relay]:
+    """It serves until the conversation ends, and this process with it."""
+    if request["credentials"] is None:
+        return None
+    from .relay import Relay
+
+    return Relay(tree, lacking, request["credentials"], request["ports"])
 
 
 def _refuse_other(tree: Tree, lacking: List[int], ours: Set[str], *, overwrite: bool) -> Set[str]:

@@ -8,10 +8,10 @@ import time
 import zlib
 from contextlib import suppress
 
-from ..conversation import expect_control
+from ..conversation import Aborted, Gone, expect_control
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
-from ..records.values import LARGE_BYTES
+from ..records.values import CHUNK_BYTES, LARGE_BYTES
 from .blocks import DIGEST_BYTES, PARTIAL, Partial
 from .tree import MOST_BYTES, Manifest, Tree, read_blocks
 
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Wire
     from ..records.answers import BlockAt, Need, Progress
-
-CHUNK = 256 * 1024
-"""Bytes of a file in one frame at most, before compression."""
+    from .relay import Relay
 
 _MOST_SOURCES = 8
 
@@ -79,67 +77,128 @@ class Sources:
 
 
 def receive_manifest(wire: Wire) -> bytes:
-    need: Need = {"manifest": True, "files": [], "digests": [], "blocks": []}
+    need: Need = {"manifest": True, "files": [], "digests": [], "blocks": [], "port": None}
     wire.send(dict(need, type="need"))
     fields, payload = wire.receive()
     expect_control(fields, "manifest")
     return _inflate(payload, MOST_BYTES)
 
 
-def fill(tree: Tree, lacking: List[int], sources: Sources, staging: str, wire: Wire, lock: Optional[int]) -> int:
+def fill(
+    tree: Tree,
+    lacking: List[int],
+    sources: Sources,
+    staging: str,
+    wire: Wire,
+    lock: Optional[int],
+    relay: Optional[Relay] = None,
+) -> int:
     """Makes the tree what its manifest says, given the files that it lacks. The number of files that were sent.
 
-    `lock` is shown life while files come in: others wait for it.
+    `lock` is shown life while files come in: others wait for it. `relay`: other hosts may have the files, too.
     """
     try:
-        return _fill(tree, lacking, sources, staging, wire, lock)
+        return _Filling(tree, sources, staging, wire, lock, relay).fill(lacking)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise _disk_full(tree, lacking) from error
 
 
-def _fill(tree: Tree, lacking: List[int], sources: Sources, staging: str, wire: Wire, lock: Optional[int]) -> int:
-    tree.shape()
-    asked: List[int] = []
-    twins: List[int] = []
-    contents = set()
-    for index in lacking:
-        sha256 = tree.manifest.files[index][3]
-        if sha256 in contents:
-            twins.append(index)
-        elif not sources.take(tree, index, staging):
-            contents.add(sha256)
-            asked.append(index)
-    if sum(tree.manifest.files[index][2] for index in asked + twins) > _free_bytes(tree):
-        raise _disk_full(tree, asked + twins)
-    partly = _missing_blocks(tree, asked, sources, staging, wire)
-    whole = [index for index in asked if index not in partly]
-    blocks: List[BlockAt] = [
-        {"index": index, "number": number} for index, missing in partly.items() for number in missing
-    ]
-    need: Need = {"manifest": False, "files": whole, "digests": [], "blocks": blocks}
-    wire.send(dict(need, type="need"))
-    total = sum(tree.manifest.files[index][2] for index in whole)
-    total += sum(_partial(tree, one["index"], staging).length(one["number"]) for one in blocks)
-    progress = _Progress(total, wire, lock)
-    for index in [*whole, *partly]:
-        path, _, _, sha256 = tree.manifest.files[index]
-        if index in partly:
-            for number in partly[index]:
-                _partial(tree, index, staging).put(number, _chunks(index, wire, progress))
-            right = tree.adopt(index, tree.part(index, staging))
-        else:
-            right = tree.install(index, _chunks(index, wire, progress), staging)
-        if not right:
-            raise Refused("bundle_damaged", "a file was damaged on its way here", path, "try again")
-        sources.add(sha256, tree.place(path))
-    for index in twins:
-        if not sources.take(tree, index, staging):
-            raise Refused("bundle_damaged", "a file has changed while it was copied", tree.manifest.files[index][0])
-    tree.settle()
-    sources.remember()
-    return len(asked)
+class _Filling:
+    def __init__(
+        self, tree: Tree, sources: Sources, staging: str, wire: Wire, lock: Optional[int], relay: Optional[Relay]
+    ) -> None:
+        self._tree = tree
+        self._sources = sources
+        self._staging = staging
+        self._wire = wire
+        self._lock = lock
+        self._relay = relay
+
+    def fill(self, lacking: List[int]) -> int:
+        tree = self._tree
+        tree.shape()
+        asked: Dict[int, None] = {}
+        """In this order; what has arrived is no more in it."""
+        twins: List[int] = []
+        contents = set()
+        for index in lacking:
+            sha256 = tree.manifest.files[index][3]
+            if sha256 in contents:
+                twins.append(index)
+            elif self._sources.take(tree, index, self._staging):
+                self._has(index)
+            else:
+                contents.add(sha256)
+                asked[index] = None
+        if sum(tree.manifest.files[index][2] for index in [*asked, *twins]) > _free_bytes(tree):
+            raise _disk_full(tree, [*asked, *twins])
+        sent = len(asked)
+        while asked:
+            self._ask(asked)
+        for index in twins:
+            if not self._sources.take(tree, index, self._staging):
+                raise Refused("bundle_damaged", "a file has changed while it was copied", tree.manifest.files[index][0])
+            self._has(index)
+        tree.settle()
+        self._sources.remember()
+        return sent
+
+    def _ask(self, asked: Dict[int, None]) -> None:
+        """Takes what has arrived out of `asked`: everything, where the controller itself sends it."""
+        partly = _missing_blocks(self._tree, list(asked), self._sources, self._staging, self._wire)
+        whole = [index for index in asked if index not in partly]
+        blocks: List[BlockAt] = [
+            {"index": index, "number": number} for index, missing in partly.items() for number in missing
+        ]
+        port = None if self._relay is None else self._relay.port
+        need: Need = {"manifest": False, "files": whole, "digests": [], "blocks": blocks, "port": port}
+        self._wire.send(dict(need, type="need"))
+        total = sum(self._tree.manifest.files[index][2] for index in whole)
+        total += sum(_partial(self._tree, one["index"], self._staging).length(one["number"]) for one in blocks)
+        progress = _Progress(total, self._wire, self._lock)
+        feeder = _feeder(self._wire) if self._relay is not None else None
+        if self._relay is None or feeder is None:
+            self._take(asked, partly, self._wire, progress)
+            return
+        try:
+            with self._relay.connected(*feeder) as other:
+                plain: Need = {**need, "port": None}
+                other.send(dict(plain, type="need"))
+                self._take(asked, partly, other, progress)
+        except (Refused, Aborted, Gone):  # it is asked for the rest no more, and whatever it did harms nobody
+            if self._wire.noticed:
+                raise
+
+    def _take(self, asked: Dict[int, None], partly: Dict[int, List[int]], source: Wire, progress: _Progress) -> None:
+        tree = self._tree
+        for index in [*(index for index in asked if index not in partly), *partly]:
+            path, _, _, sha256 = tree.manifest.files[index]
+            if index in partly:
+                for number in partly[index]:
+                    _partial(tree, index, self._staging).put(number, _chunks(index, source, progress))
+                right = tree.adopt(index, tree.part(index, self._staging))
+            else:
+                chunks = _chunks(index, source, progress)
+                if self._relay is not None:
+                    chunks = self._relay.growing(index, tree.part(index, self._staging), chunks)
+                right = tree.install(index, chunks, self._staging)
+            if not right:
+                raise Refused("bundle_damaged", "a file was damaged on its way here", path, "try again")
+            self._sources.add(sha256, tree.place(path))
+            self._has(index)
+            del asked[index]
+
+    def _has(self, index: int) -> None:
+        if self._relay is not None:
+            self._relay.has(index)
+
+
+def _feeder(wire: Wire) -> Optional[Tuple[str, int]]:
+    """The address and port of the host that has what is needed; None: the controller sends it."""
+    reply = expect_control(wire.receive()[0], "feeder")
+    return None if reply["port"] is None else (reply["address"], reply["port"])
 
 
 def _missing_blocks(tree: Tree, asked: List[int], sources: Sources, staging: str, wire: Wire) -> Dict[int, List[int]]:
@@ -157,7 +216,7 @@ def _missing_blocks(tree: Tree, asked: List[int], sources: Sources, staging: str
             seeds[index] = found
     if not seeds:
         return {}
-    need: Need = {"manifest": False, "files": [], "digests": list(seeds), "blocks": []}
+    need: Need = {"manifest": False, "files": [], "digests": list(seeds), "blocks": [], "port": None}
     wire.send(dict(need, type="need"))
     return {
         index: _partial(tree, index, staging).missing(_digests(tree, index, staging, wire), found)
@@ -181,10 +240,13 @@ def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
     """The content of one file as it comes in."""
     while True:
         fields, payload = wire.receive()
-        part = expect_control(fields, "file")
+        part = expect_control(fields, "file", "alive")
+        if part["type"] == "alive":  # a feeder has not got it yet
+            progress.add(0)
+            continue
         if part["index"] != index:
             raise Refused("bad_request", f"expected file {index} of the bundle, not {part['index']}")
-        chunk = _inflate(payload, CHUNK) if part["encoding"] == "zlib" else payload
+        chunk = _inflate(payload, CHUNK_BYTES) if part["encoding"] == "zlib" else payload
         progress.add(len(chunk))
         yield chunk
         if part["last"]:

@@ -223,8 +223,8 @@ class Tree:
     def install(self, index: int, chunks: Iterable[bytes], staging: str) -> bool:
         """Puts one file into place, whole or not at all; False when `chunks` are not what its hash says.
 
-        It is renamed over what is there, so a trainer that has the old file open keeps it. Where `chunks` raises,
-        what has arrived of a large file stays.
+        It is renamed over what is there, so a trainer that has the old file open keeps it. Where it fails, what has
+        arrived of a large file stays: some of its blocks are right.
         """
         import hashlib
 
@@ -232,7 +232,7 @@ class Tree:
         part = self.part(index, staging)
         hasher = hashlib.sha256()
         written = 0
-        stays = False
+        stays = size >= LARGE_BYTES
         try:
             descriptor = files.descriptor(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
@@ -249,9 +249,6 @@ class Tree:
                 return False
             self._put(part, path)
             stays = True
-        except BaseException:
-            stays = size >= LARGE_BYTES
-            raise
         finally:
             if not stays:
                 _unlink(part)
@@ -269,10 +266,9 @@ class Tree:
         return self.place(path) if self._fresh else os.path.join(staging, f"part-{index}")
 
     def adopt(self, index: int, part: str) -> bool:
-        """Puts a file that has arrived by blocks into place; False, and it goes, when it is not what its hash says."""
+        """Puts a file that has arrived by blocks into place; False when it is not what its hash says."""
         path, mode, _, sha256 = self.manifest.files[index]
         if file_sha256(part) != sha256:
-            _unlink(part)
             return False
         os.chmod(part, mode)
         self._put(part, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ..host import outputs
+from ..host import budget, outputs
 from ..records.spec import has_lead
 from ..run import environment
 from .recovery import Services
@@ -18,22 +18,33 @@ if TYPE_CHECKING:
     from ..records.spec import Spec
     from ..run.runfiles import RunFiles
 
+LOOK_S = 2.0
+
 
 def checkpoint_services(files: RunFiles, spec: Spec) -> Services:
-    """On the coordinator's host. The lead may be elsewhere: then nothing is repaired here."""
+    """On the coordinator's host. The lead may be elsewhere: then only what it has marked is its own."""
 
     def directories() -> List[str]:
         return environment.Marks(files.code_directory()).expand(spec["checkpoint_dirs"])
 
+    def has_all() -> bool:
+        if has_lead(spec):
+            return True
+        own = directories() if spec["spares"] else []
+        try:
+            return bool(own) and not budget.within(LOOK_S, "marks", lambda: outputs.unmarked(own, spec["run"]))
+        except budget.Silent:
+            return False
+
     def newest() -> Optional[Checkpoint]:
-        """Where the lead is elsewhere, that none is seen here means nothing."""
+        """Where the lead writes elsewhere, that none is seen here means nothing."""
         from ..checkpoints import reading
 
         found = reading.newest(directories())
-        return found if found is not None or has_lead(spec) else reading.NOT_KNOWN
+        return found if found is not None or has_all() else reading.NOT_KNOWN
 
     def repair_all(distrust: bool) -> List[str]:
-        if not has_lead(spec):
+        if not has_all():
             return []
         from ..checkpoints import repair
 
@@ -41,7 +52,7 @@ def checkpoint_services(files: RunFiles, spec: Spec) -> Services:
         return [text for path in directories() for text in repair.repair_directory(path, distrust, scratch)]
 
     def lost() -> Optional[Loss]:
-        if not has_lead(spec):
+        if not has_all():
             return None
         from ..checkpoints import repair
 

@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
+    from ..records.starting import Credentials
+
 NONCE_BYTES = 16
 KNOCK_BYTES = 32
 _SECRET_BYTES = 32
@@ -48,16 +50,34 @@ class Identity:
         return hmac.new(self._secret, _PURPOSE + nonce, "sha256").digest()
 
     def context(self, server: bool) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-        if server:
-            context.num_tickets = 0  # every connection is proved anew
+        context = _context(server)
         context.load_cert_chain(self._certificate, self._key)
         context.load_verify_locations(self._authority)
         return context
+
+
+def context_of(credentials: Credentials, server: bool) -> ssl.SSLContext:
+    """For credentials that are on no disk."""
+    context = _context(server)
+    memory = os.memfd_create("credentials")
+    try:
+        os.write(memory, (credentials["key"] + credentials["certificate"]).encode("ascii"))
+        context.load_cert_chain("/proc/self/fd/%d" % memory)
+    finally:
+        os.close(memory)
+    context.load_verify_locations(cadata=credentials["authority"])
+    return context
+
+
+def _context(server: bool) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    if server:
+        context.num_tickets = 0  # every connection is proved anew
+    return context
 
 
 class Channel:

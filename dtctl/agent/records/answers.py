@@ -117,6 +117,8 @@ class Need(Record):
     """Files of which the digests of all blocks are wanted."""
     blocks: Default[AtMost[List[BlockAt], 1_000_000], []]
     """They come after the files."""
+    port: Default[Optional[Port], None]
+    """Where the host hands what it has to the others of a push that relays; it awaits a `feeder`."""
 
 
 class TakenPort(Record):
@@ -228,6 +230,8 @@ class DataPushResult(Record):
     found_files: Default[Count, 0]
     removed_files: Default[Count, 0]
     """That an earlier push had put there, and that the data set has no more."""
+    port: Default[Optional[Port], None]
+    """As that of `need`."""
 
 
 class DataDropped(Record):

@@ -55,6 +55,7 @@ WORDS = {
     "manifest": "requests.ControlMessage",
     "digests": "requests.DigestsWord",
     "file": "requests.FileWord",
+    "feeder": "requests.FeederWord",
     "part": "checkpoints.PartWord",
     "alive": "requests.ControlMessage",
     "open": "tensorboard.ChannelWord",

@@ -108,6 +108,9 @@ SENTENCES = {
     "resumed": "%(host)s is in service again",
     "scaled_down": "%(task)s is one too many: %(text)s is scaled to %(count)d by %(by)s",
     "scaled_up": "scaled up by %(by)s",
+    "left_out": "%(tasks)s left out: %(host)s has not been heard for %(span)s; %(count)d of %(of)d workers train",
+    "resized": "all that train restart, as their number changes",
+    "sized": ": %(count)d of %(of)d workers train",
     "ending": "ending",
     "restarted_with": "restarted with %(task)s (%(rest)s)",
     "session_lost": "the controller was lost before the start was complete",
@@ -236,7 +239,7 @@ def fields_of(kind: str) -> "List[str]":
     return sorted({name for name in named if name is not None})
 
 
-HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down")
+HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out")
 """Kinds for which a task is held until a person, or its host, lets it run again."""
 
 

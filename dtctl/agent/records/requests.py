@@ -5,7 +5,7 @@ Those that need more records than these stand beside them: in starting.py, check
 
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also
 from .reasons import Why
-from .values import BundleId, By, Count, Epoch, Line, Name, Seconds, TaskName, Tasks, refuse_unfit
+from .values import BundleId, By, Count, Epoch, Line, Name, Port, Seconds, TaskName, Tasks, refuse_unfit
 
 START = b"\x1e"
 """What a session writes before its greeting; whatever comes before it is the noise of a login shell."""
@@ -215,6 +215,13 @@ class FileWord(Record):
     """zlib: the bytes of each frame are a whole stream."""
     last: Default[bool, False]
     """The file, or the block, is complete."""
+
+
+class FeederWord(Record):
+    """`feeder`: the host that has what is needed; none: the controller sends it, by the next frames."""
+
+    address: Default[Line, ""]
+    port: Default[Optional[Port], None]
 
 
 @also(ExecRequest)

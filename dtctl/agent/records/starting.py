@@ -5,7 +5,7 @@ from .hooks import Posts
 from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Record, also
 from .requests import Request
 from .spec import Environment, Paths, Spec, is_alone
-from .values import BundleId, Hex64, Line, Name, Path, Pem, Variables, refuse_unfit
+from .values import BundleId, Hex64, Line, Name, Path, Pem, Port, Variables, refuse_unfit
 
 
 class Credentials(Record):
@@ -92,6 +92,10 @@ class DataPushRequest(Request):
     bundle: BundleId
     overwrite: Default[bool, False]
     """Files that others have put there, and that differ, are replaced."""
+    credentials: Default[Optional[Credentials], None]
+    """All hosts that hand the files to each other have these, and nobody else; None: the controller sends them."""
+    ports: Default[AtMost[List[Port], 1024], []]
+    """Those that other hosts should be able to reach here: the first free one is listened on, or else any."""
 
 
 class DataRequest(Request):
@@ -137,14 +141,18 @@ def _is_of_its_spec(request: UpRequest) -> None:
     secrets = request["secrets"] or {}
     refuse_unfit(("secrets",), secrets, secrets.values())
     refuse_unfit(("outputs",), request["outputs"])
-    credentials = request["credentials"]
-    if credentials is not None:
-        refuse_unfit(("credentials",), [credentials["key"], credentials["certificate"], credentials["authority"]])
+    _are_texts(request["credentials"])
 
 
 @also(DataPushRequest)
 def _is_a_place(request: DataPushRequest) -> None:
     refuse_unfit(("dir",), [request["dir"]])
+    _are_texts(request["credentials"])
+
+
+def _are_texts(credentials: Optional[Credentials]) -> None:
+    if credentials is not None:
+        refuse_unfit(("credentials",), [credentials["key"], credentials["certificate"], credentials["authority"]])
 
 
 @also(DataRequest)

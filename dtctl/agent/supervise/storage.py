@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import islice
 
 from ..host import files, log
+from ..host.outputs import mark, unmarked
 from ..records.spec import has_lead
 
 TYPE_CHECKING = False
@@ -90,7 +91,7 @@ class SharedStorage:
 
     def __init__(self, spec: Spec, directories: List[str]) -> None:
         self._writes = has_lead(spec)
-        self._name = ".dtctl-%s" % spec["run"]
+        self._run = spec["run"]
         self._directories = directories if spec["spares"] else []
         self._looks = _Looks(self._look, LOOK_S)
         self._seen_at = float("-inf")
@@ -106,19 +107,17 @@ class SharedStorage:
         """At the end of the run nothing of it stays."""
         for directory in self._directories if self._writes else ():
             with suppress(OSError):
-                os.unlink(os.path.join(directory, self._name))
+                os.unlink(mark(directory, self._run))
 
     def _look(self) -> None:
         if self._writes:
             for directory in self._directories:
                 self._mark(directory)
-        self._unseen = [
-            directory for directory in self._directories if not os.path.exists(os.path.join(directory, self._name))
-        ]
+        self._unseen = unmarked(self._directories, self._run)
 
     def _mark(self, directory: str) -> None:
         try:
-            os.close(os.open(os.path.join(directory, self._name), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
+            os.close(os.open(mark(directory, self._run), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
         except FileNotFoundError:
             pass  # the trainer makes it
         except OSError as error:

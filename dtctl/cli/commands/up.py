@@ -159,8 +159,8 @@ def _name_replaced_hosts(scope: Scope, launch: Start, error: DtctlError) -> None
     from dtctl.operations.replace import taken_places
     from dtctl.render.errors import note
 
-    for old, new in taken_places(error, launch.record, scope.transport).items():
-        note(f"{new} has taken the place of {old} in the live run: write it into {launch.plan.cluster.file}")
+    for text in taken_places(error, launch.record, scope.transport, str(launch.plan.cluster.file)):
+        note(text)
 
 
 @on_cluster

@@ -88,67 +88,55 @@ def _names(found: Found) -> dict[str, str]:
     return {**names, f"{found.name}.meta": found.host, f"{found.name}.index": found.host}
 
 
+@dataclass
 class _Fetching:
     """What one host is asked for."""
 
-    def __init__(
-        self,
-        record: RunRecord,
-        transport: Transport,
-        found: Found,
-        host: str,
-        names: Sequence[str],
-        landing: Landing,
-        report: Report,
-    ) -> None:
-        self._record = record
-        self._transport = transport
-        self._found = found
-        self._host = host
-        self._names = names
-        self._landing = landing
-        self._report = report
-        self.sent_bytes = 0
+    record: RunRecord
+    transport: Transport
+    found: Found
+    host: str
+    names: Sequence[str]
+    landing: Landing
+    report: Report
+    sent_bytes: int = 0
 
     def all_of(self) -> Sequence[Arrived]:
-        self._report(Progress(self._host, "connect"))
-        session = self._transport.open(self._record.route_to(self._host))
-        try:
-            session.send({**request(self._record, session.host, "fetch"), **self._wanted()})
+        self.report(Progress(self.host, "connect"))
+        with closing(self.transport.open(self.record.route_to(self.host))) as session:
+            session.send({**request(self.record, session.host, "fetch"), **self._wanted()})
             for message in frames_of(session, "part", most_bytes=None):
                 if message.type == "part":
-                    with about(self._host, "sent an invalid `part`"):
+                    with about(self.host, "sent an invalid `part`"):
                         self._take(message.of(FilePart), message.payload)
             answer = final(session, "fetch", message, FetchResult, self._check)
             self._hold(session, answer["files"])
             return answer["files"]
-        finally:
-            session.close()
 
     def _wanted(self) -> dict[str, Any]:
         return {
-            "of": {"dir": self._found.directory, "prefix": self._found.checkpoint["prefix"]},
-            "files": self._names,
-            "have": self._landing.have(self._names),
+            "of": {"dir": self.found.directory, "prefix": self.found.checkpoint["prefix"]},
+            "files": self.names,
+            "have": self.landing.have(self.names),
         }
 
     def _take(self, part: FilePart, data: bytes) -> None:
-        if part["name"] not in self._names:
+        if part["name"] not in self.names:
             raise wrong("name", "a file that it was asked for", part["name"])
-        self._landing.put(part, data)
+        self.landing.put(part, data)
         self.sent_bytes += len(data)
-        self._report(Progress(self._host, "pull", part["offset"] + len(data), part["total"], part["name"]))
+        self.report(Progress(self.host, "pull", part["offset"] + len(data), part["total"], part["name"]))
 
     def _check(self, answer: FetchResult) -> None:
-        check_run(self._record.cluster, self._record.run, answer["run"])
+        check_run(self.record.cluster, self.record.run, answer["run"])
         for one in answer["files"]:
-            if one["name"] not in self._names:
+            if one["name"] not in self.names:
                 raise wrong("files", "those that it was asked for", one["name"])
 
     def _hold(self, session: Session, files: Iterable[FileSent]) -> None:
         for one in files:
             with about(session.host.name, "sent a file that did not arrive as it was read there"):
-                self._landing.check(one["name"], one["size"], one["sha256"])
+                self.landing.check(one["name"], one["size"], one["sha256"])
 
 
 def _refuse_half(found: Found, lacking: Set[str]) -> None:

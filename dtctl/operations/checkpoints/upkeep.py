@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dtctl.agent.records.checkpoints import Pruned, PruneResult, VerifyResult
 from dtctl.agent.records.checkpoints import Verified as VerifyReport
 from dtctl.errors import DtctlError
-from dtctl.model import Host
+from dtctl.model import Host, grouped
 from dtctl.operations.checkpoints import Checkpoints, Found, urls
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
@@ -40,7 +40,6 @@ def prune(
     record: RunRecord, transport: Transport, found: Sequence[Checkpoints], *, keep: int, dry_run: bool, live: bool
 ) -> Pruning:
     """In each directory the newest `keep` complete ones stay, and what is not complete. `live`: the run may be."""
-    of_host: dict[str, list[str]] = {}
     named = [place for place in found if not place.report["guessed"]]
     if found and not named:
         raise DtctlError(
@@ -48,9 +47,8 @@ def prune(
             detail="what only a command line names may be anybody's",
             hint="set dirs.output or checkpoint.dir",
         )
-    for place in named:
-        if place.report["newest_complete"] is not None and not place.is_url:
-            of_host.setdefault(place.host, []).append(place.report["dir"])
+    whole = [place for place in named if place.report["newest_complete"] is not None and not place.is_url]
+    of_host = grouped((place.host, place.report["dir"]) for place in whole)
 
     def check(host: Host, answer: PruneResult) -> None:
         check_run(record.cluster, record.run, answer["run"])
@@ -115,11 +113,7 @@ class Verification:
 def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, limit_s: float) -> Verification:
     """Each on one host. The reading may take `limit_s` on each; what is left by then is reported as not read."""
     at_urls, failed = _verify_here([one for one in wanted if one.is_url], limit_s)
-    of_host: dict[str, list[Found]] = {}
-    for one in wanted:
-        if one.is_url:
-            continue
-        of_host.setdefault(one.host, []).append(one)
+    of_host = grouped((one.host, one) for one in wanted if not one.is_url)
 
     def places(host: Host) -> list[dict[str, str]]:
         return [{"dir": one.directory, "prefix": one.checkpoint["prefix"]} for one in of_host[host.name]]

@@ -121,19 +121,14 @@ class _Rounds:
         self,
         context: CheckContext,
         topics: tuple[Topic[Any, Any], ...],
-        greeted: Mapping[str, Greeted] | None = None,
-        errors: Mapping[str, DtctlError] | None = None,
+        greeted: Mapping[str, Greeted] = {},
+        errors: Mapping[str, DtctlError] = {},
     ) -> None:
         self.clocks: Clocks = {}
         self._context = context
         self._topics = topics
         self._rounds: dict[str, list[Mapping[str, Any]]] = {topic.name: [] for topic in topics}
-        self._known = Answers[Any](
-            clocks=self.clocks,
-            greeted={} if greeted is None else greeted,
-            errors={} if errors is None else errors,
-            others=self._rounds,
-        )
+        self._known = Answers[Any]((), self.clocks, greeted, errors, others=self._rounds)
 
     @contextmanager
     def dialling(self) -> Iterator[None]:

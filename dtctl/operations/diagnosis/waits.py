@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dtctl.model import TaskId, TaskState
+from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Find, Match, Wait
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ class _AddressBook:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._addresses = {facts.address(task.id): task.id for task in facts.tasks}
-        self._ports: dict[str, list[TaskId]] = {}
-        for address, task in self._addresses.items():
-            self._ports.setdefault(address.rpartition(":")[2], []).append(task)
+        self._ports = grouped((address.rpartition(":")[2], task) for address, task in self._addresses.items())
         self._out = [task.id for task in facts.tasks if _standing(facts, task) in ("ended", "away", "frozen")]
 
     def meant(self, task: TaskStatus, text: str) -> TaskId | None:

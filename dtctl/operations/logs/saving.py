@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -53,13 +53,9 @@ def save_logs(record: RunRecord, transport: Transport, wanted: LogRequest, direc
 
 def _save(record: RunRecord, transport: Transport, wanted: LogRequest, folder: Folder) -> LogsSaved:
     def work(host: Host) -> list[SavedLog]:
-        session = transport.open(host)
-        try:
-            with _Files(folder, host.name) as files:
-                files.write(received_lines(record, session, wanted))
-                return files.keep()
-        finally:
-            session.close()
+        with closing(transport.open(host)) as session, _Files(folder, host.name) as files:
+            files.write(received_lines(record, session, wanted))
+            return files.keep()
 
     known, unknown = record.routes_to(hosts_of(record, wanted.tasks))
     try:
@@ -79,7 +75,7 @@ def _save(record: RunRecord, transport: Transport, wanted: LogRequest, folder: F
     )
 
 
-class _Files:
+class _Files(AbstractContextManager["_Files"]):
     """Of one host. They have other names until all that was asked for is in them. A context manager."""
 
     def __init__(self, folder: Folder, host: str) -> None:
@@ -89,9 +85,6 @@ class _Files:
         """How many bytes each has."""
         self._open: dict[str, tuple[int, BinaryIO]] = {}
         """The attempt of each task that is written."""
-
-    def __enter__(self) -> _Files:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """What has not been kept is removed."""

@@ -94,10 +94,8 @@ def _from_moves(task: TaskStatus, moves: list[HistoryEvent], now: float) -> list
     for number, one in enumerate(moves):
         state, attempt = TaskState(one["to"]), one["attempt"] or 0
         end = moves[number + 1]["time"] if number + 1 < len(moves) else over
-        if not state.final:
-            bars.setdefault(attempt, []).append(Bar(state, one["time"], max(one["time"], end)))
-        else:
-            bars.setdefault(attempt, []).append(Bar(state, one["time"], one["time"]))
+        until = one["time"] if state.final else max(one["time"], end)
+        bars.setdefault(attempt, []).append(Bar(state, one["time"], until))
         if state not in (TaskState.STARTING, TaskState.RUNNING) and one["from"] not in ("pending", "backoff"):
             ended.setdefault(attempt, one)
     bars = {number: several for number, several in bars.items() if number or len(bars) == 1}

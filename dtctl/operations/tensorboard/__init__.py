@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
@@ -18,7 +18,7 @@ from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import PRIVATE, temporary_folder
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Request, about, ask, frames_of, knows_no_run, request
-from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.client.plausible import about_run, wrong
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.metrics import Key, key_of
 from dtctl.operations.run_record import RunRecord
@@ -56,10 +56,7 @@ class Location:
 
 def find_event_files(record: RunRecord, transport: Transport) -> EventFileSources:
     """By one connection to each host."""
-    wanted = Request(
-        "event_dirs", EventDirsResult, check=lambda _, answer: check_run(record.cluster, record.run, answer["run"])
-    )
-    outcomes = ask(record, transport, wanted)
+    outcomes = ask(record, transport, Request("event_dirs", EventDirsResult, check=about_run(record)))
     results = outcomes.results
     runs = [results[host]["run"] for host in sorted(results, key=lambda name: name != record.coordinator)]
     run = runs[0] if runs else None
@@ -159,7 +156,7 @@ class _File:
     size: int = 0
 
 
-class Copies:
+class Copies(AbstractContextManager["Copies"]):
     """Below `directory`, in a temporary `place` that is removed at the end. A context manager.
 
     What hosts share comes from the first to report it.
@@ -176,9 +173,6 @@ class Copies:
         self._labels: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Copies:
-        return self
-
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._closed = True
@@ -187,17 +181,9 @@ class Copies:
     def had(self, host: str) -> list[dict[str, object]]:
         """How far a host's files are here, as `event_files` is asked."""
         with self._lock:
-            return [
-                {
-                    "dir": file.source[0],
-                    "name": file.source[1],
-                    "file": file.source[2],
-                    "inode": file.inode,
-                    "size": file.size,
-                }
-                for file in self._files.values()
-                if file.host == host
-            ]
+            own = [file for file in self._files.values() if file.host == host]
+            places = [dict(zip(("dir", "name", "file"), file.source, strict=True)) for file in own]
+            return [{**at, "inode": file.inode, "size": file.size} for at, file in zip(places, own, strict=True)]
 
     def add(self, host: str, answer: EventFile, data: bytes) -> None:
         """Raises InvalidValue for what would go elsewhere than below the directory, and DtctlError when the disk is
@@ -268,28 +254,26 @@ def _parts(name: str) -> list[str]:
     return parts
 
 
+@dataclass(frozen=True)
 class CopyStream:
     """The conversation with one host; begun again after a break, it continues where it was."""
 
-    def __init__(
-        self, record: RunRecord, host: Host, copies: Copies, streams: Streams, without: Sequence[FolderAt]
-    ) -> None:
-        self._record = record
-        self._host = host
-        self._copies = copies
-        self._streams = streams
-        self._without = list(without)
+    record: RunRecord
+    host: Host
+    copies: Copies
+    streams: Streams
+    without: list[FolderAt]
 
     def converse(self, session: Session) -> bool:
-        name = self._host.name
-        fields = {"without": self._without, "have": self._copies.had(name)}
-        session.send({**request(self._record, self._host, "event_files"), **fields})
+        name = self.host.name
+        fields = {"without": self.without, "have": self.copies.had(name)}
+        session.send({**request(self.record, self.host, "event_files"), **fields})
         for message in frames_of(session, "event_file", "caught_up", most_bytes=None):
             if message.type == "event_file":
                 with about(name, "sent an invalid `event_file`"):
-                    self._copies.add(name, message.of(EventFile), message.payload)
+                    self.copies.add(name, message.of(EventFile), message.payload)
             elif message.type == "caught_up":
-                self._streams.put(Copied(name, message.of(CaughtUp)["files"]))
+                self.streams.put(Copied(name, message.of(CaughtUp)["files"]))
         return False
 
 

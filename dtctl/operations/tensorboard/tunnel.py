@@ -11,7 +11,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, closing, suppress
 from http.client import HTTPException, HTTPResponse
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -87,7 +87,7 @@ class Channel(io.RawIOBase):
             self._tunnel.drop(self)
 
 
-class Tunnel:
+class Tunnel(AbstractContextManager["Tunnel"]):
     """A context manager: at its end TensorBoard on the host has ended, or the conversation with it is over.
 
     One thread reads what the host sends, and keeps of it what a connection has room for and no more: a host that sends
@@ -104,9 +104,6 @@ class Tunnel:
         self._ready: TensorboardReady | None = None
         self._end: TensorboardResult | BaseException | None = None
         self._receiver = threading.Thread(target=self._receive, daemon=True, name=f"tensorboard-{host}")
-
-    def __enter__(self) -> Tunnel:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Waits until the host has ended it: when the command is over, nothing is left there."""
@@ -273,8 +270,7 @@ def _is_own(visit: Visit) -> bool:
 def _pass_on(visit: Visit, connect: Callable[[], Upstream], target: str, length: int) -> None:
     begun = False
     try:
-        upstream = connect()
-        try:
+        with closing(connect()) as upstream:
             upstream.sendall("\r\n".join([*_request(visit, target), "", ""]).encode("latin-1"))
             while length > 0 and (data := visit.rfile.read1(min(length, io.DEFAULT_BUFFER_SIZE))):
                 upstream.sendall(data)
@@ -285,8 +281,6 @@ def _pass_on(visit: Visit, connect: Callable[[], Upstream], target: str, length:
                 begun = True
                 visit.begin(response.status, {**headers, **_ADDED})
                 shutil.copyfileobj(response, visit.wfile)
-        finally:
-            upstream.close()
     except (HTTPException, OSError, DtctlError, ValueError):
         if not begun:
             visit.refuse(502)

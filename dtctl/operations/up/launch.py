@@ -10,10 +10,9 @@ import functools
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.hooks import Post
@@ -22,6 +21,7 @@ from dtctl.config.cluster import Cluster
 from dtctl.errors import PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client.conversation import controller_name, request
+from dtctl.operations.credentials import Authority
 from dtctl.operations.environments import environment_files
 from dtctl.operations.local import find_hooks, find_secrets, known_secrets, local_python, make_local, scan_code
 from dtctl.operations.run_record import RunRecord, record_of
@@ -32,9 +32,6 @@ from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec, run_spec
 
 if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     from dtctl.agent.records.spec import Spec
     from dtctl.operations.checks import CheckContext
 
@@ -107,20 +104,22 @@ def make_plan(cluster: Cluster, hostname: Hostname, *, local: bool = False) -> R
 def prepare_check(
     cluster: Cluster,
     hostname: Hostname,
-    environ: Mapping[str, str],
+    overrides: Sequence[str] | None,
     *,
     local: bool = False,
     deep: bool = False,
     network_speed: bool = False,
-    allowed_here: bool = False,
 ) -> tuple[CheckContext, RunRecord]:
-    """Of a cluster that is not started. `local`: on this machine. The others: see CheckContext."""
+    """Of a cluster that is not started. `overrides`: of what its file says. `local`: on this machine. The others: see
+    CheckContext. Of what the file names on local hosts only that is started which the user has allowed."""
     from dtctl.operations.checks.checking import context_of
+    from dtctl.operations.consent import may_start
 
+    allowed_here = may_start(cluster, overrides, local=local)
     plan = make_plan(cluster, hostname, local=local)
     known: Mapping[str, str] = {}
     with suppress(PreflightError):  # `up` reports an env file that cannot be used
-        known = known_secrets(cluster, environ)
+        known = known_secrets(cluster, os.environ)
     context = context_of(
         plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed_here, secrets=known
     )
@@ -212,108 +211,3 @@ def _credentials(launch: Start, host: Host) -> dict[str, str] | None:
 def coordinators(plan: RunPlan) -> set[str]:
     """Hosts that coordinate the run, or may be elected to."""
     return {plan.coordinator["host"], *(voter["host"] for voter in plan.voters)}
-
-
-_BEGINNING = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
-"""No well-defined end (RFC 5280, 4.1.2.5). With the beginning: valid whatever the hosts' clocks say."""
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """Of one host: a private key, the certificate of it that names the host, and the authority's, as PEM texts.
-
-    `knock` is the same for all hosts of the run: what they answer the coordinator's port with before TLS begins.
-    """
-
-    key: str = field(repr=False)
-    certificate: str
-    authority: str
-    knock: str = field(repr=False)
-
-
-class Authority:
-    """Says who the hosts of one run are. Its key never leaves this process: nobody can be added to the run later.
-
-    `issue` may be called by several threads at once; it takes a fraction of a millisecond.
-    """
-
-    def __init__(self, run: str) -> None:
-        from cryptography import x509
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.x509.oid import NameOID
-
-        self._run = run
-        self._knock = secrets.token_hex(32)
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, secrets.token_hex(8))])
-        builder = _builder(self._name, self._name, self._key.public_key(), self._key.public_key())
-        self._certificate = _sealed(
-            builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True).add_extension(
-                _usage(key_cert_sign=True), critical=True
-            ),
-            self._key,
-        )
-
-    def issue(self, host: str, *, coordinates: bool) -> Credentials:
-        """New credentials of one host, which can dial with them; one that coordinates, or may, can be dialled."""
-        from cryptography import x509
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.x509.oid import ExtendedKeyUsageOID
-
-        key = ec.generate_private_key(ec.SECP256R1())
-        ends = [ExtendedKeyUsageOID.CLIENT_AUTH, *[ExtendedKeyUsageOID.SERVER_AUTH] * coordinates]
-        # A common name holds 64 characters, a host's name has up to 253.
-        names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(f"dtctl:{self._run}/{host}")])
-        builder = (
-            _builder(self._name, x509.Name([]), key.public_key(), self._key.public_key())
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(digital_signature=True), critical=True)
-            .add_extension(x509.ExtendedKeyUsage(ends), critical=False)
-            .add_extension(names, critical=True)
-        )
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        return Credentials(private.decode("ascii"), _sealed(builder, self._key), self._certificate, self._knock)
-
-
-def _builder(
-    issuer: x509.Name, subject: x509.Name, public: ec.EllipticCurvePublicKey, signer: ec.EllipticCurvePublicKey
-) -> x509.CertificateBuilder:
-    from cryptography import x509
-
-    return (
-        x509.CertificateBuilder()
-        .issuer_name(issuer)
-        .subject_name(subject)
-        .public_key(public)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(_BEGINNING)
-        .not_valid_after(_END)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer), critical=False)
-    )
-
-
-def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False) -> x509.KeyUsage:
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        key_cert_sign=key_cert_sign,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _sealed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> str:
-    from cryptography.hazmat.primitives import hashes, serialization
-
-    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode("ascii")

@@ -16,6 +16,7 @@ from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError
 from dtctl.operations.client.conversation import Progress, Report, about, final, request
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong
+from dtctl.operations.relay import Relay
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Message, Session
@@ -28,14 +29,17 @@ SETUP_TEXT_BYTES = 4 << 20
 _REPORT_EVERY_S = 0.05
 
 
-def converse(session: Session, sender: Sender | None, report: Report, *, until: str) -> Message:
+def converse(
+    session: Session, sender: Sender | None, report: Report, *, until: str, relay: Relay | None = None
+) -> Message:
     """Answers what the agent needs (`sender` None: nothing any more) and passes on its progress; the `until` frame.
+    With a `relay` other hosts may have it.
 
     Raises TransportError for any other frame, and for needs that no bundle has.
     """
     host = session.host.name
     progress_reporter = _ProgressReporter(host, report)
-    needs = _Needs(host, sender)
+    needs = _Needs(host, sender, relay)
     while (message := session.receive()).type != until:
         if message.type == "progress":
             progress_reporter.progress(message.of(answers.Progress), message.payload)
@@ -89,9 +93,10 @@ def kept(session: Session, report: Report, record: RunRecord, run: str) -> answe
 class _Needs:
     """A host may ask for each file of the bundle twice, because it may have lost one meanwhile."""
 
-    def __init__(self, host: str, sender: Sender | None) -> None:
+    def __init__(self, host: str, sender: Sender | None, relay: Relay | None) -> None:
         self._host = host
         self._sender = sender
+        self._relay = relay
         self._needs = 0
         self._files = 0
         self._blocks = 0
@@ -103,14 +108,22 @@ class _Needs:
         files = self._sender.bundle.manifest.files
         indexes = [*need["files"], *need["digests"], *(one["index"] for one in need["blocks"])]
         self._needs += 1
-        self._files += len(need["files"]) + len(need["digests"])
-        self._blocks += len(need["blocks"])
+        if self._needs > MOST_NEEDS:
+            raise untrue(self._host, "keeps asking for the same files")
         if any(index >= len(files) for index in indexes):
             raise untrue(self._host, f"needs a file {max(indexes)} of a bundle of {len(files)}")
         if any(one["number"] * BLOCK_BYTES >= files[one["index"]].size for one in need["blocks"]):
             raise untrue(self._host, "needs what lies beyond the end of a file")
+        if self._relay is not None and not need["manifest"] and not need["digests"]:
+            size = sum(files[index].size for index in need["files"]) + BLOCK_BYTES * len(need["blocks"])
+            address, port = self._relay.feeder(self._host, need["port"], size) or ("", None)
+            session.send({"type": "feeder", "address": address, "port": port})
+            if port is not None:
+                return
+        self._files += len(need["files"]) + len(need["digests"])
+        self._blocks += len(need["blocks"])
         most_blocks = sum(-(-file.size // BLOCK_BYTES) for file in files)
-        if self._needs > MOST_NEEDS or self._files > 2 * len(files) or self._blocks > 2 * most_blocks:
+        if self._files > 2 * len(files) or self._blocks > 2 * most_blocks:
             raise untrue(self._host, "keeps asking for the same files")
         self._sender.serve(session, message, lambda name, done, total: report(Progress(name, "send", done, total)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,12 @@ from dtctl.render.format import iso_utc
 from dtctl.render.terminal import console
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.checkpoints import Checkpoint
     from dtctl.bundle import Bundle
     from dtctl.config.cluster import Environment
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoints
-    from dtctl.operations.gc import GcResult, Written
+    from dtctl.operations.gc import GcResult
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import UnusedCheckpoint, UpResult
@@ -55,15 +55,18 @@ def print_json_to_stderr(kind: str, body: Mapping[str, Any]) -> None:
 def picked(value: Any, names: str) -> dict[str, Any]:
     """Attributes of a value, or keys: size_bytes becomes sizeBytes, and settle_s settleSeconds.
 
-    `code=exitCode` has that name; with @ it is a time, and with ? null where it is empty.
+    `code=exitCode` has that name; with @ it is a time, and with ? null where it is empty. `gpus[index name]`: of each
+    of them these.
     """
-    found = {}
-    for word in names.split():
-        name, _, other = word.rstrip("@?").partition("=")
+    found: dict[str, Any] = {}
+    for name, other, mark, inner in _WORDS.findall(names):
         held = value[name] if isinstance(value, Mapping) else getattr(value, name)
-        shown = iso_utc(held) if word.endswith("@") else plain(held)
-        found[other or _in_camels(name)] = shown or None if word.endswith("?") else shown
+        shown = [picked(one, inner) for one in held] if inner else iso_utc(held) if mark == "@" else plain(held)
+        found[other or _in_camels(name)] = shown or None if mark == "?" else shown
     return found
+
+
+_WORDS = re.compile(r"(\w+)(?:=(\w+))?([@?]?)(?:\[([^]]*)\])?")
 
 
 def plain(value: Any) -> Any:
@@ -98,7 +101,7 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
 
 def _unseen(unseen: UnusedCheckpoint) -> dict[str, Any]:
     """What an earlier run has saved where this one does not look; without a checkpoint it is unknown what is there."""
-    newest = checkpoint(unseen.checkpoint) if unseen.checkpoint else None
+    newest = picked(unseen.checkpoint, CHECKPOINT) if unseen.checkpoint else None
     return {**picked(unseen, "run host directory?"), "checkpoint": newest}
 
 
@@ -168,18 +171,15 @@ def checkpoints(found: Checkpoints) -> dict[str, Any]:
     return {
         "host": found.host,
         "directory": report["dir"],
-        "newestComplete": checkpoint(newest) if newest else None,
-        "newerIncomplete": [checkpoint(one) for one in report["incomplete"]],
-        "all": [checkpoint(one) for one in report["all"]],
-        **picked(report, "problem?"),
+        "newestComplete": picked(newest, CHECKPOINT) if newest else None,
+        **picked(report, f"incomplete=newerIncomplete[{CHECKPOINT}] all[{CHECKPOINT}] problem?"),
     }
 
 
 def known_runs(known: KnownRuns) -> dict[str, Any]:
     return {
         "runs": [known_run(run) for run in known.runs],
-        "damaged": [picked(one, "host run problem") for one in known.damaged],
-        "foreign": [picked(one, "run account hosts") for one in known.foreign],
+        **picked(known, "damaged[host run problem] foreign[run account hosts]"),
         "errors": errors(known.errors),
     }
 
@@ -197,9 +197,7 @@ def stop(result: StopResult) -> dict[str, Any]:
     return {
         **picked(result, "stopped"),
         "killed": [{"task": str(task), "afterSeconds": seconds} for task, seconds in result.killed.items()],
-        **picked(result, "already"),
-        "survivors": [picked(one, "task host pid command") for one in result.survivors],
-        **picked(result, "without_run promised=endedWhenBack"),
+        **picked(result, "already survivors[task host pid command] without_run promised=endedWhenBack"),
         "errors": errors(result.errors),
     }
 
@@ -222,14 +220,12 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
         "hosts": [
             {
                 "host": host,
-                **picked(found, "processes survivors"),
-                "runs": [picked(one, "run cluster reason size_bytes") for one in found["runs"]],
+                **picked(found, "processes survivors runs[run cluster reason size_bytes]"),
                 **picked(found, "bundles environments files freed_bytes"),
             }
             for host, found in result.remains.items()
         ],
-        "written": [written(one) for one in result.written],
-        "kept": [written(one) for one in result.kept],
+        **picked(result, f"written[{WRITTEN}] kept[{WRITTEN}]"),
         "errors": errors(result.errors),
     }
 
@@ -259,9 +255,5 @@ def valid(value: Any) -> Any:
     return value
 
 
-def written(one: Written) -> dict[str, Any]:
-    return picked(one, "cluster path files size_bytes hosts directories")
-
-
-def checkpoint(found: Checkpoint) -> dict[str, Any]:
-    return picked(found, "prefix step time@ size_bytes shards kind complete problem?")
+CHECKPOINT = "prefix step time@ size_bytes shards kind complete problem?"
+WRITTEN = "cluster path files size_bytes hosts directories"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.operations.checkpoints import Checkpoints, every, missing_elsewhere
 from dtctl.operations.checks import shown
 from dtctl.render.machine import document
+from dtctl.render.machine.document import CHECKPOINT
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import DataDropped
@@ -54,10 +55,8 @@ def pulled(outcome: Pulled) -> dict[str, Any]:
 
 
 def pushed(outcome: Pushed) -> dict[str, Any]:
-    return {
-        **document.picked(outcome.own, "name step size_bytes unread?"),
-        "placed": [document.picked(one, "host others directory prefix sent_bytes") for one in outcome.placed],
-    }
+    placed = document.picked(outcome, "placed[host others directory prefix sent_bytes]")
+    return {**document.picked(outcome.own, "name step size_bytes unread?"), **placed}
 
 
 def pruned(outcome: Pruning) -> list[dict[str, Any]]:
@@ -65,9 +64,7 @@ def pruned(outcome: Pruning) -> list[dict[str, Any]]:
         {
             "host": host,
             "directory": one["dir"],
-            "removed": [document.checkpoint(each) for each in one["removed"]],
-            "kept": [document.checkpoint(each) for each in one["kept"]],
-            **document.picked(one, "freed_bytes problem?"),
+            **document.picked(one, f"removed[{CHECKPOINT}] kept[{CHECKPOINT}] freed_bytes problem?"),
         }
         for host, one in outcome.directories
     ]

@@ -38,7 +38,7 @@ def down(outcome: DownResult) -> dict[str, Any]:
     return {
         **document.stop(outcome.stop),
         "removed": [{"host": host, "runs": list(runs)} for host, runs in outcome.removed.items()],
-        "kept": [document.written(one) for one in outcome.kept],
+        **picked(outcome, f"kept[{document.WRITTEN}]"),
         "notAsked": list(outcome.unasked),
     }
 
@@ -58,6 +58,7 @@ def scale(
         **picked(scaling, "job before count"),
         "starts": list(map(str, scaling.starts)),
         "stops": list(map(str, scaling.stops)),
+        "restarts": list(map(str, scaling.restarts)),
         "dryRun": dry_run,
         "stop": document.stop(stopped) if stopped else None,
         "start": restart(started) if started else None,
@@ -103,7 +104,7 @@ def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> d
             {
                 **document.picked(one.station, "name=host where"),
                 "files": document.plain(files),
-                "keys": [document.picked(key, "type fingerprint") for key in one.keys],
+                **picked(one, "keys[type fingerprint]"),
             }
             for one, files in pinned
         ],
@@ -202,18 +203,9 @@ def dumps(found: Dumps) -> dict[str, Any]:
 
 
 def _process(process: ProcessDump) -> dict[str, Any]:
-    return {
-        **picked(process, "pid command way=stacksBy"),
-        "stacks": [
-            picked(stack, "thread name? tid main active gil=holdsGil frames omitted=framesOmitted")
-            for stack in process["stacks"]
-        ],
-        **picked(process, "stacks_omitted missing said=pySpySaid?"),
-        "threads": [
-            picked(thread, "tid name state wchan=waitsIn? kernel=kernelStack") for thread in process["threads"]
-        ],
-        "threadsOmitted": process["threads_omitted"],
-    }
+    stacks = "stacks[thread name? tid main active gil=holdsGil frames omitted=framesOmitted] stacks_omitted"
+    threads = "threads[tid name state wchan=waitsIn? kernel=kernelStack] threads_omitted"
+    return picked(process, f"pid command way=stacksBy {stacks} missing said=pySpySaid? {threads}")
 
 
 def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:

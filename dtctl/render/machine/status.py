@@ -9,7 +9,7 @@ from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.whole_run import Incident
 from dtctl.operations.checks import Line, Statement, fails
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
-from dtctl.operations.goodput import Goodput, goodput_of
+from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Coordination, RunStatus, TaskStatus, Verdict, recovered_after_s, steps_lost
 from dtctl.render.diagnosis import filled, happened, last_lines, remedies, words
 from dtctl.render.format import iso_utc
@@ -28,7 +28,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
     tasks = status.tasks.values()
     jobs = dict.fromkeys(task.id.job for task in tasks)
     ended = [past["ended"] for task in tasks for past in task.entry["history"]]
-    decided = status.verdict.outcome.decided
+    decided, goodput = status.verdict.outcome.decided, goodput_of(status)
     return {
         **picked(status.record, "cluster run lead success"),
         "conditions": _conditions(status),
@@ -39,7 +39,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         **(_coordination(status.coordination) if status.coordination else {}),
         "progress": picked(status.progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss"),
         "problems": problems(in_short(status)),
-        "goodput": _goodput(goodput_of(status)),
+        "goodput": picked(goodput, _GOODPUT) if goodput is not None else None,
         "tasks": [{**task_status(task), **_more(status, task)} for task in tasks],
         "gpus": [{"host": host, **gpu_document(gpu)} for host, gpu in every(status)],
         "checkpoints": [checkpoints(found) for found in status.checkpoints],
@@ -60,7 +60,7 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
         **picked(task.exit, "code=exitCode signal"),
         "askedToEnd": entry["asked"],
         **picked(task.exit, "killed_after_s left_behind"),
-        "history": [picked(past, _PAST) for past in entry["history"]],
+        **picked(entry, "history[attempt started@ ended@ code=exitCode signal asked=askedToEnd cause? step]"),
     }
 
 
@@ -69,14 +69,7 @@ def _more(status: RunStatus, task: TaskStatus) -> dict[str, Any]:
     return {"address": status.record.addresses.get(task.id), "gpus": own}
 
 
-_PAST = "attempt started@ ended@ code=exitCode signal asked=askedToEnd cause? step"
-
-
-def _goodput(goodput: Goodput | None) -> dict[str, Any] | None:
-    if goodput is None:
-        return None
-    gains = [picked(one, "kind share from_s? to_s? task count=losses?") for one in goodput.gains]
-    return {**picked(goodput, "share since@ elapsed_s seconds"), "gains": gains}
+_GOODPUT = "share since@ elapsed_s seconds gains[kind share from_s? to_s? task count=losses?]"
 
 
 def _conditions(status: RunStatus) -> list[dict[str, Any]]:
@@ -166,8 +159,7 @@ _HOST = ("machine", "disks", "busy", "unreached", "diverged")
 
 def gpu_document(gpu: Gpu) -> dict[str, Any]:
     names = "index name driver lost busy used_bytes memory_bytes degrees clock_mhz most_clock_mhz lanes throttled"
-    users = [picked(one, "pid name user used_bytes run task") for one in gpu["users"]]
-    return {**picked(gpu, f"{names} ecc_errors xid given=tasks"), "users": users}
+    return picked(gpu, f"{names} ecc_errors xid given=tasks users[pid name user used_bytes run task]")
 
 
 def problems(found: Iterable[Finding]) -> list[dict[str, Any]]:

@@ -14,7 +14,6 @@ import pytest
 from dtctl.agent.checkpoints import serving, verifying
 from dtctl.agent.checkpoints.verifying import verify
 from dtctl.agent.host.budget import Spent
-from dtctl.agent.host.crc32c import masked_crc32c
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.checkpoints import FetchRequest, FilePart, FileSent, PruneRequest, VerifyRequest
 from dtctl.agent.records.kinds import checked
@@ -234,17 +233,6 @@ def test_a_tensor_is_named_as_people_know_it(tmp_path: Path) -> None:
     assert problem == "a part of embedding does not match its checksum"
 
 
-def test_a_compressed_index_is_said_not_to_be_readable(tmp_path: Path) -> None:
-    shutil.copytree(DATA / "tf1_plain", tmp_path / "copy")
-    path = tmp_path / "copy/model.ckpt-100.index"
-    data = bytearray(path.read_bytes())
-    end = data.index(masked_crc32c(bytes(data[: _first_block(data)])).to_bytes(4, "little")) - 1
-    data[end] = 1  # snappy
-    data[end + 1 : end + 5] = masked_crc32c(bytes(data[: end + 1])).to_bytes(4, "little")
-    path.write_bytes(data)
-    assert verify(str(path.with_suffix(""))).problems == ["the index is compressed, which dtctl cannot read"]
-
-
 def _metaindex(index: bytes) -> tuple[int, int]:
     """Where it begins and how long it is: the first two numbers of the footer."""
     numbers, value, shift = [], 0, 0
@@ -255,14 +243,6 @@ def _metaindex(index: bytes) -> tuple[int, int]:
             numbers.append(value)
             value = shift = 0
     return numbers[0], numbers[1]
-
-
-def _first_block(data: bytearray) -> int:
-    """How many bytes the first block has with the byte that tells its compression."""
-    for end in range(1, len(data) - 4):
-        if data[end : end + 4] == masked_crc32c(bytes(data[:end])).to_bytes(4, "little"):
-            return end
-    raise AssertionError("no block")
 
 
 def test_time_that_is_over_is_reported_and_nothing_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

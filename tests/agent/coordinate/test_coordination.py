@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.operations.up.launch import Authority
+from dtctl.operations.credentials import Authority
 from tests.agent.conftest import MakeHost
-from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, alive, kill, python_task
+from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, kill, python_task
 from tests.hosts.ports import free_port
 from tests.unit.agent.coordinate.world import spec_of
 from tests.waiting import eventually
@@ -199,21 +199,6 @@ def test_a_run_that_only_the_coordinators_host_was_asked_to_keep_is_kept_on_ever
         eventually(cluster.running, 30, "it to train")
 
 
-@pytest.mark.nightly
-def test_a_run_is_kept_where_the_coordinator_was_away_when_the_controller_was_lost(cluster: Cluster) -> None:
-    with ExitStack() as stack:
-        talks = cluster.start(stack)
-        talks["b"].send("keep")
-        talks["b"].await_type("result")
-        thaw = cluster.freeze_agent("b")
-        end_controller(cluster, talks, "a")
-        eventually(lambda: not alive(talks["c"].greeting["pid"]), 30, "the session to leave it to its agent")
-        assert not cluster.keeps("c")
-        thaw()
-        eventually(cluster.running, 30, "the run to train")
-        assert all(map(cluster.keeps, cluster.hosts))
-
-
 @pytest.mark.parametrize(
     ("killed", "running"),
     [("", True), ("a", True), ("", False)],
@@ -244,16 +229,6 @@ def test_an_abort_before_the_agents_have_met_leaves_nothing(cluster: Cluster) ->
         assert not any(host.run_directory(cluster.specs[name]).exists() for name, host in cluster.hosts.items())
 
 
-def test_a_coordinators_session_that_is_killed_before_keep_ends_the_start_on_every_host(cluster: Cluster) -> None:
-    with ExitStack() as stack:
-        talks = cluster.start(stack)
-        eventually(cluster.running, 30, "the run to train")
-        end_controller(cluster, talks, "b")
-        eventually(cluster.all_ended, 30, "the end of all")
-        assert (cluster.view()["condition"]["type"], cluster.view()["phase"]) == ("Failed", "ended")
-        assert "the controller was lost" in cluster.view()["condition"]["reason"]
-
-
 def test_tasks_start_and_the_run_ends_by_itself_with_its_ps(cluster: Cluster) -> None:
     cluster.up(seconds=3)
     eventually(cluster.all_ended, 60, "every agent to be gone")
@@ -271,19 +246,6 @@ def test_every_host_told_to_stop_ends_the_run(cluster: Cluster) -> None:
     cluster.stop("a", "b", "c")
     eventually(cluster.all_ended, what="every agent to be gone")
     assert cluster.view()["condition"]["type"] == "Stopped"
-
-
-def test_a_coordinator_that_was_away_when_the_run_was_stopped_hears_of_it(cluster: Cluster) -> None:
-    cluster.up()
-    eventually(cluster.running, what="the start")
-    thaw = cluster.freeze_agent("b")
-    cluster.stop("a", "c")
-    assert [cluster.entry(task)["state"] for task in PLACES] == ["stopped", "running", "stopped"]
-    thaw()
-    eventually(cluster.all_ended, 60, "every agent to be gone")
-    assert cluster.entry("chief:0")["state"] == "stopped"
-    condition = cluster.view()["condition"]
-    assert (condition["type"], condition["reason"]) == ("Stopped", "stopped by ada")
 
 
 def test_a_drained_host_stays_drained_when_its_agent_is_killed_and_can_be_asked_itself(cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from dtctl.agent.records.spec import shortest_replace_s
 from dtctl.agent.records.values import address_mark
-from dtctl.operations.up.launch import Authority
+from dtctl.operations.credentials import Authority
 from tests.agent.conftest import MakeHost
 from tests.agent.host import Conversation, Fields, kill, python_task
 from tests.hosts.ports import free_port

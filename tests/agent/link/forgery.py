@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from dtctl.operations.up.launch import Authority, Credentials
+from dtctl.operations.credentials import Authority, Credentials
 
 
 def signed(like: Credentials, *names: str, by: Credentials | Authority | None, end: str = "clientAuth") -> Credentials:

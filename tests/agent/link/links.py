@@ -15,7 +15,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.messages import PROTOCOL
 from dtctl.agent.records.run_state import State
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES
-from dtctl.operations.up.launch import Authority, Credentials
+from dtctl.operations.credentials import Authority, Credentials
 from tests.agent.link.intruder import PATIENCE_S, Intruder
 from tests.waiting import eventually
 

@@ -24,7 +24,7 @@ from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.starting import Credentials
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import EventLog, RunFiles
-from dtctl.operations.up.launch import Authority
+from dtctl.operations.credentials import Authority
 from tests.agent.link.forgery import FORGERIES, signed
 from tests.agent.link.intruder import PATIENCE_S
 from tests.agent.link.links import Links, hello, issued, mark_of, state, write_credentials

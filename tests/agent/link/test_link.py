@@ -17,12 +17,6 @@ from dtctl.agent.link.tls import NONCE_BYTES
 from dtctl.agent.records.messages import PROTOCOL
 from tests.agent.link.links import Links, Message, client_hello, hello, issued, mark_of, orders, state
 
-CANNOT_BE_A_MESSAGE = {
-    "an endless line": b"x" * (3 << 20),
-    "no JSON": b"GET / HTTP/1.1\r\n\r\n",
-    "a field of another kind": b'{"type":"events","from":"0","events":[]}\n',
-    "hello again": json.dumps(hello("h1")).encode() + b"\n",
-}
 """One of each kind; tests/unit/agent/link/test_hub.py has the others."""
 
 
@@ -145,22 +139,6 @@ def test_an_agent_that_does_not_read_is_given_up(links: Links) -> None:
     assert links.hub.expect_type("gone", "h1")["reason"] == "it does not read what it is sent"
 
 
-def test_a_protocol_violation_ends_one_connection_with_a_reason(links: Links) -> None:
-    agent = links.agent("h2")
-    for what, line in CANNOT_BE_A_MESSAGE.items():
-        breaker = links.keyholder()
-        breaker.say(hello("h1"))
-        links.hub.expect_type("hello", "h1")
-        with suppress(OSError):  # the connection may end before it has all been sent
-            breaker.send(line)
-        reason = links.hub.expect_type("gone", "h1")["reason"]
-        if len(line) < 1000:
-            assert json.loads(breaker.receive()) == {"type": "refused", "reason": reason}
-        agent.ask("send", state(what))
-        assert mark_of(links.hub.expect_type("state", "h2")) == what
-    assert agent.said("gone") == []
-
-
 @pytest.mark.parametrize(
     "message", [state(), hello("h1", v=99), {**hello("h1"), "host": None}], ids=["none", "another version", "no host"]
 )
@@ -189,16 +167,6 @@ def test_an_agent_of_a_past_run_is_informed_that_it_is_over(links: Links) -> Non
     late.expect_type("gone")
     links.agent("h1")
     assert len(links.hub.said("hello", "h1")) == 1
-
-
-def test_a_past_run_has_no_effect_on_the_new_one(links: Links) -> None:
-    late = links.dialer(links.past("h1"))
-    late.expect_type("connected")
-    late.ask("send", hello("h1", run="r1", intents={"ps:0": RUNNING}))
-    links.hub.expect_type("superseded", "h1")
-    late.ask("send", state("the past"))
-    late.expect_type("gone")
-    assert links.hub.said("hello", "h1") == links.hub.said("state", "h1") == []
 
 
 def test_an_agent_of_another_run_does_not_get_in(links: Links, tmp_path: Path) -> None:

@@ -128,16 +128,6 @@ def trained(host: AgentHost, bundle: Bundle, **fields: Any) -> Fields:
     return spec
 
 
-def test_a_trainer_continues_from_what_it_wrote_after_a_change_of_its_code(
-    host: AgentHost, trains: Callable[[str], Bundle]
-) -> None:
-    tree = host.root / "work" / "c" / "tree"
-    first = trained(host, trains("# first"))
-    assert host.log(first, "worker:0") == f"{tree}\ndigits\nbegins at 0\n"
-    second = trained(host, trains("# second"))
-    assert host.log(second, "worker:0") == f"{tree}\ndigits\nbegins at 100\n"
-
-
 def test_down_reports_what_trainers_wrote_and_removes_the_rest(
     host: AgentHost, trains: Callable[[str], Bundle]
 ) -> None:

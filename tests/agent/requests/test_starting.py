@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES
-from dtctl.operations.up.launch import Authority
+from dtctl.operations.credentials import Authority
 from tests.agent.host import AgentHost, AgentRefused, Fields, python_task, task
 from tests.hosts.ports import free_port
 

@@ -105,16 +105,6 @@ def test_stop_of_one_task_leaves_the_others(host: AgentHost) -> None:
         stop(host, "worker:7")
 
 
-def test_stop_during_the_back_off_starts_nothing_again(host: AgentHost) -> None:
-    recovery = {"max_restarts": 5, "backoff_min_s": 600, "backoff_max_s": 600, "reset_after_s": 600}
-    spec = host.started(shell("worker:0", "exit 3"), recovery=recovery)
-    host.wait_state(spec, "worker:0", "backoff", attempt=2)
-    assert stop(host)["stopped"] == ["worker:0"]
-    assert host.state(spec)["tasks"]["worker:0"]["attempt"] == 2
-    assert host.state(spec)["tasks"]["worker:0"]["next_start"] is None
-    eventually(lambda: not host.processes())
-
-
 def test_stop_of_what_has_finished_says_already(host: AgentHost) -> None:
     tasks = (shell("worker:0", "true"), shell("worker:1", "exit 2"), task("ps:0", "sleep", "1000"))
     spec = host.started(*tasks, **host.decided_by("ps:0", *tasks))

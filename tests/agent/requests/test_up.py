@@ -22,19 +22,6 @@ from tests.waiting import eventually
 SLEEP = ("sleep", "1000")
 
 
-def test_started_reports_a_running_process(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", *SLEEP), task("ps:0", *SLEEP))
-    started = host.up(spec)
-    assert {name: entry["state"] for name, entry in started["tasks"].items()} == {
-        "worker:0": "running",
-        "ps:0": "running",
-    }
-    entry = started["tasks"]["worker:0"]
-    assert entry["attempt"] == 1
-    assert alive(entry["pid"])
-    assert b"DTCTL_TASK=worker:0" in environment(entry["pid"])
-
-
 def test_a_trainer_leads_its_own_session_with_nothing_of_ours_open(host: AgentHost) -> None:
     show = """
 import os, json, signal
@@ -196,13 +183,6 @@ def test_a_changed_live_run_is_refused_unless_it_is_to_be_replaced(host: AgentHo
     assert not alive(pid)
     assert host.state(old)["tasks"]["worker:0"]["state"] == "stopped"
     assert host.ask("status")["run"] == new["run"]
-
-
-def test_after_a_finished_run_a_new_one_may_start(host: AgentHost) -> None:
-    first = host.started(shell("worker:0", "true"))
-    eventually(lambda: host.state(first)["finished"])
-    second = host.started(shell("worker:0", "true"))
-    assert {run["run"] for run in host.ask("runs")["runs"]} == {first["run"], second["run"]}
 
 
 def test_a_second_controller_is_informed_who_holds_the_lock(host: AgentHost) -> None:

@@ -53,16 +53,6 @@ def test_a_task_that_fails_the_same_way_three_times_is_not_tried_again(host: Age
     )
 
 
-def test_a_shortage_of_the_machine_is_waited_for_and_no_repetition(host: AgentHost) -> None:
-    program = (
-        "import os; int(os.environ['DTCTL_ATTEMPT']) > 1 or exec('raise OSError(28, \"No space left on device\")')"
-    )
-    spec = host.started(python_task("worker:0", program), recovery={**QUICKLY, "repeat": 1})
-    entry = host.wait_state(spec, "worker:0", "succeeded")
-    assert (entry["attempt"], entry["history"][0]["cause"]) == (2, "OSError: [Errno 28] No space left on device")
-    assert entry["history"][1]["started"] - entry["history"][0]["ended"] > 4
-
-
 @pytest.mark.nightly
 @pytest.mark.skipif(not os.access(MEMORY / "cgroup.procs", os.W_OK), reason="no control group for memory can be made")
 def test_a_kill_by_a_kernel_without_memory_is_reported_as_that(host: AgentHost) -> None:

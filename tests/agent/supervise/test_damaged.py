@@ -59,24 +59,6 @@ def test_a_damaged_state_costs_no_attempt_and_is_reported(host: AgentHost) -> No
     assert names == ["worker:0", "worker:1"]
 
 
-def test_a_damaged_intent_ends_nothing_and_a_stop_still_holds(host: AgentHost) -> None:
-    spec, pid = host.running(task("worker:0", "sleep", "1000"))
-    successor(host, spec, spoil(host, spec, "intent.json", b"\0" * 300))
-    assert host.wait_state(spec, "worker:0", "running")["pid"] == pid
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
-    assert not alive(pid)
-
-
-def test_an_intent_that_is_spoilt_while_the_agent_works_is_written_again(host: AgentHost) -> None:
-    spec = host.started(task("worker:0", "sleep", "1000"))
-    path = host.run_directory(spec) / "intent.json"
-    kept = json.loads(path.read_text())["serial"]
-    eventually(lambda: host.state(spec)["intent_serial"] == kept, what="the agent to know that the run is kept")
-    path.write_text("{")
-    eventually(lambda: path.read_text() != "{")
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
-
-
 FILES = ("spec.json", "state.json", "intent.json", "secrets.json", "environ.json", "machine", "wake")
 
 
@@ -116,28 +98,6 @@ def test_a_successor_rebuilds_a_missing_file(host: AgentHost, name: str) -> None
     assert (entry["pid"], entry["attempt"]) == (pid, 1)
     log = (host.run_directory(spec) / "agent.log").read_text()
     assert (f"{name} is missing" in log, "Traceback" in log) == (True, False)
-
-
-def test_a_kept_run_continues_though_its_intent_is_spoilt_before_its_agent_has_read_it(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    with host.open() as talk:
-        host.prepare(talk, spec)
-        talk.send("start")
-        talk.await_type("started")
-        agent = host.supervisor(spec)
-        kill(agent, signal.SIGSTOP)
-        stands_still(agent)
-        talk.send("keep")
-        talk.await_type("result")
-    path = host.run_directory(spec) / "intent.json"
-    path.write_text("{")
-    eventually(lambda: not alive(talk.greeting["pid"]), what="the end of the session")
-    kill(agent, signal.SIGCONT)
-    eventually(lambda: path.read_text() != "{")
-    read = json.loads(path.read_text())["serial"]
-    eventually(lambda: host.state(spec)["intent_serial"] == read, what="a look at what was mended")
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
-    assert "before the start" not in host.state(spec)["tasks"]["worker:0"]["reason"]
 
 
 def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host: AgentHost) -> None:

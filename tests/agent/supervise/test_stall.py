@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from tests.agent.host import AgentHost, Fields, alive, kill, python_task, shell, task
+from tests.agent.host import AgentHost, Fields, alive, python_task, shell, task
 from tests.waiting import eventually
 
 HANGS = "for i in 1 2 3 4; do echo step $i; sleep 0.7; done; sleep 1000"
@@ -57,21 +57,6 @@ def test_python_is_asked_where_it_hangs(host: AgentHost) -> None:
     assert list(Path(host.home).glob("core*")) == []
 
 
-def test_a_frozen_ps_is_found_and_started_again(host: AgentHost) -> None:
-    roster: list[Fields] = [
-        {"task": "worker:0", "host": host.name, "role": "lead", "decides": True},
-        {"task": "ps:0", "host": host.name, "address": "127.0.0.1:1", "role": "ps", "scope": "with-lead"},
-    ]
-    tasks = [task(each["task"], "sleep", "1000", own=False) for each in roster]  # the coordinator starts them again
-    spec = host.spec(*tasks, recovery=watched(2), roster=roster)
-    pid = host.up(spec)["tasks"]["ps:0"]["pid"]
-    kill(pid, signal.SIGSTOP)
-    entry = host.wait_state(spec, "ps:0", "running", attempt=2)
-    assert entry["history"][0]["signal"] == signal.SIGKILL
-    assert ("running", "stalled") in host.events(spec, "ps:0")
-    assert "State:\tT (stopped)" in (host.attempt(spec, "ps:0") / "stack").read_text()
-
-
 def test_py_spy_is_asked_when_it_is_there(host: AgentHost) -> None:
     spy = host.directory / "bin" / "py-spy"
     spy.write_text('#!/bin/sh\necho "py-spy was asked: $*"\n')
@@ -118,11 +103,3 @@ def test_the_leads_saves_are_no_progress_of_a_worker_that_trains_alone(host: Age
     spec = host.started(*tasks, recovery=watched(8), **fields)
     assert host.wait_state(spec, "worker:1", "running", attempt=2)["history"][0]["hung"]
     assert host.state(spec)["tasks"]["worker:0"]["attempt"] == 1
-
-
-def test_a_trainer_that_hangs_before_its_first_step_is_started_again(host: AgentHost) -> None:
-    program = "[ $DTCTL_ATTEMPT = 1 ] && sleep 1000; for i in 1 2 3; do echo step $i; sleep 0.1; done"
-    spec = host.started(shell("worker:0", program), recovery={**watched(None), "first_step_s": 4.0})
-    entry = host.wait_state(spec, "worker:0", "succeeded")
-    assert (entry["attempt"], entry["step"]) == (2, 3)
-    assert ("running", "stalled") in host.events(spec, "worker:0")

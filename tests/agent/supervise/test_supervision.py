@@ -106,14 +106,6 @@ def test_an_exit_that_no_supervisor_saw_is_still_known(host: AgentHost) -> None:
     assert host.wait_state(spec, "worker:1", "succeeded")["exit"]["code"] == 0
 
 
-def test_stop_works_when_the_supervisor_was_killed(host: AgentHost) -> None:
-    spec = host.started(task("worker:0", "sleep", "1000"))
-    kill(host.supervisor(spec))
-    result = host.ask("stop", tasks=None, grace_s=None, reason="", by="")
-    assert result["stopped"] == ["worker:0"]
-    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
-
-
 def test_a_back_off_continues_after_the_supervisor_was_killed(host: AgentHost) -> None:
     spec = host.started(shell("worker:0", "exit 3"), recovery=budget(2, backoff_min_s=0.6, backoff_max_s=0.6))
     host.wait_state(spec, "worker:0", "backoff", attempt=2)
@@ -167,14 +159,6 @@ def test_a_keeper_holds_no_lock_of_its_supervisor(host: AgentHost) -> None:
     held = {str(path.readlink()) for path in Path(f"/proc/{keeper}/fd").iterdir()}
     assert not any(name.endswith(("agent.lock", "wake", "intent.lock")) for name in held), held
     assert os.getsid(keeper) not in (os.getsid(host.supervisor(spec)), os.getsid(0))
-
-
-def test_two_supervisors_are_never_there_at_once(host: AgentHost) -> None:
-    spec = host.started(task("worker:0", "sleep", "1000"))
-    line = Path(f"/proc/{host.supervisor(spec)}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-    second = subprocess.run(line, env=host.env, timeout=60, check=False)
-    assert second.returncode == 0
-    assert host.ask("status")["state"]["tasks"]["worker:0"]["attempt"] == 1
 
 
 def test_a_supervisor_is_idle_when_nothing_happens(host: AgentHost) -> None:

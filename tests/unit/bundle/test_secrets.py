@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.bundle import Bundle, entries, scan
-from dtctl.operations.up.launch import Authority
+from dtctl.operations.credentials import Authority
 from dtctl.render.plan import show_left_out
 from dtctl.secret_files import BY_NAME, rule_of_content, rule_of_name
 from tests.fuzz import cases

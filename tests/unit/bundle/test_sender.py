@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.values import BLOCK_BYTES, LARGE_BYTES
+from dtctl.agent.records.values import BLOCK_BYTES, CHUNK_BYTES, LARGE_BYTES
 from dtctl.bundle import Bundle, FileEntry, Sender, scan
 from dtctl.bundle.scanning import _Found
-from dtctl.bundle.sender import CHUNK, Chunk, Chunks
+from dtctl.bundle.sender import Chunk, Chunks
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
 from dtctl.model import Host, Local
 from dtctl.transport.seam import Message
@@ -56,7 +56,7 @@ class Recorder:
         found: dict[int, bytes] = {}
         for message in self.sent:
             plain = zlib.decompress(message.payload) if message["encoding"] == "zlib" else message.payload
-            assert len(plain) <= CHUNK
+            assert len(plain) <= CHUNK_BYTES
             found[message["index"]] = found.get(message["index"], b"") + plain
         return found
 
@@ -66,8 +66,8 @@ def bundle(tmp_path: Path) -> Bundle:
     code = tmp_path / "code"
     code.mkdir()
     (code / "empty").write_text("")
-    (code / "mixed").write_bytes(bytes(CHUNK) + random.Random(1).randbytes(CHUNK))
-    (code / "noise").write_bytes(random.Random(2).randbytes(CHUNK + 1))
+    (code / "mixed").write_bytes(bytes(CHUNK_BYTES) + random.Random(1).randbytes(CHUNK_BYTES))
+    (code / "noise").write_bytes(random.Random(2).randbytes(CHUNK_BYTES + 1))
     (code / "text").write_text("epoch\n" * 100_000)
     return scan(code)
 
@@ -113,7 +113,7 @@ def test_what_does_not_get_smaller_travels_as_it_is(bundle: Bundle) -> None:
 
 
 def test_the_noise_within_a_chunk_travels_as_it_is(bundle: Bundle) -> None:
-    half = CHUNK // 2
+    half = CHUNK_BYTES // 2
     (bundle.root / "text").write_bytes(b"epoch\n" * (half // 6) + random.Random(3).randbytes(half))
     session = Recorder()
     with Sender(scan(bundle.root)) as sender:
@@ -160,12 +160,12 @@ def test_ten_hosts_side_by_side_cost_one_reading(bundle: Bundle, made: list[tupl
 
 
 def test_what_was_sent_first_gives_way_when_the_memory_is_full(bundle: Bundle, made: list[tuple[str, int]]) -> None:
-    with Sender(bundle, 3 * CHUNK) as sender:
+    with Sender(bundle, 3 * CHUNK_BYTES) as sender:
         for indexes in ((1, 3), (1,), (2,), (3,), (1,)):  # 1 is used again, so 3 is the oldest when 2 comes
             sender.serve(Recorder(), need(*indexes))
         kept = sum(len(chunk.data) for chunks in sender._chunks._made.values() for chunk in chunks)
     assert [path for path, _ in made] == ["mixed", "text", "noise"]
-    assert kept <= 3 * CHUNK
+    assert kept <= 3 * CHUNK_BYTES
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_progress_ends_at_the_total(bundle: Bundle) -> None:
     reported: list[tuple[str, int, int]] = []
     with Sender(bundle) as sender:
         sender.serve(Recorder("h7"), need(1, 3), lambda *values: reported.append(values))
-        assert reported[-1] == ("h7", 2 * CHUNK + 600_000, 2 * CHUNK + 600_000)
+        assert reported[-1] == ("h7", 2 * CHUNK_BYTES + 600_000, 2 * CHUNK_BYTES + 600_000)
         assert reported == sorted(reported)
         reported.clear()
         sender.serve(Recorder("h7"), need(), lambda *values: reported.append(values))

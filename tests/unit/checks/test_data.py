@@ -16,6 +16,7 @@ from dtctl.operations.checks.data import TOPIC
 from dtctl.operations.data import DataSet
 from dtctl.plan.hosts import DataPlace
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
+from tests.unit.clusters import cluster
 
 BUNDLE = Bundle(Path("/here"), Manifest((FileEntry("x", 0o644, 1, "0" * 64),), (), ()), ())
 PLACES = (DataPlace("c", "/data"), DataPlace("d", "/data"))
@@ -23,7 +24,7 @@ WHOLE = {"bundle": BUNDLE.id, "files": 4, "size_bytes": 4}
 
 
 def scene(bundle: Bundle | None = BUNDLE, **fields: Any) -> CheckContext:
-    return context(data=DataSet(PLACES, bundle), **fields)
+    return context(data=DataSet(cluster(), PLACES, bundle), **fields)
 
 
 def facts(**odd: Any) -> dict[str, DataFacts]:

@@ -8,7 +8,6 @@ import pytest
 
 from dtctl.config import check_cluster, load_cluster
 from dtctl.config.cluster import Cluster, Job, Recovery
-from dtctl.errors import ConfigError
 from dtctl.model import Local, SshSettings
 
 HEAD = """\
@@ -302,27 +301,6 @@ def test_hooks_are_read_with_their_events(tmp_path: Path) -> None:
     assert (found["web"].post, found["web"].on, found["web"].variables) == ("${URL}", ("failed", "stalled"), ("URL",))
     assert (found["here"].run, found["here"].timeout_s) == (("./tell.sh", "now"), 3.0)
     assert found["here"].on == ("succeeded", "failed")
-
-
-@pytest.mark.parametrize(
-    ("hooks", "expected"),
-    [
-        ("  web: {on: failed}\n", "hooks.web has neither post nor run"),
-        ("  web: {post: 'https://x/', run: true.sh}\n", "hooks.web has both post and run"),
-        ("  web: {run: true.sh, headers: {A: b}}\n", "hooks.web.headers belong to a post"),
-        ("  web: {post: 'https://x/', on: ended}\n", "expected succeeded, failed"),
-        ("  web: {post: 'x.example.com'}\n", "expected an address that begins with https:// or http://"),
-        ("  web: {post: 'https://me:pw@x/'}\n", "expected an address without a user or password"),
-        ("  web: {post: 'https://x/', timeout: 5m}\n", "expected a duration of at most 60s"),
-        ("  'we b': {post: 'https://x/'}\n", "expected a name of letters"),
-        ("".join(f"  h{number}: {{post: 'https://x/'}}\n" for number in range(21)), "expected at most 20"),
-    ],
-)
-def test_a_mistake_is_reported_with_what_was_expected(tmp_path: Path, hooks: str, expected: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        load_cluster(write_hooks(tmp_path, hooks))
-    assert expected in refused.value.problems[0].summary
-    assert refused.value.problems[0].place.line >= 5
 
 
 @pytest.mark.parametrize(

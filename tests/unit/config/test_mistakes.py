@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from dtctl.config import load_cluster
 from dtctl.errors import ConfigError, ExitCode, Problem
 from dtctl.render.errors import show_error
-from tests.unit.config.mistakes import GOOD, MISTAKES, Mistake, swap, top
+from tests.unit.config.mistakes import GOOD, MISTAKES, Mistake, swap
 from tests.unit.privileges import public_directory, without_privileges
 
 FILE = Path("cluster.yaml")
@@ -101,97 +100,6 @@ def test_byte_order_mark_does_not_shift_places() -> None:
         "cluster.yaml:1:1: name is missing",
         "cluster.yaml:1:1: nmae is not a key here",
     ]
-
-
-def test_all_mistakes_are_reported_at_once_in_the_order_of_the_file() -> None:
-    text = """\
-name: digits
-nmae: x
-hosts:
-  ps-a: {gpus: two}
-  gpu-[1-2]: {ssh: "10.0.0.[1-3]"}
-jobs:
-  ps: {hosts: [ps-a, ps-b], prot: 1}
-  ps: {hosts: ps-a}
-  worker: {hosts: gpu-1}
-trainer:
-  code: nowhere
-  env: {KEY: 1}
-  secrets: [KEY]
-"""
-    assert [message.removeprefix("cluster.yaml:") for message in messages(text)] == [
-        "2:1: nmae is not a key here",
-        "4:16: hosts.ps-a.gpus is 'two', expected a whole number from 0 to 1024",
-        "5:20: hosts.gpu-[1-2].ssh: 10.0.0.[1-3] makes 3 values, but gpu-[1-2] makes 2 hosts",
-        "7:22: jobs.ps.hosts[1] names ps-b, which is not in hosts",
-        "7:29: jobs.ps.prot is not a key here",
-        "8:3: jobs.ps is here a second time; the first is at line 7, column 3",
-        "10:1: trainer.command is missing, and jobs.ps has no command of its own",
-        f"11:9: trainer.code is 'nowhere', but there is no directory {Path.cwd() / 'nowhere'}",
-        "12:9: trainer.env.KEY is in trainer.secrets too, expected in one of them",
-    ]
-
-
-def one_machine() -> str:
-    hosts = "  one: {transport: local}\n  two: {transport: local}\n"
-    jobs = "  ps: {hosts: one, port: 22}\n  w: {hosts: two, port: 22}\n"
-    return f"name: n\nhosts:\n{hosts}jobs:\n{jobs}trainer: {{command: x}}\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("ssh: {}\n", [f"1:1: {key} is missing" for key in ("hosts", "jobs", "name", "trainer")]),
-        (
-            "name:\nhosts: {}\njobs:\ntrainer: {}\n",
-            ["1:1: name is empty", "2:1: hosts is empty", "3:1: jobs is empty", "4:1: trainer is missing"],
-        ),
-        (
-            one_machine(),
-            ["7:25: jobs.w: ps:0 and w:0 would both listen on port 22 of two, which is the same machine as one"],
-        ),
-        (
-            swap("worker:", "trainee:") + "success: all-workers\n",
-            ["10:10: success is all-workers, but there is no job 'worker'"],
-        ),
-        (
-            swap("hosts: ps-a", "hosts: ps-a, env: {KEY: x}").replace("10.0.0.10", "{env: {KEY: x}}")
-            + "  secrets: [KEY]\n",
-            [
-                f"{place}.env.KEY is in trainer.secrets too, expected in one of them"
-                for place in ("3:16: hosts.ps-a", "6:27: jobs.ps")
-            ],
-        ),
-    ],
-    ids=["missing", "empty", "one machine", "no workers", "secrets"],
-)
-def test_several_places_of_a_mistake_are_reported(text: str, expected: list[str]) -> None:
-    assert messages(text) == [f"cluster.yaml:{line}" for line in expected]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        # The names of hosts cannot be known, so jobs are not blamed for them.
-        (swap("  ps-a:", "  ps a:"), "3:3: hosts has the key 'ps a'"),
-        (swap("  gpu-[1-4]:", "  gpu-[1-x]:"), "4:3: hosts: 'gpu-[1-x]'"),
-        # A wrong command is still a command, and wrong hosts are still hosts.
-        (swap("[python, train.py]", "[python, [x]]"), "9:21: trainer.command[1]"),
-        (swap("hosts: ps-a", "hosts: [ps-a, [x]]"), "6:22: jobs.ps.hosts[1]"),
-        (swap("digits", "a b"), "1:7: name"),
-        # A job with a mistake is still a job: its field is known to templates.
-        (swap("{hosts: ps-a}", "[]") + "  template: '{ps_hosts}'\n", "6:7: jobs.ps"),
-        (
-            re.sub(r"jobs:\n.*?trainer:", "jobs: [x]\ntrainer:", GOOD, flags=re.S) + "  template: '{ps_hosts}'\n",
-            "5:7: jobs is",
-        ),
-        # A directory with a mistake is still set.
-        (top("dirs: {data: [x]}") + "  template: '{data_dir}'\n", "2:14: dirs.data"),
-    ],
-)
-def test_mistake_is_not_reported_again_as_another(text: str, message: str) -> None:
-    (found,) = messages(text)
-    assert found.startswith(f"cluster.yaml:{message}")
 
 
 ODD_VALUES = [

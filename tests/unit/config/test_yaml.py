@@ -137,40 +137,6 @@ def test_an_unrecordable_value_is_reported_with_its_place(text: str, problem: st
     assert [f"{found.place}: {found.summary}" for found in parse(text, "c.yaml").problems] == [problem]
 
 
-TAB = "a tab where YAML takes spaces only"
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("a:\n\tb: 1", f"c.yaml:2:1: {TAB}"),
-        ("a:\n  b: 1\n\tc: 2", f"c.yaml:3:1: {TAB}"),
-        ("a:\n  \tb: 1", f"c.yaml:2:3: {TAB}"),
-        ("a:\t1", f"c.yaml:1:3: {TAB}"),
-        ("a: b: c", "c.yaml:1:5: this is not YAML: a ':' where no key can stand"),
-        ("a: 1\nb\nc: 2\n", "c.yaml:2:1: this is not YAML: a line without ':'"),
-        ("a:\n  - b\n c: 1", "c.yaml:3:2: this is not YAML: this does not line up with what stands above it"),
-        ("a: [1,\nb: 2", "c.yaml:1:4: this is not YAML: this list in [...] does not end"),
-        ("a: {b: 1", "c.yaml:1:4: this is not YAML: this mapping in {...} does not end"),
-        ("a: [b c: d e: f]", "c.yaml:1:13: this is not YAML: this list in [...] is not closed, or lacks a comma"),
-        ("a: [n[1-4]]", "c.yaml:1:6: a range inside [...] or {...} needs quotes"),
-        ("a: {b: n[1-4]}", "c.yaml:1:9: a range inside [...] or {...} needs quotes"),
-        ("a: 'b\nc: d", "c.yaml:1:4: this is not YAML: a quoted text does not end"),
-        ('a: "\\q"', "c.yaml:1:6: this is not YAML: an unknown escape after \\"),
-        ("a: *b", "c.yaml:1:4: this is not YAML: this alias has no anchor"),
-        ("a: @b", "c.yaml:1:4: this is not YAML: no value can begin with this character"),
-        ("a: [", "c.yaml:1:5: this is not YAML: a value is missing here"),
-        ("a: 1\n--- \nb: 2", "c.yaml:2:1: a second document begins here; a cluster file holds one"),
-        ("a: 1\nb: \x00", "c.yaml:2:4: this is not text: it holds the character U+0000"),
-        ("[" * 1000, "c.yaml:1:51: brackets or mappings are nested too deeply"),
-    ],
-)  # fmt: skip
-def test_a_text_that_is_not_yaml_is_refused_with_its_place(text: str, problem: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse(text, "c.yaml")
-    assert [f"{found.place}: {found.summary}" for found in caught.value.problems] == [problem]
-
-
 def test_a_range_without_quotes_is_shown_with_them() -> None:
     with pytest.raises(ConfigError) as caught:
         parse("jobs:\n  worker: {hosts: gpu-[1-4]}\n", "c.yaml")

@@ -17,12 +17,13 @@ from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.model import TaskId
 from dtctl.operations.client.plausible import check_coordinator, check_view, possible_tasks, tasks_of
 from dtctl.operations.coordinator import agreed, dissenters
+from dtctl.operations.credentials import Authority
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts
 from dtctl.operations.snapshot import Coordination, RunStatus, Verdict
 from dtctl.operations.stop import StopOrder, stop
-from dtctl.operations.up.launch import Authority, Start
+from dtctl.operations.up.launch import Start
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.up import up
 from dtctl.plan.roster import plan_roster

@@ -18,8 +18,9 @@ from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError,
 from dtctl.model import Local
 from dtctl.operations.checks.checking import Checked, context_of
 from dtctl.operations.client.conversation import Progress
+from dtctl.operations.credentials import Authority
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.operations.up.launch import Authority, Start
+from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.up import up

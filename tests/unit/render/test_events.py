@@ -216,6 +216,10 @@ STORIES: dict[str, tuple[list[HistoryEvent], list[str]]] = {
             "worker:0 attempt 2 on gpu-1 runs",
         ],
     ),
+    "it moved, and its end was not seen": (
+        [*begun(10), moved(20, "pending", "starting", 2, host="gpu-2", **RESTART)],
+        ["worker:0 attempt 1 on gpu-1 ran 9s, restarted", "worker:0 attempt 2 on gpu-2 starts: restart"],
+    ),
     "the end of a wait is no attempt": (
         [*begun(10), FAILS, moved(25, "backoff", "failed", **EXIT)],
         [FAILED, "worker:0 on gpu-1 backoff -> failed: exit code 1 (KeyError: 'x')"],

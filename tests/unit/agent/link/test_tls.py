@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dtctl.agent.link.tls import Channel, Identity, Lost
-from dtctl.operations.up.launch import Authority, Credentials
+from dtctl.operations.credentials import Authority, Credentials
 from tests.agent.link.links import issued, write_credentials
 
 

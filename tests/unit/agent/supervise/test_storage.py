@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from dtctl.agent.checkpoints import repair
+from dtctl.agent.coordinate.checkpoint_services import checkpoint_services
 from dtctl.agent.supervise.storage import LOOK_S, OLD_S, SharedStorage
 from tests.unit.agent.coordinate.seating import on, with_spares
 from tests.waiting import eventually
@@ -62,3 +66,26 @@ def test_without_spares_nothing_is_written(tmp_path: Path) -> None:
     spec["spares"] = {}
     assert SharedStorage(spec, [str(tmp_path)]).unseen(100.0) is None
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "marks", "spares", "repaired"),
+    [
+        ("a", False, ["s"], True),
+        ("s", False, ["s"], False),
+        ("s", True, ["s"], True),
+        ("b", True, ["s"], True),
+        ("b", True, [], False),
+    ],
+)
+def test_a_coordinator_repairs_what_it_sees_of_the_lead(
+    host: str, marks: bool, spares: list[str], repaired: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if marks:
+        (tmp_path / ".dtctl-demo-1").touch()
+    monkeypatch.setattr(repair, "repair_directory", lambda path, *_: [path])
+    spec = with_spares("async-ps", {"chief:0": "a", "worker:0": "b"}, *spares, checkpoint_dirs=[str(tmp_path)])
+    files: Any = SimpleNamespace(code_directory=lambda: None, root=str(tmp_path))
+    services = checkpoint_services(files, on(spec, host))
+    assert services.repair_checkpoints(False) == [str(tmp_path)] * repaired
+    assert (services.newest_checkpoint() is None) is repaired, "none that is there, or none that is known"

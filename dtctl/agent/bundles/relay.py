@@ -1,0 +1,160 @@
+"""One host of a push among others: it hands what it has of a tree to them, and takes from one of them what it lacks.
+
+Both ends show the certificate that the controller has made for this push, and the frames are those of the controller's
+own transfer. Nobody is believed: files are known by their hashes, and what does not come, the controller sends.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import ExitStack, contextmanager, suppress
+
+from ..conversation import Gone, Wire, held
+from ..host import files, ports
+from ..host.errors import Refused
+from ..link.tls import context_of
+from ..records.values import BLOCK_BYTES, CHUNK_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, Iterator, List, Optional, Set, Tuple
+
+    from ..records.answers import Need
+    from ..records.starting import Credentials
+    from .tree import Tree
+
+CONNECT_S = 5.0
+SILENCE_S = 20.0
+"""One that sends nothing for so long is given up; a feeder that waits for its own files says so more often."""
+_ALIVE_S = 5.0
+_MOST_GUESTS = 16
+
+
+class Relay:
+    """Serves from the beginning, by a thread a guest; files that are still to come, when they have come."""
+
+    def __init__(self, tree: Tree, lacking: Iterable[int], credentials: Credentials, wanted: Iterable[int]) -> None:
+        self._tree = tree
+        self._lacking: Set[int] = set(lacking)
+        self._growing: Tuple[int, str, int] = (-1, "", 0)
+        """A file that arrives in order of its bytes: its index, where it is, and how many are there."""
+        self._news = threading.Condition()
+        self._guests = threading.Semaphore(_MOST_GUESTS)
+        self._server, self._client = (context_of(credentials, server) for server in (True, False))
+        self.port: Optional[int] = None
+        sockets = next(filter(None, (ports.bound(port, dying=True) for port in wanted)), None)
+        held_port = ports.hold(()) if sockets is None else None
+        if held_port is not None:
+            sockets = held_port[1]
+        for one in sockets or ():
+            one.listen(_MOST_GUESTS)
+            self.port = one.getsockname()[1]
+            threading.Thread(target=self._accept, args=(one,), daemon=True).start()
+
+    def has(self, index: int) -> None:
+        """The file is in its place."""
+        with self._news:
+            self._lacking.discard(index)
+            self._news.notify_all()
+
+    def growing(self, index: int, part: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """The chunks of a file, whoever takes them writes them to `part`, one after the other."""
+        size = 0
+        try:
+            for chunk in chunks:
+                yield chunk
+                size += len(chunk)
+                with self._news:
+                    self._growing = index, part, size
+                    self._news.notify_all()
+        finally:
+            self._growing = -1, "", 0
+
+    @contextmanager
+    def connected(self, address: str, port: int) -> Iterator[Wire]:
+        """To another host of the push. What goes wrong there, at first or later, raises Gone."""
+        with ExitStack() as stack:
+            try:
+                connection = stack.enter_context(socket.create_connection((address, port), CONNECT_S))
+                connection.settimeout(SILENCE_S)
+                secure = stack.enter_context(self._client.wrap_socket(connection))
+            except (OSError, ValueError):  # ValueError: no name of a host
+                raise Gone() from None
+            yield _wire(secure)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            with suppress(OSError):  # a guest that is gone already
+                connection = listener.accept()[0]
+                if self._guests.acquire(blocking=False):
+                    threading.Thread(target=self._attend, args=(connection,), daemon=True).start()
+                else:
+                    connection.close()
+
+    def _attend(self, connection: socket.socket) -> None:
+        try:
+            with connection, suppress(OSError, Gone, Refused):
+                connection.settimeout(SILENCE_S)
+                with self._server.wrap_socket(connection, server_side=True) as secure:
+                    wire = _wire(secure)
+                    self._give(held("answers.Need", wire.receive()[0], "need"), wire)
+                    with suppress(TimeoutError):
+                        secure.recv(1)  # the guest ends it: whoever does so first keeps the port for a minute
+        finally:
+            self._guests.release()
+
+    def _give(self, need: Need, wire: Wire) -> None:
+        """Raises Gone, Refused and OSError."""
+        entries = self._tree.manifest.files
+        wanted: List[Tuple[int, Optional[int]]] = [(index, None) for index in need["files"]]
+        wanted += [(one["index"], one["number"]) for one in need["blocks"]]
+        for index, number in wanted:
+            if index >= len(entries):
+                raise Refused("bad_request", "there is no file %d in the bundle" % index)
+            end, at = entries[index][2], 0
+            if number is not None:
+                at = number * BLOCK_BYTES
+                end = min(end, at + BLOCK_BYTES)
+            self._send(index, at, end, wire)
+
+    def _send(self, index: int, at: int, end: int, wire: Wire) -> None:
+        """The bytes of one file between these offsets, and at least one frame."""
+        last = False
+        while not last:
+            place, size = self._readable(index, at, wire)
+            with ExitStack() as stack:
+                try:
+                    source = stack.enter_context(files.opened(place))
+                except FileNotFoundError:
+                    if place == self._tree.place(self._tree.manifest.files[index][0]):
+                        raise
+                    continue  # it got its name just now
+                while not last and (at < size or size == end):
+                    piece = files.read_at(source, at, min(CHUNK_BYTES, size - at, end - at))
+                    if not piece and at < end:
+                        raise Refused("bundle_damaged", "a file has become shorter", place)
+                    at += len(piece)
+                    last = at >= end
+                    wire.send({"type": "file", "index": index, "encoding": "raw", "last": last}, piece)
+
+    def _readable(self, index: int, at: int, wire: Wire) -> Tuple[str, int]:
+        """Where the file is, and how much of it is there: something after `at`, or all."""
+        path, _, whole, _ = self._tree.manifest.files[index]
+        next_alive = time.monotonic() + _ALIVE_S
+        while True:
+            with self._news:
+                growing, part, size = self._growing
+                if index not in self._lacking:
+                    return self._tree.place(path), whole
+                if growing == index and size > at:
+                    return part, size
+                self._news.wait(max(0.0, next_alive - time.monotonic()))
+            if time.monotonic() >= next_alive:
+                wire.send({"type": "alive"})
+                next_alive = time.monotonic() + _ALIVE_S
+
+
+def _wire(secure: socket.socket) -> Wire:
+    return Wire(secure.makefile("rb"), secure.makefile("wb"))
