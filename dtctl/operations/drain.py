@@ -190,5 +190,7 @@ def _check_place(record: RunRecord, host: str) -> None:
     """Raises UsageError for a host that has nothing of the run."""
     if record.tasks_on(host):
         return
-    hosts = dict.fromkeys(record.roster.values())
-    raise UsageError(f"{host} has no task in {record.run or record.cluster}", hint=f"its hosts: {', '.join(hosts)}")
+    hint = f"its hosts: {', '.join(record.task_hosts)}"
+    if host in record.idle_hosts:
+        hint = "there is nothing to drain: while it is shut down, it takes no place, and the run continues"
+    raise UsageError(f"{host} has no task in {record.run or record.cluster}", hint=hint)

@@ -51,8 +51,7 @@ def taken_places(error: DtctlError, record: RunRecord, transport: Transport, fil
     """What to do if `up` failed because others have the places of hosts in the live run, by `replace` or as spares."""
     causes = error.errors.values() if isinstance(error, SomeHostsFailed) else [error]
     is_refused = any(isinstance(cause, AgentError) and cause.code == "changed_run" for cause in causes)
-    has_spares = len(record.hosts) > len(record.task_hosts)
-    if not is_refused and not (has_spares and any(isinstance(cause, TransportError) for cause in causes)):
+    if not is_refused and not (record.idle_hosts and any(isinstance(cause, TransportError) for cause in causes)):
         return []
     found = status(dataclasses.replace(record, run=None), transport)
     if is_refused:
