@@ -13,7 +13,7 @@ from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.config.cluster import Recovery
-from dtctl.errors import AgentError, DtctlError, TransportError, UsageError
+from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import TaskId
 from dtctl.operations import drain, replace
 from dtctl.operations.client.plausible import check_coordinator, check_view, possible_tasks, tasks_of
@@ -239,7 +239,11 @@ def test_status_shows_idle_hosts_and_who_has_taken_whose_place(
             TransportError("no route to c"),
             ["s has taken the place of c in the live run,"],
         ),
-        (RECORD.as_known(AFTER), AgentError("full", "the disk is full"), []),
+        (
+            RECORD.as_known(AFTER),
+            PreflightError("run r continues, but not on c"),
+            ["s has taken the place of c"],
+        ),
         (RECORD.as_known(BEFORE), TransportError("no route to c"), []),
         (
             dataclasses.replace(RECORD, replaced={"c": "e"}),
@@ -254,6 +258,12 @@ def test_up_that_fails_names_who_has_taken_a_place(
     monkeypatch.setattr(replace, "status", lambda *_: status_of(known, {}))
     told = replace.taken_places(error, RECORD, FakeTransport(lambda *_: []), "f.yaml")
     assert [text.startswith(line) for text, line in zip(told, lines, strict=True)] == [True] * len(lines)
+
+
+def test_replace_names_who_has_taken_a_place() -> None:
+    with pytest.raises(PreflightError) as refused:
+        replace.check_replaceable(SPARED, status_of(RECORD.as_known(AFTER), {}))
+    assert refused.value.detail == "s has taken the place of c"
 
 
 def test_an_idle_spare_cannot_be_drained_and_need_not_be() -> None:
