@@ -77,7 +77,7 @@ def undrain(
     def wanted(asked: RunRecord) -> Request[records.RestartResult]:
         return request_to_release(asked, by, drained=host)
 
-    heard = _ask(record, transport, host, wanted, _held_now(host), before)
+    heard = _ask(record, transport, host, wanted, lambda run, view: drains.tasks_of(host, view["intents"]), before)
     tasks = statuses(heard.record, tuple(heard.record.roster), list(heard.answers.values()))
     away = {other: why_unreached(other, heard.view) for other in heard.unreached}
     return RestartResult(tasks, {**heard.errors, **away}, heard.away)
@@ -182,10 +182,6 @@ def _to_be_held(host: str) -> Held:
         return [task for task in tasks if task not in ended]
 
     return held
-
-
-def _held_now(host: str) -> Held:
-    return lambda run, view: drains.tasks_of(host, view["intents"])
 
 
 def _check_place(record: RunRecord, host: str) -> None:

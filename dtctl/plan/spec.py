@@ -42,14 +42,9 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
     Taken before ports are moved for a local run: the second `up` of a live run finds them taken by the first.
     """
     values = dataclasses.asdict(cluster)
-    del (
-        values["file"],
-        values["file_sha256"],
-        values["as_written"],
-        values["trainer"]["code"],
-        values["trainer"]["env_file"],
-    )
-    del values["own_coordinator_port"], values["settings"], values["data"]["source"]
+    for name in ("file", "file_sha256", "as_written", "own_coordinator_port", "settings"):
+        del values[name]
+    del values["trainer"]["code"], values["trainer"]["env_file"], values["data"]["source"]
     values["hooks"] = {
         name: hook for name, hook in values["hooks"].items() if hook["post"]
     }  # others are this machine's
