@@ -12,7 +12,7 @@ from record_tables import grid, told
 import dtctl
 
 HEAD = "## Reference\n\n"
-FUNCTIONS = (dtctl.load, dtctl.up, dtctl.attach, dtctl.replace)
+FUNCTIONS = (dtctl.load, dtctl.up, dtctl.attach, dtctl.replace, dtctl.runs, dtctl.compare)
 CLASSES = (dtctl.Cluster, dtctl.Run)
 _OTHERS = {*FUNCTIONS, *CLASSES, dtctl.Outcome, dtctl.TaskState}
 VALUES = [one for name in dtctl.__all__ if name != "errors" and (one := getattr(dtctl, name)) not in _OTHERS]

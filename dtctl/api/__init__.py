@@ -5,6 +5,11 @@ from dtctl.api.cluster import DataPlace as DataPlace
 from dtctl.api.cluster import Finding as Finding
 from dtctl.api.cluster import PlannedTask as PlannedTask
 from dtctl.api.cluster import load as load
+from dtctl.api.comparing import ComparedRun as ComparedRun
+from dtctl.api.comparing import Comparison as Comparison
+from dtctl.api.comparing import KnownRun as KnownRun
+from dtctl.api.comparing import compare as compare
+from dtctl.api.comparing import runs as runs
 from dtctl.api.run import Run as Run
 from dtctl.api.run import attach as attach
 from dtctl.api.starting import replace as replace
@@ -17,6 +22,7 @@ from dtctl.api.values import Status as Status
 from dtctl.api.values import Task as Task
 from dtctl.model import TaskState as TaskState
 from dtctl.operations.client.conversation import Progress as Progress
+from dtctl.operations.compare import Metric as Metric
 from dtctl.operations.metrics import Point as Point
 from dtctl.operations.metrics import Series as Series
 from dtctl.operations.snapshot import Outcome as Outcome

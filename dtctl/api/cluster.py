@@ -45,10 +45,10 @@ class PlannedTask:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has found. `str` is what the command line shows."""
+    """What a check or a diagnosis has found. `str` is what the command line shows."""
 
     fails: bool
-    """The run would not work; else it is a warning."""
+    """The run would not work, or does not; else it is a warning."""
     name: str
     hosts: tuple[str, ...]
     lines: tuple[str, ...]
@@ -123,19 +123,12 @@ class Cluster:
         """
         from dtctl.operations.checks import fails
         from dtctl.operations.checks.checking import check
-        from dtctl.operations.consent import may_start
         from dtctl.operations.up.launch import prepare_check
         from dtctl.render.checks import worded
 
-        config = self.checked.cluster
+        config, hostname = self.checked.cluster, self.transport.hostname
         context, record = prepare_check(
-            config,
-            self.transport.hostname,
-            os.environ,
-            local=local,
-            deep=deep,
-            network_speed=network_speed,
-            allowed_here=may_start(config, self.overrides, local=local),
+            config, hostname, self.overrides, local=local, deep=deep, network_speed=network_speed
         )
         checked = check(context, record, self.transport, one_at_a_time(progress))
         all_of("check", checked.hosts, checked.errors)

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dtctl.api.cluster import Cluster, all_of, log, memory, one_at_a_time
+from dtctl.api.cluster import Cluster, Finding, all_of, log, memory, one_at_a_time
 from dtctl.api.values import Checkpoint, Command, Event, LogLine, Status, checkpoints_of, event_of, status_of
 from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.client.conversation import Progress, controller_name, silent
@@ -131,6 +131,21 @@ class Run:
         _warn(found.errors)
         return list(map(event_of, found.lines))
 
+    def diagnose(self) -> list[Finding]:
+        """What is wrong with it and why, the most important first; its hosts are inspected.
+
+        Hosts that give no answer are logged as warnings. Raises errors.DtctlError if no host knows the run.
+        """
+        from dtctl.operations.checks import fails
+        from dtctl.operations.diagnosis.diagnose import diagnose
+        from dtctl.render.diagnosis import paragraph
+
+        found = diagnose(self._placed(), self._transport)
+        if not found.status.time:
+            raise next(iter(found.errors.values()), _gone(self._record))
+        _warn(found.errors)
+        return [Finding(fails(one), one.signature.name, one.seen.hosts, tuple(paragraph(one))) for one in found.found]
+
     def checkpoints(self) -> list[Checkpoint]:
         """Those that its hosts find, the newest first. Hosts that give no answer are logged as warnings."""
         return checkpoints_of(self._checkpoints())
@@ -183,7 +198,9 @@ class Run:
         return _started(restart(self._record, self._transport, some, by=controller_name()))
 
     def scale(self, job: str, count: int, *, grace: float | None = None) -> tuple[str, ...]:
-        """Lets so many tasks of a job run, the first ones, while the others train. Returns those that start or stop.
+        """Lets so many tasks of a job run, the first ones. Returns those that start or stop.
+
+        Where tasks train together, the others restart from the newest checkpoint.
 
         Raises errors.UsageError for a number that the run has no place for, or cannot continue with.
         """

@@ -177,7 +177,7 @@ def status_of(found: RunStatus) -> Status:
         target_step=progress.target,
         steps_per_second=progress.rate,
         seconds_left=progress.left_s,
-        loss=_number(progress.loss),
+        loss=number(progress.loss),
         checkpoint=complete[0] if complete else None,
         goodput=goodput.share if goodput is not None else None,
         over=found.is_over,
@@ -197,12 +197,12 @@ def _task_of(task: TaskStatus) -> Task:
         signal=task.exit["signal"],
         step=entry["step"],
         steps_per_second=entry["rate"],
-        loss=_number(entry["loss"]),
+        loss=number(entry["loss"]),
         log_tail=task.exit["tail"],
     )
 
 
-def _number(text: str | None) -> float | None:
+def number(text: str | None) -> float | None:
     """A loss as logs write it; `nan` is one."""
     try:
         return None if text is None else float(text)

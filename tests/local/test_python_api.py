@@ -96,6 +96,8 @@ def test_the_examples_of_the_page_run_as_one_program(home: Desk) -> None:
         "\n42\n",
         "('worker:1',)",
         "worker:1 on node-2 ",
+        "{'name': ('line-0.02', 'line-0.1'), 'trainer.args.learning_rate': ('0.02', '0.1')}",
+        "[('Succeeded', ",
         "\nTrue\n",
     ):
         assert expected in done.stdout

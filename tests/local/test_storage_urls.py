@@ -36,6 +36,7 @@ from tests import event_files, webhdfs
 from tests.browser import Page
 from tests.buckets import Bucket, azure, cloud_storage, hdfs, s3
 from tests.desk import Desk
+from tests.nights import at_night
 from tests.waiting import eventually, read_until
 
 DATA = Path(__file__).parents[1] / "agent/data/checkpoints"
@@ -363,22 +364,24 @@ def test_what_cannot_be_read_for_a_while_stays_as_it_was_with_the_time(
     assert (judged(again.report), again.report["problem"]) == (judged(good.report), None)
 
 
+@pytest.mark.parametrize("away_s", at_night([1.5, 60.0], but=[1.5]))
+@pytest.mark.timeout(300)
 def test_what_a_server_refuses_for_a_while_is_tried_again_and_is_not_damaged(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away_s: float
 ) -> None:
     upload(bucket, DATA / "tf1_plain", "digits")
     url = f"{bucket.url}/digits"
     newest = next(one for one in found(url) if one.name == "model.ckpt-200")
     for where in ("refuse", "refuse_data"):
         setattr(bucket.server, where, webhdfs.UNAVAILABLE)
-        threading.Timer(1.5, setattr, (bucket.server, where, None)).start()
-        (checked,) = verify(record(url), NOBODY, [newest], limit_s=60.0).checked
+        threading.Timer(away_s, setattr, (bucket.server, where, None)).start()
+        (checked,) = verify(record(url), NOBODY, [newest], limit_s=60.0 + away_s).checked
         assert checked.sound, where
     bucket.server.refuse = webhdfs.UNAVAILABLE
     monkeypatch.setattr(urls, "PATIENCE_S", 2.0)
     with pytest.raises(StorageError, match="503"):
         pull(record(url), NOBODY, newest, tmp_path / "best", lambda progress: None)
-    assert 2 <= bucket.server.calls.total() < 60, "it waits longer and longer"
+    assert 2 <= bucket.server.calls.total() < 60 + away_s, "it waits longer and longer"
 
 
 def test_a_checkpoint_without_a_shard_is_named_and_not_the_newest_complete_one(bucket: Bucket) -> None:

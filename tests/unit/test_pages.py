@@ -4,6 +4,7 @@ sentences.
 
 from __future__ import annotations
 
+import configparser
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,3 +190,34 @@ def test_the_page_fits_on_two_screens() -> None:
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
 def test_who_begins_elsewhere_is_led_to_the_page(page: str) -> None:
     assert "(docs/architecture.md)" in (ROOT / page).read_text()
+
+
+REPORTED = [ROOT / f"docs/{name}.md" for name in ("python-environments", "storage-urls", "gpus", "data")]
+REPORTS = re.compile(r"^\|[^|\n]*report[^|\n]*\|.*\n\|[-| ]+\|\n((?:\|.*\n)+)", re.MULTILINE)
+OTHERS_WORDS = ("Error: ", "exit code 125 of a task")
+"""What other programs print."""
+
+
+def messages() -> Iterator[str]:
+    """Patterns of whole messages: the meanings of signatures, and sentences of the code."""
+    for file in (ROOT / "dtctl").rglob("signatures.ini"):
+        table = configparser.ConfigParser(interpolation=None)
+        table.read(file)
+        for name in table.sections():
+            pieces = re.split(r"(\{\w+\}|[][])", " ".join(table[name]["means"].split()))
+            yield "".join(_PIECES.get(piece[:1], re.escape(piece)) for piece in pieces)
+    for text in (one for texts in golden.sentences().values() for one in texts):
+        for line in re.split(r"\\n|echo \"|; \"|\" >&2", text):
+            yield ".+".join(map(re.escape, re.split(r"\{[^{}]*\}|%\w|\$[\w*]+", line)))
+
+
+_PIECES = {"{": ".+", "[": "(?:", "]": ")?"}
+
+
+def test_messages_that_pages_explain_are_those_of_the_code() -> None:
+    known = [re.compile(pattern) for pattern in messages() if len(re.sub(r"\W|\.\+", "", pattern)) >= 8]
+    tables = (table for page in REPORTED for table in REPORTS.findall(page.read_text()))
+    rows = [row for table in tables for row in re.findall(r"^\| `([^`]+)`", table, re.M)]
+    own = [row for row in rows if not row.startswith(OTHERS_WORDS)]
+    assert len(own) > 25
+    assert [row for row in own if not any(pattern.fullmatch(row) for pattern in known)] == []

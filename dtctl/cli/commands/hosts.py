@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -154,7 +153,6 @@ def check(
 ) -> None:
     """Check every host before a start: network, storage, software and machine."""
     from dtctl.operations.checks.checking import check as look
-    from dtctl.operations.consent import may_start
     from dtctl.operations.up.launch import make_plan, prepare_check
     from dtctl.render import checks, errors
     from dtctl.render.machine import document
@@ -169,13 +167,7 @@ def check(
         rules = rules_of(make_plan(cluster, scope.transport.hostname, local=local), print_firewall)
         return checks.show_rules(rules, print_firewall, output)
     context, record = prepare_check(
-        cluster,
-        scope.transport.hostname,
-        os.environ,
-        local=local,
-        deep=deep,
-        network_speed=network_speed,
-        allowed_here=may_start(cluster, overrides, local=local),
+        cluster, scope.transport.hostname, overrides, local=local, deep=deep, network_speed=network_speed
     )
     with (
         scope.on_interrupt("nothing was started; what was written to try is removed"),

@@ -10,7 +10,7 @@ import functools
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -104,20 +104,22 @@ def make_plan(cluster: Cluster, hostname: Hostname, *, local: bool = False) -> R
 def prepare_check(
     cluster: Cluster,
     hostname: Hostname,
-    environ: Mapping[str, str],
+    overrides: Sequence[str] | None,
     *,
     local: bool = False,
     deep: bool = False,
     network_speed: bool = False,
-    allowed_here: bool = False,
 ) -> tuple[CheckContext, RunRecord]:
-    """Of a cluster that is not started. `local`: on this machine. The others: see CheckContext."""
+    """Of a cluster that is not started. `overrides`: of what its file says. `local`: on this machine. The others: see
+    CheckContext. Of what the file names on local hosts only that is started which the user has allowed."""
     from dtctl.operations.checks.checking import context_of
+    from dtctl.operations.consent import may_start
 
+    allowed_here = may_start(cluster, overrides, local=local)
     plan = make_plan(cluster, hostname, local=local)
     known: Mapping[str, str] = {}
     with suppress(PreflightError):  # `up` reports an env file that cannot be used
-        known = known_secrets(cluster, environ)
+        known = known_secrets(cluster, os.environ)
     context = context_of(
         plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed_here, secrets=known
     )

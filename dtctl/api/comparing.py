@@ -1,0 +1,138 @@
+"""The runs that hosts know, and runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dtctl.agent.records.reasons import sentence
+from dtctl.api.cluster import Cluster, all_of, log, memory
+from dtctl.api.run import Run
+from dtctl.api.values import number
+from dtctl.errors import UsageError
+from dtctl.operations.compare import Metric
+
+if TYPE_CHECKING:
+    from dtctl.model import TaskState
+    from dtctl.operations.compare import Compared
+    from dtctl.operations.snapshot import Outcome
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run as the hosts know it."""
+
+    id: str
+    """For `attach`."""
+    created: float
+    live: bool
+    """Something of it still runs, or is to be started."""
+    outcome: Outcome | None
+    """None: the host of its coordinator does not say."""
+    why: str
+    hosts: tuple[str, ...]
+    tasks: Mapping[str, TaskState]
+    """Task (JOB:INDEX, as worker:1) -> its state."""
+    started_by: str
+    """user@host."""
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """How one run was started, and how far it came."""
+
+    id: str
+    outcome: Outcome
+    why: str
+    duration: float | None
+    """Until its end, or until now."""
+    step: int | None
+    loss: float | None
+    steps_per_second: float | None
+    goodput: float | None
+    """The share of its time in which it trained steps that counted."""
+    restarts: int
+    metrics: Mapping[str, Metric]
+    settings: Mapping[str, str]
+    """Key of the cluster file -> its value."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs side by side, in the order in which they were named."""
+
+    runs: tuple[ComparedRun, ...]
+    differences: Mapping[str, tuple[str | None, ...]]
+    """Key of the cluster file -> its value in each run; None: not set."""
+
+
+def runs(cluster: Cluster) -> list[KnownRun]:
+    """The runs of the cluster that its hosts know, the newest first. Hosts that give no answer are logged as warnings.
+
+    Raises errors.TransportError when no host can be reached.
+    """
+    from dtctl.operations.run_record import record_of
+    from dtctl.operations.runs import known_runs
+    from dtctl.plan.roster import plan_roster
+
+    remembered = memory()
+    known = remembered.newest_of(cluster.file, cluster.name)
+    record = remembered.follow(known or record_of(plan_roster(cluster.checked.cluster))).record
+    found = known_runs(record, cluster.transport)
+    if not found.runs:
+        all_of("list the runs", record.hosts, found.errors)
+    for place, problem in [*found.errors.items(), *((one["host"], one["problem"]) for one in found.damaged)]:
+        log.warning("%s: %s", place, problem)
+    return [
+        KnownRun(
+            one.run,
+            one.created,
+            one.live,
+            one.verdict.outcome if one.verdict else None,
+            sentence(one.verdict.why) if one.verdict else "",
+            one.hosts,
+            {str(task): state for task, state in one.tasks.items()},
+            one.by,
+        )
+        for one in found.runs
+    ]
+
+
+def compare(*runs: Run) -> Comparison:
+    """Settings, outcome, speed and metrics of two runs or more, of whatever clusters.
+
+    Hosts that give no answer are logged as warnings; raises errors.DtctlError for a run of which nothing is known.
+    """
+    from dtctl.operations.compare import Comparison as Found
+    from dtctl.operations.compare import compare as compared
+
+    if len({one.id for one in runs}) < 2:
+        raise UsageError("compare takes two runs or more", hint="dtctl.runs(cluster)    lists them")
+    found = Found({}, {})
+    for one in runs:
+        each = compared([one._record], one._transport)
+        if each.errors:
+            raise each.errors[one.id]
+        found = Found({**found.runs, **each.runs}, {})
+    for host, error in found.failed.items():
+        log.warning("%s: %s", host, error)
+    return Comparison(tuple(map(_compared, found.runs.values())), found.differences)
+
+
+def _compared(one: Compared) -> ComparedRun:
+    status = one.status
+    assert status.record.run is not None
+    return ComparedRun(
+        id=status.record.run,
+        outcome=status.verdict.outcome,
+        why=sentence(status.verdict.why),
+        duration=one.duration_s,
+        step=status.progress.step,
+        loss=number(status.progress.loss),
+        steps_per_second=one.steps_per_s,
+        goodput=one.goodput.share if one.goodput is not None else None,
+        restarts=one.restarts,
+        metrics=one.metrics,
+        settings=one.settings,
+    )
