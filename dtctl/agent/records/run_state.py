@@ -18,6 +18,7 @@ from .values import (
     SignalNumber,
     Tail,
     TaskName,
+    Tasks,
     TaskState,
     Variables,
     Want,
@@ -73,6 +74,8 @@ class Intent(Because):
     """The whole run is to end, as a session on the task's host was asked."""
     after: Default[Count, 0]
     """Attempts are numbered from the one after this: it was the last on another host."""
+    without: Default[Tasks, []]
+    """Tasks that take no part in what trains together with this one, since it was last let run (run/gang.py)."""
 
 
 Intents = Dict[TaskName, Intent]

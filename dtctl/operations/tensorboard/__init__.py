@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
@@ -156,7 +156,7 @@ class _File:
     size: int = 0
 
 
-class Copies:
+class Copies(AbstractContextManager["Copies"]):
     """Below `directory`, in a temporary `place` that is removed at the end. A context manager.
 
     What hosts share comes from the first to report it.
@@ -172,9 +172,6 @@ class Copies:
         self._owner: dict[Key, str] = {}
         self._labels: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Copies:
-        return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:

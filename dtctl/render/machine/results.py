@@ -58,6 +58,7 @@ def scale(
         **picked(scaling, "job before count"),
         "starts": list(map(str, scaling.starts)),
         "stops": list(map(str, scaling.stops)),
+        "restarts": list(map(str, scaling.restarts)),
         "dryRun": dry_run,
         "stop": document.stop(stopped) if stopped else None,
         "start": restart(started) if started else None,

@@ -119,21 +119,8 @@ CHOSEN = {"kind", "type", "phase", "what"}
 """Fields of records that a validator allows a few words."""
 
 RECORDS = {
-    "kind",
-    "held",
-    "port",
-    "freed_bytes",
-    "read_bytes",
-    "unread_bytes",
-    "problem",
-    "pid",
-    "size_bytes",
-    "since",
-    "reason",
-    "connected",
-    "version",
-    "retry",
-    "asked",
+    *("kind", "held", "port", "freed_bytes", "read_bytes", "unread_bytes", "problem"),
+    *("pid", "size_bytes", "since", "reason", "connected", "version", "retry", "asked"),
 }
 """A record has one of these fields."""
 
