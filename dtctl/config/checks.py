@@ -479,6 +479,13 @@ def check_min_workers(cluster: Cluster, findings: Findings) -> None:
         least, after = duration_text(least_s), duration_text(said.host_timeout_s)
         summary = f"{what}, and host_timeout is {after}; a host that is cut off needs {least} to end its tasks first"
         findings.add(path, summary, f"write host_timeout: {least}, or a shorter grace")
+    elif (
+        resizes(cluster)
+        and len({*(cluster.host_of(task).name for task in cluster.tasks())}) == 2
+        and not (cluster.arbiters or cluster.standby)
+    ):
+        summary = f"{what}, but of two hosts neither knows whether the other one trains: the run waits"
+        findings.doubt(path, summary, "add a third host to arbiters")
     elif not resizes(cluster) and strategy is not Strategy.ASYNC_PS:
         summary = f"{what}, but these tasks cannot start again with fewer"
         hint = "it needs tasks that train together, a dialect other than none, no data.shard and no tf_config.sparse"

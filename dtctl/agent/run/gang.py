@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from ..records.spec import batch_share, job_of, trainers_of
 from .drains import needs_the_run
+from .outcome import is_left_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Collection, Dict, List, Sequence
 
+    from ..records.run_state import Intents
     from ..records.spec import Inventory, Member
 
 
@@ -57,6 +59,18 @@ class Gang:
 
 def _place(tasks: List[str], task: str) -> str:
     return str(tasks.index(task)) if task in tasks else ""
+
+
+def out_with(run: Inventory, host: str, intents: Intents) -> List[str]:
+    """Who takes no part when this host is left out."""
+    out = [task for task, intent in intents.items() if is_left_out(intent)]
+    own = [one["task"] for one in run["roster"] if one["host"] == host and intents[one["task"]]["want"] != "stop"]
+    return [*out, *(task for task in own if task not in out)]
+
+
+def goes_on_without(run: Inventory, host: str, intents: Intents) -> bool:
+    """Whether the run continues with fewer while the host is away (`min_workers`)."""
+    return run["min_workers"] is not None and may_lack(run, out_with(run, host, intents))
 
 
 def may_lack(run: Inventory, gone: Collection[str]) -> bool:
