@@ -189,41 +189,6 @@ def _frame(line: bytes) -> Tuple[Dict[str, Any], int]:
 BEAT_S = 5.0
 
 
-class Beats:
-    """Beats of one conversation; none while it is the controller's turn to speak."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._at: Optional[str] = None
-        self._since = 0.0
-        self._begun = False
-
-    def at(self, what: Optional[str]) -> None:
-        """What the session is at from now on; None: it waits for the controller."""
-        self._since = time.monotonic()
-        self._at = what
-        if what is not None and not self._begun:
-            self._begun = True
-            _thread.start_new_thread(self._beat, ())
-
-    @property
-    def now_at(self) -> Optional[str]:
-        return self._at
-
-    def _beat(self) -> None:
-        pause_s = BEAT_S
-        try:
-            while True:
-                time.sleep(pause_s)
-                what = self._at
-                pause_s = BEAT_S
-                if what is not None:
-                    beat: Alive = {"at": what, "for_s": max(0.0, round(time.monotonic() - self._since, 1))}
-                    pause_s = self._wire.fill_silence(dict(beat, type="beat"), BEAT_S)
-        except (Gone, ValueError):
-            pass  # ValueError: the stream was closed
-
-
 _HIDDEN = ("secrets", "credentials", "hooks")
 """Fields whose values are not shown, not even in an error."""
 
@@ -234,7 +199,9 @@ class Conversation:
     def __init__(self, root: str, wire: Wire) -> None:
         self.root = root
         self.wire = wire
-        self.beats = Beats(wire)
+        self._at: Optional[str] = None
+        self._at_since = 0.0
+        self._has_beaten = False
         self.held: List[socket.socket] = []
         """They keep the ports of tasks that are still to start."""
         self.leaving: List[Callable[[], object]] = []
@@ -245,14 +212,34 @@ class Conversation:
         self.wire.send(dict(frame, type=kind))
 
     @contextmanager
-    def at(self, what: str) -> Iterator[None]:
-        """While it lasts, beats say that the session is at this."""
-        before = self.beats.now_at
-        self.beats.at(what)
+    def at(self, what: Optional[str]) -> Iterator[None]:
+        """While it lasts, beats say that the session is at this; None: it is the controller's turn, and none go out."""
+        before = self._at
+        self._turn_to(what)
         try:
             yield
         finally:
-            self.beats.at(before)
+            self._turn_to(before)
+
+    def _turn_to(self, what: Optional[str]) -> None:
+        self._at_since = time.monotonic()
+        self._at = what
+        if what is not None and not self._has_beaten:
+            self._has_beaten = True
+            _thread.start_new_thread(self._beat, ())
+
+    def _beat(self) -> None:
+        pause_s = BEAT_S
+        try:
+            while True:
+                time.sleep(pause_s)
+                what = self._at
+                pause_s = BEAT_S
+                if what is not None:
+                    beat: Alive = {"at": what, "for_s": max(0.0, round(time.monotonic() - self._at_since, 1))}
+                    pause_s = self.wire.fill_silence(dict(beat, type="beat"), BEAT_S)
+        except (Gone, ValueError):
+            pass  # ValueError: the stream was closed
 
     def expect(self, *types: str) -> str:
         """The type of the next frame, which has to be one of these. Raises Gone, Refused, and Aborted for `abort`."""
@@ -260,11 +247,8 @@ class Conversation:
 
     def receive(self, *types: str) -> Dict[str, Any]:
         """The next frame, which has to be one of these. Raises as `expect`."""
-        before = self.beats.now_at
-        self.beats.at(None)
-        frame = expect_control(self.wire.receive()[0], *types)
-        self.beats.at(before)
-        return frame
+        with self.at(None):
+            return expect_control(self.wire.receive()[0], *types)
 
     def leave(self) -> None:
         """Called when the conversation is over, however it ends, or earlier. Clears up what was made for it."""

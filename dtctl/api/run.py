@@ -198,7 +198,9 @@ class Run:
         return _started(restart(self._record, self._transport, some, by=controller_name()))
 
     def scale(self, job: str, count: int, *, grace: float | None = None) -> tuple[str, ...]:
-        """Lets so many tasks of a job run, the first ones, while the others train. Returns those that start or stop.
+        """Lets so many tasks of a job run, the first ones. Returns those that start or stop.
+
+        Where tasks train together, the others restart from the newest checkpoint.
 
         Raises errors.UsageError for a number that the run has no place for, or cannot continue with.
         """

@@ -16,7 +16,7 @@ from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.consent import Consents, programs_of_hosts
 from dtctl.operations.history import Memory, of_other_directory
 from dtctl.operations.up.readying import Interrupted
-from dtctl.operations.up.result import GoingOn, UnusedCheckpoint, UpReport, UpResult
+from dtctl.operations.up.result import UnusedCheckpoint, UpReport, UpResult
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
@@ -195,8 +195,9 @@ def _await_tasks(launch: Start, outcome: UpResult, cluster: Cluster, remembered:
 
     record = dataclasses.replace(launch.record, run=outcome.run)
     waiting = Awaiting(launch, record, cluster.transport)
+    cluster.transport.resume(outcome.lead)
     try:
-        for event in follow(record, GoingOn(cluster.transport, outcome.lead), LogRequest(())):
+        for event in follow(record, cluster.transport, LogRequest(())):
             if waiting.is_over(event):
                 break
         ended = waiting.end(waiting.failed) if waiting.failed is not None else ""

@@ -20,24 +20,25 @@ _COLLECTED_AFTER = 100_000
 def main() -> None:
     """Entry point of `dtctl`."""
     gc.set_threshold(_COLLECTED_AFTER)
-    sys.modules.setdefault("unittest.mock", _without_mocks())
+    _spare_imports()
     try:
         _main()
     except KeyboardInterrupt:  # so early or late that no command was there to say more
         sys.exit(130)
 
 
-def _without_mocks() -> ModuleType:
-    """Invoke, which Fabric and paramiko import, imports Mock for tests of its users: 30 ms, most of it for asyncio."""
-    module = ModuleType("unittest.mock")
-    module.__dict__["Mock"] = None
-    return module
+def _spare_imports() -> None:
+    """Invoke, which Fabric and paramiko import, takes 80 ms more for what its own users test and configure it with."""
+    for name in ("unittest.mock", "invoke.vendor.yaml"):
+        unused = ModuleType(name)
+        unused.__dict__["Mock"] = None
+        sys.modules.setdefault(name, unused)
 
 
 def _main() -> None:
     """The only place, besides the fan-out, where our errors are caught."""
     from dtctl.cli.app import app
-    from dtctl.cli.completion import whole_options, whole_words
+    from dtctl.cli.completion import whole_words
     from dtctl.errors import DtctlError, ExitCode
     from dtctl.render.terminal.console import show_whatever_comes, speak_json
 
@@ -55,7 +56,7 @@ def _main() -> None:
         from dtctl.render.machine import stderr
     speak_json(stderr.note if in_json else None)
     try:
-        with whole_words(os.environ), whole_options(os.environ):
+        with whole_words(os.environ):
             if in_json:
                 _run_in_json()
             app(prog_name="dtctl")

@@ -88,7 +88,7 @@ def _quietly(find: Callable[[], T]) -> T | None:
         return None
 
 
-INSTRUCTION = ("_DTCTL_COMPLETE", "complete_bash")
+INSTRUCTION = "_DTCTL_COMPLETE"
 BEHIND = ":="
 """They belong to the word before them and to the one behind."""
 BEFORE = "@"
@@ -97,15 +97,18 @@ BEFORE = "@"
 
 @contextmanager
 def whole_words(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """For the process that bash has started to complete a word; nothing for any other."""
-    if environ.get(INSTRUCTION[0]) != INSTRUCTION[1]:
+    """For the process that a shell has started to complete a word; nothing for any other."""
+    option = begun(environ.get("_TYPER_COMPLETE_ARGS", ""))
+    fit = {"complete_bash": for_bash, "complete_zsh": for_zsh, "complete_fish": for_fish}.get(
+        environ.get(INSTRUCTION, "")
+    )
+    if fit is None:
         yield
         return
-    words = environ.get("COMP_WORDS", "").split("\n")
-    cursor = int(environ.get("COMP_CWORD", "0"))
-    joined, begun = rejoined([*words, ""][: cursor + 1])
-    environ["COMP_WORDS"] = "\n".join(joined)
-    environ["COMP_CWORD"] = str(len(joined) - 1)
+    if fit is for_bash:
+        words = environ.get("COMP_WORDS", "").split("\n")
+        joined, option = rejoined([*words, ""][: int(environ.get("COMP_CWORD", "0")) + 1])
+        environ["COMP_WORDS"], environ["COMP_CWORD"] = "\n".join(joined), str(len(joined) - 1)
     offered = io.StringIO()
     try:
         with redirect_stdout(offered):
@@ -113,8 +116,7 @@ def whole_words(environ: MutableMapping[str, str]) -> Iterator[None]:
     finally:
         from dtctl.render.terminal import console
 
-        for line in offered.getvalue().splitlines():
-            console.say(line.removeprefix(begun))
+        console.put(fit(offered.getvalue(), option))
 
 
 def rejoined(parts: Sequence[str]) -> tuple[list[str], str]:
@@ -137,31 +139,14 @@ def rejoined(parts: Sequence[str]) -> tuple[list[str], str]:
     return made, begun
 
 
-SHELLS = ("complete_zsh", "complete_fish")
-
-
-@contextmanager
-def whole_options(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """For the process that zsh or fish has started to complete a word; nothing for any other."""
-    shell = environ.get("_DTCTL_COMPLETE")
-    if shell not in SHELLS:
-        yield
-        return
-    option = begun(environ.get("_TYPER_COMPLETE_ARGS", ""))
-    offered = io.StringIO()
-    try:
-        with redirect_stdout(offered):
-            yield
-    finally:
-        from dtctl.render.terminal import console
-
-        console.put(for_zsh(offered.getvalue(), option) if shell == SHELLS[0] else for_fish(offered.getvalue(), option))
-
-
 def begun(line: str) -> str:
     """`--run=` where that is how the last word of a line begins, else nothing."""
     option, equals, _ = line.rpartition(" ")[2].partition("=")
     return option + equals if equals and option.startswith("--") else ""
+
+
+def for_bash(text: str, begun: str) -> str:
+    return "".join(f"{one_line(line.removeprefix(begun))}\n" for line in text.splitlines())
 
 
 def for_zsh(text: str, option: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -46,6 +46,19 @@ Tasks = Annotated[
         autocompletion=complete_tasks,
     ),
 ]
+
+
+def check_action(
+    command: str, action: str, actions: Collection[str], own: Mapping[str, Collection[str]], given: Mapping[str, object]
+) -> None:
+    """Raises UsageError for no action of a command, and for options that are `given` and another action's `own`."""
+    if action not in actions:
+        first, *_ = own
+        hint = f"dtctl {command} {first}    or {', '.join(one for one in actions if one != first)}"
+        raise UsageError(f"{action!r} is none of {', '.join(actions)}", hint=hint)
+    for name in (name for name, value in given.items() if value and name not in own.get(action, ())):
+        whose = next(one for one, names in own.items() if name in names)
+        raise UsageError(f"{name} is about {command} {whose}", hint=f"dtctl {command} {whose} {name}")
 
 
 def with_ports_from(overrides: list[str] | None, ports_from: int | None) -> list[str]:

@@ -125,12 +125,11 @@ def _missing(ctx: Any, arguments: Sequence[str], error: Any) -> UsageError:
 
 
 def _bad_value(ctx: Any, arguments: Sequence[str], error: Any) -> UsageError:
-    param = error.param
+    param, value = error.param, getattr(error, "given", None)
     expected = expectation(ctx.command.callback, param.name) if param is not None else None
-    given = _given(param, arguments) if param is not None else None
-    if expected is None or given is None:
+    name = _typed(param, arguments) if param is not None else None
+    if expected is None or name is None or not isinstance(value, str):
         return _unforeseen(ctx, error)
-    name, value = given
     what, example = expected
     shown = value if value.removeprefix("-").isdecimal() else repr(value)
     return _error(f"{name} is {shown}, expected {what}", f"write, for example, {name} {example}")
@@ -169,24 +168,14 @@ def expectation(callback: Any, name: str) -> tuple[str, str] | None:
     return ("a whole number" if least is None else f"a whole number of {least} or more"), example
 
 
-def _given(param: Any, arguments: Sequence[str]) -> tuple[str, str] | None:
-    """The option as it was typed, and its value, of the last of its places."""
-    found = None
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    for argument, following in zip(own, [*own[1:], None], strict=False):
+def _typed(param: Any, arguments: Sequence[str]) -> str | None:
+    """The option as it was typed, in the last of its places."""
+    for argument in reversed(arguments[: arguments.index("--")] if "--" in arguments else arguments):
         for name in param.opts:
-            if argument == name and following is not None:
-                found = name, following
-            elif name.startswith("--") and argument.startswith(f"{name}="):
-                found = name, argument[len(name) + 1 :]
-            elif (
-                not name.startswith("--")
-                and argument.startswith(name)
-                and argument != name
-                and not argument.startswith("--")
-            ):
-                found = name, argument[len(name) :]
-    return found
+            short = not name.startswith("--") and not argument.startswith("--")
+            if argument.partition("=")[0] == name or (short and argument.startswith(name)):
+                return str(name)
+    return None
 
 
 def _names(command: Any) -> list[str]:
@@ -279,7 +268,11 @@ def take_plain_values(params: Iterable[Any], command: Callable[..., Any] | None)
 def _processed(param: Any, process: Callable[[Any, Any], Any], command: Any, ctx: Any, value: Any) -> Any:
     plain = _plain(param, command, value)
     if plain is _OTHER:
-        return process(ctx, value)
+        try:
+            return process(ctx, value)
+        except REFUSAL as error:
+            error.given = value  # type: ignore[attr-defined]  # the parser's own error has it in its words alone
+            raise
     return plain if param.callback is None else param.callback(ctx, param, plain)
 
 

@@ -165,9 +165,12 @@ class Scope:
         record = self.record(for_its_hosts=for_its_hosts)
         if not record.idle_hosts:
             return record
+        from dtctl.operations.client.persistent import PersistentTransport
         from dtctl.operations.status import placed
 
-        found = placed(record, self.transport)
+        with PersistentTransport(self.transport) as asked:
+            found = placed(record, asked)
+            self.transport.resume(*asked.hand_over())  # the command goes on in the same conversations
         self.memory.note_places(found)
         return found
 

@@ -25,7 +25,7 @@ from dtctl.operations.up import result as judging
 from dtctl.operations.up.awaiting import TAIL_LINES, Awaiting, leaves_tasks
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
-from dtctl.operations.up.result import FailedStart, GoingOn, UnusedCheckpoint, UpReport, UpResult
+from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpReport, UpResult
 from dtctl.operations.up.up import up
 from dtctl.render import checks, errors, result, starting
 from dtctl.render.logs import LogPrinter, Narrator
@@ -118,8 +118,9 @@ def await_tasks(scope: Scope, launch: Start, outcome: UpResult, *, quiet: bool, 
     record = dataclasses.replace(launch.record, run=outcome.run)
     waiting = Awaiting(launch, record, scope.transport, starting.show_failed_exit)
     tasks = tuple(task for task, host in record.roster.items() if host not in outcome.absent)
+    scope.transport.resume(outcome.lead)
     try:
-        if not _shortly(waiting, record, GoingOn(scope.transport, outcome.lead), quiet=quiet):
+        if not _shortly(waiting, record, scope.transport, quiet=quiet):
             _beside_logs(waiting, record, scope.transport, () if quiet else tasks, raw=raw)
         if waiting.failed is not None:
             _end(scope, waiting, waiting.failed, record, quiet=quiet)

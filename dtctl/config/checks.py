@@ -20,7 +20,21 @@ from dtctl.config.document import Findings, KeyPath
 from dtctl.config.launching import directory_is_set, field_names, lacks_directory, uses_mxnet
 from dtctl.config.ranges import expand, fold
 from dtctl.config.sections import ClusterFile, LaunchKeys
-from dtctl.config.strategies import EVALUATOR, KVSTORE_JOBS, PS, SERVER, WORKER, circle, gpus_wanted, parties, waits
+from dtctl.config.strategies import (
+    EVALUATOR,
+    KVSTORE_JOBS,
+    PS,
+    SERVER,
+    WORKER,
+    Strategy,
+    circle,
+    gpus_wanted,
+    parties,
+    resizes,
+    strategy_of,
+    trainers,
+    waits,
+)
 from dtctl.durations import duration_text
 from dtctl.errors import closest, did_you_mean
 from dtctl.model import FIELD, LEAD_JOBS, VALUE, grouped, lead_among, tokens_in
@@ -49,6 +63,7 @@ def check_sections(content: ClusterFile, findings: Findings) -> None:
     check_hooks(content, findings)
     check_waits(content, findings)
     check_data(content, findings)
+    check_batch(content, findings)
 
 
 def check_presence(content: ClusterFile, findings: Findings) -> None:
@@ -398,6 +413,14 @@ def check_data(content: ClusterFile, findings: Findings) -> None:
         _check_job(("data", "jobs", index), job, findings)
 
 
+def check_batch(content: ClusterFile, findings: Findings) -> None:
+    """A trainer would be given the braces as they are."""
+    used = [path for path, text in _filled(content) if "{batch_per_worker}" in text]
+    if content.trainer.global_batch is None and used and not findings.has("trainer", "global_batch"):
+        summary = f"{findings.name(*used[0])} has a share of trainer.global_batch, which is not set"
+        findings.add(used[0], summary, "write, for example, trainer: {global_batch: 256}")
+
+
 def _check_job(path: KeyPath, job: str, findings: Findings) -> None:
     jobs = findings.names_in("jobs")
     if job not in jobs:
@@ -437,6 +460,33 @@ def check_recovery(content: ClusterFile, findings: Findings) -> None:
         summary = f"recovery.permanent has {both[0]}, which recovery.retry has too"
         findings.add(("recovery", "permanent"), summary, "an exit code is tried again, or it is not")
     _check_replace(content, findings)
+
+
+def check_min_workers(cluster: Cluster, findings: Findings) -> None:
+    """The run can train with fewer tasks, and it is said when."""
+    said, strategy, path = cluster.recovery, strategy_of(cluster), ("recovery", "min_workers")
+    fewest, size = said.min_workers, len(trainers(cluster))
+    if fewest is None:
+        return
+    what, least_s = f"recovery.min_workers is {fewest}", shortest_replace_s(cluster.grace_s)
+    voting = {*(cluster.host_of(task).name for task in cluster.tasks()), *cluster.arbiters, *cluster.standby}
+    if said.mode == "never":
+        findings.add(path, f"{what}, but recovery.mode is never", "leave out one of them")
+    elif fewest > size:
+        findings.add(path, f"{what}, but {size} tasks train", f"take {size} at most")
+    elif said.host_timeout_s is None:
+        findings.add(path, f"{what}, but recovery.host_timeout is never", "write, for example, host_timeout: 5m")
+    elif resizes(cluster) and said.host_timeout_s < least_s:
+        least, after = duration_text(least_s), duration_text(said.host_timeout_s)
+        summary = f"{what}, and host_timeout is {after}; a host that is cut off needs {least} to end its tasks first"
+        findings.add(path, summary, f"write host_timeout: {least}, or a shorter grace")
+    elif resizes(cluster) and len(voting) == 2:
+        summary = f"{what}, but of two hosts neither knows whether the other one trains: the run waits"
+        findings.doubt(path, summary, "add a third host to arbiters")
+    elif not resizes(cluster) and strategy is not Strategy.ASYNC_PS:
+        summary = f"{what}, but these tasks cannot start again with fewer"
+        hint = "it needs tasks that train together, a dialect other than none, no data.shard and no tf_config.sparse"
+        findings.add(path, summary, hint)
 
 
 REPLACE_S = 300.0

@@ -17,7 +17,7 @@ from dtctl.model import DIRECTORY_NAMES, FIELD, PLATFORM_NAMES, SPACE, Dialect, 
 
 TASK_FIELDS = (
     *("job_name", "task_index", "task", "address", "host", "port", "num_tasks", "lead_host", "lead_port"),
-    *("num_gpus", "cluster"),
+    *("num_gpus", "cluster", "num_workers", "batch_per_worker"),
 )
 """Fields of a template besides {JOB_hosts} of every job and {NAME_dir} of every directory."""
 

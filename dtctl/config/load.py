@@ -18,6 +18,7 @@ from dtctl.config.checks import (
     EXAMPLES,
     check_code,
     check_gpus,
+    check_min_workers,
     check_order,
     check_sections,
     check_workable,
@@ -302,6 +303,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     )
     cluster = dataclasses.replace(cluster, jobs={name: _sized(job, cluster) for name, job in jobs.items()})
     check_order(cluster, findings)
+    check_min_workers(cluster, findings)
     findings.or_raise()
     return cluster
 

@@ -77,6 +77,17 @@ def trainers(cluster: Cluster) -> tuple[TaskId, ...]:
     return (lead, *(task for task in others if task != lead))
 
 
+def resizes(cluster: Cluster) -> bool:
+    """Whether tasks that train together can start again with fewer: what each is told names those that take part."""
+    said, strategy = {job.launch.dialect for job in cluster.jobs.values()}, strategy_of(cluster)
+    if strategy in (Strategy.ASYNC_PS, Strategy.SINGLE) or "none" in said or cluster.tf_config.sparse:
+        return False
+    known = {PS, EVALUATOR, *(KVSTORE_JOBS if strategy is Strategy.KVSTORE else ())}
+    train = trainers(cluster)
+    is_known = set(cluster.jobs) <= known.union(task.job for task in train)
+    return is_known and len(train) > 1 and cluster.data.shard == "none"
+
+
 def role_of(task: TaskId, lead: TaskId) -> Role:
     if task == lead:
         return "lead"

@@ -227,6 +227,7 @@ FirstPort = Annotated[int, named_or({"auto": model.CHOSEN_PORT}, whole(1, 65535)
 Count = Annotated[int, whole(0)]
 Gpus = Annotated[int, whole(0, 1024)]
 TasksPerHost = Annotated[int, whole(1, 1024)]
+PositiveCount = Annotated[int, whole(1)]
 _DURATION = Kind(durations.WORDS, read_duration, _DURATION_SCHEMA)
 _POSITIVE_DURATION = _duration()
 ConnectTimeout = Annotated[float, _duration("1d")]  # the kernel takes no timeout of weeks

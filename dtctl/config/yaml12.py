@@ -229,7 +229,8 @@ class _Reader:
         self._open.add(id(node))
         try:
             if isinstance(node, MappingNode):
-                return self._mapping(node, path)
+                pairs = self._pairs(node, path).items()
+                return {text: self.read(value, (*path, text), key) for text, (key, value) in pairs}
             if isinstance(node, SequenceNode):
                 return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
             return self._scalar(node)
@@ -240,9 +241,6 @@ class _Reader:
         self._values += values
         if self._values > MOST_VALUES:
             raise self._too_much(node, f"more than {MOST_VALUES} values, with those that aliases stand for")
-
-    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
-        return {text: self.read(value, (*path, text), key) for text, (key, value) in self._pairs(node, path).items()}
 
     def _pairs(self, node: MappingNode, path: KeyPath) -> _Pairs:
         """The mapping's pairs, after those that merge keys bring in; found once for each node, however often merged."""

@@ -148,7 +148,7 @@ def drop(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Seq
     """Removes what pushes have put there."""
 
     def check(host: Host, answer: DataDropResult) -> None:
-        _check_dirs(data, host, [one["dir"] for one in answer["at"]])
+        _check_same(data.on(host.name), answer["at"])
 
     wanted = Request("data_drop", DataDropResult, _dirs(data), check, within_s=DROP_S)
     outcomes = ask(record, transport, wanted, data.hosts)
@@ -165,19 +165,16 @@ def _check_held(data: DataSet) -> Callable[[Host, DataFacts], None]:
 
 def check_held(places: Sequence[DataPlace], answer: Sequence[DataHeld]) -> None:
     """Raises InvalidValue for an answer that is about other directories, or that counts more than there can be."""
-    _check_same([place.directory for place in places], [one["dir"] for one in answer])
+    _check_same(places, answer)
     for one in answer:
         if one["missing"] + one["changed"] > one["files"]:
             raise wrong("at", f"no more than {one['files']} files", one["missing"] + one["changed"])
 
 
-def _check_dirs(data: DataSet, host: Host, answered: Sequence[str]) -> None:
-    _check_same([place.directory for place in data.on(host.name)], answered)
-
-
-def _check_same(asked: Sequence[str], answered: Sequence[str]) -> None:
-    if list(asked) != list(answered):
-        raise wrong("at", "the directories that were asked for", list(answered)[:3])
+def _check_same(places: Sequence[DataPlace], answer: Sequence[DataHeld] | Sequence[DataDropped]) -> None:
+    answered = [one["dir"] for one in answer]
+    if answered != [place.directory for place in places]:
+        raise wrong("at", "the directories that were asked for", answered[:3])
 
 
 def _states(data: DataSet, outcomes: Outcomes[DataFacts]) -> Outcomes[Sequence[PlaceState]]:

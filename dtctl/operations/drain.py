@@ -12,6 +12,7 @@ from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.values import FINAL
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import drains
+from dtctl.agent.run.gang import goes_on_without
 from dtctl.errors import DtctlError, TransportError, UsageError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, ask
@@ -76,7 +77,7 @@ def undrain(
     def wanted(asked: RunRecord) -> Request[records.RestartResult]:
         return request_to_release(asked, by, drained=host)
 
-    heard = _ask(record, transport, host, wanted, _held_now(host), before)
+    heard = _ask(record, transport, host, wanted, lambda run, view: drains.tasks_of(host, view["intents"]), before)
     tasks = statuses(heard.record, tuple(heard.record.roster), list(heard.answers.values()))
     away = {other: why_unreached(other, heard.view) for other in heard.unreached}
     return RestartResult(tasks, {**heard.errors, **away}, heard.away)
@@ -176,19 +177,18 @@ def _to_be_held(host: str) -> Held:
         members = [one for one in run["roster"] if one["host"] in here and one["task"] in view["intents"]]
         states = [contact["state"] for contact in view["hosts"].values() if contact["state"] is not None]
         ended = {task for state in states for task, entry in state["tasks"].items() if entry["state"] in FINAL}
-        tasks = drains.held_by(host, members, run["strategy"], view["intents"], ended)
+        alone = goes_on_without(run, host, view["intents"])
+        tasks = drains.held_by(host, members, run["strategy"], view["intents"], ended, alone=alone)
         return [task for task in tasks if task not in ended]
 
     return held
-
-
-def _held_now(host: str) -> Held:
-    return lambda run, view: drains.tasks_of(host, view["intents"])
 
 
 def _check_place(record: RunRecord, host: str) -> None:
     """Raises UsageError for a host that has nothing of the run."""
     if record.tasks_on(host):
         return
-    hosts = dict.fromkeys(record.roster.values())
-    raise UsageError(f"{host} has no task in {record.run or record.cluster}", hint=f"its hosts: {', '.join(hosts)}")
+    hint = f"its hosts: {', '.join(record.task_hosts)}"
+    if host in record.idle_hosts:
+        hint = "there is nothing to drain: while it is shut down, it takes no place, and the run continues"
+    raise UsageError(f"{host} has no task in {record.run or record.cluster}", hint=hint)

@@ -21,6 +21,7 @@ from pathlib import Path
 from dtctl.agent.records.answers import OutputMark, Prepared
 from dtctl.config.ranges import fold
 from dtctl.errors import PreflightError
+from dtctl.model import grouped
 
 _MOST_OUTPUTS = 5
 
@@ -40,14 +41,11 @@ def refuse_outputs_of_others(prepared: Mapping[str, Prepared], cluster: str, con
 
 def strangers(marked: Mapping[str, Sequence[OutputMark]], cluster: str, controller: str, file: Path) -> list[str]:
     """Which other clusters have written to output directories, by the marks on the hosts; a line for each."""
-    hosts: dict[tuple[str, str], list[str]] = {}
-    marks: dict[tuple[str, str], OutputMark] = {}
-    for host, own in marked.items():
-        for mark in own:
-            if not _is_same(mark, cluster, controller, file):
-                hosts.setdefault((mark["path"], mark["run"]), []).append(host)
-                marks[mark["path"], mark["run"]] = mark
-    return [f"{fold(hosts[key])}: {_described(mark)}" for key, mark in list(marks.items())[:_MOST_OUTPUTS]]
+    others = [
+        (host, one) for host, own in marked.items() for one in own if not _is_same(one, cluster, controller, file)
+    ]
+    same = grouped(((one["path"], one["run"]), (host, one)) for host, one in others)
+    return [f"{fold(host for host, _ in each)}: {_described(each[-1][1])}" for each in [*same.values()][:_MOST_OUTPUTS]]
 
 
 def _is_same(mark: OutputMark, cluster: str, controller: str, file: Path) -> bool:

@@ -72,34 +72,26 @@ def push_data(
         }
         relays = {share: _relay(record, data, sender, share, transport) for share, sender in senders.items()}
 
-        def relay_of(place: DataPlace) -> Relay | None:
-            relay = relays[place.share]
-            return relay if relay is not None and place.host in relay else None
-
         def put(session: Session, host: Host, place: DataPlace) -> PushedData:
-            sender = senders[place.share]
-            relay = relay_of(place)
+            sender, relay = senders[place.share], relays[place.share]
             asked = {"dir": place.directory, "bundle": sender.bundle.id, "overwrite": overwrite}
-            relayed = {} if relay is None else relay.fields(host.name)
-            session.send({**request(record, host, "data_push"), **asked, **relayed})
+            session.send({**request(record, host, "data_push"), **asked, **relay.fields(host.name)})
             message = converse(session, sender, report, until="result", relay=relay)
             answer = final(session, "data_push", message, DataPushResult)
-            if relay is not None:
-                relay.done(host.name, answer["port"])
+            relay.done(host.name, answer["port"])
             return PushedData(place, len(sender.bundle.manifest.files), answer)
 
         def work(host: Host) -> Sequence[PushedData]:
             report(Progress(host.name, "connect"))
-            part_of = [relay for place in data.on(host.name) if (relay := relay_of(place)) is not None]
-            try:
-                with closing(transport.open(host)) as session:
-                    pushed = [put(session, host, place) for place in data.on(host.name)]
-                    report(Progress(host.name, "prepared"))
-                    for relay in part_of:
-                        relay.stay(host.name)
-            finally:
-                for relay in part_of:
-                    relay.leave(host.name)
+            places = data.on(host.name)
+            with ExitStack() as ending:
+                for place in places:
+                    ending.callback(relays[place.share].leave, host.name)
+                session = ending.enter_context(closing(transport.open(host)))
+                pushed = [put(session, host, place) for place in places]
+                report(Progress(host.name, "prepared"))
+                for place in places:
+                    relays[place.share].stay(host.name)
             return pushed
 
         hosts = [record.route_to(name) for name in data.hosts]
@@ -108,11 +100,11 @@ def push_data(
 
 def _relay(
     record: RunRecord, data: DataSet, sender: Sender, share: tuple[int, int] | None, transport: NamingTransport
-) -> Relay | None:
-    """Among the hosts that get this share, where it is worthwhile. A host without an address is left out."""
+) -> Relay:
+    """Of the hosts that get this share, where it is worthwhile, or of none. One without an address is left out."""
     hosts = [record.route_to(place.host) for place in data.places if place.share == share]
     if data.cluster.data.relay == "never" or not is_worthwhile(sender.bundle.total_bytes, len(hosts)):
-        return None
+        hosts = []
     members = {}
     for host in hosts:
         address = host.address

@@ -27,7 +27,7 @@ _MOST_STANDING = 24
 
 
 def is_worthwhile(total_bytes: int, hosts: int) -> bool:
-    return hosts > 2 and total_bytes * (hosts - 1) >= SPARED_BYTES
+    return total_bytes * (hosts - 1) >= SPARED_BYTES
 
 
 @dataclass
@@ -50,10 +50,13 @@ class Relay:
     """
 
     def __init__(self, hosts: Mapping[str, tuple[str, Sequence[int]]]) -> None:
-        """`hosts`: their addresses as other hosts reach them, and the ports that these can connect to."""
+        """`hosts`: their addresses as other hosts reach them, and the ports that these can connect to. Any other host
+        is sent everything."""
         self._members = {name: _Member(*where) for name, where in hosts.items()}
-        token = secrets.token_hex(8)
-        self._credentials = dataclasses.asdict(Authority(token).issue("push", coordinates=True))
+        self._credentials: dict[str, str] = {}
+        if hosts:
+            issued = Authority(secrets.token_hex(8)).issue("push", coordinates=True)
+            self._credentials = dataclasses.asdict(issued)
         self._useless: set[str] = set()
         """Those that could not feed another."""
         self._changed = threading.Condition()
@@ -64,6 +67,8 @@ class Relay:
 
     def fields(self, host: str) -> dict[str, Any]:
         """Of the request."""
+        if host not in self:
+            return {}
         return {"credentials": self._credentials, "ports": list(self._members[host].ports)}
 
     def feeder(self, host: str, port: int | None, needed_bytes: int) -> tuple[str, int] | None:
@@ -88,28 +93,28 @@ class Relay:
 
     def done(self, host: str, port: int | None) -> None:
         """It has everything."""
-        me = self._members[host]
         with self._changed:
-            me.port, me.feeder = port, None
-            self._hear(me)
+            self._set(host, port)
 
     def stay(self, host: str) -> None:
         """Until nobody needs this host any more, which has everything; more than some need not wait for latecomers."""
-        with idle(), self._changed:
-            self._changed.wait_for(
-                lambda: not self._fed_by(host) and (self._all_heard() or self._standing() > _MOST_STANDING)
-            )
-            self._leave(host)
+        if host in self:
+            with idle(), self._changed:
+                self._changed.wait_for(
+                    lambda: not self._fed_by(host) and (self._all_heard() or self._standing() > _MOST_STANDING)
+                )
+                self._set(host, None)
 
     def leave(self, host: str) -> None:
         """It serves no more."""
         with self._changed:
-            self._leave(host)
+            self._set(host, None)
 
-    def _leave(self, host: str) -> None:
-        me = self._members[host]
-        me.port, me.feeder = None, None
-        self._hear(me)
+    def _set(self, host: str, port: int | None) -> None:
+        """Of a host that is not fed any more."""
+        if (me := self._members.get(host)) is not None:
+            me.port, me.feeder = port, None
+            self._hear(me)
 
     def _hear(self, me: _Member) -> None:
         me.speaks = True

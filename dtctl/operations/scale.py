@@ -1,4 +1,4 @@
-"""Let more or fewer tasks of a job run, while the others train."""
+"""Let more or fewer tasks of a job run: while the others train, or with a restart of all that train together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dtctl.agent.records.spec import trainers_of
 from dtctl.agent.run import drains
+from dtctl.agent.run.gang import may_lack
 from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import TaskId
 from dtctl.operations.coordinator import Own, ask_coordinator, ask_run, request_of_status
@@ -15,6 +17,8 @@ from dtctl.operations.restart import RestartResult, statuses, why_unreached
 from dtctl.operations.stop import OnStopping, StopOrder, StopResult, result_by_hosts, unseen
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from dtctl.agent.records import answers as records
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.whole_run import RunView
@@ -34,6 +38,12 @@ class Scaling:
     count: int
     starts: tuple[TaskId, ...]
     stops: tuple[TaskId, ...]
+    restarts: tuple[TaskId, ...] = ()
+    """All others that train together with these."""
+
+    @property
+    def ends(self) -> tuple[TaskId, ...]:
+        return *self.stops, *self.restarts
 
 
 def plan_scaling(record: RunRecord, transport: Transport, job: str, count: int) -> Scaling:
@@ -85,10 +95,25 @@ def _plan(record: RunRecord, run: Inventory, view: RunView, job: str, count: int
     beyond = drains.beyond(job, count, "", tasks)
     held = drains.scaled_down(job, view["intents"])
     members = {member["task"]: member for member in run["roster"]}
-    needed = [task for task in beyond if drains.needs_the_run(members[task], run["strategy"])]
-    if needed:
-        summary = f"run {record.run} trains as {run['strategy']}: it cannot continue without {', '.join(needed[:5])}"
-        raise UsageError(summary, hint=RESTARTS.format(job))
-    starts = tuple(TaskId.parse(task) for task in held if task not in beyond)
-    stops = tuple(TaskId.parse(task) for task in beyond if task not in held)
-    return Scaling(record, job, len(tasks) - len(held), count, starts, stops)
+    if not may_lack(run, beyond):
+        raise _refusal(record, run, job, list(beyond))
+    starts = [task for task in held if task not in beyond]
+    stops = [task for task in beyond if task not in held]
+    needed = [task for task, member in members.items() if drains.needs_the_run(member, run["strategy"])]
+    together = set(needed).intersection([*starts, *stops])
+    going = [one for one in needed if view["intents"][one]["want"] == "run" and one not in stops] if together else []
+    return Scaling(record, job, len(tasks) - len(held), count, _ids(starts), _ids(stops), _ids(going))
+
+
+def _ids(tasks: Iterable[str]) -> tuple[TaskId, ...]:
+    return tuple(map(TaskId.parse, tasks))
+
+
+def _refusal(record: RunRecord, run: Inventory, job: str, beyond: Sequence[str]) -> UsageError:
+    left = [task for task in trainers_of(run["roster"], run["lead"]) if task not in beyond]
+    least = run["min_workers"]
+    if least is not None and len(left) < least:
+        summary = f"{len(left)} tasks of run {record.run} would train, and recovery.min_workers is {least}"
+        return UsageError(summary, hint="min_workers counts all that train, the lead too")
+    summary = f"run {record.run} trains as {run['strategy']}: it cannot continue without {', '.join(beyond[:5])}"
+    return UsageError(summary, hint=RESTARTS.format(job))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dtctl.agent.records.values import INDEX, job_mark, separated
 from dtctl.config.cluster import Cluster, Launch, TfConfig
 from dtctl.config.strategies import EVALUATOR, PS, SCHEDULER, SERVER, trainers
 from dtctl.errors import PreflightError
@@ -26,13 +27,13 @@ _FIELD = re.compile(r"\{(\w+)\}")
 
 def _json(value: object) -> str:
     """Of names and addresses: marks keep their NUL, by which they are found."""
-    return json.dumps(value).replace("\\u0000", "\0")
+    return separated(json.dumps(value).replace("\\u0000", "\0"), "QUOTED")
 
 
-def tensorflow_flags(task: TaskId, spec: ClusterSpec) -> tuple[str, ...]:
+def tensorflow_flags(task: TaskId, spec: ClusterSpec, index: str) -> tuple[str, ...]:
     """Flags of TensorFlow's distributed trainers, jobs in the order of the cluster file."""
     hosts = (f"--{job}_hosts={','.join(addresses)}" for job, addresses in spec.items())
-    return (*hosts, f"--job_name={task.job}", f"--task_index={task.index}")
+    return (*hosts, f"--job_name={task.job}", f"--task_index={index}")
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,17 @@ class TfConfigs:
     spec: ClusterSpec
     lead: TaskId
     said: TfConfig
+    resizes: bool = False
+    """Lists and indexes are those of the tasks that take part in an attempt."""
 
     def of(self, task: TaskId) -> str:
         more = {"environment": self.said.environment, "rpc_layer": self.said.rpc_layer}
         rest = {
-            "task": {"type": task.job, "index": task.index},
+            "task": {"type": task.job, "index": INDEX if self.resizes else task.index},
             **{name: value for name, value in more.items() if value is not None},
         }
         cluster = self._seen_by(task) if self.said.sparse else self._whole
-        return f'{{"cluster": {cluster}, {json.dumps(rest)[1:]}'
+        return f'{{"cluster": {cluster}, {json.dumps(rest)[1:]}'.replace(json.dumps(INDEX), INDEX)
 
     @cached_property
     def _whole(self) -> str:
@@ -78,10 +81,15 @@ def _sparse(job: str, task: TaskId, lead: TaskId, addresses: Sequence[str]) -> l
     return {str(index): address for index, address in enumerate(addresses) if index in wanted}
 
 
+def listed(spec: ClusterSpec) -> ClusterSpec:
+    """With a mark in place of the addresses of each job: those that take part in an attempt."""
+    return {job: (job_mark(job),) for job in spec}
+
+
 def placement_arguments(launch: Launch, task: TaskId, spec: ClusterSpec, fields: Mapping[str, str]) -> tuple[str, ...]:
     """The words that follow a trainer's own arguments in its dialect."""
     if launch.dialect in ("tensorflow", "flags"):
-        return tensorflow_flags(task, spec)
+        return tensorflow_flags(task, spec, fields["task_index"])
     if launch.dialect == "template":
         return tuple(filled for argument in launch.template for filled in _fill_template(argument, fields))
     return ()
@@ -100,12 +108,12 @@ def _fill_template(argument: str, fields: Mapping[str, str]) -> Sequence[str]:
     """A list that spaces join is a word for each address, where it is not a part of a word."""
     whole = FIELD.fullmatch(argument)
     if whole and whole[2]:
-        return _required(whole[1], fields).split(",")
+        return separated(_required(whole[1], fields), "WORDS").split(",")
     return [FIELD.sub(lambda found: _joined(_required(found[1], fields), found[2]), argument)]
 
 
 def _joined(value: str, joiner: str | None) -> str:
-    return value.replace(",", " ") if joiner == SPACE else value
+    return separated(value, "SPACED").replace(",", " ") if joiner == SPACE else value
 
 
 def _required(name: str, fields: Mapping[str, str]) -> str:
@@ -130,13 +138,18 @@ class RankLayout:
     beside: Mapping[TaskId, tuple[TaskId, ...]]
     """For each of these, those who train on its host, itself among them, by rank."""
     gpus: Gpus
+    resizes: bool = False
+    """Only those of them have a rank that take part in an attempt."""
 
     @classmethod
-    def of(cls, cluster: Cluster, spec: ClusterSpec, gpus: Gpus) -> RankLayout:
+    def of(cls, cluster: Cluster, spec: ClusterSpec, gpus: Gpus, *, resizes: bool = False) -> RankLayout:
         ranks = {task: rank for rank, task in enumerate(trainers(cluster))}
         here = grouped((cluster.host_of(task).name, task) for task in ranks)
         beside = {task: tuple(tasks) for tasks in here.values() for task in tasks}
-        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, ranks, beside, gpus)
+        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, ranks, beside, gpus, resizes)
+
+    def number(self, mark: str, value: object) -> str:
+        return f"\0{mark}" if self.resizes else str(value)
 
     @property
     def head(self) -> TaskId:
@@ -152,12 +165,16 @@ class RankLayout:
 def pytorch(task: TaskId, around: RankLayout) -> Mapping[str, str]:
     """As torchrun sets them, for init_method="env://" (pytorch/torch/distributed/rendezvous.py)."""
     host, port = around.address(around.head)
-    place = {"MASTER_ADDR": host, "MASTER_PORT": port, "WORLD_SIZE": str(len(around.ranks))}
+    place = {"MASTER_ADDR": host, "MASTER_PORT": port, "WORLD_SIZE": around.number("SIZE", len(around.ranks))}
     if task not in around.ranks:
         return place
     beside = around.beside[task]
-    own = {"RANK": around.ranks[task], "LOCAL_RANK": beside.index(task), "LOCAL_WORLD_SIZE": len(beside)}
-    return {**place, **{name: str(value) for name, value in own.items()}}
+    return {
+        **place,
+        "RANK": around.number("RANK", around.ranks[task]),
+        "LOCAL_RANK": around.number("LOCAL_RANK", beside.index(task)),
+        "LOCAL_WORLD_SIZE": around.number("LOCAL_SIZE", len(beside)),
+    }
 
 
 _MOST_GPUS = 16
@@ -174,10 +191,10 @@ def jax(task: TaskId, around: RankLayout) -> Mapping[str, str]:
     head = around.head
     address = around.spec[head.job][head.index]
     place = {"COORDINATOR_ADDRESS": address, "JAX_COORDINATOR_ADDRESS": address}
-    processes = str(len(around.ranks))
+    processes = around.number("SIZE", len(around.ranks))
     if task not in around.ranks:
         return {**place, "NUM_PROCESSES": processes}
-    number, gpus = str(around.ranks[task]), around.gpus[task]
+    number, gpus = around.number("RANK", around.ranks[task]), around.gpus[task]
     hosts = tuple(dict.fromkeys(around.address(each)[0] for each in around.ranks))
     return {
         **place,
@@ -185,11 +202,11 @@ def jax(task: TaskId, around: RankLayout) -> Mapping[str, str]:
         "PROCESS_ID": number,
         "JAX_LOCAL_DEVICE_IDS": ",".join(map(str, range(len(gpus) if gpus else _MOST_GPUS))),
         "SLURM_JOB_ID": "1",  # a port is derived from it where no address is set
-        "SLURM_STEP_NODELIST": ",".join(hosts),
-        "SLURM_STEP_NUM_NODES": str(len(hosts)),
+        "SLURM_STEP_NODELIST": around.number("NODELIST", ",".join(hosts)),
+        "SLURM_STEP_NUM_NODES": around.number("NODES", len(hosts)),
         "SLURM_NTASKS": processes,
         "SLURM_PROCID": number,
-        "SLURM_LOCALID": str(around.beside[task].index(task)),
+        "SLURM_LOCALID": around.number("LOCAL_RANK", around.beside[task].index(task)),
     }
 
 
@@ -205,7 +222,7 @@ def mxnet(task: TaskId, around: RankLayout) -> Mapping[str, str]:
         "DMLC_ROLE": role,
         "DMLC_PS_ROOT_URI": root,
         "DMLC_PS_ROOT_PORT": port,
-        "DMLC_NUM_WORKER": str(sum(count.values()) - servers - count[SCHEDULER]),
+        "DMLC_NUM_WORKER": around.number("SIZE", sum(count.values()) - servers - count[SCHEDULER]),
         "DMLC_NUM_SERVER": str(servers),
         "DMLC_NODE_HOST": around.address(task)[0],
     }
@@ -213,8 +230,9 @@ def mxnet(task: TaskId, around: RankLayout) -> Mapping[str, str]:
 
 def cluster_spec(task: TaskId, around: RankLayout) -> Mapping[str, str]:
     """The cluster as JSON, and the task's place in it, as launchers before TF_CONFIG gave them."""
-    spec = {job: list(addresses) for job, addresses in around.spec.items()}
-    return {"CLUSTER_SPEC": _json(spec), "JOB_NAME": task.job, "TASK_INDEX": str(task.index)}
+    spec = listed(around.spec) if around.resizes else around.spec
+    own = {"JOB_NAME": task.job, "TASK_INDEX": around.number("INDEX", task.index)}
+    return {"CLUSTER_SPEC": _json({job: list(addresses) for job, addresses in spec.items()}), **own}
 
 
 VARIABLES: Mapping[str, Callable[[TaskId, RankLayout], Mapping[str, str]]] = {

@@ -12,7 +12,7 @@ from dtctl.config.cluster import Cluster, Job
 from dtctl.config.placement import FIRST_PORT
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy, gpus_wanted, strategy_of, trainers
 from dtctl.errors import PreflightError
-from dtctl.model import CHOSEN_PORT, Host, Local, TaskId
+from dtctl.model import CHOSEN_PORT, Host, Local, TaskId, grouped
 
 Directories = Mapping[str, str]
 """data, output, work, log: paths on one host, with marks, and storage URLs."""
@@ -86,10 +86,9 @@ def visible_gpus(cluster: Cluster) -> Gpus:
     A trainer for torchrun takes the one of its LOCAL_RANK.
     """
     shares = share_gpus(cluster)
-    together: dict[str, set[int]] = {}
-    for task in _for_torchrun(cluster):
-        together.setdefault(cluster.host_of(task).name, set()).update(shares[task] or ())
-    seen = {task: tuple(sorted(together[cluster.host_of(task).name])) for task in _for_torchrun(cluster)}
+    host_of = {task: cluster.host_of(task).name for task in _for_torchrun(cluster)}
+    together = grouped((host, gpu) for task, host in host_of.items() for gpu in shares[task] or ())
+    seen = {task: tuple(sorted(set(together.get(host, ())))) for task, host in host_of.items()}
     return {task: share and seen.get(task, share) for task, share in shares.items()}
 
 
@@ -123,12 +122,10 @@ def _share_on(host: Host, tasks: Mapping[TaskId, Job]) -> dict[TaskId, tuple[int
         )
     each, more = divmod(left, len(sharers)) if sharers else (0, 0)
     counts = {task: want if want is not None else each + (sharers.index(task) < more) for task, want in wanted.items()}
-    shares: dict[TaskId, tuple[int, ...] | None] = {}
-    first = 0
-    for task, count in counts.items():
-        shares[task] = tuple(range(first, first + count))
-        first += count
-    return shares
+    firsts = itertools.accumulate(counts.values(), initial=0)
+    return {
+        task: tuple(range(first, first + count)) for (task, count), first in zip(counts.items(), firsts, strict=False)
+    }
 
 
 LOOPBACK = "127.0.0.1"

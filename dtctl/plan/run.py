@@ -8,13 +8,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
 
-from dtctl.agent.records.spec import FEWEST_VOTERS, MOST_VOTERS, CoordinatorAddress, Stage
-from dtctl.agent.records.values import PATH, PYTHON, paths_of
+from dtctl.agent.records.spec import FEWEST_VOTERS, MOST_VOTERS, CoordinatorAddress, Stage, batch_share
+from dtctl.agent.records.values import INDEX, PATH, PYTHON, job_mark, paths_of
 from dtctl.config.cluster import Cluster, Launch
-from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
+from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, resizes, settle_s, trainers, waits
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId, grouped
-from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_arguments, placement_env
+from dtctl.plan.dialects import (
+    VARIABLES,
+    ClusterSpec,
+    RankLayout,
+    TfConfigs,
+    fill,
+    listed,
+    placement_arguments,
+    placement_env,
+)
 from dtctl.plan.hosts import (
     LOOPBACK,
     Directories,
@@ -102,19 +111,39 @@ class _Shared:
 
     cluster: Cluster
     spec: ClusterSpec
+    resizes: bool = False
+    """Lists and numbers are marks: who takes part is known when an attempt begins."""
+
+    @cached_property
+    def listed(self) -> ClusterSpec:
+        return listed(self.spec) if self.resizes else self.spec
 
     @cached_property
     def lists(self) -> Mapping[str, str]:
-        return {f"{name}_hosts": ",".join(addresses) for name, addresses in self.spec.items()}
+        return {f"{name}_hosts": ",".join(addresses) for name, addresses in self.listed.items()}
+
+    @cached_property
+    def trainers(self) -> list[str]:
+        return list(map(str, trainers(self.cluster)))
+
+    def numbers(self, task: TaskId) -> Mapping[str, str]:
+        """Fields that depend on who takes part."""
+        batch, ranks = self.cluster.trainer.global_batch, self.trainers
+        if self.resizes:
+            own = {} if batch is None else {"batch_per_worker": f"\0BATCH({batch})"}
+            return {"task_index": INDEX, "num_tasks": job_mark(task.job, "COUNT"), "num_workers": "\0SIZE", **own}
+        own = {} if batch is None else {"batch_per_worker": str(batch_share(batch, str(task), ranks))}
+        count = len(self.cluster.jobs[task.job].hosts)
+        return {"task_index": str(task.index), "num_tasks": str(count), "num_workers": str(len(ranks)), **own}
 
     @cached_property
     def flagged(self) -> ClusterSpec:
         """Flags name no evaluator: it reads checkpoints and connects to no task."""
-        return {name: addresses for name, addresses in self.spec.items() if name != EVALUATOR}
+        return {name: addresses for name, addresses in self.listed.items() if name != EVALUATOR}
 
     @cached_property
     def tf_configs(self) -> TfConfigs:
-        return TfConfigs(self.spec, self.cluster.lead, self.cluster.tf_config)
+        return TfConfigs(self.listed, self.cluster.lead, self.cluster.tf_config, self.resizes)
 
     @cached_property
     def sharers(self) -> tuple[TaskId, ...]:
@@ -122,7 +151,7 @@ class _Shared:
 
     @cached_property
     def ranks(self) -> RankLayout:
-        return RankLayout.of(self.cluster, self.spec, {})
+        return RankLayout.of(self.cluster, self.spec, {}, resizes=self.resizes)
 
     @cached_property
     def hosts(self) -> str:
@@ -147,12 +176,11 @@ class _Planner:
         fields = {
             **shared.lists,
             "job_name": task.job,
-            "task_index": str(task.index),
+            **shared.numbers(task),
             "task": str(task),
             "address": address,
             "host": address.rpartition(":")[0],
             "port": address.rpartition(":")[2],
-            "num_tasks": str(len(job.hosts)),
             "lead_host": lead.rpartition(":")[0],
             "lead_port": lead.rpartition(":")[2],
             "num_gpus": str(len(own or ())),
@@ -182,9 +210,9 @@ class _Planner:
     ) -> tuple[dict[str, tuple[TaskPlan, ...]], dict[str, dict[str, tuple[TaskPlan, ...]]]]:
         """With marks in place of addresses: each host's own tasks, and each spare's, as `RunPlan` has them."""
         cluster = self.roster.cluster
-        if not cluster.standby:
+        if not cluster.standby and not resizes(cluster):
             return {}, {}
-        planner = dataclasses.replace(self, shared=_Shared(cluster, marked_spec(cluster)))
+        planner = dataclasses.replace(self, shared=_Shared(cluster, marked_spec(cluster), resizes(cluster)))
         parts = grouped((part.host, part) for part in self.roster.tasks)
 
         def planned(host: str, on: str, seat: Seat) -> tuple[TaskPlan, ...]:

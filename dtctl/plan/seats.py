@@ -98,14 +98,16 @@ def named_by_others(words: Mapping[str, Collection[str]]) -> set[str]:
     for task, texts in words.items():
         for text in filter(has_address, texts):
             if text not in found:
-                found[text] = frozenset(mark.group(3) for mark in MARK.finditer(text) if mark.group(3))
+                marks = [mark.group(3) or mark.group(5) for mark in MARK.finditer(text)]
+                listed = [one for one in words if one.partition(":")[0] in marks]
+                found[text] = frozenset([*(mark for mark in marks if mark and ":" in mark), *listed])
             named |= found[text] - {task}
     return named
 
 
 def has_address(text: str) -> bool:
     """Whether it has a mark that only the run can replace."""
-    return re.search(r"\0(?:ADDRESS|HOST|PORT)\(", text) is not None
+    return re.search(r"\0(?!HOME|CODE|PATH|PYTHON)", text) is not None
 
 
 def _mark(found: re.Match[str]) -> str:

@@ -25,6 +25,7 @@ from dtctl.agent.records.spec import (
     comes_back_alone,
 )
 from dtctl.agent.records.values import HOME, paths_of, urls_of
+from dtctl.config.strategies import resizes
 from dtctl.plan.hosts import brought_along, checkpoint_places, join_address, on_host
 from dtctl.plan.seats import has_address, named_by_others
 
@@ -41,14 +42,9 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
     Taken before ports are moved for a local run: the second `up` of a live run finds them taken by the first.
     """
     values = dataclasses.asdict(cluster)
-    del (
-        values["file"],
-        values["file_sha256"],
-        values["as_written"],
-        values["trainer"]["code"],
-        values["trainer"]["env_file"],
-    )
-    del values["own_coordinator_port"], values["settings"], values["data"]["source"]
+    for name in ("file", "file_sha256", "as_written", "own_coordinator_port", "settings"):
+        del values[name]
+    del values["trainer"]["code"], values["trainer"]["env_file"], values["data"]["source"]
     values["hooks"] = {
         name: hook for name, hook in values["hooks"].items() if hook["post"]
     }  # others are this machine's
@@ -58,8 +54,9 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
         del values["trainer"]["environment"]["wheels"]  # the environment is the same
     if not values["arbiters"]:  # builds that knew none have the same run
         del values["arbiters"]
-    if values["recovery"]["replace_s"] is None:
-        del values["recovery"]["replace_s"]
+    for section, key in (("recovery", "replace_s"), ("recovery", "min_workers"), ("trainer", "global_batch")):
+        if values[section][key] is None:
+            del values[section][key]
     text = json.dumps([VERSION, values, bundle], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -111,6 +108,8 @@ def run_spec(
         spares={name: _spare(plan, name) for name in plan.cluster.standby},
         arbiters=list(plan.cluster.arbiters),
         moved=made(Moved),
+        resizes=resizes(plan.cluster),
+        min_workers=plan.cluster.recovery.min_workers,
     )
 
 

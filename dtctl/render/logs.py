@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ REMEMBERED = 200
 _TAIL_BYTES = 64 * 1024
 
 
+@dataclass
 class LogPrinter:
     """Writes whole lines, safe for a screen; with `raw` the bytes of the log and nothing but the heads of its lines.
 
@@ -43,26 +45,19 @@ class LogPrinter:
     is shown is named, too.
     """
 
-    def __init__(
-        self,
-        tasks: Iterable[TaskId],
-        *,
-        prefix: bool,
-        timestamps: bool,
-        raw: bool = False,
-        gaps: bool = False,
-        all_attempts: bool = False,
-    ) -> None:
+    tasks: InitVar[Iterable[TaskId]]
+    prefix: bool
+    timestamps: bool
+    raw: bool = False
+    gaps: bool = False
+    all_attempts: bool = False
+    printed: bool = False
+
+    def __post_init__(self, tasks: Iterable[TaskId]) -> None:
         names = [str(task) for task in tasks]
         self._width = max((len(name) for name in names), default=0)
         self._color = console.colored()
         self._colors = {name: _COLORS[index % len(_COLORS)] for index, name in enumerate(names)} if self._color else {}
-        self._prefix = prefix
-        self._timestamps = timestamps
-        self._raw = raw
-        self._gaps = gaps
-        self._all_attempts = all_attempts
-        self.printed = False
         self._attempts: dict[str, int] = {}
         self._ends: dict[str, int] = {}
         """Where in its log each task's last lines ended."""
@@ -70,7 +65,7 @@ class LogPrinter:
 
     def print(self, lines: LogLines) -> None:
         head = self._head(lines.log)
-        if self._raw:
+        if self.raw:
             self._remember(lines)
             return console.pass_on(_headed(head.encode(), lines.data))
         shown = log_lines(lines.data, color=self._color)
@@ -88,8 +83,8 @@ class LogPrinter:
         before, end = self._attempts.get(task), self._ends.get(task)
         self._attempts[task], self._ends[task] = attempt, log["end"]
         if attempt != before:
-            return [f"--- attempt {attempt} ---"] if before is not None or self._all_attempts else []
-        return ["--"] if self._gaps and log["offset"] != end else []
+            return [f"--- attempt {attempt} ---"] if before is not None or self.all_attempts else []
+        return ["--"] if self.gaps and log["offset"] != end else []
 
     def _remember(self, lines: LogLines) -> None:
         self.printed = True
@@ -104,10 +99,10 @@ class LogPrinter:
     def _head(self, log: Log) -> str:
         name = log["task"]
         color = self._colors.get(name)
-        head = f"{one_line(name).ljust(self._width)} |" if self._prefix else ""
-        if self._prefix:
+        head = f"{one_line(name).ljust(self._width)} |" if self.prefix else ""
+        if self.prefix:
             head = f"{head} " if color is None else f"\x1b[{color}m{head}\x1b[0m "
-        return f"{head}{local_time(log['time'], '%Y-%m-%dT%H:%M:%S')} " if self._timestamps else head
+        return f"{head}{local_time(log['time'], '%Y-%m-%dT%H:%M:%S')} " if self.timestamps else head
 
 
 class LogObjects(LogPrinter):

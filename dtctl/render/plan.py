@@ -326,7 +326,7 @@ _VERBS = {
 def show_left_out(bundle: Bundle, cluster_file: Path | None = None) -> None:
     """The cluster file itself, which no trainer reads, is not worth a line."""
     if bundle.withheld:
-        rule = f"!{_as_rule(bundle.withheld[0].path)}"
+        rule = "!" + re.sub(r"([\\*?\[])", r"\\\1", bundle.withheld[0].path)
         note(f"not pushed: {_with_rules(bundle.withheld)} (a line such as {rule} in .dtctlignore pushes one)")
     if bundle.twins:
         note(f"not pushed: {_folded(bundle.twins)} (identical to a file of secrets or keys that this run uses)")
@@ -351,7 +351,3 @@ def _with_rules(left_out: Sequence[LeftOut]) -> str:
 def _folded(paths: Sequence[str]) -> str:
     rest = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return ", ".join(paths[:_SHOWN]) + rest
-
-
-def _as_rule(path: str) -> str:
-    return re.sub(r"([\\*?\[])", r"\\\1", path)

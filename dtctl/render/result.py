@@ -79,13 +79,16 @@ def show_scaled(scaling: Scaling, stopped: StopResult | None, started: RestartRe
     if dry_run:
         lines = {"start": scaling.starts, "stop": scaling.stops}
         what = "; ".join(f"{fold(map(str, tasks))} would {verb}" for verb, tasks in lines.items() if tasks)
-        return console.say(f"{job}: {now}: {what}; no other task restarts")
+        others = f"{fold(map(str, scaling.restarts))} would restart" if scaling.restarts else "no other task restarts"
+        return console.say(f"{job}: {now}: {what}; {others}")
     if stopped is not None:
         console.say(f"{job}: {now}: {stopped_tasks(stopped)}")
         _show_left_of(dataclasses.replace(stopped, errors={}))
     if started is not None:
         console.say(f"{job}: {now}")
         show_restarted(started)
+    if scaling.restarts:
+        console.say(f"{fold(map(str, scaling.restarts))} restart with {scaling.count} of {job}")
     note(f"jobs.{job}.replicas: {scaling.count}    in the cluster file keeps it for the next run")
     return None
 

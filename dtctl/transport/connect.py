@@ -50,8 +50,15 @@ class Transports:
         """A host has been connected to: something may have been asked of its agent."""
         self._dialled: dict[str, float] = {}
         self._failed: dict[str, TransportError] = {}
+        self._begun: dict[str, Session] = {}
+
+    def resume(self, *begun: Session | None) -> None:
+        """Conversations that are open already: each is what the next `open` of its host returns."""
+        self._begun.update({session.host.name: session for session in begun if session is not None})
 
     def open(self, host: Host) -> Session:
+        if (begun := self._begun.pop(host.name, None)) is not None:
+            return begun
         if host.reach.transport not in TRANSPORTS:
             raise TransportError(f"{host.name} is reached by {host.reach.transport!r}, which this dtctl does not know")
         self._dialled[host.name] = time.monotonic()

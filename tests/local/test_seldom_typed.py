@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.desk import Desk, cluster_text, desk
-from tests.waiting import read_until
+from tests.waiting import eventually, read_until
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,25 @@ def test_workers_are_scaled_while_the_others_go_on(home: Desk) -> None:
     assert (more.returncode, "has places for 2 tasks of worker" in more.stderr) == (2, True)
     assert (needed.returncode, "it cannot continue without ps:0" in needed.stderr) == (2, True)
     assert home.task("worker:0")["attempt"] == home.task("ps:0")["attempt"] == 1
+    home.dtctl("stop")
+
+
+def test_collectives_are_scaled_with_a_restart_of_all(home: Desk) -> None:
+    home.write_cluster(cluster_text(jobs="{worker: {hosts: 'node-[1-2]', tasks_per_host: 2}}"))
+    home.dtctl("up", "--local")
+    assert home.dtctl("scale", "worker=3", "--dry-run").strip() == (
+        "worker: 4 -> 3: worker:3 would stop; worker:[0-2] would restart"
+    )
+    assert "worker:[0-2] restart with 3 of worker" in home.dtctl("scale", "worker=3")
+    few = {**dict.fromkeys(("worker:0", "worker:1", "worker:2"), "running"), "worker:3": "pending"}
+    eventually(lambda: home.states() == few and home.task("worker:0")["attempt"] == 2)
+    [start] = (home.home / ".dtctl").glob("runs/*/*/tasks/worker-0/attempt-2/start.json")
+    [workers] = [word for word in json.loads(start.read_text())["argv"] if word.startswith("--worker_hosts=")]
+    assert workers.count(":") == 3
+    home.dtctl("scale", "worker=4")
+    eventually(lambda: set(home.states().values()) == {"running"} and home.task("worker:0")["attempt"] == 3)
+    needed = home.run("scale", "worker=0")
+    assert (needed.returncode, "it cannot continue without worker:0" in needed.stderr) == (2, True), needed.stderr
     home.dtctl("stop")
 
 

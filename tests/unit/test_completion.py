@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.cli import main
-from dtctl.cli.completion import begun, for_fish, for_zsh, rejoined, whole_options, whole_words
+from dtctl.cli.completion import begun, for_fish, for_zsh, rejoined, whole_words
 from dtctl.cli.table import GROUPS
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import record_of
@@ -147,11 +147,11 @@ def test_fish_replaces_the_whole_word() -> None:
 
 def test_only_a_shell_that_completes_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     line = {"_TYPER_COMPLETE_ARGS": "dtctl status --run="}
-    with whole_options({**line, "_DTCTL_COMPLETE": "complete_fish"}):
+    with whole_words({**line, "_DTCTL_COMPLETE": "complete_fish"}):
         print("digits-1")
     assert capsys.readouterr().out == "--run=digits-1\n"
     output = io.StringIO()
-    with redirect_stdout(output), whole_options(line):
+    with redirect_stdout(output), whole_words(line):
         print("digits-1")
     assert output.getvalue() == "digits-1\n"
 

@@ -11,16 +11,18 @@ from contextlib import suppress
 from ..conversation import Aborted, Gone, expect_control
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
+from ..records.answers import Need
+from ..records.kinds import made
 from ..records.values import CHUNK_BYTES, LARGE_BYTES
 from .blocks import DIGEST_BYTES, PARTIAL, Partial
 from .tree import MOST_BYTES, Manifest, Tree, read_blocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional, Tuple
+    from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
     from ..conversation import Wire
-    from ..records.answers import BlockAt, Need, Progress
+    from ..records.answers import BlockAt, Progress
     from .relay import Relay
 
 _MOST_SOURCES = 8
@@ -77,8 +79,7 @@ class Sources:
 
 
 def receive_manifest(wire: Wire) -> bytes:
-    need: Need = {"manifest": True, "files": [], "digests": [], "blocks": [], "port": None}
-    wire.send(dict(need, type="need"))
+    wire.send(dict(made(Need, manifest=True), type="need"))
     fields, payload = wire.receive()
     expect_control(fields, "manifest")
     return _inflate(payload, MOST_BYTES)
@@ -147,16 +148,15 @@ class _Filling:
 
     def _ask(self, asked: Dict[int, None]) -> None:
         """Takes what has arrived out of `asked`: everything, where the controller itself sends it."""
-        partly = _missing_blocks(self._tree, list(asked), self._sources, self._staging, self._wire)
+        partly = self._missing_blocks(asked)
         whole = [index for index in asked if index not in partly]
         blocks: List[BlockAt] = [
             {"index": index, "number": number} for index, missing in partly.items() for number in missing
         ]
-        port = None if self._relay is None else self._relay.port
-        need: Need = {"manifest": False, "files": whole, "digests": [], "blocks": blocks, "port": port}
-        self._wire.send(dict(need, type="need"))
+        need = dict(made(Need, files=whole, blocks=blocks), type="need")
+        self._wire.send(dict(need, port=None if self._relay is None else self._relay.port))
         total = sum(self._tree.manifest.files[index][2] for index in whole)
-        total += sum(_partial(self._tree, one["index"], self._staging).length(one["number"]) for one in blocks)
+        total += sum(self._partial(one["index"]).length(one["number"]) for one in blocks)
         progress = _Progress(total, self._wire, self._lock)
         feeder = _feeder(self._wire) if self._relay is not None else None
         if self._relay is None or feeder is None:
@@ -164,8 +164,7 @@ class _Filling:
             return
         try:
             with self._relay.connected(*feeder) as other:
-                plain: Need = {**need, "port": None}
-                other.send(dict(plain, type="need"))
+                other.send(need)
                 self._take(asked, partly, other, progress)
         except (Refused, Aborted, Gone):  # it is asked for the rest no more, and whatever it did harms nobody
             if self._wire.noticed:
@@ -177,7 +176,7 @@ class _Filling:
             path, _, _, sha256 = tree.manifest.files[index]
             if index in partly:
                 for number in partly[index]:
-                    _partial(tree, index, self._staging).put(number, _chunks(index, source, progress))
+                    self._partial(index).put(number, _chunks(index, source, progress))
                 right = tree.adopt(index, tree.part(index, self._staging))
             else:
                 chunks = _chunks(index, source, progress)
@@ -190,6 +189,34 @@ class _Filling:
             self._has(index)
             del asked[index]
 
+    def _missing_blocks(self, asked: Iterable[int]) -> Dict[int, List[int]]:
+        """Of the large files of which something may be here already, the blocks that are not."""
+        tree = self._tree
+        seeds: Dict[int, List[str]] = {}
+        for index in asked:
+            path, _, size, sha256 = tree.manifest.files[index]
+            if size < LARGE_BYTES:
+                continue
+            part = tree.part(index, self._staging)
+            with suppress(OSError):
+                os.rename(os.path.join(os.path.dirname(self._staging), "." + PARTIAL + sha256), part)
+            found = [one for one in (tree.place(path), *self._sources.seeds(path)) if os.path.lexists(one)]
+            if found or os.path.lexists(part):
+                seeds[index] = found
+        if seeds:
+            self._wire.send(dict(made(Need, digests=list(seeds)), type="need"))
+        return {index: self._partial(index).missing(self._digests(index), found) for index, found in seeds.items()}
+
+    def _partial(self, index: int) -> Partial:
+        return Partial(self._tree.part(index, self._staging), self._tree.manifest.files[index][2])
+
+    def _digests(self, index: int) -> bytes:
+        fields, payload = self._wire.receive()
+        size = DIGEST_BYTES * self._partial(index).blocks
+        if expect_control(fields, "digests")["index"] != index or len(payload) != size:
+            raise Refused("bad_request", "expected the digests of file %d of the bundle" % index)
+        return payload
+
     def _has(self, index: int) -> None:
         if self._relay is not None:
             self._relay.has(index)
@@ -199,41 +226,6 @@ def _feeder(wire: Wire) -> Optional[Tuple[str, int]]:
     """The address and port of the host that has what is needed; None: the controller sends it."""
     reply = expect_control(wire.receive()[0], "feeder")
     return None if reply["port"] is None else (reply["address"], reply["port"])
-
-
-def _missing_blocks(tree: Tree, asked: List[int], sources: Sources, staging: str, wire: Wire) -> Dict[int, List[int]]:
-    """Of the large files of which something may be here already, the blocks that are not."""
-    seeds: Dict[int, List[str]] = {}
-    for index in asked:
-        path, _, size, sha256 = tree.manifest.files[index]
-        if size < LARGE_BYTES:
-            continue
-        part = tree.part(index, staging)
-        with suppress(OSError):
-            os.rename(os.path.join(os.path.dirname(staging), "." + PARTIAL + sha256), part)
-        found = [one for one in (tree.place(path), *sources.seeds(path)) if os.path.lexists(one)]
-        if found or os.path.lexists(part):
-            seeds[index] = found
-    if not seeds:
-        return {}
-    need: Need = {"manifest": False, "files": [], "digests": list(seeds), "blocks": [], "port": None}
-    wire.send(dict(need, type="need"))
-    return {
-        index: _partial(tree, index, staging).missing(_digests(tree, index, staging, wire), found)
-        for index, found in seeds.items()
-    }
-
-
-def _partial(tree: Tree, index: int, staging: str) -> Partial:
-    return Partial(tree.part(index, staging), tree.manifest.files[index][2])
-
-
-def _digests(tree: Tree, index: int, staging: str, wire: Wire) -> bytes:
-    fields, payload = wire.receive()
-    size = DIGEST_BYTES * _partial(tree, index, staging).blocks
-    if expect_control(fields, "digests")["index"] != index or len(payload) != size:
-        raise Refused("bad_request", "expected the digests of file %d of the bundle" % index)
-    return payload
 
 
 def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ import time
 from contextlib import ExitStack, suppress
 
 from ..host import locks
-from ..host.errors import Refused, from_os_error
+from ..host.errors import from_os_error
 from ..host.files import private
 from ..host.paths import entries, is_component, make_directory, modified, modified_ns, used_bytes
 from . import blocks, receiver
@@ -39,8 +39,6 @@ def ensure(root: str, bundle_id: str, wire: Wire) -> str:
 
 def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
     """Does what `ensure` does, and also returns how many files the controller had to send."""
-    if not is_bundle_id(bundle_id):
-        raise Refused("bad_request", f"{bundle_id!r} is not the id of a bundle")
     store = os.path.join(root, "bundles")
     base = os.path.join(store, bundle_id)
     received = 0

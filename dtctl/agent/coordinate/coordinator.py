@@ -14,7 +14,7 @@ from __future__ import annotations
 from ..records.kinds import made
 from ..records.reasons import because, explain, fact, headline, sentence, why_of
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent
-from ..run import drains, intents, outcome
+from ..run import drains, gang, intents, outcome
 from ..run.outcome import Judgement
 from . import incidents, lifecycle
 from .contacts import Contacts, Quorum
@@ -293,7 +293,8 @@ class Coordinator:
             if self.may_start:
                 self._draining.release_cut_off()
             self._draining.step(now)
-            self._accounting.update(passed_s, self._missed_hosts())
+            left_out = drains.left_out_hosts(self.view.intents)
+            self._accounting.update(passed_s, [host for host in self._missed_hosts() if host not in left_out])
             self._judge(now, wall)
         if self.decided:
             self._shutting_down(now).step(now)
@@ -333,6 +334,11 @@ class Coordinator:
                 self.view.intents[task] = offered[task].copy()
             self.view.wanted([task])
         may_hold = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
+        for task, intent in offered.items():  # ended there while the others go on without it
+            mine = self.view.intents[task]
+            if outcome.is_left_out(mine) and intent["by"] in (host, "host_timeout") and intent["want"] != "run":
+                mine["version"] = max(mine["version"], intent["version"])
+                self.view.wanted([task], generation=max(mine["generation"], intent["generation"]))
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
             self.view.intents[task] = intent = drains.believed(intent, may_hold)
@@ -354,7 +360,9 @@ class Coordinator:
             self._decide(end)
         else:
             for task, early in lifecycle.may_run(self.view, self._blocked()).items():
-                self.view.wanted([task], want="run", early=early)
+                is_held = self.view.intents[task]["want"] == "hold"
+                without = {"without": gang.ranges(self.view.left_out())} if is_held else {}
+                self.view.wanted([task], want="run", early=early, **without)
             self._describe(facts)
 
     def _failure(self, now: float, wall: float) -> Optional[Judgement]:
@@ -365,6 +373,8 @@ class Coordinator:
         if found is not None or not self.may_start:
             return found
         moved = self._moving.step(self._missed_hosts(), now, wall)
+        for host, silent_s in self._given_up(now).items():
+            self._draining.leave_out(host, silent_s, now)
         return moved or self._recovery.step(now, wall) or self._not_started(now)
 
     def _blocked(self) -> Set[str]:
@@ -379,11 +389,18 @@ class Coordinator:
         return {host: self.contacts.away[host] for host in away}
 
     def _host_given_up(self, now: float) -> Optional[Judgement]:
-        limit_s = self.view.recovery["host_timeout_s"]
-        for host, since in self._missed_hosts().items():
-            if limit_s is not None and now - since >= limit_s:
-                return Judgement("Failed", [fact("host_gone", host=host, seconds=now - since)])
+        for host, silent_s in self._given_up(now).items():
+            if not self._draining.may_leave_out(host):
+                return Judgement("Failed", [fact("host_gone", host=host, seconds=silent_s)])
         return None
+
+    def _given_up(self, now: float) -> Dict[str, float]:
+        """Hosts that were not heard for `host_timeout_s` and are not left out yet, and how long each was not."""
+        limit_s = self.view.recovery["host_timeout_s"]
+        silent = {host: now - since for host, since in self._missed_hosts().items()}
+        late = [host for host, silent_s in silent.items() if limit_s is not None and silent_s >= limit_s]
+        left_out = drains.left_out_hosts(self.view.intents) if late else []
+        return {host: silent[host] for host in late if host not in left_out}
 
     def _deadline(self) -> Optional[Judgement]:
         limit_s = self._spec["active_deadline_s"]

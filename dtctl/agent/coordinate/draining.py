@@ -1,6 +1,7 @@
 """Draining hosts for maintenance: holds their tasks, and those that cannot continue without them, until it is undone.
 
-A task that its job has too many of is held in the same way.
+A task that its job has too many of is held in the same way, and so are those of a host that was given up where the
+others may train without it (`min_workers`). What trains together is started again then, with those that take part.
 
 Servers are held when the others have ended, because those still save what is on them. After `undrain` all tasks that
 need each other start at once, from the newest checkpoint, as soon as every one of their hosts is in touch.
@@ -9,7 +10,8 @@ need each other start at once, from the newest checkpoint, as soon as every one 
 from __future__ import annotations
 
 from ..records.reasons import because, fact, why_of
-from ..run import drains
+from ..records.spec import trainers_of
+from ..run import drains, gang
 from . import incidents
 from .lifecycle import END_LIMIT_S
 
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from ..records.reasons import Fact
     from ..records.run_state import How
     from .view import View
+
+
+HEARD_S = 60.0
+"""So long a host that was left out is heard before it takes part again."""
 
 
 class Draining:
@@ -34,12 +40,15 @@ class Draining:
         """Since when servers wait for the others to end."""
         self._cut_off: List[str] = []
         """Hosts that were cut off, and have been heard since the last look."""
+        self._heard: Dict[str, float] = {}
+        """Hosts that were left out, and since when they are heard again."""
 
     def drain(self, host: str, how: How, now: float) -> None:
         """Holds what the host's maintenance holds. Nothing changes where it is drained already."""
-        drained = drains.holders(self._view.intents)
-        if host not in drained or drained[host]["kind"] != drains.DRAINED:
-            self._hold({**drained, host: fact(drains.DRAINED, host=host, by=how["by"])}, how, now)
+        kind = drains.DRAINED_ALONE if self.may_leave_out(host) else drains.DRAINED
+        if host not in drains.drained_hosts(self._view.intents):
+            drained = drains.holders(self._view.intents)
+            self._hold(self._held({**drained, host: fact(kind, host=host, by=how["by"])}), how, now)
 
     def undrain(self, host: str, by: str) -> None:
         """What nothing else holds may run again."""
@@ -48,12 +57,12 @@ class Draining:
     def scale(self, job: str, count: int, how: How, now: float) -> None:
         """Holds the tasks of the job beyond the first `count`, and lets the others run again.
 
-        No other task may need them (`drains.needs_the_run`).
+        The run may lack them (`gang.may_lack`).
         """
         over = drains.beyond(job, count, how["by"], self._view.present)
         rest = [task for task in drains.scaled_down(job, self._view.intents) if task not in over]
         self._release(dict.fromkeys(rest), how["by"])
-        self._hold({**drains.holders(self._view.intents), **over}, how, now)
+        self._hold(self._held({**drains.holders(self._view.intents), **over}), how, now)
 
     def _release(self, holders: Mapping[str, Optional[str]], by: str) -> None:
         """They hold nothing any more. Of each, the host that is in service again, if it was one."""
@@ -63,7 +72,10 @@ class Draining:
         released = {task: holders[each] for each in gone for task in drains.tasks_of(each, view.intents)}
         for task, host in released.items():
             kind = drains.kind_of_return(view.roster[task], view.spec["strategy"])
-            back = fact(drains.SCALED_UP, by=by) if host is None else fact(kind, host=host)
+            if host is not None:
+                back = fact(kind, host=host)
+            else:
+                back = fact(drains.SCALED_UP, by=by) if kind == drains.RESUMED else fact(drains.RESIZED)
             view.wanted([task], want="hold", by=by, grace_s=None, **because(held.get(task) or [back]))
 
     def step(self, now: float) -> None:
@@ -71,19 +83,67 @@ class Draining:
         for host in [name for name in drains.holders(self._view.intents) if name in self._view.hosts]:
             if drains.back_in_service(host, [self._view.intents[task] for task in self._view.tasks_on(host)]):
                 self.undrain(host, host)
-        drained = drains.holders(self._view.intents)
+        self._take_back(now)
+        drained, held = drains.holders(self._view.intents), self._resized()
+        how: How = {"by": "coordinator", "grace_s": None, **because([])}
         if drained:
             for one in [one for one in drained.values() if one["kind"] == drains.SCALED_DOWN]:
                 drained = {**drains.beyond(one["text"], one["count"], one["by"], self._view.present), **drained}
             intent = next(filter(drains.is_drained, self._view.intents.values()))
-            self._hold(drained, {"by": intent["by"], "grace_s": intent["grace_s"], **because([])}, now)
+            how.update({"by": intent["by"], "grace_s": intent["grace_s"]})
+            held.update(self._held(drained))
+        if held:
+            self._hold(held, how, now)
         returning = self.returning()
         if returning and all(self._is_cleared(task) for task in returning):
             if self._view.lead in returning:
                 self._repair()
             for task in returning:
-                why = fact(drains.RESUMED, host=why_of(self._view.intents[task])[0]["host"])
+                was = why_of(self._view.intents[task])[0]
+                why = fact(drains.RESUMED, host=was["host"]) if "host" in was else fact("restart")
                 self._view.wanted([task], want="hold", **because([why]))
+
+    def may_leave_out(self, host: str) -> bool:
+        """Whether the others can train without a host that was given up."""
+        return gang.goes_on_without(self._view.spec, host, self._view.intents)
+
+    def leave_out(self, host: str, silent_s: float, now: float) -> None:
+        """Lets them."""
+        view, gone = self._view, gang.out_with(self._view.spec, host, self._view.intents)
+        held = [task for task in view.tasks_on(host) if task in gone]
+        if not held:
+            return
+        self._release({host: host}, "coordinator")  # it may have held the others, too
+        trains = trainers_of(view.roster.values(), view.lead)
+        count = sum(task not in gone for task in trains)
+        why = fact(drains.LEFT_OUT, host=host, tasks=held, seconds=silent_s, count=count, of=len(trains))
+        view.replace_warning(drains.LEFT_OUT, why, host)
+        self._record("decision", [why])
+        how: How = {"by": "coordinator", "grace_s": None, **because([])}
+        self._hold(self._held({**drains.holders(view.intents), host: why}), how, now)
+
+    def _take_back(self, now: float) -> None:
+        """Lets hosts take part again that were left out, and have been heard for a while."""
+        view, left_out = self._view, drains.left_out_hosts(self._view.intents)
+        self._heard = {host: self._heard.get(host, now) for host in left_out if view.hosts[host]["connected"]}
+        for host in [host for host, since in self._heard.items() if now - since >= HEARD_S]:
+            self.undrain(host, "coordinator")
+        for one in [one for each in view.data["alerts"] for one in each["why"][:1]]:
+            if one["kind"] == drains.LEFT_OUT and one["host"] not in drains.left_out_hosts(view.intents):
+                view.replace_warning(drains.LEFT_OUT, None, one["host"])
+
+    def _resized(self) -> Dict[str, List[Fact]]:
+        """All that train together, where some of them run and others take part now than when those were started."""
+        view = self._view
+        out = gang.ranges(view.left_out())
+        runs = [one for task in view.tasks for one in [view.intents[task]] if one["want"] == "run" and one["without"]]
+        if not out and not runs:
+            return {}
+        needed = [task for task in view.present if drains.needs_the_run(view.roster[task], view.spec["strategy"])]
+        members = [task for task in needed if view.intents[task]["want"] != "stop" and not view.drained(task)]
+        if all(view.intents[task]["want"] != "run" or view.intents[task]["without"] == out for task in members):
+            return {}
+        return {task: [fact(drains.RESIZED)] for task in members}
 
     def release_cut_off(self) -> None:
         """Lets hosts that have ended their tasks, and are heard again, have them: all that they held has been held."""
@@ -109,15 +169,18 @@ class Draining:
         ended = {task for task in view.present if view.final(task)}
         by: Dict[str, List[Fact]] = {}
         for host, one in drained.items():
-            for task in drains.held_by(host, members, view.spec["strategy"], view.intents, ended):
+            alone = one["kind"] in drains.ALONE
+            for task in drains.held_by(host, members, view.spec["strategy"], view.intents, ended, alone=alone):
                 by.setdefault(task, []).append(one)
         return {task: drains.why_held(view.roster[task]["host"], facts) for task, facts in by.items()}
 
-    def _hold(self, drained: Dict[str, Fact], how: How, now: float) -> None:
-        view, held = self._view, self._held(drained)
+    def _hold(self, held: Mapping[str, List[Fact]], how: How, now: float) -> None:
+        view = self._view
         waits = self._servers_wait(list(held), how, now)
         new = []
         for task, why in held.items():
+            if drains.is_returning(view.intents[task]) and why[0]["kind"] == drains.RESIZED:
+                continue
             if view.drained(task):
                 if why_of(view.intents[task]) != why:
                     view.wanted([task], **because(why))
@@ -128,7 +191,12 @@ class Draining:
         going = [task for task in new if not view.final(task)]
         if new:
             self._leave_incidents(new)
-        if going:
+        kind = held[going[0]][0]["kind"] if going else ""
+        if kind == drains.RESIZED:
+            trains = trainers_of(view.roster.values(), view.lead)
+            count = len(trains) - len(view.left_out())
+            self._record("decision", [*held[going[0]], fact("sized", count=count, of=len(trains))])
+        elif going and kind != drains.LEFT_OUT:
             self._record("decision", [*held[going[0]], fact("holds", tasks=going)])
 
     def _servers_wait(self, held: List[str], how: How, now: float) -> bool:

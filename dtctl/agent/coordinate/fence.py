@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 
 from ..host import log, paths, processes
-from ..records.spec import DRIFT, KILL_S, fence_s
+from ..records.spec import DRIFT, KILL_S, fence_s, given_up_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Fence:
 
     def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
         self.limit_s = fence_s(spec)
-        self._replace_s = spec["recovery"]["replace_s"] or 0.0
+        self._given_up_s = given_up_s(spec) or 0.0
         self._grace_s = spec["grace_s"]
         self._files = files
         self._path = files.path("confirmed")
@@ -94,7 +94,7 @@ class Fence:
         silent_s = now - self._confirmed
         if self.limit_s is None or silent_s < self.limit_s:
             return None
-        return min(max(self._replace_s / DRIFT - KILL_S - silent_s, 0.0), self._grace_s)
+        return min(max(self._given_up_s / DRIFT - KILL_S - silent_s, 0.0), self._grace_s)
 
     def _read(self, now: float) -> float:
         """What an earlier agent knew; the beginning of the run where that is unknown. After a reboot nothing runs."""

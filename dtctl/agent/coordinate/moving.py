@@ -55,13 +55,15 @@ class Moving:
     def step(self, missed: Mapping[str, float], now: float, wall: float) -> Optional[Judgement]:
         """`missed`: hosts with tasks that were not heard, and since when. A judgement where a loss ends the run."""
         term = self._term_of_lease(now) if self._term_of_lease is not None else None
-        if self._limit_s is None or term is None:
+        if term is None:
             return None
         if self._term is None or term not in (self._term, self._term + 1):
             self._contacts.count_anew(now)
             self._anew_at = now
             missed = {}
         self._term = term
+        if self._limit_s is None:
+            return None
         lost = [host for host, since in missed.items() if now - since >= self._limit_s]
         moves: Dict[str, str] = {}
         for host in lost:
@@ -119,7 +121,8 @@ class Moving:
 
     def _held_by_itself(self, host: str) -> Set[str]:
         one = drains.holders(self._view.intents).get(host)
-        return {host} if one is not None and one["kind"] in (drains.SHUTTING_DOWN, drains.CUT_OFF) else set()
+        own = (drains.SHUTTING_DOWN, drains.CUT_OFF, drains.LEFT_OUT)
+        return {host} if one is not None and one["kind"] in own else set()
 
     def _unfit(self, host: str, seat: str, tasks: Iterable[str]) -> Optional[Fact]:
         """Why it cannot take them."""

@@ -216,6 +216,13 @@ class View:
         """It is held because of a host that is drained."""
         return drains.is_drained(self.intents[task])
 
+    def left_out(self) -> List[str]:
+        """Tasks that take no part in what trains together; none where each trains by itself."""
+        if not self.spec["resizes"]:
+            return []
+        out = [task for task, intent in self.intents.items() if outcome.is_left_out(intent)]
+        return [task for task in out if drains.needs_the_run(self.roster[task], self.spec["strategy"])]
+
     def facts(self) -> outcome.Facts:
         """What the outcome follows from. Tasks of a host that was never in touch are lost, unless it is absent."""
         known = {task: self.entry(task) for task in self.roster}

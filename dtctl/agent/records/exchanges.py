@@ -52,7 +52,7 @@ WORDS = {
     "look": "starting.LookWord",
     "keep": "requests.ControlMessage",
     "abort": "requests.ControlMessage",
-    "manifest": "requests.ManifestWord",
+    "manifest": "requests.ControlMessage",
     "digests": "requests.DigestsWord",
     "file": "requests.FileWord",
     "feeder": "requests.FeederWord",

@@ -102,12 +102,16 @@ SENTENCES = {
     "makes_room": "stopped to make room for another run",
     "rolled_back": "rolled back",
     "drained": "%(host)s is drained by %(by)s",
+    "drained_alone": "%(host)s is drained by %(by)s, and the others train without it",
     "shutting_down": "%(host)s is shutting down",
     "cut_off": "%(host)s was cut off from the coordinator",
     "undrained": "%(host)s is in service again: all that need each other start together",
     "resumed": "%(host)s is in service again",
     "scaled_down": "%(task)s is one too many: %(text)s is scaled to %(count)d by %(by)s",
     "scaled_up": "scaled up by %(by)s",
+    "left_out": "%(tasks)s left out: %(host)s has not been heard for %(span)s; %(count)d of %(of)d workers train",
+    "resized": "all that train restart, as their number changes",
+    "sized": ": %(count)d of %(of)d workers train",
     "ending": "ending",
     "restarted_with": "restarted with %(task)s (%(rest)s)",
     "session_lost": "the controller was lost before the start was complete",
@@ -236,7 +240,7 @@ def fields_of(kind: str) -> "List[str]":
     return sorted({name for name in named if name is not None})
 
 
-HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down")
+HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone")
 """Kinds for which a task is held until a person, or its host, lets it run again."""
 
 

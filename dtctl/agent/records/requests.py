@@ -196,11 +196,7 @@ class GcRequest(Record):
 
 
 class ControlMessage(Record):
-    """`keep`, `abort` or `alive`: nothing but its type."""
-
-
-class ManifestWord(Record):
-    """`manifest`: the bundle's, as the bytes of the frame (zlib)."""
+    """Nothing but its type. `manifest`: and the bundle's, as the bytes of the frame (zlib)."""
 
 
 class DigestsWord(Record):

@@ -221,6 +221,10 @@ class Inventory(Record):
     """Hosts that only vote."""
     moved: Default[Moved, {}]
     """The roster is as it is after that."""
+    resizes: Default[bool, False]
+    """Its tasks train together, with as many as take part when they are started: argv and env have marks for that."""
+    min_workers: Default[Optional[Count], None]
+    """It continues with so many tasks that train, the lead among them, while hosts are away; null: it waits."""
 
 
 FEWEST_VOTERS = 3
@@ -402,10 +406,17 @@ def shortest_replace_s(grace_s: float) -> float:
     return (ELECTION_S + grace_s + KILL_S) * DRIFT
 
 
+def given_up_s(spec: Spec) -> Optional[float]:
+    """After so long without a host others have its tasks, or train together without them; None: never."""
+    recovery = spec["recovery"]
+    leave_s = recovery["host_timeout_s"] if spec["resizes"] and spec["min_workers"] is not None else None
+    return min((limit_s for limit_s in (recovery["replace_s"], leave_s) if limit_s is not None), default=None)
+
+
 def fence_s(spec: Spec) -> Optional[float]:
-    """After so long without the coordinator a host ends its tasks, as others may have them soon; None: never."""
-    replace_s = spec["recovery"]["replace_s"]
-    return None if replace_s is None or not voters_of(spec) else max(0.0, replace_s / DRIFT - spec["grace_s"] - KILL_S)
+    """After so long without the coordinator a host ends its tasks, as it is given up soon; None: never."""
+    limit_s = given_up_s(spec)
+    return None if limit_s is None or not voters_of(spec) else max(0.0, limit_s / DRIFT - spec["grace_s"] - KILL_S)
 
 
 def kept_by_coordinator(spec: Spec) -> bool:
@@ -437,6 +448,22 @@ def may_be_absent(role: Role, scope: Scope, strategy: Optional[str]) -> bool:
     if role == "evaluator":
         return True
     return strategy == "async-ps" and role in ("worker", "other") and scope == "task"
+
+
+def job_of(task: TaskName) -> str:
+    return task.partition(":")[0]
+
+
+def trainers_of(roster: "Iterable[Member]", lead: TaskName) -> List[TaskName]:
+    """The tasks that train, by their ranks: the lead first, the others in the order of the roster."""
+    others = [one["task"] for one in roster if one["role"] == "worker" or job_of(one["task"]) == job_of(lead)]
+    return [lead, *(task for task in others if task != lead)]
+
+
+def batch_share(batch: int, task: TaskName, ranks: List[TaskName]) -> int:
+    """Of one that trains; the first ones have one more. Others have as much as the last one."""
+    rank = ranks.index(task) if task in ranks else len(ranks) - 1
+    return (batch + len(ranks) - 1 - rank) // len(ranks)
 
 
 def inventory_of(spec: Spec) -> Inventory:

@@ -12,12 +12,35 @@ if TYPE_CHECKING:
 HOME, CODE, PATH, PYTHON = "\0HOME", "\0CODE", "\0PATH", "\0PYTHON"
 """Marks in a spec's texts that only the host can replace. They hold a NUL, which no argument of a user can."""
 
-MARK = re.compile(r"\0(?:(HOME|CODE|PATH|PYTHON)|(ADDRESS|HOST|PORT)\(([A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6})\))")
+_JOB = "[A-Za-z0-9][A-Za-z0-9._-]*"
+MARK = re.compile(
+    r"\0(?:(HOME|CODE|PATH|PYTHON|INDEX|RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|NODES|NODELIST)"
+    r"|(ADDRESS|HOST|PORT)\((%s:[0-9]{1,6})\)|(HOSTS|QUOTED|SPACED|WORDS|COUNT)\((%s)\)|BATCH\(([0-9]{1,15})\))"
+    % (_JOB, _JOB)
+)
+"""From INDEX on they depend on who takes part in an attempt (run/gang.py)."""
+
+
+INDEX = "\0INDEX"
+"""The task's place among those of its job that take part."""
 
 
 def address_mark(task: str, part: str = "ADDRESS") -> str:
     """Stands for where a task listens at the moment when another one is started: HOST:PORT, or one part of it."""
     return "\0%s(%s)" % (part, task)
+
+
+def job_mark(job: str, part: str = "HOSTS") -> str:
+    """Stands for the addresses of the tasks of a job that take part in an attempt, or their number: COUNT.
+
+    Between addresses is a comma; QUOTED: as within a list of JSON; SPACED: a blank; WORDS: each is a word.
+    """
+    return "\0%s(%s)" % (part, job)
+
+
+def separated(text: str, part: str) -> str:
+    """With its lists of addresses in another form."""
+    return re.sub(r"\0HOSTS(?=\()", "\0" + part, text)
 
 
 def can_be_given(text: str) -> bool:
@@ -112,6 +135,7 @@ Name = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digi
 """Of a cluster, a host or a run: one component of a path and nothing else."""
 
 TaskName = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}", "a task such as worker:1"]
+TaskRange = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}(?:-[0-9]{1,6})?", "tasks such as worker:1-3"]
 BundleId = Pattern[str, 64, r"[0-9a-f]{64}", "a SHA-256 in hex"]
 VariableName = Pattern[str, 4096, r"[^=\0]+", "the name of a variable"]
 

@@ -107,7 +107,8 @@ def _take(talk: Conversation, arrival: Arrival, owners: List[OutputMark]) -> Non
     talk.send("landing", landing)
     talk.expect("start")
     if isinstance(arrival, storing.Arrival):
-        _receive(talk, arrival)
+        with talk.at(None):
+            _receive(talk, arrival)
     with talk.at("verify"):
         arrival.verify(lambda: talk.pause(0))
     stored: Stored = {}
@@ -116,7 +117,6 @@ def _take(talk: Conversation, arrival: Arrival, owners: List[OutputMark]) -> Non
 
 
 def _receive(talk: Conversation, arrival: storing.Arrival) -> None:
-    talk.beats.at(None)
     while not arrival.complete:
         fields, data = talk.wire.receive()
         part = expect_control(fields, "part")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..host.errors import Refused
-from ..run import drains
+from ..run import drains, gang
 from . import run_handles, runs, stop
 from .run_handles import RunHandle, WholeRun
 
@@ -62,7 +62,9 @@ def _to_be_held(handle: RunHandle, run: runs.Run, request: DrainRequest) -> List
     _refuse_stranger(handle, run, request["drained"] or "")
     ended = {task for task in handle.tasks(None) if run_handles.has_ended(handle, task)}
     members = [handle.members()[task] for task in handle.tasks(None)]
-    return drains.held_by(request["drained"] or "", members, run.spec["strategy"], handle.intents(), ended)
+    host, intents = request["drained"] or "", handle.intents()
+    alone = isinstance(handle, WholeRun) and gang.goes_on_without(run.spec, host, intents)
+    return drains.held_by(host, members, run.spec["strategy"], intents, ended, alone=alone)
 
 
 def _beyond(handle: RunHandle, run: runs.Run, request: UndrainRequest) -> List[str]:
@@ -71,7 +73,7 @@ def _beyond(handle: RunHandle, run: runs.Run, request: UndrainRequest) -> List[s
         raise handle.away or Refused("bad_request", "the coordinator is on another host")
     tasks = handle.tasks(None)
     too_many = [*drains.beyond(request["job"] or "", request["count"], request["by"], tasks)]
-    if any(drains.needs_the_run(handle.members()[task], run.spec["strategy"]) for task in too_many):
+    if not gang.may_lack(run.spec, too_many):
         raise Refused("bad_request", "run %s cannot continue without %s" % (run.id, ", ".join(too_many[:10])))
     return too_many
 

@@ -71,14 +71,14 @@ def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:
     elif request["run"] or runs.current(talk.root, request["cluster"], request["host"])[0]:  # else `find` scans /proc
         run = runs.find(talk, request["cluster"], request["host"], request["run"])
     inherited = run.files.inherited() if run is not None and wanted is not None else None
-    roster = run.spec["roster"] if run is not None else ()
-    marks = environment.Marks(run.files.code_directory() if run else None, inherited, roster)
+    marks = environment.Marks(run.files.code_directory() if run else None, inherited)
     code = request["cwd"] == "code"
     if run is None or wanted is None:
         return Context(dict(environment.base(), DTCTL_KEY=key), code, marks, {})
     run.tasks([wanted])
     task = next(task for task in run.spec["tasks"] if task["id"] == wanted)
     attempt = run.state()["tasks"][wanted]["attempt"]
+    marks = marks.of_task(run.spec, wanted, run.intent()["tasks"][wanted]["without"])
     secrets = run.files.secrets()
     from ..run import containers
 

@@ -78,9 +78,8 @@ def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
     request = held(exchange.request, raw, name)
     # A module is only imported, and so compiled, when it is asked for.
     module, _, function = exchange.handler.rpartition(".")
-    talk.beats.at(name)
-    answer = getattr(import_module("." + module, __package__), function)(talk, request)
-    talk.beats.at(None)
+    with talk.at(name):
+        answer = getattr(import_module("." + module, __package__), function)(talk, request)
     talk.send("result", answer)
 
 

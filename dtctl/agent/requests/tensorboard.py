@@ -204,7 +204,8 @@ def environment_of(run: runs.Run) -> Dict[str, str]:
     variables = environment.of_task(run.files.inherited(), run.spec, task, {}, 0, key="")
     mine = {name: value for name, value in variables.items() if name not in ("TF_CONFIG", "DTCTL_TASK")}
     mine.update(DTCTL_RUN_DIR=run.files.directory, CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="3")
-    return environment.Marks(run.files.code_directory(), run.files.inherited(), run.spec["roster"]).values(mine)
+    marks = environment.Marks(run.files.code_directory(), run.files.inherited())
+    return marks.of_task(run.spec, task["id"], ()).values(mine)
 
 
 def _pythons(run: runs.Run, variables: Dict[str, str]) -> Iterator[str]:

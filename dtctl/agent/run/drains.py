@@ -28,9 +28,19 @@ coordinator has heard of it.
 SCALED_DOWN = "scaled_down"
 """Of a task: until its job is scaled up again."""
 
+LEFT_OUT = "left_out"
+"""Of a host that was given up: until it has been heard for a while."""
+
+DRAINED_ALONE = "drained_alone"
+"""Drained, where the others continue without it (`min_workers`)."""
+
+ALONE = (SCALED_DOWN, LEFT_OUT, DRAINED_ALONE)
+"""These hold no other task, also where all train together: the others start again without them (gang.py)."""
+
 UNDRAINED = "undrained"
 RESUMED = "resumed"
 SCALED_UP = "scaled_up"
+RESIZED = "resized"
 """And for which they are held no longer: they wait for all that need each other, or start."""
 
 
@@ -41,7 +51,7 @@ def is_drained(intent: Intent) -> bool:
 
 def is_returning(intent: Intent) -> bool:
     """Nothing holds it any more, and it waits for all that need each other."""
-    return intent["want"] == "hold" and headline(why_of(intent)) == UNDRAINED
+    return intent["want"] == "hold" and headline(why_of(intent)) in (UNDRAINED, RESIZED)
 
 
 def _facts(intent: Intent) -> List[Fact]:
@@ -61,7 +71,12 @@ def holders(intents: Mapping[str, Intent]) -> Dict[str, Fact]:
 
 def drained_hosts(intents: Mapping[str, Intent]) -> List[str]:
     """Those that a person has drained: they may be away for as long as it takes."""
-    return [host for host, one in holders(intents).items() if one["kind"] == DRAINED]
+    return [host for host, one in holders(intents).items() if one["kind"] in (DRAINED, DRAINED_ALONE)]
+
+
+def left_out_hosts(intents: Mapping[str, Intent]) -> List[str]:
+    """Those that were given up, while the others train."""
+    return [host for host, one in holders(intents).items() if one["kind"] == LEFT_OUT]
 
 
 def cut_off_hosts(intents: Mapping[str, Intent]) -> List[str]:
@@ -117,14 +132,17 @@ def held_by(
     strategy: Optional[str],
     intents: Mapping[str, Intent],
     ended: Collection[str],
+    *,
+    alone: bool = False,
 ) -> List[str]:
     """The tasks that a host, or one task, holds: its own, or all that train where others cannot continue without one.
 
-    `members`: of hosts that have a part in the run. `ended`: tasks that have, and are needed by nobody.
+    `members`: of hosts that have a part in the run. `ended`: tasks that have, and are needed by nobody. `alone`: the
+    others start again without them.
     """
     wanted = [member for member in members if intents[member["task"]]["want"] != "stop"]
     own = [member for member in wanted if holder in (member["host"], member["task"])]
-    pauses = any(member["task"] not in ended and needs_the_run(member, strategy) for member in own)
+    pauses = not alone and any(member["task"] not in ended and needs_the_run(member, strategy) for member in own)
     return [one["task"] for one in wanted if one in own or (pauses and one["role"] != "evaluator")]
 
 

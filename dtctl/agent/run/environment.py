@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 
 from ..records.values import MARK
@@ -9,9 +10,10 @@ from ..records.values import MARK
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, Dict, List, Mapping, Match, Optional, Sequence
+    from typing import Any, Collection, Dict, List, Mapping, Match, Optional, Sequence
 
-    from ..records.spec import Member, Spec, TaskSpec
+    from ..records.spec import Spec, TaskSpec
+    from .gang import Gang
 
 USUAL_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 LIMIT_S = 60.0
@@ -116,14 +118,15 @@ def of_task(
     return variables
 
 
+_SEPARATORS = {"HOSTS": ",", "QUOTED": '", "', "SPACED": " ", "WORDS": " "}
+
+
 class Marks:
-    """Replaces \\0HOME, \\0CODE, \\0PATH and \\0PYTHON, and addresses of tasks of the roster; text that a user wrote
-    holds no NUL and is never changed.
+    """Replaces \\0HOME, \\0CODE, \\0PATH and \\0PYTHON, and what a task is told of others of the run; text that a user
+    wrote holds no NUL and is never changed.
     """
 
-    def __init__(
-        self, code: Optional[str], inherited: Optional[Mapping[str, str]] = None, roster: Sequence[Member] = ()
-    ) -> None:
+    def __init__(self, code: Optional[str], inherited: Optional[Mapping[str, str]] = None) -> None:
         self.home = os.path.expanduser("~")
         self.code = code or self.home
         inherited = inherited or base()
@@ -133,22 +136,42 @@ class Marks:
             "PATH": inherited["PATH"],
             "PYTHON": inherited.get("DTCTL_PYTHON", "python3"),
         }
+        self._gang: Optional[Gang] = None
 
-        self._addresses = {member["task"]: member["address"] or "" for member in roster}
+    def of_task(self, spec: Spec, task: str, without: Collection[str]) -> Marks:
+        """`without`: tasks that take no part in its attempt."""
+        from .gang import Gang  # what prepares a host needs none
+
+        marks = copy.copy(self)
+        marks._gang = Gang(spec["roster"], spec["lead"], task, without)
+        return marks
 
     def text(self, text: str) -> str:
         return MARK.sub(self._value, text)
 
     def expand(self, expand: List[str]) -> List[str]:
-        return [self.text(word) for word in expand]
+        return [text for word in expand for text in self._words(word)]
+
+    def _words(self, word: str) -> List[str]:
+        mark = MARK.fullmatch(word) if self._gang is not None else None
+        if mark is not None and self._gang is not None and mark.group(4) == "WORDS":
+            return self._gang.addresses(mark.group(5))
+        return [self.text(word)]
 
     def values(self, variables: Mapping[str, str]) -> Dict[str, str]:
         return {name: self.text(value) for name, value in variables.items()}
 
     def _value(self, mark: Match[str]) -> str:
-        name, part, task = mark.groups()
-        if name is not None:
+        name, part, task, what, job, batch = mark.groups()
+        if name in self._values:
             return self._values[name]
-        address = self._addresses.get(task, "")
-        host, _, port = address.rpartition(":")
-        return {"ADDRESS": address, "HOST": host.strip("[]"), "PORT": port}[part]
+        if self._gang is None:
+            return ""
+        if name is not None:
+            return self._gang.name(name)
+        if batch is not None:
+            return self._gang.batch(int(batch))
+        if job is not None:
+            addresses = self._gang.addresses(job)
+            return str(len(addresses)) if what == "COUNT" else _SEPARATORS[what].join(addresses)
+        return self._gang.address(task, part)

@@ -196,7 +196,8 @@ class Watchdog:
 
     def _judge(self, now: float, signs: Signs) -> Optional[Fact]:
         if now - self._looked > PAUSE_S:
-            self._count_again(now)
+            self._sign = self._regular_since = now
+            self._frozen_since = None
         self._looked = now
         if signs.frozen:
             return self._judge_frozen(now)
@@ -248,7 +249,3 @@ class Watchdog:
         if self._steps > ADVANCES and not self._adopted:
             self.first_step_s = self._first or LEAST_FIRST_S
         self._proven = self._proven or self._steps > ADVANCES or now - self._regular_since >= limit
-
-    def _count_again(self, now: float) -> None:
-        self._sign = self._regular_since = now
-        self._frozen_since = None

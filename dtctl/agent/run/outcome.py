@@ -48,8 +48,8 @@ class Facts:
         self.entries = {task: entries[task] for task in roster if task in entries and task in intents}
         self.intents = intents
         self.present = [task for task in roster if task not in absent]
-        self.wanted = [task for task in self.present if not (task in intents and is_scaled_down(intents[task]))]
-        """That the run is to have: others of `present` are more than their job is scaled to, and decide nothing."""
+        self.wanted = [task for task in self.present if not (task in intents and is_left_out(intents[task]))]
+        """That the run is to have: others of `present` take no part in it now, and decide nothing."""
         self.deciding = [task for task in self.wanted if roster[task]["decides"]]
 
     def in_state(self, *states: TaskState) -> List[str]:
@@ -74,9 +74,11 @@ class Judgement:
         return "Judgement(%r, %r, %r)" % (self.kind, self.why, self.cause)
 
 
-def is_scaled_down(intent: Intent) -> bool:
-    """It is held because its job has more tasks than it is scaled to."""
-    return intent["want"] == "hold" and any(one["kind"] == "scaled_down" for one in why_of(intent))
+def is_left_out(intent: Intent) -> bool:
+    """It is held, and the others go on: its job is scaled to fewer tasks, or its host was given up or is drained."""
+    return intent["want"] == "hold" and any(
+        one["kind"] in ("scaled_down", "left_out", "drained_alone") for one in why_of(intent)
+    )
 
 
 def decided(facts: Facts) -> Optional[Judgement]:

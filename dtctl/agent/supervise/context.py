@@ -13,7 +13,7 @@ from .storage import CheckpointSigns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Mapping, Optional
+    from typing import Callable, Collection, Mapping, Optional
 
     from ..records.reasons import Because
     from ..records.spec import Spec, TaskSpec
@@ -50,20 +50,20 @@ class TaskContext:
         """Of tasks whose peers have reported steps: how long those took for the first."""
         self._inherited = inherited
         self._secrets = secrets
-        self._marks = environment.Marks(code, inherited, spec["roster"])
+        self._marks = environment.Marks(code, inherited)
         self._box = containers.of_spec(RunFiles(run_dir).root, spec["environment"], self._marks)
         self.checkpoint_dirs = self._marks.expand(spec["checkpoint_dirs"])
         self.checkpoints = CheckpointSigns(self.checkpoint_dirs)
 
-    def launch(self, task: TaskSpec, attempt: int, directory: str) -> AttemptSpec:
-        """All that an attempt of a task needs."""
+    def launch(self, task: TaskSpec, attempt: int, directory: str, without: Collection[str]) -> AttemptSpec:
+        """All that an attempt of a task needs. `without`: tasks of the run that take no part in it."""
         box = self._box
         inherited = box.inherited(self._inherited) if box else self._inherited
         env = environment.of_task(inherited, self.spec, task, self._secrets, attempt, key=directory)
         env["DTCTL_RUN_DIR"] = self.run_dir  # by it `gc` proves whose a process is
         if env.get("PYTHONFAULTHANDLER"):
             env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it writes its stacks
-        marks, wake_path = self._marks, os.path.join(self.run_dir, "wake")
+        marks, wake_path = self._marks.of_task(self.spec, task["id"], without), os.path.join(self.run_dir, "wake")
         cwd = marks.code if task["code"] else marks.home
         argv, env = marks.expand(task["argv"]), marks.values(env)
         if box is None:

@@ -56,7 +56,7 @@ class AttemptSpec:
 
 
 class Fault:
-    """What prevented exec. `final`: it would prevent another attempt, too."""
+    """What kept the trainer from being executed. `final`: it would prevent another attempt, too."""
 
     def __init__(self, why: List[Fact], final: bool) -> None:
         self.why = why
@@ -94,21 +94,21 @@ def _keep(what: AttemptSpec) -> None:
     try:
         pid = daemon.fork(work, policy.CANNOT_RUN)
     except OSError as lacking:
-        _record_exit(what, 0, None, policy.why_of_error("cannot_start", lacking))
+        _record_exit(what, 0, Fault(policy.why_of_error("cannot_start", lacking), False))
         return
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # not before the fork: a stop must be able to end what is about to exec
     os.close(go_read)
     os.close(fault_write)
-    error = _record_start(what, pid, started)
-    if not error:
+    fault = _record_start(what, pid, started)
+    if fault is None:
         os.write(go_write, b"g")
     os.close(go_write)
-    fault = Fault.decode(_read_all(fault_read))
-    if not error and fault is None:
+    fault = Fault.decode(_read_all(fault_read)) or fault
+    if fault is None:
         fifo.ring(what.wake_path)
     run = RunFiles(os.path.dirname(what.wake_path))
-    _record_exit(what, _wait(pid, run), fault, error)
+    _record_exit(what, _wait(pid, run), fault)
     if what.removal:  # what runs it may have been killed before it could do so
         environment.output_of(what.removal, what.env)
     if revival.is_orphaned(run):
@@ -169,7 +169,7 @@ def _cut(argument: str) -> str:
     return argument if len(argument) <= _LONGEST_SHOWN else argument[:_LONGEST_SHOWN] + "..."
 
 
-def _record_start(what: AttemptSpec, pid: int, started: float) -> List[Fact]:
+def _record_start(what: AttemptSpec, pid: int, started: float) -> Optional[Fault]:
     """Writes start.json; returns why the trainer must not run, if so."""
     trainer = processes.Process.read(pid)
     me = processes.myself()
@@ -185,30 +185,23 @@ def _record_start(what: AttemptSpec, pid: int, started: float) -> List[Fact]:
     }
     try:
         if not paths.claim_json(os.path.join(what.directory, "start.json"), value):
-            return [fact("given_up")]
+            return Fault([fact("given_up")], False)
     except OSError as error:
-        return policy.why_of_error("cannot_record", error)
-    return []
+        return Fault(policy.why_of_error("cannot_record", error), False)
+    return None
 
 
-def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], error: List[Fact]) -> None:
+def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault]) -> None:
     """Writes exit.json, for as long as it takes: an exit code is never lost to a full disk."""
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     if what.removal is not None and code is not None and code in _OF_SIGNALS:
         number = _OF_SIGNALS.index(code) + 1
         code = None
-    ending: Ending = {
-        "code": code,
-        "signal": number,
-        "error": None,
-        "why": [],
-        "ended": time.time(),
-    }
-    why = fault.why if fault is not None else error
-    if why:
-        ending.update({"error": sentence(why), "why": why})
-        ending["code"] = policy.CANNOT_RUN if fault is not None and fault.final else None
+    ending: Ending = {"code": code, "signal": number, "error": None, "why": [], "ended": time.time()}
+    if fault is not None:
+        code = policy.CANNOT_RUN if fault.final else None
+        ending.update({"code": code, "error": sentence(fault.why), "why": fault.why})
     path = os.path.join(what.directory, "exit.json")
     while os.path.isdir(what.directory):
         try:

@@ -266,7 +266,7 @@ class Task:
         self._attempt = Attempt(self._directory, now)
         try:
             paths.make_directory(self._directory)
-            keeper.launch(self._context.launch(self._spec, number, self._directory))
+            keeper.launch(self._context.launch(self._spec, number, self._directory, intent["without"]))
         except OSError as error:
             self._attempt.exit = policy.unknown_exit(wall, *policy.why_of_error("cannot_start", error))
 

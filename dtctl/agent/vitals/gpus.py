@@ -40,10 +40,6 @@ _DIE_WITH_PARENT = 1
 """prctl(2)"""
 
 
-def has_driver() -> bool:
-    return any(map(os.path.exists, _DRIVERS))
-
-
 class Reader:
     """`tasks` are those that are given GPUs."""
 
@@ -74,7 +70,7 @@ class Reader:
     def read(self, now: float) -> Optional[Gpus]:
         """What is known last; None at first, and where there is nothing to read. It never waits."""
         if self._pid is None:
-            if now >= self._next_start and (has_driver() or any(self._given.values())):
+            if now >= self._next_start and (any(map(os.path.exists, _DRIVERS)) or any(self._given.values())):
                 self.start(now)
             return self._known
         self._take(now)

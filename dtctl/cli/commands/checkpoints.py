@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import exit_for, report_errors
-from dtctl.cli.options import OutputOption, Scope, on_run, seconds
+from dtctl.cli.options import OutputOption, Scope, check_action, on_run, seconds
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -71,14 +71,7 @@ def checkpoints(
 
 def _check(action: str, arguments: list[str], given: Mapping[str, object]) -> None:
     most = {"ls": 0, "verify": 1, "pull": 2, "push": 1, "prune": 0}
-    if action not in most:
-        raise UsageError(
-            f"{action!r} is none of {', '.join(most)}", hint="dtctl checkpoints verify    or ls, pull, push, prune"
-        )
-    stray = [name for name, value in given.items() if value and name not in _OWN.get(action, ())]
-    if stray:
-        whose = next(one for one, names in _OWN.items() if stray[0] in names)
-        raise UsageError(f"{stray[0]} is about checkpoints {whose}", hint=f"dtctl checkpoints {whose} {stray[0]}")
+    check_action("checkpoints", action, most, _OWN, given)
     if len(arguments) > most[action]:
         raise UsageError(
             f"{action} does not take {arguments[most[action]]!r}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import exit_for, report_errors
-from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, on_cluster
+from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, check_action, on_cluster
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -35,14 +35,7 @@ def data(
     output: OutputOption = "text",
 ) -> None:
     """Show, push, verify or drop the data set on the hosts."""
-    if action not in _ACTIONS:
-        raise UsageError(
-            f"{action!r} is none of {', '.join(_ACTIONS)}", hint="dtctl data push    or status, verify, drop"
-        )
-    for name, given in (("--overwrite", overwrite), ("--yes", yes)):
-        if given and name not in _OWN.get(action, ()):
-            whose = next(one for one, names in _OWN.items() if name in names)
-            raise UsageError(f"{name} is about data {whose}", hint=f"dtctl data {whose} {name}")
+    check_action("data", action, _ACTIONS, _OWN, {"--overwrite": overwrite, "--yes": yes})
     shows = not quiet and output == "text"
     record, found = _found(scope, overrides, action, shows=shows)
     if action == "push":

@@ -32,8 +32,7 @@ def exec(  # noqa: A001 (the command's own name)
     """Run a command in the environment of tasks, or on hosts, without a shell."""
     from dtctl.operations.execute import execute as run
     from dtctl.operations.execute import exit_code, targets
-    from dtctl.render.awaiting import Awaiting, failures_noted
-    from dtctl.render.output import OutputPrinter
+    from dtctl.render.awaiting import Awaiting, OutputPrinter, failures_noted
 
     record = scope.placed(for_its_hosts=True)
     where, command = _split(words)

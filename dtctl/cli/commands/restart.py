@@ -52,11 +52,11 @@ def scale(
     ],
     grace: Grace = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would start and stop, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would start, stop and restart, and change nothing.")
     ] = False,
     output: OutputOption = "text",
 ) -> None:
-    """Let more or fewer tasks of a job run, while the others train."""
+    """Let more or fewer tasks of a job run; those that train together with them restart from the checkpoint."""
     from dtctl.operations.scale import plan_scaling, scale_down, scale_up
     from dtctl.operations.stop import ending
     from dtctl.render import errors, result
@@ -68,8 +68,8 @@ def scale(
         raise UsageError(f"{size!r} is not JOB=N", hint="dtctl scale worker=4")
     scaling = plan_scaling(record, scope.transport, job, int(number))
     stopped = started = None
-    before = Announced(scope, record, f"scaling {size}, which stops", say=output == "text" and not dry_run)
-    before(ending(scaling.record, scaling.stops))
+    before = Announced(scope, record, f"scaling {size}, which stops or restarts", say=output == "text" and not dry_run)
+    before(ending(scaling.record, scaling.ends))
     with ending_tasks(scope, output, before) as progress:
         if scaling.stops and not dry_run:
             with progress:

@@ -17,6 +17,7 @@ from pathlib import Path
 from dtctl.agent.checkpoints import formats
 from dtctl.agent.records.values import is_storage_url
 from dtctl.errors import AgentError, DtctlError, PreflightError
+from dtctl.model import grouped
 from dtctl.operations.checkpoints.delivery import Delivery, StoredCheckpoint, Target
 from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.operations.client.conversation import Progress, Report
@@ -104,14 +105,8 @@ def push(
 
 def _shared(every: Sequence[Delivery]) -> dict[str, list[str]]:
     """The hosts that are sent the files, and for each those that see the same directory."""
-    first: dict[str, str] = {}
-    found: dict[str, list[str]] = {}
-    for one in every:
-        sender = first.setdefault(one.landed["token"], one.host)
-        found.setdefault(sender, [])
-        if sender != one.host:
-            found[sender].append(one.host)
-    return found
+    same = grouped((one.landed["token"], one.host) for one in every)
+    return {sender: others for sender, *others in same.values()}
 
 
 def _refuse_live(outcomes: Outcomes[None]) -> None:

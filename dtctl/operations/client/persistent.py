@@ -87,11 +87,15 @@ class PersistentTransport:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for session in self.hand_over():
+            session.close()
+
+    def hand_over(self) -> list[Session]:
+        """Its conversations, for whoever continues them; more are not kept."""
         with self._lock:
             self._over = True
             idle, self._idle = self._idle, {}
-        for session in idle.values():
-            session.close()
+        return list(idle.values())
 
     def expect(self, hosts: Collection[Host]) -> None:
         """Begins conversations with those who will be asked soon; who asks for one that is under way waits for it."""

@@ -317,6 +317,10 @@ class Match:
     over: bool = False
     """They were restarted, and have run since for longer than before."""
 
+    @classmethod
+    def of(cls, task: TaskStatus, **fields: Any) -> Match:
+        return cls((task.id,), (task.host,), fields)
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -140,9 +140,9 @@ def slow(facts: Facts) -> Iterator[Match]:
                 continue
             if slower:
                 fields = {"clock_mhz": own_clock, "usual_clock_mhz": round(clock), "degrees": gpu["degrees"]}
-                yield Match((task.id,), (task.host,), {"gpu": gpu["index"], **fields})
+                yield Match.of(task, gpu=gpu["index"], **fields)
             elif own_busy is not None and 0.0 < own_busy < LESS_BUSY * busy:
-                yield Match((task.id,), (task.host,), {"gpu": gpu["index"], "use_share": own_busy, "usual_share": busy})
+                yield Match.of(task, gpu=gpu["index"], use_share=own_busy, usual_share=busy)
 
 
 def _usual(figures: list[Any]) -> float:
@@ -157,7 +157,7 @@ def held_by_servers(facts: Facts) -> Iterator[Match]:
         taken = [gpu for gpu in gpus if str(task.id) not in gpu["given"]]
         if taken:
             used = [one["used_bytes"] or 0 for gpu in taken for one in gpu["users"] if facts.is_of(one, task)]
-            yield Match((task.id,), (task.host,), {"gpus": _indexes(taken), "used_bytes": sum(used) or None})
+            yield Match.of(task, gpus=_indexes(taken), used_bytes=sum(used) or None)
 
 
 def strangers(facts: Facts) -> Iterator[Match]:
@@ -175,7 +175,7 @@ def unused(facts: Facts) -> Iterator[Match]:
     for task in facts.tasks:
         gpus = facts.gpus_of(task)
         if gpus and _trains(facts, task) and not any(_in_use(facts, gpu, task) for gpu in gpus):
-            yield Match((task.id,), (task.host,), {"gpus": _indexes(gpus)})
+            yield Match.of(task, gpus=_indexes(gpus))
 
 
 def _trains(facts: Facts, task: TaskStatus) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -48,30 +48,32 @@ THROTTLED = 0.3
 LOW_MEMORY = 0.05
 
 
+def _peers(facts: Facts) -> Iterable[list[TaskStatus]]:
+    """The running tasks of each job."""
+    return grouped((task.id.job, task) for task in facts.tasks if task.state is TaskState.RUNNING).values()
+
+
 def stragglers(facts: Facts) -> Iterator[Match]:
     """Of each job those that run and are far slower than the others of it, with what is short on their hosts."""
-    for job in dict.fromkeys(task.id.job for task in facts.tasks):
-        peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
+    for peers in _peers(facts):
         rates = {task.id: task.entry["rate"] for task in peers if task.entry["rate"] is not None}
         usual = median(rates.values()) if len(rates) >= LEAST_PEERS else 0.0
         for task in peers:
             rate = rates.get(task.id)
             if rate is not None and rate < SLOW_SHARE * usual:
-                yield Match((task.id,), (task.host,), {"rate": rate, "usual": usual, **_short(facts, task.host)})
+                yield Match.of(task, rate=rate, usual=usual, **_short(facts, task.host))
 
 
 def behind(facts: Facts) -> Iterator[Match]:
     """Tasks that have reported no step for long while the others of their job continue."""
-    for job in dict.fromkeys(task.id.job for task in facts.tasks):
-        peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
+    for peers in _peers(facts):
         reporting = [task for task in peers if task.entry["step_time"] is not None]
         ages = {task.id: facts.age(task.entry["step_time"]) for task in reporting}
         for task in reporting if len(reporting) > 1 else ():
             age = ages[task.id]
             others = [other for name, other in ages.items() if name != task.id]
             if age >= max(SILENT_S, BEHIND * median(others)):
-                fields = {"silent_s": age, "others_s": median(others), **_short(facts, task.host)}
-                yield Match((task.id,), (task.host,), fields)
+                yield Match.of(task, silent_s=age, others_s=median(others), **_short(facts, task.host))
 
 
 def silent(facts: Facts) -> Iterator[Match]:
@@ -190,17 +192,12 @@ def diverged(facts: Facts) -> Iterator[Match]:
 
 def throttled(facts: Facts) -> Iterator[Match]:
     """Tasks that a CPU limit throttles, if it does not throttle most of their job."""
-    for job in dict.fromkeys(task.id.job for task in facts.tasks):
-        peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
+    for peers in _peers(facts):
         held = [task for task in peers if (task.entry["throttled"] or 0.0) >= THROTTLED]
         if 2 * len(held) <= len(peers):
             for task in held:
-                fields = {
-                    "throttled_share": task.entry["throttled"],
-                    "used": f"{task.entry['cpu'] or 0.0:.2g}",
-                    "pid": task.entry["pid"],
-                }
-                yield Match((task.id,), (task.host,), fields)
+                used = f"{task.entry['cpu'] or 0.0:.2g}"
+                yield Match.of(task, throttled_share=task.entry["throttled"], used=used, pid=task.entry["pid"])
 
 
 def not_begun(facts: Facts) -> Iterator[Match]:
@@ -210,7 +207,7 @@ def not_begun(facts: Facts) -> Iterator[Match]:
         age_s = facts.age(task.entry["since"])
         if took_s is not None and age_s >= max(PATIENCE_S, STARTS * took_s):
             idle = {"idle_s": facts.age(task.entry["idle_since"])} if task.entry["idle_since"] is not None else {}
-            yield Match((task.id,), (task.host,), {"age_s": age_s, "others_s": took_s, **idle})
+            yield Match.of(task, age_s=age_s, others_s=took_s, **idle)
 
 
 def _is_new(task: TaskStatus) -> bool:

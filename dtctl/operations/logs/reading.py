@@ -6,7 +6,7 @@ import heapq
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 
 from dtctl.agent.records.answers import Log, RunResult
 from dtctl.errors import DtctlError
@@ -122,7 +122,7 @@ _OVERHEAD_BYTES = 500
 """What any lines take in memory besides their bytes."""
 
 
-class Merging:
+class Merging(AbstractContextManager["Merging"]):
     """`add` and `end` are called by the threads of the hosts, `all` by the reader. A context manager."""
 
     def __init__(self, hosts: Sequence[str], most_bytes: int) -> None:
@@ -133,9 +133,6 @@ class Merging:
         self._bug: BaseException | None = None
         self._closed = False
         self._changed = threading.Condition()
-
-    def __enter__(self) -> Merging:
-        return self
 
     def __exit__(self, *_: object) -> None:
         with self._changed:

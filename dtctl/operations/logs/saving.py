@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -75,7 +75,7 @@ def _save(record: RunRecord, transport: Transport, wanted: LogRequest, folder: F
     )
 
 
-class _Files:
+class _Files(AbstractContextManager["_Files"]):
     """Of one host. They have other names until all that was asked for is in them. A context manager."""
 
     def __init__(self, folder: Folder, host: str) -> None:
@@ -85,9 +85,6 @@ class _Files:
         """How many bytes each has."""
         self._open: dict[str, tuple[int, BinaryIO]] = {}
         """The attempt of each task that is written."""
-
-    def __enter__(self) -> _Files:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """What has not been kept is removed."""

@@ -9,6 +9,7 @@ import platform
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ SCALARS_SHARE = 0.05
 """Of the time, for reading scalars: each host looks through its event files."""
 
 
-class Following:
+class Following(AbstractContextManager["Following"]):
     """The report of a run again and again, over one connection to each host; what has not changed is not asked again.
 
     A context manager: at its end its connections are closed. `keep`: see client/persistent.py.
@@ -106,9 +107,6 @@ class Following:
         self._scalars = Metrics(None, ())
         self._next_scalars = 0.0
         self._was_over = False
-
-    def __enter__(self) -> Following:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._kept.__exit__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
@@ -156,7 +156,7 @@ class _File:
     size: int = 0
 
 
-class Copies:
+class Copies(AbstractContextManager["Copies"]):
     """Below `directory`, in a temporary `place` that is removed at the end. A context manager.
 
     What hosts share comes from the first to report it.
@@ -173,9 +173,6 @@ class Copies:
         self._labels: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Copies:
-        return self
-
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._closed = True
@@ -184,17 +181,9 @@ class Copies:
     def had(self, host: str) -> list[dict[str, object]]:
         """How far a host's files are here, as `event_files` is asked."""
         with self._lock:
-            return [
-                {
-                    "dir": file.source[0],
-                    "name": file.source[1],
-                    "file": file.source[2],
-                    "inode": file.inode,
-                    "size": file.size,
-                }
-                for file in self._files.values()
-                if file.host == host
-            ]
+            own = [file for file in self._files.values() if file.host == host]
+            places = [dict(zip(("dir", "name", "file"), file.source, strict=True)) for file in own]
+            return [{**at, "inode": file.inode, "size": file.size} for at, file in zip(places, own, strict=True)]
 
     def add(self, host: str, answer: EventFile, data: bytes) -> None:
         """Raises InvalidValue for what would go elsewhere than below the directory, and DtctlError when the disk is

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from dtctl.agent.records.tensorboard import LIFELINE, PROBE
@@ -54,7 +54,7 @@ def _has(python: str) -> bool:
     return False
 
 
-class Here:
+class Here(AbstractContextManager["Here"]):
     """A context manager: at its end the process has ended, and its place is removed."""
 
     def __init__(self, python: str, place: Path, shown: Path) -> None:
@@ -74,9 +74,6 @@ class Here:
                 start_new_session=True,
             )
         self._line.settimeout(_LOOK_S)
-
-    def __enter__(self) -> Here:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._line.close()  # it ends by itself then

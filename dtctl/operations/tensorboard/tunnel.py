@@ -11,7 +11,8 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
+from functools import partial
 from http.client import HTTPException, HTTPResponse
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -25,7 +26,7 @@ from dtctl.agent.records.tensorboard import (
 )
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import final, frames_of, request
-from dtctl.operations.client.plausible import check_run
+from dtctl.operations.client.plausible import about_run
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.webserver import Answer, Visit
 from dtctl.transport.seam import Message, Transport
@@ -87,7 +88,7 @@ class Channel(io.RawIOBase):
             self._tunnel.drop(self)
 
 
-class Tunnel:
+class Tunnel(AbstractContextManager["Tunnel"]):
     """A context manager: at its end TensorBoard on the host has ended, or the conversation with it is over.
 
     One thread reads what the host sends, and keeps of it what a connection has room for and no more: a host that sends
@@ -104,9 +105,6 @@ class Tunnel:
         self._ready: TensorboardReady | None = None
         self._end: TensorboardResult | BaseException | None = None
         self._receiver = threading.Thread(target=self._receive, daemon=True, name=f"tensorboard-{host}")
-
-    def __enter__(self) -> Tunnel:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Waits until the host has ended it: when the command is over, nothing is left there."""
@@ -185,12 +183,10 @@ class Tunnel:
             for message in frames_of(self._session, "tensorboard_ready", "piece", "taken", "closed", most_bytes=None):
                 if message.type != "result":
                     self._take(message)
-            self._finish(final(self._session, "tensorboard", message, TensorboardResult, self._check))
+            check = partial(about_run(self._record), self._session.host)
+            self._finish(final(self._session, "tensorboard", message, TensorboardResult, check))
         except BaseException as error:  # raised in the thread that waits
             self._finish(error)
-
-    def _check(self, answer: TensorboardResult) -> None:
-        check_run(self._record.cluster, self._record.run, answer["run"])
 
     def _finish(self, end: TensorboardResult | BaseException) -> None:
         with self._changed:

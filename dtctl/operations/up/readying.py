@@ -114,7 +114,7 @@ class _Needs:
             raise untrue(self._host, f"needs a file {max(indexes)} of a bundle of {len(files)}")
         if any(one["number"] * BLOCK_BYTES >= files[one["index"]].size for one in need["blocks"]):
             raise untrue(self._host, "needs what lies beyond the end of a file")
-        if self._relay is not None and not need["manifest"] and not need["digests"]:
+        if self._relay is not None and self._host in self._relay and not need["manifest"] and not need["digests"]:
             size = sum(files[index].size for index in need["files"]) + BLOCK_BYTES * len(need["blocks"])
             address, port = self._relay.feeder(self._host, need["port"], size) or ("", None)
             session.send({"type": "feeder", "address": address, "port": port})

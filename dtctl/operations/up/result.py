@@ -14,14 +14,14 @@ from dtctl.agent.run.policy import fingerprint
 from dtctl.bundle import Bundle
 from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError
-from dtctl.model import Host, TaskId, TaskState
+from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, TaskStatus
 from dtctl.operations.stop import Ending, Stopping, StopResult
-from dtctl.transport.seam import Session, Transport
+from dtctl.transport.seam import Session
 
 EXPECTED_S = 30.0
 """Most programs are ready by then."""
@@ -180,19 +180,6 @@ class UpResult:
     """Tasks of hosts that have joined a run that was there already, and was started without them."""
     drained: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     """Tasks of a run that was there already, and that are held because a host is drained."""
-
-
-class GoingOn:
-    """A transport that begins with a conversation which is open already."""
-
-    def __init__(self, transport: Transport, session: Session | None) -> None:
-        self._transport, self._session = transport, session
-
-    def open(self, host: Host) -> Session:
-        session, self._session = self._session, None
-        if session is not None and session.host.name == host.name:
-            return session
-        return self._transport.open(host)
 
 
 class UpReport:

@@ -58,6 +58,7 @@ def scale(
         **picked(scaling, "job before count"),
         "starts": list(map(str, scaling.starts)),
         "stops": list(map(str, scaling.stops)),
+        "restarts": list(map(str, scaling.restarts)),
         "dryRun": dry_run,
         "stop": document.stop(stopped) if stopped else None,
         "start": restart(started) if started else None,
@@ -65,7 +66,9 @@ def scale(
 
 
 def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]:
-    return {"programs": [{**document.picked(one, "what hosts words settings"), "new": one in new} for one in programs]}
+    return {
+        "programs": [{**document.picked(one, "what hosts argv=words settings"), "new": one in new} for one in programs]
+    }
 
 
 def push(outcome: Outcomes[int], bundle: Bundle) -> dict[str, Any]:
@@ -213,7 +216,7 @@ def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
     return {
         "run": found.run,
         "series": [_series(one) for one in found.series],
-        "tasks": [document.picked(task, "id=task step rate loss") for task in telling],
+        "tasks": [{**picked(task, "id=task"), **picked(task.entry, "step rate loss")} for task in telling],
         "lookedIn": {host: answer["dirs"] for host, answer in found.answers.items()},
         "notRead": [
             {"host": host, **picked(one, "path problem")}

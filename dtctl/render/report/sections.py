@@ -21,7 +21,6 @@ from dtctl.transport.group_errors import rows
 
 if TYPE_CHECKING:
     from dtctl.operations.compare import Comparison
-    from dtctl.operations.metrics import Series
 
 MOST_INCIDENTS = 50
 
@@ -56,7 +55,7 @@ def _macros() -> Any:
     functions = {
         "checkpoint_problems": checkpoint_problems,
         "checkpoint_rows": checkpoint_rows,
-        "comparison_rows": _compared_rows,
+        "comparison_rows": lambda found: [[name, *values] for name, values in comparison_rows(found)],
         "curves": drawings,
         "event_line": event_line,
         "facts": facts,
@@ -66,19 +65,11 @@ def _macros() -> Any:
         "reasons": gaps,
         "restarts_lines": restarts_lines,
         "spent": _spent,
-        "tags_of_runs": _tags_of_runs,
+        "tags_of_runs": lambda found: drawings.tags_of_runs({run: one.series for run, one in found.runs.items()}),
         "tasks": drawings,
         "version": __version__,
     }
     return templates().get_template("sections.html", globals=functions).module
-
-
-def _compared_rows(found: Comparison) -> list[list[str]]:
-    return [[name, *values] for name, values in comparison_rows(found)]
-
-
-def _tags_of_runs(found: Comparison) -> dict[str, list[Series]]:
-    return drawings.tags_of_runs({run: one.series for run, one in found.runs.items()})
 
 
 def _spent(found: Goodput) -> list[tuple[str, float, float, str]]:

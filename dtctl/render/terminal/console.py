@@ -10,7 +10,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from dtctl.errors import ExitCode
 from dtctl.render.terminal.moving import above, still
@@ -75,27 +75,23 @@ def report(text: str) -> None:
 
 def put(text: str, *, stderr: bool = False) -> None:
     """Writes text that is safe already."""
+    _write(lambda stream: stream.write(text), stderr=stderr)
+
+
+def pass_on(data: bytes, *, stderr: bool = False) -> None:
+    """Writes bytes as they came, for those who asked for that; all text before them has been flushed."""
+    _write(lambda stream: stream.buffer.write(data), stderr=stderr)
+
+
+def _write(write: Callable[[TextIO], object], *, stderr: bool) -> None:
     stream = sys.stderr if stderr else sys.stdout
     if stream is None:  # the descriptor was closed when dtctl started
         return
     try:
         with above():
-            stream.write(text)
             stream.flush()
-    except BrokenPipeError:
-        reader_gone(stderr=stderr)
-
-
-def pass_on(data: bytes, *, stderr: bool = False) -> None:
-    """Writes bytes as they came, for those who asked for that."""
-    stream = sys.stderr if stderr else sys.stdout
-    if stream is None:
-        return
-    try:
-        with above():
+            write(stream)
             stream.flush()
-            stream.buffer.write(data)
-            stream.buffer.flush()
     except BrokenPipeError:
         reader_gone(stderr=stderr)
 

@@ -7,14 +7,13 @@ import random
 import subprocess
 import sys
 from contextlib import suppress
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dtctl.agent.bundles import store
-from dtctl.agent.conversation import Aborted, Gone, Wire
+from dtctl.agent.conversation import Aborted, Gone
 from dtctl.agent.host.errors import Refused
 from dtctl.bundle import Sender, scan
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
@@ -87,13 +86,6 @@ def test_a_file_that_changes_before_it_is_sent_stops_the_push(code: Path, root: 
     ):
         serve(bundle, session)
     assert left_in(root) == set()
-
-
-@pytest.mark.parametrize("bundle_id", ["", "../../etc", "A" * 64, None, "ab"])
-def test_an_id_that_is_none_is_refused(root: Path, bundle_id: Any) -> None:
-    with pytest.raises(Refused) as refused:
-        store.ensure(str(root), bundle_id, Wire(BytesIO(), BytesIO()))
-    assert refused.value.code == "bad_request"
 
 
 def test_a_root_that_is_a_file_is_reported(code: Path, tmp_path: Path) -> None:

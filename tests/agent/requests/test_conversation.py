@@ -212,6 +212,8 @@ def test_a_conversation_holds_several_requests(host: AgentHost) -> None:
         ("stop", {"cluster": "c", "host": "h1", "tasks": ["../worker:0"]}),
         ("gc", {"host": "h1"}),
         ("push", {"cluster": "c", "host": "h1", "bundle": "../" + "0" * 61}),
+        ("push", {"cluster": "c", "host": "h1", "bundle": "A" * 64}),
+        ("push", {"cluster": "c", "host": "h1", "bundle": None}),
         ("start", {}),
         ("up", {"cluster": "c", "host": "h1", "spec": {"version": 99}}),
     ],

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -328,7 +329,8 @@ def test_marks_are_replaced_and_other_text_is_not(monkeypatch: pytest.MonkeyPatc
 def test_an_address_mark_is_replaced_by_that_of_the_roster(text: str, expected: str) -> None:
     places = {"ps:0": "b:2222", "ps:1": "[fe80::1]:2223", "worker:0": None}
     roster = [made(Member, task=task, host="b", address=address) for task, address in places.items()]
-    assert environment.Marks(None, {"PATH": ""}, roster).text(text) == expected
+    spec: Any = {"roster": roster, "lead": "ps:0"}
+    assert environment.Marks(None, {"PATH": ""}).of_task(spec, "ps:0", ()).text(text) == expected
 
 
 def test_the_environment_is_inherited_then_the_tasks_then_secrets_then_ours() -> None:

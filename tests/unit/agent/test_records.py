@@ -44,23 +44,9 @@ RECORDS: list[Any] = [
     *FILES,
 ]
 RULED = (
-    "SeriesPoints",
-    "FolderPoints",
-    "Points",
-    "MetricsResult",
-    "UpRequest",
-    "DataPushRequest",
-    "DataRequest",
-    "ExecRequest",
-    "LogsRequest",
-    "StoreRequest",
-    "GcRequest",
-    "Spec",
-    "Inventory",
-    "Prepared",
-    "StatusResult",
-    "StopResult",
-    "RestartResult",
+    *("SeriesPoints", "FolderPoints", "Points", "MetricsResult", "UpRequest", "DataPushRequest"),
+    *("DataRequest", "ExecRequest", "LogsRequest", "StoreRequest", "GcRequest", "Spec"),
+    *("Inventory", "Prepared", "StatusResult", "StopResult", "RestartResult"),
 )
 """Have rules about several fields, which few of the values below keep; or hold a record that has."""
 

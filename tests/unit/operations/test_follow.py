@@ -100,17 +100,6 @@ def test_the_end_waits_for_the_logs_of_hosts_that_can_be_reached() -> None:
     assert "a" in [event.host for event in events if isinstance(event, Disconnected)]
 
 
-def test_where_there_is_no_run_there_is_nothing_to_follow() -> None:
-    class Empty(Agents):
-        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-            if fields["type"] == "status":
-                return [{"type": "result", "run": None, "time": 1.0}]
-            return [AgentError("no_run", "there is no run of digits on this host")]
-
-    with pytest.raises(AgentError, match="no run of digits on c"):
-        followed(Empty())
-
-
 def test_what_hosts_report_while_the_coordinator_is_away_has_the_verdict_of_status() -> None:
     """The worker of the coordinator's own host is unknown, and a ps still runs: decided, but not over."""
 

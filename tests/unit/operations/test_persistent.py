@@ -13,6 +13,7 @@ from dtctl.operations.client.conversation import ask
 from dtctl.operations.client.persistent import NotAsked, PersistentTransport, for_one_command
 from dtctl.operations.coordinator import request_of_status
 from dtctl.operations.status import status
+from dtctl.transport.connect import Transports
 from tests.unit.coordinated import Agents, record, viewed
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.waiting import eventually
@@ -28,6 +29,19 @@ def test_a_host_that_is_asked_again_and_again_has_one_connection() -> None:
     assert transport.opened == ["c"]
     assert agents.asked_of("status") == ["c"] * 3
     assert transport.sessions["c"].closed
+
+
+def test_conversations_are_continued_by_the_next_who_opens_their_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    agents = Agents(viewed())
+    transport, transports = FakeTransport(agents), Transports()
+    monkeypatch.setattr(transports, "_transport", lambda kind: transport)
+    with PersistentTransport(transports) as kept:
+        status(record(), kept)
+        transports.resume(*kept.hand_over(), None)
+    for _ in range(2):
+        assert status(record(), transports).coordination is not None
+    assert transport.opened == ["c", "c"]
+    assert agents.asked_of("status") == ["c"] * 3
 
 
 def test_a_lost_idle_connection_is_reopened_silently() -> None:

@@ -108,7 +108,7 @@ def test_a_host_stays_while_it_feeds_or_others_have_not_been_heard(hosts: Relay)
 
 @pytest.mark.parametrize(
     ("total_bytes", "count", "is_used"),
-    [(MUCH, 2, False), (MUCH, 3, True), (64 << 20, 3, True), (63 << 20, 3, False), (4 << 20, 33, True)],
+    [(MUCH, 1, False), (MUCH, 2, True), (64 << 20, 3, True), (63 << 20, 3, False), (4 << 20, 33, True)],
 )
 def test_only_large_pushes_to_several_hosts_are_handed_on(total_bytes: int, count: int, is_used: bool) -> None:
     assert is_worthwhile(total_bytes, count) == is_used

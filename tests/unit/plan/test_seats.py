@@ -102,9 +102,23 @@ def test_spare_has_every_seat_with_ports_of_its_own_and_addresses_that_all_know(
 DIALECTS: list[Dialect] = ["tensorflow", "flags", "tf_config", "template", "pytorch", "jax", "mxnet", "cluster_spec"]
 
 
+def as_given(spec: Spec, *without: str) -> dict[str, tuple[list[str], dict[str, str]]]:
+    """What tasks of a host are started with, when others take no part."""
+    marks = Marks("/code", {"PATH": "/bin"})
+    each = {task["id"]: (task, marks.of_task(spec, task["id"], without)) for task in spec["tasks"]}
+    return {name: (of.expand(task["argv"]), of.values(task["env"])) for name, (task, of) in each.items()}
+
+
+def without_marks(plan: RunPlan, host: str) -> Spec:
+    spec = spec_of(dataclasses.replace(plan, marked={}), host)
+    assert not any("\0" in text for task in spec["tasks"] for text in (*task["argv"], *task["env"].values()))
+    return spec
+
+
+@pytest.mark.parametrize("strategy", ["auto", "sync-ps"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_words_with_marks_become_those_of_a_plan_without_spares(dialect: Dialect) -> None:
-    fields = "{ps_hosts} {address} {host} {port} {lead_host}:{lead_port} {worker_hosts}"
+def test_words_with_marks_become_those_of_a_plan_without(dialect: Dialect, strategy: Any) -> None:
+    fields = "{ps_hosts} {address} {host} {port} {lead_host}:{lead_port} {worker_hosts} {task_index} {num_tasks}"
     launch = Launch(
         command=("python", "t.py"),
         args=(fields,),
@@ -116,14 +130,34 @@ def test_words_with_marks_become_those_of_a_plan_without_spares(dialect: Dialect
     jobs = [job(name, ["a", "b"] if name == "worker" else ["a"], [port] * (1 + (name == "worker")), launch=launch)
             for port, name in enumerate(names, 1)]  # fmt: skip
     value = cluster(*jobs, trainer=Trainer(code=cluster().trainer.code, keep_proxy=True))
-    plain, spared = planned(value), planned(with_idle(value, "s"))
-    marks = Marks("/code", {"PATH": "/bin"}, spec_of(spared, "a")["roster"])
+    spared = planned(with_idle(value, "s", strategy=strategy))
     for host in "ab":
-        before, after = spec_of(plain, host)["tasks"], spec_of(spared, host)["tasks"]
-        for one, other in zip(before, after, strict=True):
-            assert marks.expand(one["argv"]) == marks.expand(other["argv"])
-            assert marks.values(one["env"]) == marks.values(other["env"])
-            assert not any("example" in text for text in (*other["argv"], *other["env"].values()))
+        marked = spec_of(spared, host)
+        assert as_given(marked) == as_given(without_marks(spared, host))
+        texts = [text for task in marked["tasks"] for text in (*task["argv"], *task["env"].values())]
+        assert not any("example" in text for text in texts)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_those_that_take_part_are_told_of_no_other(dialect: Dialect) -> None:
+    """As in a cluster that never had the others."""
+
+    def planned_on(*hosts: str) -> RunPlan:
+        args = ("--batch={batch_per_worker}", "{num_workers} {task_index} {num_tasks} {worker_hosts}")
+        template = ("--peers={worker_hosts|space}", "{worker_hosts|space}") if dialect == "template" else ()
+        launch = Launch(command=("python", "t.py"), args=args, dialect=dialect, template=template)
+        names = ("server", "scheduler") if dialect == "mxnet" else ("chief", "evaluator")
+        jobs = [job(name, ["z"], [port], launch=launch) for port, name in enumerate(names, 1)]
+        workers = job("worker", [*hosts], [4] * len(hosts), launch=launch)
+        trainer = Trainer(code=cluster().trainer.code, global_batch=7)
+        return planned(cluster(*jobs, workers, hosts=[ssh_host(name) for name in "abcz"], trainer=trainer))
+
+    fewer, whole = planned_on("a", "c"), planned_on("a", "b", "c")
+    assert spec_of(whole, "a")["resizes"]
+    renamed = {"worker:1": "worker:2"}
+    for host in "acz":
+        given = {renamed.get(task, task): words for task, words in as_given(without_marks(fewer, host)).items()}
+        assert as_given(spec_of(whole, host), "worker:1") == given
 
 
 @pytest.mark.parametrize(("gpus", "seats"), [(2, ["a", "b"]), (1, ["b"]), (4, ["a", "b"])])
@@ -144,7 +178,7 @@ def test_setup_of_a_spare_has_no_address_that_only_the_run_knows() -> None:
     value = with_idle(cluster(job("worker", ["a", "b"], [1, 1], launch=launch), trainer=trainer), "s")
     setup = spec_of(planned(value), "s")["setup"]
     assert setup is not None
-    assert ("MASTER_ADDR" in setup["env"], setup["env"]["WORLD_SIZE"]) == (False, "2")
+    assert not {"MASTER_ADDR", "WORLD_SIZE"} & setup["env"].keys()
 
 
 def test_data_that_is_dealt_out_goes_to_spares_whole() -> None:

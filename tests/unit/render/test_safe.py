@@ -174,12 +174,12 @@ def test_only_the_safe_console_makes_text_of_rich() -> None:
 def test_text_that_counts_as_safe_comes_from_few_places() -> None:
     users = {str(path.relative_to(PACKAGE)) for path in MODULES.values() if "console.put(" in path.read_text()}
     assert users == {
-        *("render/logs.py", "render/machine/document.py", "render/metrics.py", "render/output.py"),
+        *("render/logs.py", "render/machine/document.py", "render/metrics.py", "render/awaiting.py"),
         "render/report/__init__.py",
         "cli/completion.py",  # words that it has looked at
     }
     users = {str(path.relative_to(PACKAGE)) for path in MODULES.values() if "console.pass_on(" in path.read_text()}
-    assert users == {"render/logs.py", "render/output.py"}
+    assert users == {"render/logs.py", "render/awaiting.py"}
 
 
 CLUSTER = """\

@@ -88,6 +88,7 @@ from dtctl.render import (
 from dtctl.render import dashboard as page
 from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
+from dtctl.render.awaiting import OutputPrinter
 from dtctl.render.events import history_line
 from dtctl.render.logs import LogPrinter, Narrator, show_onward
 from dtctl.render.machine import document, results
@@ -95,7 +96,6 @@ from dtctl.render.machine import files as machine_checkpoints
 from dtctl.render.machine import status as machine_checks
 from dtctl.render.machine import status as machine_diagnosis
 from dtctl.render.machine import status as machine_status
-from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
 from dtctl.render.report import sections
 from dtctl.render.starting import show_programs
@@ -119,21 +119,8 @@ CHOSEN = {"kind", "type", "phase", "what"}
 """Fields of records that a validator allows a few words."""
 
 RECORDS = {
-    "kind",
-    "held",
-    "port",
-    "freed_bytes",
-    "read_bytes",
-    "unread_bytes",
-    "problem",
-    "pid",
-    "size_bytes",
-    "since",
-    "reason",
-    "connected",
-    "version",
-    "retry",
-    "asked",
+    *("kind", "held", "port", "freed_bytes", "read_bytes", "unread_bytes", "problem"),
+    *("pid", "size_bytes", "since", "reason", "connected", "version", "retry", "asked"),
 }
 """A record has one of these fields."""
 
@@ -678,7 +665,7 @@ def test_a_raw_command_passes_its_bytes_to_a_terminal(monkeypatch: pytest.Monkey
 @given(st.binary(max_size=80), st.lists(st.integers(0, 80), max_size=4), st.sampled_from([["a"], ["a", "b"]]))
 def test_where_output_is_cut_on_its_way_changes_nothing(data: bytes, cuts: list[int], places: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dtctl.render.output._LONGEST", 16)
+        patch.setattr("dtctl.render.awaiting._LONGEST", 16)
         patch.setattr(console, "on_terminal", lambda **_: True)
         assert _printed(patch, places, [data]) == _printed(patch, places, _pieces(data, sorted(cuts)))
 

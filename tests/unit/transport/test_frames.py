@@ -264,10 +264,10 @@ def test_a_request_that_is_silent_beats_and_says_what_it_is_at(monkeypatch: pyte
     monkeypatch.setattr(conversation, "BEAT_S", 0.05)
     written = io.BytesIO()
     talk = Conversation("", Wire(io.BytesIO(), written))
-    talk.beats.at("status")
-    with talk.at("checkpoints"):
-        eventually(lambda: len(sent_by(written)) >= 2)
-    eventually(lambda: sent_by(written)[-1]["at"] == "status")
+    with talk.at("status"):
+        with talk.at("checkpoints"):
+            eventually(lambda: len(sent_by(written)) >= 2)
+        eventually(lambda: sent_by(written)[-1]["at"] == "status")
     first, second = sent_by(written)[:2]
     assert (first["type"], first["at"], second["at"]) == ("beat", "checkpoints", "checkpoints")
 
@@ -320,16 +320,15 @@ def test_nothing_beats_while_something_else_is_said_or_the_controller_is_awaited
     wire = Wire(io.BytesIO(), written)
     monkeypatch.setattr(conversation, "_thread", clock)
     talk = Conversation("", wire)
-    talk.beats.at("up")
-    for _ in range(40):
-        talk.send("progress", {})
-        clock.turn(conversation.BEAT_S / 5)
-    talk.beats.at(None)
-    for _ in range(3):
-        clock.turn(2 * conversation.BEAT_S)
-    assert {frame["type"] for frame in sent_by(written)} == {"progress"}
-    talk.beats.at("up")
-    for _ in range(3):
-        clock.turn(2 * conversation.BEAT_S)
-    clock.end()
+    with talk.at("up"):
+        for _ in range(40):
+            talk.send("progress", {})
+            clock.turn(conversation.BEAT_S / 5)
+        with talk.at(None):
+            for _ in range(3):
+                clock.turn(2 * conversation.BEAT_S)
+        assert {frame["type"] for frame in sent_by(written)} == {"progress"}
+        for _ in range(3):
+            clock.turn(2 * conversation.BEAT_S)
+        clock.end()
     assert sent_by(written)[-1]["type"] == "beat"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from statistics import median
+from statistics import median, median_high
 
 from dtctl.agent.records.network import Measured
 from dtctl.operations.checks import speed
@@ -182,8 +182,8 @@ def summed(measured: Mapping[Pair, Measured]) -> Speed | None:
     slowest, farthest = min(rates, key=lambda pair: rates[pair]), max(delays, key=lambda pair: delays[pair])
     return Speed(
         len(rates),
-        _middle(delays.values()),
-        _middle(rates.values()),
+        median_high(delays.values()),
+        median_high(rates.values()),
         slowest,
         rates[slowest],
         farthest,
@@ -194,8 +194,3 @@ def summed(measured: Mapping[Pair, Measured]) -> Speed | None:
 def least_step_s(speed: Speed, moved_bytes: float) -> float:
     """A step fetches variables from a ps and sends as many bytes of gradients back, and each waits for an answer."""
     return 2 * (speed.latency_s + moved_bytes / speed.bytes_s)
-
-
-def _middle(values: Iterable[float]) -> float:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2]

@@ -173,10 +173,5 @@ def _dialled(door: Door, nonce: str, limit_s: float) -> Dialled | None:
 def _greets(connection: socket.socket, host: str, nonce: str) -> bool:
     """As dtctl/agent/network/listening.py answers who shows the nonce."""
     connection.sendall(f"{nonce} ask\n".encode())
-    text = b""
-    while b"\n" not in text and len(text) < _LONGEST:
-        piece = connection.recv(_LONGEST)
-        if not piece:
-            break
-        text += piece
-    return text.partition(b"\n")[0] == f"dtctl check {host}".encode()
+    with connection.makefile("rb") as lines:
+        return lines.readline(_LONGEST).removesuffix(b"\n") == f"dtctl check {host}".encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,6 +88,8 @@ class SimTask:
     def __init__(self, place: Member, spec: Spec, now: float, wall: float) -> None:
         self.ready_s = 1.0
         self.intent = made(Intent, want="hold")
+        self.without: list[str] = []
+        """Who takes no part in its newest attempt."""
         self.stubborn = False
         self.events: list[dict[str, Any]] = []
         self.entry = made(Entry, since=wall)
@@ -129,8 +132,8 @@ class _Around(TaskContext):
         """In the place of Observation."""
         return SimObservation(self._task, now)
 
-    def launch(self, task: TaskSpec, attempt: int, directory: str) -> Any:
-        return None
+    def launch(self, task: TaskSpec, attempt: int, directory: str, without: Collection[str]) -> Any:
+        self._task.without = list(without)
 
 
 def simulate(monkeypatch: pytest.MonkeyPatch) -> None:

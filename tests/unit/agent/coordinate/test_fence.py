@@ -30,11 +30,17 @@ def files(tmp_path: Path) -> RunFiles:
     return files
 
 
+GIVEN_UP = {"resizes": True, "recovery": {**SPEC["recovery"], "replace_s": None, "host_timeout_s": 100.0}}
+
+
 @pytest.mark.parametrize(
     ("fields", "limit_s"),
     [
         ({}, LIMIT_S),
         ({"recovery": {**SPEC["recovery"], "replace_s": None}}, None),
+        ({**GIVEN_UP, "min_workers": 2}, 65.0),  # the others train without them
+        (GIVEN_UP, None),
+        ({**GIVEN_UP, "min_workers": 2, "resizes": False}, None),
         ({"voters": SPEC["voters"][: FEWEST_VOTERS - 1]}, None),
         ({"recovery": {**SPEC["recovery"], "replace_s": 1.0}}, 0.0),
         ({"recovery": {**SPEC["recovery"], "replace_s": shortest_replace_s(10.0)}}, 30.0),

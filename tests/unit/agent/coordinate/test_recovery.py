@@ -21,18 +21,6 @@ def only_once_more(world: World, *names: str) -> None:
     assert world.attempts == {name: 2 if name in names else 1 for name in world.tasks}
 
 
-@pytest.mark.parametrize("name", ["worker:1", "ps:0", "chief:0"])
-def test_in_asynchronous_training_a_lost_task_comes_back_alone(name: str) -> None:
-    world = async_ps()
-    world.die(name)
-    world.until(lambda: recovered(world))
-    only_once_more(world, name)
-    incident = world.data["incidents"][-1]
-    assert (incident["task"], incident["reason"], incident["tasks"]) == (name, "killed by SIGKILL", [name])
-    assert incident["noticed"] <= (incident["begun"] or 0) <= (incident["recovered"] or 0)
-    assert world.data["restarts"] == 1
-
-
 def test_a_lost_ps_tells_to_which_step_the_run_went_back() -> None:
     world = async_ps()
     world.tell_step("chief:0", 1237)
@@ -65,20 +53,6 @@ def test_while_something_is_mended_only_the_step_that_ends_that_calls_for_a_deci
     world.coordinator.step(world.now, world.wall)
     assert recovered(world)
     assert not decides(step=1239)
-
-
-def test_in_synchronous_training_a_lost_ps_restarts_everybody() -> None:
-    world = async_ps(strategy="sync-ps")
-    world.die("ps:0")
-    world.tick()
-    world.die("chief:0", code=1)
-    world.die("worker:1", code=0)  # as SyncReplicasOptimizer does; it is no success
-    world.until(lambda: recovered(world))
-    only_once_more(world, *world.tasks)
-    incident = world.data["incidents"][-1]
-    assert incident["task"] == "ps:0"
-    assert [one["task"] for one in incident["collateral"]] == ["chief:0"]
-    assert world.data["restarts"] == 1
 
 
 def test_a_long_healthy_life_gives_the_budget_back() -> None:

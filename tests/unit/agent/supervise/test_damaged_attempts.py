@@ -180,7 +180,7 @@ def test_invalid_log_samples_are_ignored(adopted: Adopted, last: str) -> None:
 def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, junk: Callable[[Path], object]) -> None:
     junk(tmp_path / "exit.json")
     launch = keeper.AttemptSpec(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/")
-    keeper._record_exit(launch, 7 << 8, None, [])
+    keeper._record_exit(launch, 7 << 8, None)
     assert json.loads((tmp_path / "exit.json").read_text())["code"] == 7
 
 
@@ -190,7 +190,7 @@ def test_a_keeper_ends_where_nothing_can_be_written() -> None:
         attempt.chmod(0o555)
         launch = keeper.AttemptSpec(str(attempt), str(attempt / "wake"), ["x"], {}, "/")
         with without_privileges():
-            keeper._record_exit(launch, 7 << 8, None, [])
+            keeper._record_exit(launch, 7 << 8, None)
         assert not list(attempt.iterdir())
 
 

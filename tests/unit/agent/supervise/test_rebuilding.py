@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -168,20 +167,6 @@ def test_damaged_state_and_intent_keep_attempts_and_events(host: Host) -> None:
     after = host.supervise()
     assert told_of(after, *NOT_TOLD_BY_EVENTS) == told_of(before, *NOT_TOLD_BY_EVENTS)
     assert len(host.aside()) == 2
-
-
-def test_an_intent_that_is_damaged_meanwhile_is_written_again_as_it_was(host: Host) -> None:
-    reported: list[str] = []
-    followed = IntentFollower(host.files, host.files.intent(), reported.append)
-    followed.read()
-    wanted = json.loads(json.dumps(followed.value["tasks"]))
-    Path(host.files.intent_path).write_bytes(b"{")
-    followed.read()
-    followed.read()
-    assert host.files.intent()["tasks"] == followed.value["tasks"] == wanted
-    assert host.files.intent()["serial"] == followed.value["serial"] == 2
-    assert len(reported) == len(host.aside()) == 1
-    assert followed.settled()
 
 
 def test_damaged_events_and_attempts_are_passed_over(host: Host) -> None:

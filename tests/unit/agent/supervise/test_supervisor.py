@@ -188,14 +188,16 @@ def spread(tmp_path: Path, host: str) -> RunFiles:
     return files
 
 
+def moves(role: ScriptedRole, state: State) -> None:
+    """Another host has the place of b."""
+    role.moved = moved(b="s")
+
+
 def test_a_spare_that_takes_a_place_is_begun_anew_with_its_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def orders(role: ScriptedRole, state: State) -> None:
-        role.moved = moved(b="s")
-
     files = spread(tmp_path, "s")
-    assert supervise(files, ScriptedRole(orders), monkeypatch)
+    assert supervise(files, ScriptedRole(moves), monkeypatch)
     assert not files.state()["finished"], "its guard starts another"
     assert not supervise(files, ScriptedRole(lambda *_: None), monkeypatch)
     assert list(files.state()["tasks"]) == ["worker:0"]
@@ -205,11 +207,8 @@ def test_a_spare_that_takes_a_place_is_begun_anew_with_its_tasks(
 def test_a_host_whose_place_was_taken_ends_its_tasks_at_once_before_it_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def orders(role: ScriptedRole, state: State) -> None:
-        role.moved = moved(b="s")
-
     files = spread(tmp_path, "b")
-    assert supervise(files, ScriptedRole(orders), monkeypatch)
+    assert supervise(files, ScriptedRole(moves), monkeypatch)
     [event] = files.events.since(0)
     assert (event["task"], event["to"], event["reason"]) == ("worker:0", "stopped", "another host has the place of b")
     assert not supervise(files, ScriptedRole(lambda *_: None), monkeypatch)

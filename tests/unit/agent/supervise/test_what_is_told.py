@@ -200,7 +200,7 @@ def test_of_many_attempts_the_last_are_reported(teller: Teller) -> None:
 @pytest.mark.parametrize("error", ["x" * 5000, "\ud800", "\0", "é" * 3_000_000], ids=["long", "lone", "nul", "longer"])
 def test_every_exit_that_a_keeper_writes_holds(tmp_path: Path, error: str) -> None:
     fault = keeper.Fault.decode(keeper.Fault([fact("said", text=error)], True).encode())
-    keeper._record_exit(keeper.AttemptSpec(str(tmp_path), "", ["x"], {}, "/"), 127 << 8, fault, [])
+    keeper._record_exit(keeper.AttemptSpec(str(tmp_path), "", ["x"], {}, "/"), 127 << 8, fault)
     attempt = Attempt(str(tmp_path), 0.0)
     attempt.update(1.0, 1.0)
     assert attempt.exit is not None
@@ -214,7 +214,7 @@ def test_what_a_supervisor_says_of_an_exit_holds(tmp_path: Path) -> None:
 def test_a_start_of_a_command_of_any_length_holds(tmp_path: Path) -> None:
     argv = ["x" * 3_000_000, *["y"] * 30_000]
     launch = keeper.AttemptSpec(str(tmp_path), "", argv, {}, "/")
-    assert keeper._record_start(launch, os.getpid(), 1.0) == []
+    assert keeper._record_start(launch, os.getpid(), 1.0) is None
     start = Attempt(str(tmp_path), 0.0).start
     assert start is not None
     assert len(start["argv"]) == 1000

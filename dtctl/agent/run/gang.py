@@ -1,0 +1,107 @@
+"""Who takes part in an attempt of tasks that train together, and what each is told of the others: pure functions.
+
+Tasks that are too many, or whose host was given up, take no part. The others are numbered without gaps, in their old
+order: frameworks know a task by its place in the list of its job.
+"""
+
+from __future__ import annotations
+
+from ..records.spec import batch_share, job_of, trainers_of
+from .drains import needs_the_run
+from .outcome import is_left_out
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Collection, Dict, Iterable, Iterator, List, Sequence
+
+    from ..records.run_state import Intents
+    from ..records.spec import Inventory, Member
+
+
+class Gang:
+    """As one of its tasks sees it."""
+
+    def __init__(self, roster: Sequence[Member], lead: str, task: str, without: Collection[str]) -> None:
+        out = set(tasks_in(without))
+        members = [one for one in roster if one["task"] not in out]
+        self._task = task
+        self._addresses: Dict[str, Dict[str, str]] = {}
+        for one in members:
+            self._addresses.setdefault(job_of(one["task"]), {})[one["task"]] = one["address"] or ""
+        self._hosts = {one["task"]: one["host"] for one in members}
+        self._ranks = [one for one in trainers_of(members, lead) if one in self._hosts]
+
+    def name(self, mark: str) -> str:
+        """What stands in the place of a mark."""
+        own = self._hosts.get(self._task)
+        beside = [one for one in self._ranks if self._hosts[one] == own]
+        nodes = list(dict.fromkeys(self.address(one, "HOST") for one in self._ranks))
+        if mark == "INDEX":
+            return _place(list(self._addresses.get(job_of(self._task), ())), self._task)
+        if mark == "RANK":
+            return _place(self._ranks, self._task)
+        if mark == "LOCAL_RANK":
+            return _place(beside, self._task)
+        if mark == "NODELIST":
+            return ",".join(nodes)
+        return str({"SIZE": len(self._ranks), "LOCAL_SIZE": len(beside), "NODES": len(nodes)}[mark])
+
+    def address(self, task: str, part: str) -> str:
+        address = self._addresses.get(job_of(task), {}).get(task, "")
+        host, _, port = address.rpartition(":")
+        return {"ADDRESS": address, "HOST": host.strip("[]"), "PORT": port}[part]
+
+    def addresses(self, job: str) -> List[str]:
+        return list(self._addresses.get(job, {}).values())
+
+    def batch(self, whole: int) -> str:
+        return str(batch_share(whole, self._task, self._ranks))
+
+
+def _place(tasks: List[str], task: str) -> str:
+    return str(tasks.index(task)) if task in tasks else ""
+
+
+def ranges(tasks: Iterable[str]) -> List[str]:
+    """As worker:1-3, in the order of their indexes: each of a thousand tasks may be told of five hundred."""
+    found: List[List[int]] = []
+    jobs: List[str] = []
+    for task in tasks:
+        job, index = job_of(task), int(task.rpartition(":")[2])
+        if jobs and jobs[-1] == job and found[-1][-1] == index - 1:
+            found[-1][1:] = [index]
+        else:
+            jobs.append(job)
+            found.append([index])
+    return ["%s:%s" % (job, "-".join(map(str, ends))) for job, ends in zip(jobs, found)]
+
+
+def tasks_in(some: Iterable[str]) -> Iterator[str]:
+    for each in some:
+        job, _, indexes = each.rpartition(":")
+        first, _, last = indexes.partition("-")
+        yield from ("%s:%d" % (job, index) for index in range(int(first), int(last or first) + 1))
+
+
+def out_with(run: Inventory, host: str, intents: Intents) -> List[str]:
+    """Who takes no part when this host is left out."""
+    out = [task for task, intent in intents.items() if is_left_out(intent)]
+    own = [one["task"] for one in run["roster"] if one["host"] == host and intents[one["task"]]["want"] != "stop"]
+    return [*out, *(task for task in own if task not in out)]
+
+
+def goes_on_without(run: Inventory, host: str, intents: Intents) -> bool:
+    """Whether the run continues with fewer while the host is away (`min_workers`)."""
+    return run["min_workers"] is not None and may_lack(run, out_with(run, host, intents))
+
+
+def may_lack(run: Inventory, gone: Collection[str]) -> bool:
+    """Whether the run can train without these tasks, if need be after a restart of all."""
+    trains = trainers_of(run["roster"], run["lead"])
+    left = [task for task in trains if task not in gone]
+    needed = {one["task"] for one in run["roster"] if one["task"] in gone and needs_the_run(one, run["strategy"])}
+    if needed:
+        is_resized = run["resizes"] and run["lead"] not in needed and needed <= set(trains)
+        if not is_resized or not set(map(job_of, needed)) <= set(map(job_of, left)):
+            return False
+    return len(left) == len(trains) or len(left) >= (run["min_workers"] or 1)
