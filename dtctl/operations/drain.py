@@ -12,6 +12,7 @@ from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.values import FINAL
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import drains
+from dtctl.agent.run.gang import goes_on_without
 from dtctl.errors import DtctlError, TransportError, UsageError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, ask
@@ -176,7 +177,8 @@ def _to_be_held(host: str) -> Held:
         members = [one for one in run["roster"] if one["host"] in here and one["task"] in view["intents"]]
         states = [contact["state"] for contact in view["hosts"].values() if contact["state"] is not None]
         ended = {task for state in states for task, entry in state["tasks"].items() if entry["state"] in FINAL}
-        tasks = drains.held_by(host, members, run["strategy"], view["intents"], ended)
+        alone = goes_on_without(run, host, view["intents"])
+        tasks = drains.held_by(host, members, run["strategy"], view["intents"], ended, alone=alone)
         return [task for task in tasks if task not in ended]
 
     return held
@@ -186,5 +188,7 @@ def _check_place(record: RunRecord, host: str) -> None:
     """Raises UsageError for a host that has nothing of the run."""
     if record.tasks_on(host):
         return
-    hosts = dict.fromkeys(record.roster.values())
-    raise UsageError(f"{host} has no task in {record.run or record.cluster}", hint=f"its hosts: {', '.join(hosts)}")
+    hint = f"its hosts: {', '.join(record.task_hosts)}"
+    if host in record.idle_hosts:
+        hint = "there is nothing to drain: while it is shut down, it takes no place, and the run continues"
+    raise UsageError(f"{host} has no task in {record.run or record.cluster}", hint=hint)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dtctl.config.cluster import Cluster
-from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError, did_you_mean
+from dtctl.errors import AgentError, DtctlError, PreflightError, UsageError, did_you_mean
 from dtctl.model import TaskId
 from dtctl.operations.data import DataSet, data_set
 from dtctl.operations.run_record import RunRecord, record_of
@@ -51,10 +51,12 @@ def taken_places(error: DtctlError, record: RunRecord, transport: Transport, fil
     """What to do if `up` failed because others have the places of hosts in the live run, by `replace` or as spares."""
     causes = error.errors.values() if isinstance(error, SomeHostsFailed) else [error]
     is_refused = any(isinstance(cause, AgentError) and cause.code == "changed_run" for cause in causes)
-    has_spares = len(record.hosts) > len(record.task_hosts)
-    if not is_refused and not (has_spares and any(isinstance(cause, TransportError) for cause in causes)):
+    if not (is_refused or record.idle_hosts):
         return []
-    found = status(dataclasses.replace(record, run=None), transport)
+    try:
+        found = status(dataclasses.replace(record, run=None), transport)
+    except DtctlError:  # the error of `up` is shown
+        return []
     if is_refused:
         return [
             f"{new} has taken the place of {old} in the live run: write it into {file}"
@@ -75,6 +77,13 @@ def check_replaceable(cluster: Cluster, found: RunStatus) -> None:
             raise next(iter(found.errors.values()))
         raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
     run = found.record
+    if run.moved:
+        lines = [f"{new} has taken the place of {old}" for old, new in run.moved.items()]
+        raise PreflightError(
+            f"run {run.run or run.cluster} is not on the hosts of {cluster.file} any more",
+            detail="\n".join(lines),
+            hint=f"to move more, write the new hosts into {cluster.file}, then: dtctl up --replace",
+        )
     wanted = record_of(plan_roster(cluster)).roster
     if dict(run.roster) == dict(wanted):
         return

@@ -45,14 +45,14 @@ def count_right(logits, labels):
     return tf.reduce_sum(tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32))
 
 
-def training_input(strategy, images, labels, seed):
+def training_input(strategy, images, labels, batch_size, seed):
     """Batches without end. Each worker draws its part of them from every n-th image."""
 
     def own_part(context):
         data = tf.data.Dataset.from_tensor_slices((images, labels))
         data = data.shard(context.num_input_pipelines, context.input_pipeline_id)
         data = data.shuffle(len(images), seed=seed).repeat()
-        return data.batch(context.get_per_replica_batch_size(FLAGS.batch_size))
+        return data.batch(context.get_per_replica_batch_size(batch_size))
 
     return iter(strategy.distribute_datasets_from_function(own_part))
 
@@ -83,6 +83,7 @@ def main():
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, global_step=global_step)
     checkpoints = LeadCheckpoints(strategy, checkpoint, global_step, FLAGS.output_dir)
     first = checkpoints.restore([variable.value for variable in model.variables + optimizer.variables])
+    batch_size = FLAGS.batch_size - FLAGS.batch_size % strategy.num_replicas_in_sync  # 63 of 64 with three replicas
 
     @tf.function
     def train_step(batch):
@@ -91,16 +92,16 @@ def main():
                 logits = model(images, training=True)
                 losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
                 # The gradients will be summed over the workers: hence the mean over the images of all of them.
-                loss = tf.nn.compute_average_loss(losses, global_batch_size=FLAGS.batch_size)
+                loss = tf.nn.compute_average_loss(losses, global_batch_size=batch_size)
             gradients = tape.gradient(loss, model.trainable_variables)
             optimizer.apply(gradients, model.trainable_variables)
-            return tf.stack([loss, count_right(logits, labels) / FLAGS.batch_size])
+            return tf.stack([loss, count_right(logits, labels) / batch_size])
 
         global_step.assign_add(1)
         return strategy.run(replica_step, args=batch)
 
     (seen, seen_labels), (held_out, held_out_labels) = load_data()
-    batches = training_input(strategy, seen, seen_labels, seed=first)
+    batches = training_input(strategy, seen, seen_labels, batch_size, seed=first)
     print(f"worker {worker} starts at step {first}", flush=True)
     stop = Stop(strategy, every=5)
     steps = range(first + 1, FLAGS.train_steps + 1)

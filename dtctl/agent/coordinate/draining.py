@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from ..records.reasons import because, fact, why_of
 from ..records.spec import trainers_of
-from ..run import drains, gang, outcome
+from ..run import drains, gang
 from . import incidents
 from .lifecycle import END_LIMIT_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Mapping, Optional, Set
+    from typing import Callable, Dict, List, Mapping, Optional
 
     from ..records.reasons import Fact
     from ..records.run_state import How
@@ -45,9 +45,10 @@ class Draining:
 
     def drain(self, host: str, how: How, now: float) -> None:
         """Holds what the host's maintenance holds. Nothing changes where it is drained already."""
-        drained = drains.holders(self._view.intents)
-        if host not in drained or drained[host]["kind"] != drains.DRAINED:
-            self._hold(self._held({**drained, host: fact(drains.DRAINED, host=host, by=how["by"])}), how, now)
+        kind = drains.DRAINED_ALONE if self.may_leave_out(host) else drains.DRAINED
+        if host not in drains.drained_hosts(self._view.intents):
+            drained = drains.holders(self._view.intents)
+            self._hold(self._held({**drained, host: fact(kind, host=host, by=how["by"])}), how, now)
 
     def undrain(self, host: str, by: str) -> None:
         """What nothing else holds may run again."""
@@ -104,19 +105,15 @@ class Draining:
 
     def may_leave_out(self, host: str) -> bool:
         """Whether the others can train without a host that was given up."""
-        return self._view.spec["min_workers"] is not None and gang.may_lack(self._view.spec, self._out_with(host))
-
-    def _out_with(self, host: str) -> Set[str]:
-        view = self._view
-        held = drains.held_by(host, view.roster.values(), view.spec["strategy"], view.intents, (), alone=True)
-        return {task for task, intent in view.intents.items() if outcome.is_left_out(intent)}.union(held)
+        return gang.goes_on_without(self._view.spec, host, self._view.intents)
 
     def leave_out(self, host: str, silent_s: float, now: float) -> None:
         """Lets them."""
-        view, gone = self._view, self._out_with(host)
+        view, gone = self._view, gang.out_with(self._view.spec, host, self._view.intents)
         held = [task for task in view.tasks_on(host) if task in gone]
         if not held:
             return
+        self._release({host: host}, "coordinator")  # it may have held the others, too
         trains = trainers_of(view.roster.values(), view.lead)
         count = sum(task not in gone for task in trains)
         why = fact(drains.LEFT_OUT, host=host, tasks=held, seconds=silent_s, count=count, of=len(trains))
@@ -138,7 +135,7 @@ class Draining:
     def _resized(self) -> Dict[str, List[Fact]]:
         """All that train together, where some of them run and others take part now than when those were started."""
         view = self._view
-        out = view.left_out()
+        out = gang.ranges(view.left_out())
         runs = [one for task in view.tasks for one in [view.intents[task]] if one["want"] == "run" and one["without"]]
         if not out and not runs:
             return {}

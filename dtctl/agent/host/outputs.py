@@ -110,11 +110,11 @@ def _forget_old(directory: str) -> None:
             os.unlink(mark)
 
 
-def mark(directory: str, run: str) -> str:
+def lead_mark(directory: str, run: str) -> str:
     """The file by which the lead's agent shows other hosts of a run with spares what it sees."""
     return os.path.join(directory, ".dtctl-%s" % run)
 
 
 def unmarked(directories: Iterable[str], run: str) -> List[str]:
     """Those that are not the lead's."""
-    return [directory for directory in directories if not os.path.exists(mark(directory, run))]
+    return [directory for directory in directories if not os.path.exists(lead_mark(directory, run))]

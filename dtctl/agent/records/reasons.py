@@ -102,6 +102,7 @@ SENTENCES = {
     "makes_room": "stopped to make room for another run",
     "rolled_back": "rolled back",
     "drained": "%(host)s is drained by %(by)s",
+    "drained_alone": "%(host)s is drained by %(by)s, and the others train without it",
     "shutting_down": "%(host)s is shutting down",
     "cut_off": "%(host)s was cut off from the coordinator",
     "undrained": "%(host)s is in service again: all that need each other start together",
@@ -239,7 +240,7 @@ def fields_of(kind: str) -> "List[str]":
     return sorted({name for name in named if name is not None})
 
 
-HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out")
+HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone")
 """Kinds for which a task is held until a person, or its host, lets it run again."""
 
 

@@ -62,7 +62,9 @@ def _to_be_held(handle: RunHandle, run: runs.Run, request: DrainRequest) -> List
     _refuse_stranger(handle, run, request["drained"] or "")
     ended = {task for task in handle.tasks(None) if run_handles.has_ended(handle, task)}
     members = [handle.members()[task] for task in handle.tasks(None)]
-    return drains.held_by(request["drained"] or "", members, run.spec["strategy"], handle.intents(), ended)
+    host, intents = request["drained"] or "", handle.intents()
+    alone = isinstance(handle, WholeRun) and gang.goes_on_without(run.spec, host, intents)
+    return drains.held_by(host, members, run.spec["strategy"], intents, ended, alone=alone)
 
 
 def _beyond(handle: RunHandle, run: runs.Run, request: UndrainRequest) -> List[str]:

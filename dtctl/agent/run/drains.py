@@ -31,7 +31,10 @@ SCALED_DOWN = "scaled_down"
 LEFT_OUT = "left_out"
 """Of a host that was given up: until it has been heard for a while."""
 
-ALONE = (SCALED_DOWN, LEFT_OUT)
+DRAINED_ALONE = "drained_alone"
+"""Drained, where the others continue without it (`min_workers`)."""
+
+ALONE = (SCALED_DOWN, LEFT_OUT, DRAINED_ALONE)
 """These hold no other task, also where all train together: the others start again without them (gang.py)."""
 
 UNDRAINED = "undrained"
@@ -68,7 +71,7 @@ def holders(intents: Mapping[str, Intent]) -> Dict[str, Fact]:
 
 def drained_hosts(intents: Mapping[str, Intent]) -> List[str]:
     """Those that a person has drained: they may be away for as long as it takes."""
-    return [host for host, one in holders(intents).items() if one["kind"] == DRAINED]
+    return [host for host, one in holders(intents).items() if one["kind"] in (DRAINED, DRAINED_ALONE)]
 
 
 def left_out_hosts(intents: Mapping[str, Intent]) -> List[str]:

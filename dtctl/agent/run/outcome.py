@@ -75,8 +75,10 @@ class Judgement:
 
 
 def is_left_out(intent: Intent) -> bool:
-    """It is held, and the others go on: its job is scaled to fewer tasks, or its host was given up."""
-    return intent["want"] == "hold" and any(one["kind"] in ("scaled_down", "left_out") for one in why_of(intent))
+    """It is held, and the others go on: its job is scaled to fewer tasks, or its host was given up or is drained."""
+    return intent["want"] == "hold" and any(
+        one["kind"] in ("scaled_down", "left_out", "drained_alone") for one in why_of(intent)
+    )
 
 
 def decided(facts: Facts) -> Optional[Judgement]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import islice
 
 from ..host import files, log
-from ..host.outputs import mark, unmarked
+from ..host.outputs import lead_mark, unmarked
 from ..records.spec import has_lead
 
 TYPE_CHECKING = False
@@ -107,7 +107,7 @@ class SharedStorage:
         """At the end of the run nothing of it stays."""
         for directory in self._directories if self._writes else ():
             with suppress(OSError):
-                os.unlink(mark(directory, self._run))
+                os.unlink(lead_mark(directory, self._run))
 
     def _look(self) -> None:
         if self._writes:
@@ -117,7 +117,7 @@ class SharedStorage:
 
     def _mark(self, directory: str) -> None:
         try:
-            os.close(os.open(mark(directory, self._run), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
+            os.close(os.open(lead_mark(directory, self._run), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
         except FileNotFoundError:
             pass  # the trainer makes it
         except OSError as error:

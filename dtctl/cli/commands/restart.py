@@ -68,7 +68,7 @@ def scale(
         raise UsageError(f"{size!r} is not JOB=N", hint="dtctl scale worker=4")
     scaling = plan_scaling(record, scope.transport, job, int(number))
     stopped = started = None
-    before = Announced(scope, record, f"scaling {size}, which stops", say=output == "text" and not dry_run)
+    before = Announced(scope, record, f"scaling {size}, which stops or restarts", say=output == "text" and not dry_run)
     before(ending(scaling.record, scaling.ends))
     with ending_tasks(scope, output, before) as progress:
         if scaling.stops and not dry_run:

@@ -13,8 +13,9 @@ from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.config.cluster import Recovery
-from dtctl.errors import AgentError, DtctlError, TransportError
+from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import TaskId
+from dtctl.operations import drain, replace
 from dtctl.operations.client.plausible import check_coordinator, check_view, possible_tasks, tasks_of
 from dtctl.operations.coordinator import agreed, dissenters
 from dtctl.operations.credentials import Authority
@@ -228,3 +229,44 @@ def test_status_shows_idle_hosts_and_who_has_taken_whose_place(
     told: Inventory, idle: dict[str, dict[str, Any]], lines: list[str]
 ) -> None:
     assert idle_lines(status_of(RECORD.as_known(told), idle)) == lines
+
+
+@pytest.mark.parametrize(
+    ("known", "error", "lines"),
+    [
+        (
+            RECORD.as_known(AFTER),
+            TransportError("no route to c"),
+            ["s has taken the place of c in the live run,"],
+        ),
+        (
+            RECORD.as_known(AFTER),
+            PreflightError("run r continues, but not on c"),
+            ["s has taken the place of c"],
+        ),
+        (RECORD.as_known(BEFORE), TransportError("no route to c"), []),
+        (
+            dataclasses.replace(RECORD, replaced={"c": "e"}),
+            AgentError("changed_run", "another run is live"),
+            ["e has taken the place of c in the live run: write it into f.yaml"],
+        ),
+    ],
+)
+def test_up_that_fails_names_who_has_taken_a_place(
+    known: RunRecord, error: DtctlError, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replace, "status", lambda *_: status_of(known, {}))
+    told = replace.taken_places(error, RECORD, FakeTransport(lambda *_: []), "f.yaml")
+    assert [text.startswith(line) for text, line in zip(told, lines, strict=True)] == [True] * len(lines)
+
+
+def test_replace_names_who_has_taken_a_place() -> None:
+    with pytest.raises(PreflightError) as refused:
+        replace.check_replaceable(SPARED, status_of(RECORD.as_known(AFTER), {}))
+    assert refused.value.detail == "s has taken the place of c"
+
+
+def test_an_idle_spare_cannot_be_drained_and_need_not_be() -> None:
+    with pytest.raises(UsageError) as refused:
+        drain._check_place(RECORD, "s")
+    assert "while it is shut down, it takes no place" in refused.value.hint

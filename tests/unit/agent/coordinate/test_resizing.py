@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from tests.unit.agent.coordinate.test_draining import ANNA, held
+from dtctl.agent.records.spec import DRIFT
+from dtctl.agent.run.gang import ranges, tasks_in
+from dtctl.agent.supervise import task as supervised
+from tests.unit.agent.coordinate.seat_world import SeatWorld, SlowAttempt
+from tests.unit.agent.coordinate.test_draining import ANNA, held, shuts_down, starts_again
 from tests.unit.agent.coordinate.world import World, running
 
 PLACES = {"chief:0": "a", "worker:0": "b", "worker:1": "c", "worker:2": "d"}
@@ -20,16 +25,24 @@ def of(strategy: str = "collective", **fields: Any) -> World:
     return running(World(strategy, places, resizes=strategy != "async-ps", **fields))
 
 
-def scaled(world: World, count: int) -> World:
-    world.request("drain" if count < len(held(world)) + 3 else "undrain", job="worker", count=count, by=ANNA)
-    world.run_for(15.0)
-    return world
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [
+        ("", ""),
+        ("worker:2", "worker:2"),
+        ("worker:2 worker:3 worker:4 worker:9 worker:10", "worker:2-4 worker:9-10"),
+        ("chief:1 worker:2 worker:1", "chief:1 worker:2 worker:1"),
+    ],
+)
+def test_ranges_name_each_task_once(tasks: str, words: str) -> None:
+    assert ranges(tasks.split()) == words.split()
+    assert [*tasks_in(words.split())] == tasks.split()
 
 
 def lists(world: World) -> dict[str, list[str]]:
     """Who takes no part, as each task that runs was told when it was started."""
     there = [task for task in world.tasks if world.places[task] not in world.crashed]
-    return {task: world.tasks[task].without for task in there if world.states[task] == "running"}
+    return {task: [*tasks_in(world.tasks[task].without)] for task in there if world.states[task] == "running"}
 
 
 def each(tasks: Iterable[str], out: list[str]) -> dict[str, list[str]]:
@@ -153,8 +166,39 @@ def test_a_run_succeeds_with_those_that_take_part() -> None:
     assert world.condition == "Succeeded"
 
 
+@pytest.mark.parametrize("is_away", [True, False])
+def test_others_train_without_a_drained_host_until_it_is_undrained(is_away: bool) -> None:
+    world = of(min_workers=3, recovery=GIVEN_UP)
+    if is_away:
+        world.crash("d")
+        world.run_for(120.0)
+    world.request("drain", host="d", by=ANNA)
+    world.run_for(15.0)
+    assert lists(world) == each(["chief:0", "worker:0", "worker:1"], ["worker:2"])
+    assert (world.condition, world.data["warnings"]) == ("Running", [])
+    if is_away:
+        world.boot("d")
+    world.run_for(200.0)
+    assert world.attempts["chief:0"] == 2, "nobody is taken back, or given up"
+    world.request("undrain", host="d", by=ANNA)
+    world.run_for(15.0)
+    assert lists(world) == each(PLACES, [])
+
+
+def test_a_host_that_shuts_down_pauses_the_others_until_it_is_given_up() -> None:
+    world = of(min_workers=3, recovery=GIVEN_UP)
+    shuts_down(world, "c")
+    world.run_for(30.0)
+    assert world.states["chief:0"] == "pending"
+    world.run_for(90.0)
+    assert lists(world) == each(["chief:0", "worker:0", "worker:2"], ["worker:1"])
+    starts_again(world, "c")
+    world.run_for(90.0)
+    assert lists(world) == each(PLACES, [])
+
+
 def test_a_drained_host_pauses_those_that_take_part() -> None:
-    world = of(min_workers=2, recovery=GIVEN_UP)
+    world = of(min_workers=3, recovery=GIVEN_UP)
     world.crash("d")
     world.run_for(120.0)
     world.request("drain", host="c", by=ANNA)
@@ -163,3 +207,37 @@ def test_a_drained_host_pauses_those_that_take_part() -> None:
     world.request("undrain", host="c", by=ANNA)
     world.run_for(15.0)
     assert lists(world) == each(["chief:0", "worker:0", "worker:1"], ["worker:2"])
+
+
+SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(3, 100))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_others_start_when_nothing_of_a_cut_off_host_trains(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks run up to a quarter slower, trainers save for as long as they may, and the cut comes and goes."""
+    monkeypatch.setattr(supervised, "Attempt", SlowAttempt)
+    chances = random.Random(seed)
+    recovery = {"replace_s": None, "host_timeout_s": 60.0}
+    places = {"worker:0": "a", "worker:1": "b", "worker:2": "c"}
+    grace_s = chances.choice([0.0, 3.0, 10.0])
+    world = SeatWorld("collective", places, resizes=True, min_workers=2, recovery=recovery, grace_s=grace_s)
+    running(world)
+    for host in world.coordinator.view.hosts:
+        world.rates[host] = chances.choice([1.0, 0.9, 1 / DRIFT])
+        world.fences[host] = world._fence(host)
+    for _ in range(chances.randint(0, 3)):
+        world.cut.add("b")
+        world.run_for(chances.uniform(1.0, 15.0))
+        world.cut.discard("b")
+        world.run_for(chances.uniform(1.0, 5.0))
+    world.cut.add("b")
+    if chances.random() < 0.5:
+        world.run_for(chances.uniform(1.0, 50.0))
+        world.elect("c")
+    for _ in range(800):
+        world.tick()
+        assert not (world.running_on("worker:0") and world.tasks["worker:0"].without and world.running_on("worker:1"))
+    assert lists(world) == each(["worker:0", "worker:2"], ["worker:1"])
+    world.cut.discard("b")
+    world.run_for(90.0)
+    assert lists(world) == each(places, [])
