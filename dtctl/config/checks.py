@@ -469,6 +469,7 @@ def check_min_workers(cluster: Cluster, findings: Findings) -> None:
     if fewest is None:
         return
     what, least_s = f"recovery.min_workers is {fewest}", shortest_replace_s(cluster.grace_s)
+    voting = {*(cluster.host_of(task).name for task in cluster.tasks()), *cluster.arbiters, *cluster.standby}
     if said.mode == "never":
         findings.add(path, f"{what}, but recovery.mode is never", "leave out one of them")
     elif fewest > size:
@@ -479,11 +480,7 @@ def check_min_workers(cluster: Cluster, findings: Findings) -> None:
         least, after = duration_text(least_s), duration_text(said.host_timeout_s)
         summary = f"{what}, and host_timeout is {after}; a host that is cut off needs {least} to end its tasks first"
         findings.add(path, summary, f"write host_timeout: {least}, or a shorter grace")
-    elif (
-        resizes(cluster)
-        and len({*(cluster.host_of(task).name for task in cluster.tasks())}) == 2
-        and not (cluster.arbiters or cluster.standby)
-    ):
+    elif resizes(cluster) and len(voting) == 2:
         summary = f"{what}, but of two hosts neither knows whether the other one trains: the run waits"
         findings.doubt(path, summary, "add a third host to arbiters")
     elif not resizes(cluster) and strategy is not Strategy.ASYNC_PS:

@@ -46,6 +46,8 @@ def test_hosts_without_an_index_install_the_wheels_of_this_machine(user: Desk, f
     again = user.run("up", "--replace", "--set", "recovery.max_restarts=3")
     assert "wheel" not in again.stderr, "the environments are there"
     user.dtctl("stop")
+    user.dtctl("gc", "--yes")
+    assert not list(fleet["gpu-1"].home.rglob(".dtctl/bundles/**/*.whl"))
 
     (user.project / "requirements.txt").write_text("probe\nother\n")
     assert "you have not allowed it" in user.run("up").stderr, "other requirements are other programs"

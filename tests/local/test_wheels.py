@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.starting import PYTHON_FACTS
+from dtctl.agent.records.kinds import InvalidValue, checked
+from dtctl.agent.records.starting import PYTHON_FACTS, PythonFacts
 from dtctl.config.cluster import Environment
 from dtctl.errors import PreflightError
 from dtctl.operations.up.wheels import Wheels
@@ -136,6 +137,12 @@ def test_a_password_of_an_index_is_masked_in_the_log_and_the_error(get: Get, tmp
     (log,) = (tmp_path / "cache").rglob("*.log")
     assert "hunter2hunter2" not in refused.value.detail + log.read_text()
     assert "Looking in indexes: ***" in log.read_text()
+
+
+@pytest.mark.parametrize("lie", ["../evil", "3.11 ", "", None, "-c"])
+def test_a_host_cannot_name_a_program_of_this_machine(lie: Any) -> None:
+    with pytest.raises(InvalidValue, match="a version of Python"):
+        checked(PythonFacts, {**OWN, "markers": {**OWN["markers"], "python_version": lie}})
 
 
 def test_a_wheel_of_the_code_travels(get: Get, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from ..records.kinds import made
 from ..records.reasons import because, explain, fact, headline, sentence, why_of
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent
-from ..run import drains, intents, outcome
+from ..run import drains, gang, intents, outcome
 from ..run.outcome import Judgement
 from . import incidents, lifecycle
 from .contacts import Contacts, Quorum
@@ -361,7 +361,7 @@ class Coordinator:
         else:
             for task, early in lifecycle.may_run(self.view, self._blocked()).items():
                 is_held = self.view.intents[task]["want"] == "hold"
-                without = {"without": self.view.left_out()} if is_held else {}
+                without = {"without": gang.ranges(self.view.left_out())} if is_held else {}
                 self.view.wanted([task], want="run", early=early, **without)
             self._describe(facts)
 

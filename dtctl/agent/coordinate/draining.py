@@ -135,7 +135,7 @@ class Draining:
     def _resized(self) -> Dict[str, List[Fact]]:
         """All that train together, where some of them run and others take part now than when those were started."""
         view = self._view
-        out = view.left_out()
+        out = gang.ranges(view.left_out())
         runs = [one for task in view.tasks for one in [view.intents[task]] if one["want"] == "run" and one["without"]]
         if not out and not runs:
             return {}

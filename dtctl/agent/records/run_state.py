@@ -4,6 +4,7 @@ from .kinds import AtMost, Default, Dict, List, NotRequired, Optional, Pattern, 
 from .reasons import Because, Why
 from .spec import Container
 from .values import (
+    MOST_TASKS,
     BundleId,
     By,
     Count,
@@ -18,7 +19,7 @@ from .values import (
     SignalNumber,
     Tail,
     TaskName,
-    Tasks,
+    TaskRange,
     TaskState,
     Variables,
     Want,
@@ -74,7 +75,7 @@ class Intent(Because):
     """The whole run is to end, as a session on the task's host was asked."""
     after: Default[Count, 0]
     """Attempts are numbered from the one after this: it was the last on another host."""
-    without: Default[Tasks, []]
+    without: Default[AtMost[List[TaskRange], MOST_TASKS], []]
     """Tasks that take no part in what trains together with this one, since it was last let run (run/gang.py)."""
 
 

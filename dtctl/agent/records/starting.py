@@ -2,7 +2,7 @@
 
 from .checks import MOST_PLACES, Questions
 from .hooks import Posts
-from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Record, also
+from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Pattern, Record, also
 from .requests import Request
 from .spec import Environment, Paths, Spec, is_alone
 from .values import BundleId, Hex64, Line, Name, Path, Pem, Port, Variables, refuse_unfit
@@ -68,14 +68,30 @@ print(json.dumps({"abi": "cp%d%d%s" % (sys.version_info[0], sys.version_info[1],
 """A program that prints `PythonFacts`, of hosts and of the controller alike."""
 
 
+Marker = Pattern[str, 60, r"[A-Za-z0-9._+ -]*", "the value of an environment marker"]
+Version = Pattern[str, 10, r"3\.[0-9]+", "a version of Python such as 3.11"]
+
+
+class Markers(Record):
+    """Environment markers (PEP 508), less those that differ by the kernel's build."""
+
+    implementation_name: Marker
+    os_name: Marker
+    platform_machine: Marker
+    platform_python_implementation: Marker
+    platform_system: Marker
+    python_full_version: Marker
+    python_version: Version
+    sys_platform: Marker
+
+
 class PythonFacts(Record):
     """By which pip chooses what can be installed."""
 
-    abi: Line
-    libc: Line
+    abi: Marker
+    libc: Marker
     """As `glibc 2.36`; empty: another one."""
-    markers: AtMost[Dict[Line, Line], 20]
-    """Environment markers (PEP 508), less those that differ by the kernel's build."""
+    markers: Markers
 
 
 class PythonResult(Record):

@@ -135,6 +135,7 @@ Name = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digi
 """Of a cluster, a host or a run: one component of a path and nothing else."""
 
 TaskName = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}", "a task such as worker:1"]
+TaskRange = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}(?:-[0-9]{1,6})?", "tasks such as worker:1-3"]
 BundleId = Pattern[str, 64, r"[0-9a-f]{64}", "a SHA-256 in hex"]
 VariableName = Pattern[str, 4096, r"[^=\0]+", "the name of a variable"]
 

@@ -12,7 +12,7 @@ from .outcome import is_left_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, Dict, List, Sequence
+    from typing import Collection, Dict, Iterable, Iterator, List, Sequence
 
     from ..records.run_state import Intents
     from ..records.spec import Inventory, Member
@@ -22,7 +22,8 @@ class Gang:
     """As one of its tasks sees it."""
 
     def __init__(self, roster: Sequence[Member], lead: str, task: str, without: Collection[str]) -> None:
-        members = [one for one in roster if one["task"] not in without]
+        out = set(tasks_in(without))
+        members = [one for one in roster if one["task"] not in out]
         self._task = task
         self._addresses: Dict[str, Dict[str, str]] = {}
         for one in members:
@@ -59,6 +60,27 @@ class Gang:
 
 def _place(tasks: List[str], task: str) -> str:
     return str(tasks.index(task)) if task in tasks else ""
+
+
+def ranges(tasks: Iterable[str]) -> List[str]:
+    """As worker:1-3, in the order of their indexes: each of a thousand tasks may be told of five hundred."""
+    found: List[List[int]] = []
+    jobs: List[str] = []
+    for task in tasks:
+        job, index = job_of(task), int(task.rpartition(":")[2])
+        if jobs and jobs[-1] == job and found[-1][-1] == index - 1:
+            found[-1][1:] = [index]
+        else:
+            jobs.append(job)
+            found.append([index])
+    return ["%s:%s" % (job, "-".join(map(str, ends))) for job, ends in zip(jobs, found)]
+
+
+def tasks_in(some: Iterable[str]) -> Iterator[str]:
+    for each in some:
+        job, _, indexes = each.rpartition(":")
+        first, _, last = indexes.partition("-")
+        yield from ("%s:%d" % (job, index) for index in range(int(first), int(last or first) + 1))
 
 
 def out_with(run: Inventory, host: str, intents: Intents) -> List[str]:

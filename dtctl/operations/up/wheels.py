@@ -65,15 +65,17 @@ def make(launch: Start, pythons: Mapping[str, PythonFacts | None], report: UpRep
     found = {}
     trainer = launch.plan.cluster.trainer
     secret = {name: value for name, value in launch.secrets.items() if name.startswith(MAKER_SETTINGS)}
-    lacking = ((json.dumps(facts, sort_keys=True), host) for host, facts in pythons.items() if facts is not None)
-    for key, hosts in grouped(lacking).items():
-        environment = up_request(launch, launch.record.hosts[hosts[0]])["spec"]["environment"]
-        assert trainer.environment is not None
+    lacking = {host: facts for host, facts in pythons.items() if facts is not None}
+    envs = {host: up_request(launch, launch.record.hosts[host])["spec"]["environment"]["env"] for host in lacking}
+    keys = ((json.dumps([facts, envs[host]], sort_keys=True), host) for host, facts in lacking.items())
+    assert trainer.environment is not None
+    for hosts in grouped(keys).values():
+        facts, env = lacking[hosts[0]], envs[hosts[0]]
         for host in hosts:
             report(Progress(host, "wheels"))
         began = time.monotonic()
-        files, env = launch.environment_files, environment["env"]
-        bundle = Wheels(trainer.environment, trainer.code, files, env, hosts, json.loads(key), secret).get()
+        files = launch.environment_files
+        bundle = Wheels(trainer.environment, trainer.code, files, env, hosts, facts, secret).get()
         report.wheels(hosts, bundle, time.monotonic() - began)
         if bundle.manifest.files:
             found.update(dict.fromkeys(hosts, bundle))
@@ -158,7 +160,7 @@ class _Pip:
 
 def _pip_for(facts: PythonFacts) -> _Pip:
     """The first Python of this machine that is like those of the hosts, or else the first that has pip."""
-    names = ("python3", f"python{facts['markers'].get('python_version', '')}")
+    names = ("python3", f"python{facts['markers']['python_version']}")
     candidates = dict.fromkeys([sys.executable, *filter(None, map(shutil.which, names))])
     pips = list(_pips(candidates))
     if not pips:
@@ -182,8 +184,7 @@ def _pips(pythons: Mapping[str, Any]) -> Iterator[_Pip]:
 
 def _is_like(own: PythonFacts, other: PythonFacts) -> bool:
     """What is built for the one works with the other: not for an older libc."""
-    less = ("python_full_version",)
-    markers = [{name: one["markers"].get(name) for name in own["markers"] if name not in less} for one in (own, other)]
+    markers = [{**one["markers"], "python_full_version": ""} for one in (own, other)]
     libcs = [_glibc(one) for one in (own, other)]
     return markers[0] == markers[1] and own["abi"] == other["abi"] and (libcs[0] or 0) <= (libcs[1] or 0)
 
@@ -198,9 +199,8 @@ _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 def _platform(facts: PythonFacts) -> list[str]:
     """The options by which pip chooses wheels for others: tags of PEP 425, 600 and 656."""
-    machine, version = (facts["markers"].get(name, "") for name in ("platform_machine", "python_version"))
-    newest = _glibc(facts)
-    if facts["markers"].get("sys_platform") != "linux":
+    markers, newest = facts["markers"], _glibc(facts)
+    if markers["sys_platform"] != "linux":
         raise PreflightError(
             f"wheels for {_kind(facts)} can only be made on a machine of that kind",
             hint="without wheels: true the hosts fetch what they need from an index",
@@ -210,16 +210,17 @@ def _platform(facts: PythonFacts) -> list[str]:
     else:
         named = ((f"manylinux_2_{minor}", _LEGACY.get(minor)) for minor in range(newest, 4, -1))
         tags = [tag for both in named for tag in both if tag]
-    platforms = [f"--platform={tag}_{machine}" for tag in (*tags, "linux")]
+    platforms = [f"--platform={tag}_{markers['platform_machine']}" for tag in (*tags, "linux")]
     abis = [f"--abi={abi}" for abi in (facts["abi"], "abi3", "none")]
-    return ["--only-binary=:all:", "--implementation=cp", f"--python-version={version}", *abis, *platforms]
+    version = f"--python-version={markers['python_version']}"
+    return ["--only-binary=:all:", "--implementation=cp", version, *abis, *platforms]
 
 
 def _kind(facts: PythonFacts) -> str:
     """Python 3.11 on linux x86_64 with glibc 2.36"""
-    names = ("python_version", "sys_platform", "platform_machine")
-    version, system, machine = (facts["markers"].get(name, "") for name in names)
-    return f"Python {version} on {system} {machine}" + (f" with {facts['libc']}" if facts["libc"] else "")
+    one = facts["markers"]
+    kind = f"Python {one['python_version']} on {one['sys_platform']} {one['platform_machine']}"
+    return kind + (f" with {facts['libc']}" if facts["libc"] else "")
 
 
 def _bundle(place: Path) -> Bundle:

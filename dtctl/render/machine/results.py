@@ -66,7 +66,9 @@ def scale(
 
 
 def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]:
-    return {"programs": [{**document.picked(one, "what hosts words settings"), "new": one in new} for one in programs]}
+    return {
+        "programs": [{**document.picked(one, "what hosts argv=words settings"), "new": one in new} for one in programs]
+    }
 
 
 def push(outcome: Outcomes[int], bundle: Bundle) -> dict[str, Any]:
@@ -214,7 +216,7 @@ def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
     return {
         "run": found.run,
         "series": [_series(one) for one in found.series],
-        "tasks": [document.picked(task, "id=task step rate loss") for task in telling],
+        "tasks": [{**picked(task, "id=task"), **picked(task.entry, "step rate loss")} for task in telling],
         "lookedIn": {host: answer["dirs"] for host, answer in found.answers.items()},
         "notRead": [
             {"host": host, **picked(one, "path problem")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import socket
 import subprocess
@@ -48,6 +49,15 @@ def test_an_environment_is_made_once_and_its_python_trains(host: AgentHost) -> N
     logs = [trained(host, spec_with(host, wanted(host))) for _ in range(2)]
     [directory] = made(host)
     assert logs == [f"1.0 {directory}/env\n"] * 2
+
+
+def test_a_host_answers_with_its_python_until_its_environment_is_made(host: AgentHost) -> None:
+    python = host.ask("python", environment=wanted(host))["python"]
+    assert re.fullmatch(r"3\.\d+", python["markers"]["python_version"])
+    trained(host, spec_with(host, wanted(host)))
+    assert host.ask("python", environment=wanted(host))["python"] is None
+    with pytest.raises(AgentRefused, match="has no python9 that could make the environment"):
+        host.ask("python", environment=wanted(host, python="python9"))
 
 
 def test_other_content_is_another_environment(host: AgentHost) -> None:

@@ -112,6 +112,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "record": _record,
 }
 EXAMPLES = [
+    "3.11",
     "events.out.tfevents.1.host",
     "0x7f099aafc6c0",
     "r-1",

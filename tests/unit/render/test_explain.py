@@ -16,15 +16,16 @@ from dtctl.agent.records.metrics import MetricsResult
 from dtctl.config.reference import all_keys
 from dtctl.errors import ExitCode, UsageError
 from dtctl.operations.checkpoints import newest_of_run
+from dtctl.operations.consent import Program
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.render.checkpoints import checkpoint_lines, show_checkpoints
 from dtctl.render.machine import document
-from dtctl.render.machine.results import point
+from dtctl.render.machine.results import allow, metrics, point
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, find, listed, names, show
 from dtctl.render.metrics import Curve, csv_line, line_of, plot, show_plots, show_table, sparkline
 from tests.fuzz import cases
 from tests.unit.render.test_safe_output import FOUND, run_status
-from tests.unit.tasks import checkpoint, checkpoint_directory
+from tests.unit.tasks import checkpoint, checkpoint_directory, task_status
 
 PACKAGE = Path(__file__).resolve().parents[3] / "dtctl"
 
@@ -176,6 +177,19 @@ def test_lines_of_points() -> None:
     assert line_of(one, one.points[0]).split()[1:] == ["train", "loss", "step", "0", "0.5"]
     assert csv_line(one, one.points[0]) == "0,1000.0,loss,train,0.5\n"
     assert point(Point(3, 0.0, math.nan)) == {"step": 3, "time": "1970-01-01T00:00:00.000Z", "value": "nan"}
+
+
+def test_steps_of_logs_are_in_the_json_of_a_run_without_event_files() -> None:
+    task = task_status("worker:0", step=7, rate=2.5, loss="0.1")
+    status = dataclasses.replace(run_status(), tasks={task.id: task})
+    told = metrics(Metrics("run", ()), status)["tasks"]
+    assert told == [{"task": "worker:0", "step": 7, "rate": 2.5, "loss": "0.1"}]
+
+
+def test_json_of_what_is_allowed_has_the_words_of_each_program() -> None:
+    program = Program(Path("cluster.yaml"), "setup", ("sh", "-c", "make"), hosts=("a",))
+    shown = {"what": "setup", "hosts": ["a"], "words": ["sh", "-c", "make"], "settings": {}, "new": True}
+    assert allow([program], [program]) == {"programs": [shown]}
 
 
 def test_a_tag_can_be_neither_a_formula_nor_another_line_of_csv() -> None:

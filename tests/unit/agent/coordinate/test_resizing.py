@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.spec import DRIFT
+from dtctl.agent.run.gang import ranges, tasks_in
 from dtctl.agent.supervise import task as supervised
 from tests.unit.agent.coordinate.seat_world import SeatWorld, SlowAttempt
 from tests.unit.agent.coordinate.test_draining import ANNA, held, shuts_down, starts_again
@@ -24,16 +25,24 @@ def of(strategy: str = "collective", **fields: Any) -> World:
     return running(World(strategy, places, resizes=strategy != "async-ps", **fields))
 
 
-def scaled(world: World, count: int) -> World:
-    world.request("drain" if count < len(held(world)) + 3 else "undrain", job="worker", count=count, by=ANNA)
-    world.run_for(15.0)
-    return world
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [
+        ("", ""),
+        ("worker:2", "worker:2"),
+        ("worker:2 worker:3 worker:4 worker:9 worker:10", "worker:2-4 worker:9-10"),
+        ("chief:1 worker:2 worker:1", "chief:1 worker:2 worker:1"),
+    ],
+)
+def test_ranges_name_each_task_once(tasks: str, words: str) -> None:
+    assert ranges(tasks.split()) == words.split()
+    assert [*tasks_in(words.split())] == tasks.split()
 
 
 def lists(world: World) -> dict[str, list[str]]:
     """Who takes no part, as each task that runs was told when it was started."""
     there = [task for task in world.tasks if world.places[task] not in world.crashed]
-    return {task: world.tasks[task].without for task in there if world.states[task] == "running"}
+    return {task: [*tasks_in(world.tasks[task].without)] for task in there if world.states[task] == "running"}
 
 
 def each(tasks: Iterable[str], out: list[str]) -> dict[str, list[str]]:
