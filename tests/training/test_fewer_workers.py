@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dtctl.operations.init import write_helper
 from tests.desk import desk
 from tests.hosts.fleet import Fleet, module_fleet
 from tests.waiting import eventually
@@ -40,6 +41,7 @@ fleet = module_fleet(3)
 def test_a_cut_off_worker_is_left_out_and_trains_again_later(fleet: Fleet, tmp_path: Path) -> None:
     with desk(tmp_path / "home", name="mirrored") as user:
         shutil.copytree(TEMPLATE, user.project, dirs_exist_ok=True)
+        write_helper(user.project)
         text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in KEYS.items())
         (user.project / "cluster.yaml").write_text(f"name: mirrored\n{fleet.cluster_yaml(user.client)}{text}")
 
