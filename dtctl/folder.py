@@ -156,9 +156,9 @@ class Folder:
 
 
 @contextmanager
-def temporary_folder(prefix: str) -> Iterator[Folder]:
-    """For this user alone, below $TMPDIR or /tmp; it is removed at the end with all that is in it."""
-    place = Path(tempfile.mkdtemp(prefix=prefix))
+def temporary_folder(prefix: str, within: Path | None = None) -> Iterator[Folder]:
+    """For this user alone, below $TMPDIR or /tmp by default; it is removed at the end with all that is in it."""
+    place = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
     try:
         with Folder(place) as folder:
             yield folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -83,12 +84,16 @@ class Network:
         """What this process sends to the hosts shares so many Mbit/s; hosts among themselves do not. Gives the bytes
         that have been sent."""
         bridge = f"{self.name}br"
-        sent = Path(f"/sys/class/net/{bridge}/statistics/tx_bytes")
-        before = int(sent.read_text())
+
+        def sent_bytes() -> int:
+            found: int = json.loads(ip("-json", "-stats", "link", "show", "dev", bridge))[0]["stats64"]["tx"]["bytes"]
+            return found
+
+        before = sent_bytes()
         limit = ("rate", f"{mbit}mbit", "burst", "128kb", "latency", "50ms")
         subprocess.run(["tc", "qdisc", "add", "dev", bridge, "root", "tbf", *limit], check=True)
         try:
-            yield lambda: int(sent.read_text()) - before
+            yield lambda: sent_bytes() - before
         finally:
             subprocess.run(["tc", "qdisc", "del", "dev", bridge, "root"], check=True)
 

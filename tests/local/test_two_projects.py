@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.desk import Desk, cluster_text
-from tests.waiting import PATIENCE_S, eventually, read_until
+from tests.waiting import PATIENCE_S, eventually
 
 CLUSTER = """\
 name: demo
@@ -153,10 +153,11 @@ def test_several_starts_at_the_same_time_take_ports_of_their_own(home: Desk) -> 
 
 
 def test_an_interrupt_before_the_start_reports_it_and_leaves_no_trace(home: Desk) -> None:
-    trainer = "command: [python, stand_in.py], dialect: flags, setup: echo begun; sleep 100"
+    begun = home.home / "begun"
+    trainer = f"command: [python, stand_in.py], dialect: flags, setup: touch {begun}; sleep 100"
     file = home.write_cluster(cluster_text(trainer=trainer))
     with home.start("up", "--local") as starting:
-        read_until(starting.stdout, "begun")
+        eventually(begun.exists)
         starting.send_signal(signal.SIGINT)
         output = starting.communicate(timeout=PATIENCE_S)[0]
     assert starting.returncode == 130

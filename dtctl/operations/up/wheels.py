@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from dtctl.bundle.manifest import FileEntry, Manifest
 from dtctl.config.cluster import Environment
 from dtctl.config.ranges import fold
 from dtctl.errors import PreflightError
-from dtctl.folder import make_private
+from dtctl.folder import PRIVATE, Folder, temporary_folder
 from dtctl.model import Host, grouped
 from dtctl.operations.client.conversation import Progress, Request
 from dtctl.operations.environments import sha256_of
@@ -100,34 +99,34 @@ class Wheels:
         """From the cache, or by pip."""
         base = cache_directory() / "wheels"
         said = [self.facts, self.said.what, *(sorted(one.items()) for one in (self.files, self.env, self.secrets))]
-        place = base / hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
+        name = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
         check_private(base)
         try:
-            make_private(base)
-            if not place.is_dir():
-                with tempfile.TemporaryDirectory(dir=base, ignore_cleanup_errors=True) as scratch:
-                    self._run_pip(Path(scratch), place.with_suffix(".log"))
-                    (Path(scratch) / "wheels").replace(place)
-            (place / "looked").touch()
+            with Folder(base, make=PRIVATE) as folder:
+                if folder.find(name) is None:
+                    with temporary_folder("part-", within=base) as scratch:
+                        self._run_pip(scratch.path, folder, f"{name}.log")
+                        scratch.move("wheels", folder, name)
+                with folder.below(name) as place:
+                    place.replace("looked", b"")
             forget_old(base)
-            return _bundle(place)
+            return _bundle(base / name)
         except OSError as error:
             raise PreflightError(f"wheels cannot be kept in {base}", detail=str(error.strerror).lower()) from error
 
-    def _run_pip(self, scratch: Path, log: Path) -> None:
+    def _run_pip(self, scratch: Path, logs: Folder, log: str) -> None:
         pip, whom = _pip_for(self.facts), f"{_kind(self.facts)} ({fold(self.hosts)})"
         builds = _is_like(pip.facts, self.facts)
-        wheels, requirements = scratch / "wheels", self._requirements(scratch, log)
+        wheels, requirements = scratch / "wheels", self._requirements(scratch, logs, log)
         words = ["wheel", "--wheel-dir"] if builds else ["download", *_platform(self.facts), "--dest"]
         words += [str(wheels), "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
         argv = [pip.python, "-c", _PIP, json.dumps(self.facts["markers"]), *words, "--requirement", requirements]
-        wheels.mkdir()
         hint = _FINDS if builds else _BUILDS % _kind(pip.facts)
-        self._run(argv, log, f"pip on this machine cannot get the wheels for {whom}", hint)
+        self._run(argv, logs, log, f"pip on this machine cannot get the wheels for {whom}", hint)
         if others := [one.name for one in wheels.iterdir() if one.suffix != ".whl"]:
             raise PreflightError(f"{others[0]} is no wheel, and none can be built here for {whom}", hint=hint)
 
-    def _requirements(self, scratch: Path, log: Path) -> str:
+    def _requirements(self, scratch: Path, logs: Folder, log: str) -> str:
         """The file for pip; of a uv.lock what it lists."""
         if self.said.kind == "requirements":
             return self.said.what
@@ -136,20 +135,25 @@ class Wheels:
             raise PreflightError("this machine has no uv, which tells pip what uv.lock lists", hint="pip install uv")
         exported = str(scratch / "requirements.txt")
         argv = [uv, "export", "--quiet", "--frozen", "--no-emit-workspace", "--project", self.said.what]
-        self._run([*argv, "--output-file", exported], log, "uv cannot export uv.lock", "uv lock    renews it")
+        self._run([*argv, "--output-file", exported], logs, log, "uv cannot export uv.lock", "uv lock    renews it")
         return exported
 
-    def _run(self, argv: Sequence[str], log: Path, failed: str, hint: str) -> None:
+    def _run(self, argv: Sequence[str], logs: Folder, log: str, failed: str, hint: str) -> None:
         env = {**os.environ, **{name: value for name, value in self.env.items() if "\0" not in value}, **self.secrets}
-        with log.open("wb") as output:
-            done = subprocess.run(
-                argv, cwd=self.code, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
-            )
-        text = Masks(self.secrets.values()).hide_text(log.read_text(errors="replace"))
-        log.write_text(text)
+        done = subprocess.run(
+            argv,
+            cwd=self.code,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        text = Masks(self.secrets.values()).hide_text(done.stdout.decode(errors="replace"))
+        logs.replace(log, text.encode())
         if done.returncode:
             last = text.splitlines()[-_TAIL_LINES:]
-            raise PreflightError(failed, detail="\n".join([*last, f"(the whole output: {log})"]), hint=hint)
+            raise PreflightError(failed, detail="\n".join([*last, f"(the whole output: {logs.path / log})"]), hint=hint)
 
 
 @dataclass(frozen=True)
