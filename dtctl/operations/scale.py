@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.spec import trainers_of
 from dtctl.agent.run import drains
-from dtctl.agent.run.gang import may_lack
+from dtctl.agent.run.gang import may_scale
 from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import TaskId
 from dtctl.operations.coordinator import Own, ask_coordinator, ask_run, request_of_status
@@ -95,7 +95,7 @@ def _plan(record: RunRecord, run: Inventory, view: RunView, job: str, count: int
     beyond = drains.beyond(job, count, "", tasks)
     held = drains.scaled_down(job, view["intents"])
     members = {member["task"]: member for member in run["roster"]}
-    if not may_lack(run, beyond):
+    if not may_scale(run, job, beyond, view["intents"]):
         raise _refusal(record, run, job, list(beyond))
     starts = [task for task in held if task not in beyond]
     stops = [task for task in beyond if task not in held]

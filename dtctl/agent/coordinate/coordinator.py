@@ -329,16 +329,16 @@ class Coordinator:
         """
         own_doing: List[Fact] = []
         self._book.confirm(host, offered)
-        for task in intents.contradicted(self.view.intents, offered):
-            if offered[task]["by"] not in ("coordinator", host, ""):  # what a person wants comes first
-                self.view.intents[task] = offered[task].copy()
-            self.view.wanted([task])
-        may_hold = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
         for task, intent in offered.items():  # ended there while the others go on without it
             mine = self.view.intents[task]
             if outcome.is_left_out(mine) and intent["by"] in (host, "host_timeout") and intent["want"] != "run":
                 mine["version"] = max(mine["version"], intent["version"])
                 self.view.wanted([task], generation=max(mine["generation"], intent["generation"]))
+        for task in intents.contradicted(self.view.intents, offered):
+            if offered[task]["by"] not in ("coordinator", host, ""):  # what a person wants comes first
+                self.view.intents[task] = offered[task].copy()
+            self.view.wanted([task])
+        may_hold = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
             self.view.intents[task] = intent = drains.believed(intent, may_hold)
@@ -372,9 +372,12 @@ class Coordinator:
         found = self._host_given_up(now) or self._deadline()
         if found is not None or not self.may_start:
             return found
+        moves = self.view.data["moved"]["number"]
         moved = self._moving.step(self._missed_hosts(), now, wall)
         for host, silent_s in self._given_up(now).items():
-            self._draining.leave_out(host, silent_s, now)
+            # not one that a spare replaces from now on; and the others may have too few left without this one
+            if self.view.data["moved"]["number"] == moves and self._draining.may_leave_out(host):
+                self._draining.leave_out(host, silent_s, now)
         return moved or self._recovery.step(now, wall) or self._not_started(now)
 
     def _blocked(self) -> Set[str]:
@@ -389,6 +392,8 @@ class Coordinator:
         return {host: self.contacts.away[host] for host in away}
 
     def _host_given_up(self, now: float) -> Optional[Judgement]:
+        if self._spec["min_workers"] is not None and not self.may_start:
+            return None  # others may have been elected, and train on without this host
         for host, silent_s in self._given_up(now).items():
             if not self._draining.may_leave_out(host):
                 return Judgement("Failed", [fact("host_gone", host=host, seconds=silent_s)])
@@ -397,10 +402,14 @@ class Coordinator:
     def _given_up(self, now: float) -> Dict[str, float]:
         """Hosts that were not heard for `host_timeout_s` and are not left out yet, and how long each was not."""
         limit_s = self.view.recovery["host_timeout_s"]
-        silent = {host: now - since for host, since in self._missed_hosts().items()}
+        silent = {host: now - since for host, since in self._missed_hosts().items() if self._takes_part(host)}
         late = [host for host, silent_s in silent.items() if limit_s is not None and silent_s >= limit_s]
         left_out = drains.left_out_hosts(self.view.intents) if late else []
         return {host: silent[host] for host in late if host not in left_out}
+
+    def _takes_part(self, host: str) -> bool:
+        kinds = [{one["kind"] for one in why_of(self.view.intents[task])} for task in self.view.tasks_on(host)]
+        return not all(drains.SCALED_DOWN in each for each in kinds)
 
     def _deadline(self) -> Optional[Judgement]:
         limit_s = self._spec["active_deadline_s"]

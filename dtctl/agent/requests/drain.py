@@ -73,7 +73,7 @@ def _beyond(handle: RunHandle, run: runs.Run, request: UndrainRequest) -> List[s
         raise handle.away or Refused("bad_request", "the coordinator is on another host")
     tasks = handle.tasks(None)
     too_many = [*drains.beyond(request["job"] or "", request["count"], request["by"], tasks)]
-    if not gang.may_lack(run.spec, too_many):
+    if not gang.may_scale(run.spec, request["job"] or "", too_many, handle.intents()):
         raise Refused("bad_request", "run %s cannot continue without %s" % (run.id, ", ".join(too_many[:10])))
     return too_many
 

@@ -7,7 +7,7 @@ order: frameworks know a task by its place in the list of its job.
 from __future__ import annotations
 
 from ..records.spec import batch_share, job_of, trainers_of
-from .drains import needs_the_run
+from .drains import needs_the_run, scaled_down
 from .outcome import is_left_out
 
 TYPE_CHECKING = False
@@ -93,6 +93,13 @@ def out_with(run: Inventory, host: str, intents: Intents) -> List[str]:
 def goes_on_without(run: Inventory, host: str, intents: Intents) -> bool:
     """Whether the run continues with fewer while the host is away (`min_workers`)."""
     return run["min_workers"] is not None and may_lack(run, out_with(run, host, intents))
+
+
+def may_scale(run: Inventory, job: str, beyond: Collection[str], intents: Intents) -> bool:
+    """Whether the run can train without these tasks of the job, and those that take no part for another reason."""
+    held = scaled_down(job, intents)
+    out = [task for task, intent in intents.items() if is_left_out(intent) and task not in held]
+    return all(task in held for task in beyond) or may_lack(run, {*beyond, *out})
 
 
 def may_lack(run: Inventory, gone: Collection[str]) -> bool:

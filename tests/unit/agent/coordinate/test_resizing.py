@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.coordinate.coordinator import Coordinator
 from dtctl.agent.records.spec import DRIFT
-from dtctl.agent.run.gang import ranges, tasks_in
+from dtctl.agent.run import drains
+from dtctl.agent.run.gang import may_scale, ranges, tasks_in
 from dtctl.agent.supervise import task as supervised
 from tests.unit.agent.coordinate.seat_world import SeatWorld, SlowAttempt
 from tests.unit.agent.coordinate.test_draining import ANNA, held, shuts_down, starts_again
@@ -128,6 +130,67 @@ def test_workers_of_async_ps_go_on_untouched() -> None:
     world.run_for(90.0)
     assert {**world.attempts, "worker:2": 1} == dict.fromkeys(WITH_PS, 1)
     assert (world.states["worker:2"], held(world)) == ("running", [])
+
+
+def test_what_the_agent_of_a_host_that_was_left_out_has_stopped_is_no_wish_of_a_person() -> None:
+    world = of("async-ps", min_workers=2, recovery=GIVEN_UP)
+    intents = world.coordinator.view.intents
+    own = intents["worker:2"].copy()
+    world.cut.add("d")
+    world.run_for(120.0)
+    assert (held(world), intents["worker:2"]["version"]) == (["worker:2"], own["version"] + 1)
+    own["want"], own["by"], own["version"] = "stop", "host_timeout", own["version"] + 1
+    world.coordinator._merge_intents("d", {"worker:2": own}, world.now)
+    assert held(world) == ["worker:2"]
+
+
+@pytest.mark.parametrize(("fewest", "condition"), [(6, "Failed"), (5, "Running")])
+def test_hosts_that_are_lost_together_count_together(fewest: int, condition: str) -> None:
+    places = {f"worker:{index}": host for index, host in enumerate("abcdefg")}
+    world = running(World("collective", places, resizes=True, min_workers=fewest, recovery=GIVEN_UP))
+    for host in "cd":
+        world.crash(host)
+    world.run_for(120.0)
+    assert world.condition == condition
+
+
+def test_a_host_whose_tasks_are_too_many_may_be_switched_off() -> None:
+    world = of(recovery=GIVEN_UP)
+    world.request("drain", job="worker", count=2, by=ANNA)
+    world.run_for(15.0)
+    world.crash("d")
+    world.run_for(150.0)
+    assert (world.condition, world.data["warnings"]) == ("Running", [])
+
+
+@pytest.mark.parametrize(("count", "can"), [(3, True), (2, True), (1, False), (0, False)])
+def test_scaling_counts_who_is_left_out_already(count: int, can: bool) -> None:
+    world = of(min_workers=3, recovery=GIVEN_UP)
+    world.crash("d")
+    world.run_for(120.0)
+    view = world.coordinator.view
+    too_many = [*drains.beyond("worker", count, ANNA, view.present)]
+    assert may_scale(view.spec, "worker", too_many, view.intents) == can
+
+
+def test_a_coordinator_without_a_majority_gives_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = of(min_workers=4, recovery=GIVEN_UP)
+    monkeypatch.setattr(Coordinator, "may_start", False)
+    world.crash("d")
+    world.run_for(150.0)
+    assert world.condition != "Failed"
+
+
+def test_a_spare_that_takes_a_place_late_is_not_left_out() -> None:
+    recovery = {"replace_s": 60.0, **GIVEN_UP}
+    world = SeatWorld("collective", PLACES, "s", resizes=True, min_workers=3, recovery=recovery)
+    running(world)
+    for host in ("s", "d"):
+        world.crash(host)
+    world.run_for(140.0)
+    world.boot("s")
+    world.run_for(150.0)
+    assert lists(world) == each(PLACES, [])
 
 
 def test_a_host_that_comes_and_goes_is_not_taken_back() -> None:
