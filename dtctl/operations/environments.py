@@ -16,6 +16,7 @@ _MOST_TEXT_BYTES = 16 << 20
 _CHUNK = 1 << 20
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _FILES = ("-r", "--requirement", "-c", "--constraint")
+_LINKS = ("-f", "--find-links")
 _EDITABLE = ("-e", "--editable")
 
 
@@ -48,11 +49,28 @@ def _requirements(code: Path, name: str, above: list[str]) -> Iterator[str]:
             if _URL.match(value):
                 raise _refuse(f"{at}: {value} is elsewhere, so its content is not known")
             yield from _requirements(code, _inside(posixpath.join(posixpath.dirname(name), value), at), [*above, name])
-        elif not option and line.startswith((".", "/", "~")):
-            local = _inside(line.split()[0].partition("[")[0], at)
+        elif option in _LINKS:
+            yield from _linked(code, value, posixpath.dirname(name))
+        elif not option and re.search(r"(^|@\s*)file:", line):
+            raise _refuse(f"{at}: {line} is a URL, so its content is not known: write ./NAME.whl")
+        elif not option and _is_local(code, word := line.split()[0].partition("[")[0]):
+            local = _inside(word, at)
             if (code / local).is_dir():
                 raise _refuse(f"{at}: {local} is a directory of the code, which changes without its name")
             yield local
+
+
+def _linked(code: Path, value: str, beside: str) -> list[str]:
+    """The packages of a directory of the code, which pip seeks beside the file first."""
+    for place in (posixpath.normpath(posixpath.join(beside, value)), posixpath.normpath(value)):
+        if not place.startswith(("/", "..")) and (code / place).is_dir():
+            return sorted(f"{place}/{one.name}" for one in (code / place).iterdir() if one.is_file())
+    return []
+
+
+def _is_local(code: Path, word: str) -> bool:
+    """A package of the code: pip takes any path, and any archive that is there."""
+    return word.startswith((".", "/", "~")) or (not _URL.match(word) and ("/" in word or (code / word).is_file()))
 
 
 _MEMBERS = re.compile(r"^members = \[(.*?)\]", re.MULTILINE | re.DOTALL)

@@ -19,7 +19,7 @@ SPARED_BYTES = 128 << 20
 """Where all hosts together lack no more beyond what one lacks, the controller sends all."""
 _LEAST_BYTES = 4 << 20
 """A host that lacks no more gets it at once."""
-_MOST_FAILED = 2
+MOST_FAILED = 2
 """A host that so many others could not feed is sent everything."""
 _SETTLED_S = 3.0
 """So long the first hosts wait for the others' words: one that has everything is to feed them."""
@@ -81,7 +81,7 @@ class Relay:
                 me.feeder = None
             self._hear(me)
             found = None
-            if needed_bytes >= _LEAST_BYTES and me.failed < _MOST_FAILED:
+            if needed_bytes >= _LEAST_BYTES and me.failed < MOST_FAILED:
                 self._changed.wait_for(self._all_heard, self._settled - time.monotonic())
                 found = min(self._feeders(host), key=self._rank, default=None)
             me.port, me.feeder = port, found

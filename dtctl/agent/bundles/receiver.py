@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .relay import Relay
 
 _MOST_SOURCES = 8
+IDLE_S = 60.0
+"""A feeder that sends so long no byte of a file is given up."""
 
 
 class Sources:
@@ -230,9 +232,14 @@ def _feeder(wire: Wire) -> Optional[Tuple[str, int]]:
 
 def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
     """The content of one file as it comes in."""
+    heard = time.monotonic()
     while True:
         fields, payload = wire.receive()
         part = expect_control(fields, "file", "alive")
+        now = time.monotonic()
+        heard = now if payload else heard
+        if now - heard > IDLE_S:  # a feeder may be this host itself, where several are reached at one address
+            raise Gone()
         if part["type"] == "alive":  # a feeder has not got it yet
             progress.add(0)
             continue

@@ -50,7 +50,11 @@ class Relay:
         if held_port is not None:
             sockets = held_port[1]
         for one in sockets or ():
-            one.listen(_MOST_GUESTS)
+            try:
+                one.listen(_MOST_GUESTS)
+            except OSError:  # another one has begun to listen since
+                one.close()
+                continue
             self.port = one.getsockname()[1]
             threading.Thread(target=self._accept, args=(one,), daemon=True).start()
 

@@ -59,7 +59,7 @@ class Identity:
 def context_of(credentials: Credentials, server: bool) -> ssl.SSLContext:
     """For credentials that are on no disk."""
     context = _context(server)
-    memory = os.memfd_create("credentials")
+    memory = _memory()
     try:
         os.write(memory, (credentials["key"] + credentials["certificate"]).encode("ascii"))
         context.load_cert_chain("/proc/self/fd/%d" % memory)
@@ -67,6 +67,17 @@ def context_of(credentials: Credentials, server: bool) -> ssl.SSLContext:
         os.close(memory)
     context.load_verify_locations(cadata=credentials["authority"])
     return context
+
+
+def _memory() -> int:
+    """A descriptor of a file without a name. A Python that was built for an old libc has no memfd_create."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("credentials")
+    import tempfile
+
+    descriptor, path = tempfile.mkstemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    os.unlink(path)
+    return descriptor
 
 
 def _context(server: bool) -> ssl.SSLContext:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,8 @@ class Wheels:
                 if folder.find(name) is None:
                     with temporary_folder("part-", within=base) as scratch:
                         self._run_pip(scratch.path, folder, f"{name}.log")
-                        scratch.move("wheels", folder, name)
+                        with suppress(FileExistsError):  # another `up` was faster
+                            scratch.move("wheels", folder, name)
                 with folder.below(name) as place:
                     place.replace("looked", b"")
             forget_old(base)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 import shutil
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dtctl.agent.bundles import receiver, relay
 from dtctl.agent.bundles.dataset import DataSet
 from dtctl.agent.bundles.relay import Relay
 from dtctl.agent.bundles.tree import Manifest, Tree
@@ -49,11 +51,11 @@ def bundle(tmp_path: Path) -> Bundle:
     return scan(source, data=True)
 
 
-def feeder(bundle: Bundle, held: Path, shown: Any) -> int:
+def feeder(bundle: Bundle, held: Path, shown: Any, lacking: Sequence[int] = ()) -> int:
     """The port of a host that has the bundle, as it believes."""
     shutil.copytree(bundle.root, held)
     tree = Tree(str(held), Manifest.parse(bundle.manifest.canonical, bundle.id), root=str(held))
-    port = Relay(tree, [], shown, []).port
+    port = Relay(tree, lacking, shown, []).port
     assert port is not None
     return port
 
@@ -127,6 +129,22 @@ def test_what_a_feeder_does_not_send_rightly_the_controller_does(
     assert content(tmp_path / "data") == content(bundle.root)
     assert [bundle.manifest.files[index].path for need in own for index in need["files"]] == files
     assert [one["number"] for need in own for one in need["blocks"]] == blocks
+
+
+def test_a_feeder_that_gets_nothing_itself_is_given_up(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver, "IDLE_S", 0.3)
+    monkeypatch.setattr(relay, "_ALIVE_S", 0.1)
+    shown = credentials()
+    port = feeder(bundle, tmp_path / "held", shown, range(len(EVERYTHING)))
+    answer, own = pushed(bundle, tmp_path / "data", shown, iter([port]))
+    assert (answer["sent_files"], len(own)) == (len(EVERYTHING), 1)
+
+
+def test_credentials_are_read_by_a_python_that_was_built_for_an_old_libc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    assert context_of(credentials(), server=True).get_ca_certs()
 
 
 def test_who_does_not_show_the_certificate_of_the_push_gives_and_gets_nothing(bundle: Bundle, tmp_path: Path) -> None:

@@ -45,9 +45,13 @@ def test_a_file_counts_with_all_that_it_names_and_by_its_content() -> None:
     Path("lib/base.txt").write_text("-r ../requirements.txt  # a circle\nsix\n")
     Path("lib/pins.txt").write_text("six==1.0\n")
     Path("lib/own-1.0-py3-none-any.whl").write_bytes(b"zip")
-    text = "numpy \\\n  --hash=sha256:00\n#-e .\n-rlib/base.txt\n--constraint=lib/pins.txt\n"
-    Path("requirements.txt").write_text(text + "./lib/own-1.0-py3-none-any.whl\n")
-    names = ["requirements.txt", "lib/base.txt", "lib/pins.txt", "lib/own-1.0-py3-none-any.whl"]
+    Path("lib/links").mkdir()
+    Path("lib/links/its-2.tar.gz").write_bytes(b"tar")
+    Path("own.tar.gz").write_bytes(b"tar")
+    text = "numpy \\\n  --hash=sha256:00\n#-e .\n-rlib/base.txt\n--constraint=lib/pins.txt\n--find-links lib/links\n"
+    Path("requirements.txt").write_text(text + "./lib/own-1.0-py3-none-any.whl\nown.tar.gz\n")
+    names = ["requirements.txt", "lib/base.txt", "lib/pins.txt", "lib/links/its-2.tar.gz"]
+    names += ["lib/own-1.0-py3-none-any.whl", "own.tar.gz"]
     assert files_of() == {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in names}
 
 
@@ -76,6 +80,8 @@ def test_each_kind_has_its_own_files(environment: str, names: list[str]) -> None
         ("-e .", "requirements.txt:2: -e . installs from the code directory"),
         ("--editable=lib", "requirements.txt:2: --editable=lib installs from the code directory"),
         ("./lib", "requirements.txt:2: lib is a directory of the code"),
+        ("lib/", "requirements.txt:2: lib is a directory of the code"),
+        ("own @ file:lib", "requirements.txt:2: own @ file:lib is a URL"),
         ("-r ../x.txt", "requirements.txt:2: ../x.txt lies outside of the code directory"),
         ("-c /etc/pins.txt", "requirements.txt:2: /etc/pins.txt lies outside of the code directory"),
         ("-r https://example.com/x.txt", "requirements.txt:2: https://example.com/x.txt is elsewhere"),

@@ -179,16 +179,17 @@ def test_pip_for_other_hosts_asks_again_when_the_requirements_or_an_index_change
     wheels = FILE.replace("{transport: local, python: /x/python, env: {B: c}}", "")
     wheels = wheels.replace("setup: make", "environment: {requirements: r.txt, wheels: true}, env: {PIP_X: y}")
 
-    def missing(text: str) -> list[str]:
-        return [one.what for one in consents.missing(programs(tmp_path, text))]
+    def missing(text: str) -> set[str]:
+        return {one.what for one in consents.missing(programs(tmp_path, text))}
 
     programs(tmp_path)
     (tmp_path / "code/r.txt").write_text("numpy\n")
     consents.allow(programs(tmp_path, wheels))
-    assert missing(wheels) == missing(wheels.replace("steps: 5", "steps: 6")) == []
-    assert missing(wheels.replace("PIP_X: y", "PIP_X: z")) == ["wheels"]
+    assert missing(wheels) == missing(wheels.replace("steps: 5", "steps: 6")) == set()
+    assert missing(wheels.replace("PIP_X: y", "PIP_X: z")) == {"wheels"}
+    assert missing(wheels.replace("hosts: {", "hosts: {first: {env: {PIP_X: z}}, ", 1)) == {"wheels"}, "of any host"
     (tmp_path / "code/r.txt").write_text("evil\n")
-    assert missing(wheels) == ["wheels"]
+    assert missing(wheels) == {"wheels"}
     assert programs(tmp_path, wheels.replace(", wheels: true", ""))[-1].is_hook, "nothing else runs here"
 
 
