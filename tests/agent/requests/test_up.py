@@ -135,10 +135,13 @@ def test_nothing_of_the_session_is_held_open_by_what_stays(host: AgentHost) -> N
     host.prepare(talk, spec)
     before = descriptors(talk.greeting["pid"])
     talk.start()
-    agent = [pid for pid in host.processes() if pid != talk.greeting["pid"] and "supervise" in command(pid)]
-    assert len(agent) == 3  # guard, supervisor, keeper
+
+    def agent() -> list[int]:
+        return [pid for pid in host.processes() if pid != talk.greeting["pid"] and "supervise" in command(pid)]
+
+    eventually(lambda: len(agent()) == 3, what="guard, supervisor and keeper")
     (program_lock,) = (path for path in before if path.endswith("/lock") and "/agent/" in path)
-    for pid in agent:
+    for pid in agent():
         assert descriptors(pid) & before <= {program_lock, "/dev/null"}
         assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
         assert os.getsid(pid) != os.getsid(talk.greeting["pid"])
