@@ -128,13 +128,11 @@ def _wheels(cluster: Cluster) -> Iterator[Program]:
     said = cluster.trainer.environment
     others = [host for host in cluster.hosts.values() if not host.is_local]
     if said is not None and said.wheels and others:
-        found: dict[str, Program] = {}
-        for host in others:  # each may have an index of its own
-            env = {f"env.{name}": value for name, value in _maker_settings(cluster, host).items()}
-            settings = {"code": str(cluster.trainer.code), **env, **_files(cluster)}
-            one = Program(cluster.file, "wheels", ("pip", "wheel", "-r", said.what), settings)
-            found[one.digest] = one
-        yield from found.values()
+        files = _files(cluster)
+        envs = [_maker_settings(cluster, host) for host in others]
+        for env in {tuple(sorted(one.items())): one for one in envs}.values():  # each may name an index of its own
+            settings = {"code": str(cluster.trainer.code), **{f"env.{name}": env[name] for name in env}, **files}
+            yield Program(cluster.file, "wheels", ("pip", "wheel", "-r", said.what), settings)
 
 
 def _files(cluster: Cluster) -> dict[str, str]:

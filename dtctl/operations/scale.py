@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.spec import trainers_of
 from dtctl.agent.run import drains
-from dtctl.agent.run.gang import may_scale
+from dtctl.agent.run.gang import may_scale, out_beyond
 from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import TaskId
 from dtctl.operations.coordinator import Own, ask_coordinator, ask_run, request_of_status
@@ -17,7 +17,7 @@ from dtctl.operations.restart import RestartResult, statuses, why_unreached
 from dtctl.operations.stop import OnStopping, StopOrder, StopResult, result_by_hosts, unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from dtctl.agent.records import answers as records
     from dtctl.agent.records.spec import Inventory
@@ -96,7 +96,7 @@ def _plan(record: RunRecord, run: Inventory, view: RunView, job: str, count: int
     held = drains.scaled_down(job, view["intents"])
     members = {member["task"]: member for member in run["roster"]}
     if not may_scale(run, job, beyond, view["intents"]):
-        raise _refusal(record, run, job, list(beyond))
+        raise _refusal(record, run, job, list(beyond), out_beyond(job, beyond, view["intents"]))
     starts = [task for task in held if task not in beyond]
     stops = [task for task in beyond if task not in held]
     needed = [task for task, member in members.items() if drains.needs_the_run(member, run["strategy"])]
@@ -109,8 +109,8 @@ def _ids(tasks: Iterable[str]) -> tuple[TaskId, ...]:
     return tuple(map(TaskId.parse, tasks))
 
 
-def _refusal(record: RunRecord, run: Inventory, job: str, beyond: Sequence[str]) -> UsageError:
-    left = [task for task in trainers_of(run["roster"], run["lead"]) if task not in beyond]
+def _refusal(record: RunRecord, run: Inventory, job: str, beyond: Sequence[str], out: Collection[str]) -> UsageError:
+    left = [task for task in trainers_of(run["roster"], run["lead"]) if task not in out]
     least = run["min_workers"]
     if least is not None and len(left) < least:
         summary = f"{len(left)} tasks of run {record.run} would train, and recovery.min_workers is {least}"

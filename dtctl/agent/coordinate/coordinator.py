@@ -293,8 +293,9 @@ class Coordinator:
             if self.may_start:
                 self._draining.release_cut_off()
             self._draining.step(now)
-            left_out = drains.left_out_hosts(self.view.intents)
-            self._accounting.update(passed_s, [host for host in self._missed_hosts() if host not in left_out])
+            missed = self._missed_hosts()
+            left_out = drains.left_out_hosts(self.view.intents) if missed else []
+            self._accounting.update(passed_s, [host for host in missed if host not in left_out])
             self._judge(now, wall)
         if self.decided:
             self._shutting_down(now).step(now)
@@ -408,8 +409,9 @@ class Coordinator:
         return {host: silent[host] for host in late if host not in left_out}
 
     def _takes_part(self, host: str) -> bool:
-        kinds = [{one["kind"] for one in why_of(self.view.intents[task])} for task in self.view.tasks_on(host)]
-        return not all(drains.SCALED_DOWN in each for each in kinds)
+        """One whose tasks are all too many may be switched off."""
+        reasons = [why_of(self.view.intents[task]) for task in self.view.tasks_on(host)]
+        return any(all(one["kind"] != drains.SCALED_DOWN for one in why) for why in reasons)
 
     def _deadline(self) -> Optional[Judgement]:
         limit_s = self._spec["active_deadline_s"]

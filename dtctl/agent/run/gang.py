@@ -96,10 +96,16 @@ def goes_on_without(run: Inventory, host: str, intents: Intents) -> bool:
 
 
 def may_scale(run: Inventory, job: str, beyond: Collection[str], intents: Intents) -> bool:
-    """Whether the run can train without these tasks of the job, and those that take no part for another reason."""
+    """Whether the job may be scaled so that these tasks are too many; none of them is new where it grows."""
+    held = scaled_down(job, intents)
+    return all(task in held for task in beyond) or may_lack(run, out_beyond(job, beyond, intents))
+
+
+def out_beyond(job: str, beyond: Collection[str], intents: Intents) -> List[str]:
+    """Who takes no part when these tasks of a job are too many."""
     held = scaled_down(job, intents)
     out = [task for task, intent in intents.items() if is_left_out(intent) and task not in held]
-    return all(task in held for task in beyond) or may_lack(run, {*beyond, *out})
+    return [*out, *(task for task in beyond if task not in out)]
 
 
 def may_lack(run: Inventory, gone: Collection[str]) -> bool:
