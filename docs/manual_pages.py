@@ -72,8 +72,6 @@ _NETWORK = (
     "with more bytes than fit into one packet. Ports of a live run are connected to and not touched. The result is the "
     "cause that explains most failures, not a table. Above 4,000 connections (while a run starts, above 16 a host) a "
     "sample is tried, and the output says how many.",
-    "- `--network-speed` measures latency and bandwidth between workers and ps, one pair at a time, and what they mean "
-    "for a step that moves the newest checkpoint's bytes there and back. About a second for each measurement.\n"
     "- `--deep` lets hosts exchange data in pairs, with several partners each. A host counts as slow if it stays below "
     "0.8 of the median with its best partner (far below, if the others differ much). Four to eight seconds, with the "
     "network fully loaded. With two hosts nobody can tell which one is slow.\n"

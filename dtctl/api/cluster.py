@@ -114,12 +114,11 @@ class Cluster:
         *,
         local: bool = False,
         deep: bool = False,
-        network_speed: bool = False,
         progress: Callable[[Progress], None] = silent,
     ) -> list[Finding]:
         """What is wrong with the hosts or their network, the worst first; nothing is started.
 
-        `deep`: slow checks that load the hosts, too. `network_speed`: measures what they can exchange.
+        `deep`: slow checks that load the hosts and their network, too.
         """
         from dtctl.operations.checks import fails
         from dtctl.operations.checks.checking import check
@@ -127,9 +126,7 @@ class Cluster:
         from dtctl.render.checks import worded
 
         config, hostname = self.checked.cluster, self.transport.hostname
-        context, record = prepare_check(
-            config, hostname, self.overrides, local=local, deep=deep, network_speed=network_speed
-        )
+        context, record = prepare_check(config, hostname, self.overrides, local=local, deep=deep)
         checked = check(context, record, self.transport, one_at_a_time(progress))
         all_of("check", checked.hosts, checked.errors)
         return [Finding(fails(one), one.signature.name, one.seen.hosts, tuple(worded(one))) for one in checked.found]

@@ -140,14 +140,6 @@ def test_the_printed_firewall_rules_admit_the_hosts_alone(user: Desk, fleet: Fle
         user.dtctl("stop")
 
 
-@pytest.mark.nightly
-def test_network_speed_is_shown_as_time_of_a_step(user: Desk, fleet: Fleet) -> None:
-    write(user)
-    shown = user.dtctl("check", "--network-speed")
-    assert "4 pairs measured: " in shown
-    assert "a step that moves 1.0 MB each way takes " in shown
-
-
 @contextmanager
 def taken(host: FleetHost, port: int) -> Iterator[None]:
     """As faults.taken_port, and somebody listens there when it begins."""

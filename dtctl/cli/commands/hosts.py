@@ -141,9 +141,6 @@ def check(
     deep: Annotated[
         bool, typer.Option("--deep", help="Also run slow checks that load the hosts: imports, multiplications.")
     ] = False,
-    network_speed: Annotated[
-        bool, typer.Option("--network-speed", help="Also measure bandwidth and latency between ps and workers.")
-    ] = False,
     print_firewall: Annotated[
         FirewallKind | None,
         typer.Option("--print-firewall", help="Only print firewall rules that admit the cluster's hosts alone."),
@@ -166,9 +163,7 @@ def check(
 
         rules = rules_of(make_plan(cluster, scope.transport.hostname, local=local), print_firewall)
         return checks.show_rules(rules, print_firewall, output)
-    context, record = prepare_check(
-        cluster, scope.transport.hostname, overrides, local=local, deep=deep, network_speed=network_speed
-    )
+    context, record = prepare_check(cluster, scope.transport.hostname, overrides, local=local, deep=deep)
     with (
         scope.on_interrupt("nothing was started; what was written to try is removed"),
         UpProgress(record.hosts, quiet=quiet or output == "json") as progress,

@@ -28,7 +28,7 @@ class CheckContext:
     """What is to be checked, and how closely.
 
     `brief`: only what costs the hosts next to nothing and needs two rounds at most, for `up`.
-    `deep`: also what takes seconds, and loads the hosts. `network_speed`: what hosts can exchange is measured.
+    `deep`: also what takes seconds, and loads the hosts.
     `token`: in the names of all that is written for a while.
     """
 
@@ -37,7 +37,6 @@ class CheckContext:
     """Job -> what its program needs, as far as its text shows."""
     brief: bool = False
     deep: bool = False
-    network_speed: bool = False
     token: str = ""
     nonce: str = "0" * 32
     """A secret by which the hosts of this check recognise each other."""
@@ -100,8 +99,6 @@ class Answers(Generic[F]):
     dialled: Sequence[Dialled] = ()
     """What this machine could connect to itself, of `tried_doors`."""
     tried_doors: int = 0
-    others: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """The rounds of all topics."""
 
     def round(self, number: int) -> Mapping[str, F]:
         """Empty before it."""

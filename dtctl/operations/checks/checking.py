@@ -128,7 +128,7 @@ class _Rounds:
         self._context = context
         self._topics = topics
         self._rounds: dict[str, list[Mapping[str, Any]]] = {topic.name: [] for topic in topics}
-        self._known = Answers[Any]((), self.clocks, greeted, errors, others=self._rounds)
+        self._known = Answers[Any]((), self.clocks, greeted, errors)
 
     @contextmanager
     def dialling(self) -> Iterator[None]:
@@ -281,7 +281,6 @@ def context_of(
     *,
     brief: bool = False,
     deep: bool = False,
-    network_speed: bool = False,
     hostname: Callable[[SshSettings], str] | None = None,
     allowed_here: bool = False,
     bundle: str | None = None,
@@ -298,7 +297,6 @@ def context_of(
         needs_of(plan),
         brief,
         deep,
-        network_speed,
         token=randomness.token_hex(8),
         nonce=randomness.token_hex(16),
         reached_at={

@@ -108,7 +108,6 @@ def prepare_check(
     *,
     local: bool = False,
     deep: bool = False,
-    network_speed: bool = False,
 ) -> tuple[CheckContext, RunRecord]:
     """Of a cluster that is not started. `overrides`: of what its file says. `local`: on this machine. The others: see
     CheckContext. Of what the file names on local hosts only that is started which the user has allowed."""
@@ -120,9 +119,7 @@ def prepare_check(
     known: Mapping[str, str] = {}
     with suppress(PreflightError):  # `up` reports an env file that cannot be used
         known = known_secrets(cluster, os.environ)
-    context = context_of(
-        plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed_here, secrets=known
-    )
+    context = context_of(plan, deep=deep, hostname=hostname, allowed_here=allowed_here, secrets=known)
     return context, record_of(plan)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from statistics import median, median_high
+from statistics import median
 
 from dtctl.agent.records.network import Measured
 from dtctl.operations.checks import speed
@@ -129,68 +129,3 @@ def judged(rounds: Iterable[Round]) -> list[Behind]:
             columns = list(zip(*map(astuple, others), strict=True))
             found.append(Behind(host, own, Pace(*map(median, columns)), Pace(*map(speed.least_usual, columns))))
     return [behind for behind in found if behind]
-
-
-MOST_ROUNDS = 8
-
-
-def rounds(sources: Sequence[str], targets: Sequence[str], most: int = MOST_ROUNDS) -> tuple[tuple[Pair, ...], ...]:
-    """Pairs of hosts that are measured at the same time: none takes part in two of them.
-
-    Every source measures up to `most` targets, in rotation, so that each target is measured as often as the others.
-    """
-    wanted = [
-        (source, targets[(number + step) % len(targets)])
-        for step in range(min(most, len(targets)))
-        for number, source in enumerate(sources)
-    ]
-    left = list(dict.fromkeys(pair for pair in wanted if pair[0] != pair[1]))
-    answer: list[tuple[Pair, ...]] = []
-    while left and len(answer) < most:
-        busy: set[str] = set()
-        now = []
-        for pair in left:
-            if not busy & set(pair):
-                now.append(pair)
-                busy.update(pair)
-        left = [pair for pair in left if pair not in now]
-        answer.append(tuple(now))
-    return tuple(answer)
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Of all pairs: the middle, and the slowest of them."""
-
-    pairs: int
-    latency_s: float
-    bytes_s: float
-    slowest: Pair
-    slowest_bytes_s: float
-    farthest: Pair
-    farthest_s: float
-
-
-def summed(measured: Mapping[Pair, Measured]) -> Speed | None:
-    """None where nothing was measured. Of both directions the slower one counts."""
-    rates = {
-        pair: min(one["sent"], one["received"]) for pair, one in measured.items() if one["sent"] and one["received"]
-    }
-    delays = {pair: one["latency_s"] for pair, one in measured.items() if one["latency_s"] is not None}
-    if not rates or not delays:
-        return None
-    slowest, farthest = min(rates, key=lambda pair: rates[pair]), max(delays, key=lambda pair: delays[pair])
-    return Speed(
-        len(rates),
-        median_high(delays.values()),
-        median_high(rates.values()),
-        slowest,
-        rates[slowest],
-        farthest,
-        delays[farthest],
-    )
-
-
-def least_step_s(speed: Speed, moved_bytes: float) -> float:
-    """A step fetches variables from a ps and sends as many bytes of gradients back, and each waits for an answer."""
-    return 2 * (speed.latency_s + moved_bytes / speed.bytes_s)

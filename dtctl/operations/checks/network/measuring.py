@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network import Link, Measured, NetworkFacts, NetworkQuestion
-from dtctl.config.strategies import PS
+from dtctl.agent.records.network import Link, NetworkFacts, NetworkQuestion
 from dtctl.model import grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Statement, found
 from dtctl.operations.checks.network import Endpoint, exchange
-from dtctl.operations.checks.network.exchange import Behind, Pair, least_step_s, rounds, summed
+from dtctl.operations.checks.network.exchange import Behind, Pair
 from dtctl.operations.diagnosis import Finding
 
 Facts = NetworkFacts
@@ -33,41 +32,24 @@ def ask(
     return questions
 
 
-def _pairs(context: CheckContext, heard: Answers[Facts], since: int) -> Sequence[Pair]:
-    number, planned = len(heard.rounds) - since, _between_tasks(context, heard)
-    if number < len(planned):
-        return planned[number]
+def _pairs(context: CheckContext, heard: Answers[Facts], since: int) -> tuple[Pair, ...]:
     hosts = [host for host in context.plan.hosts if host in heard.first]
     if not context.deep or len(hosts) < 2 or all(context.host(host).is_local for host in hosts):
         return ()
     return exchange.next_round(hosts, _exchanged(context, heard, since))
 
 
-def _between_tasks(context: CheckContext, heard: Answers[Facts]) -> tuple[tuple[Pair, ...], ...]:
-    """Of workers and ps; of all hosts where there are no ps."""
-    if not context.network_speed:
-        return ()
-    hosts = [host for host in context.plan.hosts if host in heard.first]
-    serving = [host for host in hosts if any(task.id.job == PS for task in context.plan.on_host(host))]
-    working = [host for host in hosts if any(task.id.job != PS for task in context.plan.on_host(host))]
-    # who listens nowhere for this check cannot be measured, and does not end the measuring of others
-    targets = [host for host in serving or hosts if any(one["state"] == "bound" for one in heard.first[host]["bound"])]
-    return rounds(working if serving else hosts, targets)
-
-
 def _exchanged(context: CheckContext, heard: Answers[Facts], since: int) -> list[exchange.Round]:
-    first = since + len(_between_tasks(context, heard))
-    return [_measured(context, answers) for answers in heard.rounds[first:]]
-
-
-def _measured(context: CheckContext, answers: Mapping[str, Facts]) -> dict[Pair, Measured]:
     """Reports about hosts that are not in the plan are ignored."""
-    return {
-        (host, one["host"]): one
-        for host, facts in answers.items()
-        for one in facts["measured"]
-        if not one["problem"] and one["host"] in context.hosts
-    }
+    return [
+        {
+            (host, one["host"]): one
+            for host, facts in answers.items()
+            for one in facts["measured"]
+            if not one["problem"] and one["host"] in context.hosts
+        }
+        for answers in heard.rounds[since:]
+    ]
 
 
 def judge(context: CheckContext, heard: Answers[Facts], since: int) -> Iterator[Finding]:
@@ -150,42 +132,10 @@ def _links(heard: Answers[Facts]) -> dict[str, tuple[str, Link]]:
 
 
 def describe(context: CheckContext, heard: Answers[Facts], since: int) -> Iterator[Line | Statement]:
-    exchanged = _exchanged(context, heard, since) if context.deep else []
+    exchanged = _exchanged(context, heard, since)
     paces = exchange.paces(exchanged)
-    if context.deep and not exchanged and _pairs(context, heard, since):
+    if not exchanged and _pairs(context, heard, since):
         yield Statement("not_exchanged")  # no host listens for this check
     if paces:
         yield Line("sends a second_bytes", {host: pace.sends for host, pace in paces.items()})
         yield Line("receives a second_bytes", {host: pace.receives for host, pace in paces.items()})
-    planned = _between_tasks(context, heard)
-    yield from _told_speed(context, heard, heard.rounds[since : since + len(planned)])
-
-
-def _told_speed(
-    context: CheckContext, heard: Answers[Facts], answers: Iterable[Mapping[str, Facts]]
-) -> Iterator[Statement]:
-    speed = summed({pair: one for each in answers for pair, one in _measured(context, each).items()})
-    if speed is None:
-        return
-    fields = {
-        "pairs": speed.pairs,
-        "latency_ms": _ms(speed.latency_s),
-        "rate_bytes": speed.bytes_s,
-        "slowest": " to ".join(speed.slowest),
-        "slowest_bytes": speed.slowest_bytes_s,
-        "farthest": " to ".join(speed.farthest),
-        "farthest_ms": _ms(speed.farthest_s),
-    }
-    yield Statement("speed", fields)
-    serving = sum(task.id.job == PS for task in context.plan.tasks)
-    variables = _variables_bytes(heard)
-    moved = variables / max(1, serving) if variables else 1e6
-    fields = {"moved_bytes": moved, "least_ms": _ms(least_step_s(speed, moved))}
-    yield Statement(("step_to_ps" if serving else "step_to_peers") if variables else "step_by_size", fields)
-
-
-def _variables_bytes(heard: Answers[Facts]) -> float | None:
-    """Of the newest complete checkpoint, as the topic of storage has found it; None: there is none."""
-    answer = heard.others.get("storage", ())
-    sizes = [one["size_bytes"] for answers in answer for facts in answers.values() for one in facts["checkpoints"]]
-    return max(sizes, default=None) or None

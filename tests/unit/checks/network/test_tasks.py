@@ -91,7 +91,7 @@ def test_a_run_on_one_host_tries_no_connection() -> None:
 
 
 def test_in_brief_two_rounds_are_enough_and_what_fails_is_reported_alone() -> None:
-    value = dataclasses.replace(context(), brief=True, network_speed=False)
+    value = dataclasses.replace(context(), brief=True)
     first = listened(value, proxies={"http_proxy": "http://p:1"})
     first["d"]["bound"][0].update(state="taken", holder="which `up` refuses itself")
     second = asked(value, first)
@@ -192,41 +192,6 @@ def test_the_own_name_that_stands_for_loopback_breaks_what_tells_its_own_address
     rounds = played(value)
     rounds[0]["b"]["resolved"][0].update(addresses=["127.0.1.1"])
     assert hosts_by_signature(judged(TOPIC, value, *rounds)) == {signature: ("b",)}
-
-
-def test_the_speed_is_measured_between_workers_and_ps_and_reported_as_a_step() -> None:
-    value = dataclasses.replace(context(), network_speed=True)
-    rounds = played(value)
-    pairs = []
-    while question := asked(value, *rounds):
-        pairs += [(host, peer["host"]) for host, one in question.items() for peer in one["measure"]]
-        rounds.append({host: measured(one["measure"][0]["host"]) for host, one in question.items()})
-    assert sorted(pairs) == [("c", "a"), ("c", "b"), ("d", "a"), ("d", "b")]
-    checkpoints = {"storage": [{"c": {"checkpoints": [{"path": "/saved", "size_bytes": 164_000}]}}]}
-    lines = list(TOPIC.describe(value, Answers(rounds, others=checkpoints)))
-    text = "\n".join(line for _, line in shown(lines, 4))
-    assert "4 pairs measured: 0.2 ms there and back, 500 MB a second" in text
-    assert "one step moves 82.0 kB to each ps and back (the newest checkpoint, shared among them): 0.73 ms" in text
-
-
-@pytest.mark.parametrize("away", ["a", "b"])
-def test_a_ps_whose_port_is_taken_is_not_measured_and_the_others_are(away: str) -> None:
-    value = dataclasses.replace(context(), network_speed=True)
-    first = listened(value)
-    del first["d"]  # it gives no answer
-    whose = first[away]["bound"][0]["whose"]
-    first[away] = checked(NetworkFacts, {"bound": [{"whose": whose, "port": 2222, "state": "taken"}]})
-    rounds: list[Any] = [first, reaching(asked(value, first))]
-    pairs = []
-    while question := asked(value, *rounds):
-        pairs += [(host, peer["host"]) for host, one in question.items() for peer in one["measure"]]
-        rounds.append({host: measured(one["measure"][0]["host"]) for host, one in question.items()})
-    assert pairs == [("c", "b" if away == "a" else "a")]
-
-
-def measured(host: str) -> NetworkFacts:
-    one = made(Measured, whose="ps:0", host=host, latency_s=0.0002, sent=5e8, received=1e9)
-    return checked(NetworkFacts, {"measured": [one]})
 
 
 def live_run(second_look: Any) -> tuple[CheckContext, list[Any]]:
