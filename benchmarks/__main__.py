@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import coordinator, delay, event_files, first_step, lines, overhead
+from benchmarks import coordinator, delay, first_step, lines, overhead
 from benchmarks.measuring import CannotRun
 from benchmarks.peers import command, push, report, start
 from benchmarks.peers.contest import Options
@@ -19,9 +19,7 @@ ALONE = {
     "overhead": overhead.run,
     "coordinator": coordinator.run,
     "lines": lines.run,
-    "looking": lines.run_looking,
     "delay": delay.run,
-    "events": event_files.run,
 }
 ALL = [*BESIDE_PEERS, *ALONE]
 
