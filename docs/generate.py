@@ -16,7 +16,6 @@ import examples_page
 import manual_pages
 import prose
 import python_reference
-import record_tables
 import shipped
 import typer.main
 
@@ -97,7 +96,6 @@ def pages() -> dict[Path, str]:
     texts[DOCS / "glossary.md"] = manual_pages.glossary()
     texts[DOCS / "examples.md"] = examples_page.examples()
     texts[DOCS / "python-api.md"] = python_reference.python_api(texts[DOCS / "python-api.md"])
-    texts[DOCS / "records.md"] = record_tables.records_markdown()
     return {**{path: prose.filled(text) for path, text in texts.items()}, **shipped.files()}
 
 
