@@ -72,7 +72,7 @@ fleet: $(VENV)/.dev
 	tests/hosts/install-packages
 	$(BIN)/python -m tests.hosts.play $(N)
 
-# dtctl and its peers side by side, into docs/performance.md; NAMES="lines idle" for what dtctl takes by itself.
+# dtctl and its peers side by side, into docs/performance.md; NAMES="lines delay" for what dtctl takes by itself.
 NAMES ?=
 HOSTS ?= 30
 ROUNDS ?= 2
