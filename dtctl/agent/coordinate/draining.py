@@ -34,9 +34,7 @@ HEARD_S = 60.0
 class Draining:
     """`record(kind, why, **fields)` adds to the run's history. Times are of the monotonic clock."""
 
-    def __init__(
-        self, view: View, contacts: Contacts, record: Callable[..., None], repair: Callable[[], None]
-    ) -> None:
+    def __init__(self, view: View, contacts: Contacts, record: Callable[..., None], repair: Callable[[], None]) -> None:
         """`repair` sets damaged checkpoints aside, before the lead starts again."""
         self._view = view
         self._contacts = contacts
