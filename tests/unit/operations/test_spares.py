@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import InvalidValue, checked
-from dtctl.agent.records.reasons import because
+from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.config.cluster import Recovery
@@ -283,7 +283,7 @@ def test_drain_of_a_host_that_is_none_of_the_run_is_refused() -> None:
 
 
 RUN = {"want": "run", "version": 1}
-ALONE = {"kind": "drained_alone", "host": "d", "by": "anna"}
+ALONE = fact("drained_alone", host="d", by="anna")
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def draining(host: str, run: Inventory, view: RunView) -> Ending:
     """What a person is told before the host is drained."""
     heard: list[Ending] = []
     agents = type("Told", (Agents,), {"inventory": run})(view, run=RECORD)
-    done = {"stopped": [], "already": [], "waiting": [], "survivors": []}
+    done: Any = {"stopped": [], "already": [], "waiting": [], "survivors": []}
     agents.extra["drain"] = [{"type": "result", "run": "digits-1", "inventory": run, "coordination": view, **done}]
     drain.drain(RECORD, FakeTransport(agents), host, StopOrder("me"), before=heard.append)
     return heard[0]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate import contacts, leading
+from dtctl.agent.coordinate import contacts
 from dtctl.agent.coordinate.history import BURST_BYTES
 from dtctl.agent.coordinate.leading import LISTEN_AGAIN_S, SAVE_S, Leading
-from dtctl.agent.host import processes
+from dtctl.agent.host import paths, processes
 from dtctl.agent.link import hub, tls
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
@@ -495,13 +495,13 @@ def test_how_long_a_host_was_silent_is_off_the_disk_before_it_can_be_heard_again
 ) -> None:
     """A coordinator that is killed after it has heard the host, and before it has written that, would find it."""
     desk, majority = seats
-    desk.leading.coordinator.view.hosts["good"].update(connected=False, silent_s=40.0)
+    desk.leading.coordinator.view.hosts["good"].update({"connected": False, "silent_s": 40.0})
     desk.leading._save(desk.now, at_once=True)
     desk.leading.close()
     desk.now = 110.0
     with monkeypatch.context() as during:
         if is_full:
-            during.setattr(leading.paths, "write_text", no_space)
+            during.setattr(paths, "write_text", no_space)
         desk.open(majority)
     assert desk.view["hosts"]["good"]["silent_s"] == (40.0 if is_full else None)
     assert desk.leading.coordinator.contacts.away["good"] == since
