@@ -161,13 +161,14 @@ class Coordination:
 
     @property
     def drained_hosts(self) -> tuple[str, ...]:
+        idle = tuple(host for host, contact in self.idle.items() if contact["drained"] is not None)
         held = {task: intent for task, intent in self.view["intents"].items() if intent["want"] == "hold"}
         if not held:
-            return ()
+            return idle
         from dtctl.agent.run import drains  # few runs need it
 
         drained = drains.drained_hosts(held)
-        return tuple(host for host in self.contacts if host in drained)
+        return (*(host for host in self.contacts if host in drained), *idle)
 
     @property
     def isolated(self) -> bool:

@@ -90,6 +90,8 @@ class Leading:
         self._history = History(files.path("history.jsonl"))
         wall = time.time()
         view, damage = self._read_view(spec)
+        if view is not None:
+            self._count_silences_once(view)
         if view is not None and view["moved"]["number"] > self._follows:
             spec = files.spec(view["moved"])
         elif view is not None:
@@ -246,6 +248,16 @@ class Leading:
         except paths.Damaged as damage:
             why = str(damage)
         return None, fact("put_aside", text=why, what=paths.put_aside(self._path))
+
+    def _count_silences_once(self, view: RunView) -> None:
+        """From here on a host may be heard: a coordinator that begins again must not find how long it was silent."""
+        if any(known["silent_s"] is not None for known in view["hosts"].values()):
+            without: Any = {host: {**known, "silent_s": None} for host, known in view["hosts"].items()}
+            try:
+                paths.write_text(self._path, json.dumps({**view, "hosts": without}))
+            except OSError as error:
+                log.note("cluster: %s" % error)
+                view["hosts"] = without
 
     def _hear_own(self, now: float, wall: float, state: State, intent: IntentFollower) -> None:
         begin = self._history.received(self._host)

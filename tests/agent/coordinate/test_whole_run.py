@@ -17,7 +17,7 @@ from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.requests import DrainRequest, RestartRequest, StopRequest, UndrainRequest, WatchRequest
 from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
-from dtctl.agent.records.whole_run import PostedRequest, RunView
+from dtctl.agent.records.whole_run import Contact, PostedRequest, RunView
 from dtctl.agent.requests import drain, run_handles, runs, status, stop
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
@@ -268,6 +268,15 @@ def test_a_host_that_has_nothing_of_the_run_is_not_drained(coordinator: Coordina
         ask(drain.drain, drained=host, by="me")
     with pytest.raises(Refused, match=what):
         ask(drain.undrain, drained=host, by="me")
+
+
+@pytest.mark.parametrize("function", [drain.drain, drain.undrain])
+def test_of_a_host_without_a_task_the_coordinator_is_asked(coordinator: Coordinator, function: Any) -> None:
+    coordinator.view["hosts"]["s"] = made(Contact)
+    coordinator.save()
+    coordinator.does = takes
+    ask(function, drained="s", by="me")
+    assert [(one["kind"], one["host"]) for one in coordinator.requests()] == [(REQUESTS[function][0], "s")]
 
 
 def test_an_undrain_waits_for_no_host_that_is_away_and_that_all_need(coordinator: Coordinator) -> None:

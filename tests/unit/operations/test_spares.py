@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import InvalidValue, checked
+from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.config.cluster import Recovery
@@ -23,7 +24,7 @@ from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts
 from dtctl.operations.snapshot import Coordination, RunStatus, Verdict
-from dtctl.operations.stop import StopOrder, stop
+from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.up import up
@@ -31,7 +32,7 @@ from dtctl.plan.roster import plan_roster
 from dtctl.plan.run import plan_run
 from dtctl.render.status import idle_lines
 from tests.unit.clusters import cluster, ssh_host
-from tests.unit.coordinated import HOSTS, entry, inventory, state_of, viewed
+from tests.unit.coordinated import HOSTS, Agents, entry, inventory, state_of, viewed
 from tests.unit.fakes import FakeTransport
 from tests.unit.operations.test_up import READY, Notes, launch, unless, willing
 
@@ -266,7 +267,53 @@ def test_replace_names_who_has_taken_a_place() -> None:
     assert refused.value.detail == "s has taken the place of c"
 
 
-def test_an_idle_spare_cannot_be_drained_and_need_not_be() -> None:
-    with pytest.raises(UsageError) as refused:
-        drain._check_place(RECORD, "s")
-    assert "while it is shut down, it takes no place" in refused.value.hint
+@pytest.mark.parametrize(
+    ("idle", "left"),
+    [({"s": UP, "t": UP}, ("t",)), ({"s": UP, "t": AWAY}, ()), ({"s": UP, "t": {**UP, "drained": "anna"}}, ())],
+)
+def test_drain_of_a_spare_says_beforehand_who_can_take_places_besides_it(idle: Any, left: tuple[str, ...]) -> None:
+    found = draining("s", BEFORE, view_with({**idle, "z": UP}))
+    assert (found.tasks, found.restarts, found.spares) == ((), (), left)
+
+
+def test_drain_of_a_host_that_is_none_of_the_run_is_refused() -> None:
+    with pytest.raises(UsageError, match="x has no part in digits-1") as refused:
+        draining("x", BEFORE, view_with({}))
+    assert refused.value.hint == "its hosts: a, b, c, d, s, t, z"
+
+
+RUN = {"want": "run", "version": 1}
+ALONE = fact("drained_alone", host="d", by="anna")
+
+
+@pytest.mark.parametrize(
+    ("run", "intent", "ends", "restarts"),
+    [
+        ({"strategy": "mirrored", "resizes": True, "min_workers": 1}, RUN, ["worker:1"], ["ps:0", "ps:1", "worker:0"]),
+        ({"strategy": "mirrored", "resizes": True}, RUN, ["ps:0", "ps:1", "worker:0", "worker:1"], []),
+        ({"strategy": "async-ps", "min_workers": 1}, RUN, ["worker:1"], []),
+        (
+            {"strategy": "mirrored", "resizes": True, "min_workers": 1},
+            {"want": "hold", "version": 2, **because([ALONE])},
+            [],
+            [],
+        ),
+    ],
+)
+def test_drain_says_beforehand_who_restarts_with_fewer(run: Any, intent: Any, ends: Any, restarts: Any) -> None:
+    roles = {"ps:0": "ps", "ps:1": "ps", "worker:0": "lead", "worker:1": "worker"}
+    roster = [{**one, "role": roles[one["task"]], "scope": "task"} for one in BEFORE["roster"]]
+    intents = {**dict.fromkeys(roles, RUN), "worker:1": intent}
+    view = checked(RunView, {**viewed(), "intents": intents})
+    found = draining("d", checked(Inventory, {**BEFORE, **run, "roster": roster}), view)
+    assert ([*map(str, found.tasks)], [*map(str, found.restarts)]) == (ends, restarts)
+
+
+def draining(host: str, run: Inventory, view: RunView) -> Ending:
+    """What a person is told before the host is drained."""
+    heard: list[Ending] = []
+    agents = type("Told", (Agents,), {"inventory": run})(view, run=RECORD)
+    done: Any = {"stopped": [], "already": [], "waiting": [], "survivors": []}
+    agents.extra["drain"] = [{"type": "result", "run": "digits-1", "inventory": run, "coordination": view, **done}]
+    drain.drain(RECORD, FakeTransport(agents), host, StopOrder("me"), before=heard.append)
+    return heard[0]
