@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.dataclass import dataclass
 from dtctl.model import SshSettings
 
 if TYPE_CHECKING:
