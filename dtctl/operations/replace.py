@@ -49,25 +49,35 @@ def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement
 
 def taken_places(error: DtctlError, record: RunRecord, transport: Transport, file: str) -> list[str]:
     """What to do if `up` failed because others have the places of hosts in the live run, by `replace` or as spares."""
-    causes = error.errors.values() if isinstance(error, SomeHostsFailed) else [error]
-    is_refused = any(isinstance(cause, AgentError) and cause.code == "changed_run" for cause in causes)
-    if not (is_refused or record.idle_hosts):
+    live = live_run(error, record, transport)
+    if live is None:
         return []
-    try:
-        found = status(dataclasses.replace(record, run=None), transport)
-    except DtctlError:  # the error of `up` is shown
-        return []
-    if is_refused:
+    if _is_refused(error):
         return [
             f"{new} has taken the place of {old} in the live run: write it into {file}"
-            for old, new in found.record.replaced.items()
+            for old, new in live.replaced.items()
         ]
     return [
         f"{new} has taken the place of {old} in the live run, which goes on without dtctl up; "
         f"a new run needs {new} in the place of {old} in {file}"
-        for old, new in found.record.moved.items()
-        if not found.verdict.outcome.decided
+        for old, new in live.moved.items()
     ]
+
+
+def live_run(error: DtctlError, record: RunRecord, transport: Transport) -> RunRecord | None:
+    """As its hosts know it, if `up` may have failed because others have the places of hosts in it."""
+    if not (_is_refused(error) or record.idle_hosts):
+        return None
+    try:
+        found = status(dataclasses.replace(record, run=None), transport)
+    except DtctlError:  # the error of `up` is shown
+        return None
+    return None if found.verdict.outcome.decided else found.record
+
+
+def _is_refused(error: DtctlError) -> bool:
+    causes = error.errors.values() if isinstance(error, SomeHostsFailed) else [error]
+    return any(isinstance(cause, AgentError) and cause.code == "changed_run" for cause in causes)
 
 
 def check_replaceable(cluster: Cluster, found: RunStatus) -> None:

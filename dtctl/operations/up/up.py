@@ -42,6 +42,15 @@ def up(
     stopped when every host has prepared all that can fail. `previous`: the last run of this file. Raises Interrupted
     for Ctrl-C, with what is certain about what it has left.
     """
+    try:
+        return _up(launch, transport, report, memory, previous)
+    except DtctlError as error:
+        if (there := _continues(error, launch, transport, report)) is None:
+            raise
+        return there
+
+
+def _up(launch: Start, transport: Transport, report: UpReport, memory: Records, previous: RunRecord | None) -> UpResult:
     starting = Starting(launch, transport, report)
     unbegun = _write_down(memory, launch.record)
     try:
@@ -161,6 +170,23 @@ def _unchanged(prepared: Prepared, with_tasks: Collection[str]) -> str | None:
             hint="dtctl stop    and then dtctl up again",
         )
     return runs.pop()
+
+
+def _continues(error: DtctlError, launch: Start, transport: Transport, report: UpReport) -> UpResult | None:
+    """The run that this `up` asks for, if it has failed only for hosts whose places others have taken meanwhile."""
+    from dtctl.operations.replace import live_run
+
+    live = live_run(error, launch.record, transport)
+    if live is None or not live.moved:
+        return None
+    launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, roster=live.roster))
+    try:
+        with Starting(launch, transport, report, without=live.moved) as starting:
+            starting.choose_ports()
+            found = _already_there(starting, starting.prepare_everywhere())
+    except DtctlError:  # the first error is shown
+        return None
+    return dataclasses.replace(found, moved=live.moved) if found is not None else None
 
 
 def _move_ports(starting: Starting, report: UpReport, prepared: Prepared) -> Prepared:

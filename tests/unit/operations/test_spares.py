@@ -261,6 +261,43 @@ def test_up_that_fails_names_who_has_taken_a_place(
     assert [text.startswith(line) for text, line in zip(told, lines, strict=True)] == [True] * len(lines)
 
 
+@pytest.mark.parametrize(
+    ("of_c", "of_others", "moved"),
+    [
+        (TransportError("no route to c"), {"unchanged": True}, {"c": "s"}),
+        ({"unchanged": False}, {"unchanged": True}, {"c": "s"}),
+        ({"unchanged": True}, {"unchanged": True}, {"c": "s"}),
+        (TransportError("no route to c"), {"unchanged": False, "run": "digits-2"}, None),
+        (TransportError("no route to c"), AgentError("changed_run", "another run is live"), None),
+    ],
+    ids=["it is gone", "it is empty", "it is back", "the run is gone", "the file differs"],
+)
+def test_up_without_a_host_that_was_replaced_finds_the_run_unchanged(
+    spared: Start, of_c: Any, of_others: Any, moved: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = {"a": ["ps:0"], "b": ["ps:1"], "d": ["worker:1"], "s": ["worker:0"]}
+
+    def answers(session: Any, fields: Mapping[str, Any]) -> Any:
+        host = session.host.name
+        if fields["type"] == "up":
+            answer = of_c if host == "c" else of_others
+            run = answer if isinstance(answer, DtctlError) else {**READY, "current": "digits-1", **answer}
+            return [run if host != "c" or isinstance(run, DtctlError) or run["unchanged"] else {**run, "current": None}]
+        if fields["type"] != "start":
+            return willing(session, fields)
+        tasks = {task: entry() for task in where.get(host, [])}
+        return [{"type": "started", "run": "digits-1", "tasks": tasks}]
+
+    monkeypatch.setattr(replace, "status", lambda *_: status_of(RECORD.as_known(AFTER), {}))
+    if moved is None:
+        with pytest.raises(DtctlError, match=r"no route to c|cannot prepare"):
+            up(spared, FakeTransport(answers), UpReport(), Notes())
+        return
+    result = up(spared, FakeTransport(answers), UpReport(), Notes())
+    assert (result.run, result.started, result.ended, result.absent) == ("digits-1", {}, (), {})
+    assert result.moved == moved
+
+
 def test_replace_names_who_has_taken_a_place() -> None:
     with pytest.raises(PreflightError) as refused:
         replace.check_replaceable(SPARED, status_of(RECORD.as_known(AFTER), {}))
