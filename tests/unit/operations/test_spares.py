@@ -24,13 +24,14 @@ from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts
 from dtctl.operations.snapshot import Coordination, RunStatus, Verdict
+from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.up import up
 from dtctl.plan.roster import plan_roster
 from dtctl.plan.run import plan_run
-from dtctl.render.status import idle_lines
+from dtctl.render.status import idle_lines, more_lines
 from tests.unit.clusters import cluster, ssh_host
 from tests.unit.coordinated import HOSTS, Agents, entry, inventory, state_of, viewed
 from tests.unit.fakes import FakeTransport
@@ -302,6 +303,26 @@ def test_replace_names_who_has_taken_a_place() -> None:
     with pytest.raises(PreflightError) as refused:
         replace.check_replaceable(SPARED, status_of(RECORD.as_known(AFTER), {}))
     assert refused.value.detail == "s has taken the place of c"
+
+
+@pytest.mark.parametrize(("elected", "serial"), [("s", 9), (None, 5)])
+def test_status_of_a_coordinator_without_a_lease_is_that_of_another_that_hosts_have_elected(
+    elected: str | None, serial: int
+) -> None:
+    """It may have been cut off, and shows what it knew then."""
+
+    def answers(session: Any, fields: Mapping[str, Any]) -> Any:
+        host = session.host.name
+        known = BEFORE if host == "c" else inventory_after(0, 2 if elected else 0, elected)
+        run = type("Told", (Agents,), {"inventory": known})(run=RECORD)
+        views = {"c": viewed(leased=False), elected: viewed(serial=9)}
+        return [run.status(host, views.get(host))]
+
+    found = status(RECORD, FakeTransport(answers))
+    assert found.coordination is not None
+    assert (found.record.elected, found.coordination.view["serial"]) == (elected, serial)
+    told = "c has no lease: if another host coordinates now, it knows more"
+    assert (told in more_lines(found)) is (elected is None)
 
 
 @pytest.mark.parametrize(
