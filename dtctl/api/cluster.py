@@ -7,11 +7,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.config import check_cluster, find_cluster_file
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.history import Memory

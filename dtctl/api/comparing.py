@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.api.cluster import Cluster, all_of, log, memory
 from dtctl.api.run import Run
 from dtctl.api.values import number
+from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
 from dtctl.operations.compare import Metric
 

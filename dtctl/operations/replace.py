@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dtctl.config.cluster import Cluster
+from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, PreflightError, UsageError, did_you_mean
 from dtctl.model import TaskId
 from dtctl.operations.data import DataSet, data_set

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from dtctl.agent.records.reasons import HOLDING, Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry, Exit, Intent
 from dtctl.agent.run import outcome
 from dtctl.agent.run.policy import why_ended
+from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run

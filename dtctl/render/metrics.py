@@ -7,8 +7,8 @@ import io
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from dtctl.dataclass import dataclass
 from dtctl.model import grouped
 from dtctl.operations.checkpoints import at
 from dtctl.operations.metrics import Metrics, Point, Series

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.vitals import DiagnoseResult
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
 from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
