@@ -26,6 +26,7 @@ from dtctl.operations.selection import select_hosts
 from dtctl.operations.snapshot import Coordination, RunStatus, Verdict
 from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
+from dtctl.operations.up import up as starting
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.up import up
@@ -257,8 +258,8 @@ def test_status_shows_idle_hosts_and_who_has_taken_whose_place(
 def test_up_that_fails_names_who_has_taken_a_place(
     known: RunRecord, error: DtctlError, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replace, "status", lambda *_: status_of(known, {}))
-    told = replace.taken_places(error, RECORD, FakeTransport(lambda *_: []), "f.yaml")
+    monkeypatch.setattr(starting, "status", lambda *_: status_of(known, {}))
+    told = starting.taken_places(error, RECORD, FakeTransport(lambda *_: []), "f.yaml")
     assert [text.startswith(line) for text, line in zip(told, lines, strict=True)] == [True] * len(lines)
 
 
@@ -289,7 +290,7 @@ def test_up_without_a_host_that_was_replaced_finds_the_run_unchanged(
         tasks = {task: entry() for task in where.get(host, [])}
         return [{"type": "started", "run": "digits-1", "tasks": tasks}]
 
-    monkeypatch.setattr(replace, "status", lambda *_: status_of(RECORD.as_known(AFTER), {}))
+    monkeypatch.setattr(starting, "status", lambda *_: status_of(RECORD.as_known(AFTER), {}))
     if moved is None:
         with pytest.raises(DtctlError, match=r"no route to c|cannot prepare"):
             up(spared, FakeTransport(answers), UpReport(), Notes())
