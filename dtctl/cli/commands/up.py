@@ -155,7 +155,7 @@ def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> Non
 
 
 def _name_replaced_hosts(scope: Scope, launch: Start, error: DtctlError) -> None:
-    from dtctl.operations.replace import taken_places
+    from dtctl.operations.up.up import taken_places
     from dtctl.render.errors import note
 
     for text in taken_places(error, launch.record, scope.transport, str(launch.plan.cluster.file)):
