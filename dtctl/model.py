@@ -31,8 +31,8 @@ TRANSPORTS = {
     "ssh": "dtctl.transport.ssh.transport:SshTransport.of",
     "local": "dtctl.transport.local:LocalTransport.of",
 }
-"""By its name in a cluster file, MODULE:NAME of what makes a `Transport` from a `dtctl.transport.seam.TransportOptions`.
-It is imported when the first host needs it."""
+"""By names in a cluster file, MODULE:NAME of what makes a `Transport` from `dtctl.transport.seam.TransportOptions`. It
+is imported when the first host needs it."""
 
 OPENSSH = "dtctl.transport.ssh.kept:OpensshTransport.of"
 """In place of the transport `ssh` where that section has `client: openssh`."""
