@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from dtctl.model import Host
     from dtctl.transport.seam import Session, Transport
     from dtctl.transport.ssh.kept import OpensshTransport
-    from dtctl.transport.ssh.route import Routes
+    from dtctl.transport.ssh.route import Routes, Station
     from dtctl.transport.ssh.transport import SshTransport
-    from dtctl.transport.ssh.trust import Trust
 
 
 class Transports:
@@ -88,11 +87,10 @@ class Transports:
         files = self._routes(settings).files if is_openssh else self._means.ssh_files  # which imports no Fabric
         return files.hostname(settings)
 
-    def trust(self) -> Trust:
-        """The part that looks up host keys and pins them."""
-        from dtctl.transport.ssh.trust import Trust
-
-        return Trust(self._routes)
+    def stations(self, host: Host) -> list[Station]:
+        """Those on the way to a host that is reached by SSH, and itself, for their host keys."""
+        assert isinstance(host.reach, SshSettings)
+        return self._routes(host.reach).stations(host.name, host.reach)
 
     def _routes(self, settings: SshSettings) -> Routes:
         return cast("SshTransport | OpensshTransport", self._transport(_kind(settings))).logins
