@@ -12,12 +12,13 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dtctl.bundle.entries import printable
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.folder import read_regular
 

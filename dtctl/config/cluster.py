@@ -7,13 +7,14 @@ What the file says of hosts, jobs and paths is worked out first, and is in `dtct
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
 from dtctl.agent.records import hooks as records
 from dtctl.config import values as v
 from dtctl.config.section import Section, key
+from dtctl.dataclass import dataclass
 from dtctl.model import (
     CHOSEN_PORT,
     VALUE,

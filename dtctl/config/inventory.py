@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from dtctl.config.document import Findings
 from dtctl.config.names import check_host, check_names, split_place, why_not_written
 from dtctl.config.ranges import expand, expand_value, first_past, fold
 from dtctl.config.sections import ClusterFile, HostEntry
+from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
 from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings
 

@@ -9,7 +9,6 @@ import os
 import select
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from dtctl.config.section import Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
 from dtctl.config.strategies import role_of, scope_of, strategy_of
 from dtctl.config.yaml12 import START, parse
+from dtctl.dataclass import dataclass
 from dtctl.errors import ConfigError, Place, Problem, clipped, did_you_mean
 from dtctl.model import TaskId
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dtctl.config import values as v
 from dtctl.config.cluster import DataKeys, Environment, Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
 from dtctl.config.section import Section, key
+from dtctl.dataclass import dataclass
 from dtctl.model import Dialect, HostKeys, OtherTransport, SshClient, SshSettings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 from dtctl.agent.records import answers as records
@@ -13,6 +13,7 @@ from dtctl.agent.records.values import FINAL
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import drains
 from dtctl.agent.run.gang import goes_on_without
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError, UsageError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, ask

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.spec import Inventory, hosts_of
 from dtctl.agent.records.values import urls_of
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.folder import read_regular
 from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, SuccessRule, TaskId

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.spec import trainers_of
 from dtctl.agent.run import drains
 from dtctl.agent.run.gang import may_scale, out_beyond
+from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import TaskId
 from dtctl.operations.coordinator import Own, ask_coordinator, ask_run, request_of_status

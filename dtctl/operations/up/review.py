@@ -9,7 +9,6 @@ import posixpath
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from dtctl.agent.records.values import HOME
@@ -19,6 +18,7 @@ from dtctl.config.document import Findings, KeyPath, Scalar
 from dtctl.config.load import Checked
 from dtctl.config.names import why_not_written
 from dtctl.config.ranges import expand
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError, Problem, did_you_mean
 from dtctl.model import Host, SshSettings
 from dtctl.operations.environments import environment_files

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import TransportError
 from dtctl.model import SshSettings
 from dtctl.transport.ssh import errors, known_hosts

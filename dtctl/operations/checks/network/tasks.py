@@ -9,11 +9,11 @@ asked for (measuring.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
 from dtctl.config.strategies import PS
+from dtctl.dataclass import dataclass
 from dtctl.model import CHOSEN_PORT, grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Statement, Topic, fails, found
 from dtctl.operations.checks.network import (
