@@ -23,7 +23,7 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
-from dtctl.cli.watching import require_consent
+from dtctl.cli.watching import follow_to_the_end, require_consent
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -148,7 +148,6 @@ def _show(outcome: UpResult, launch: Start, output: str) -> None:
 
 
 def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> None:
-    from dtctl.cli.watching import follow_to_the_end
 
     record = dataclasses.replace(launch.record, run=outcome.run)
     cluster, fresh = launch.plan.cluster, bool(outcome.started)

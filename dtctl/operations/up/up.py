@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dtctl.agent.records import answers
+from dtctl.config.ranges import fold
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.status import status
@@ -165,8 +166,6 @@ def _unchanged(prepared: Prepared, with_tasks: Collection[str]) -> str | None:
     there = {host: prepared[host]["current"] for host in with_tasks if host in prepared and host not in unchanged}
     others = [host for host, current in there.items() if current not in runs]
     if len(runs) > 1 or others:
-        from dtctl.config.ranges import fold
-
         raise PreflightError(
             f"run {min(runs)} continues on {fold(unchanged)}, but not on {fold(others or prepared)}",
             hint="dtctl stop    and then dtctl up again",
