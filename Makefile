@@ -63,10 +63,12 @@ check: $(VENV)/.dev
 	$(BIN)/python docs/generate.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/.site
 
-# Small faults in the pure modules, one at a time: which of them no test finds (MODULES="plan agent/run/policy").
+# Small faults in the pure modules, one at a time: which of them no test finds (MODULES="dtctl.plan* dtctl.agent.run.policy*").
 MODULES ?=
 mutants: $(VENV)/.dev
-	$(BIN)/python -m tests.mutants $(MODULES)
+	@$(BIN)/python -m pip install --quiet -e '.[mutants]'
+	$(BIN)/python -m mutmut run $(MODULES)
+	$(BIN)/python -m mutmut results
 
 fleet: $(VENV)/.dev
 	tests/hosts/install-packages
@@ -97,7 +99,7 @@ golden: $(VENV)/.dev
 	$(BIN)/python -m tests.golden
 
 clean:
-	rm -rf $(VENV) demo build dist site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo build dist site mutants .pytest_cache .mypy_cache .ruff_cache
 
 # An order to make, not a reason to make anew: what lies in it changes its time.
 $(VENV):

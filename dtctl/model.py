@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, TypeVar
 
 from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records import hooks as records
+from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.values import FINAL
 from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
@@ -230,7 +231,6 @@ def problem_of_url(url: str) -> str:
 
 def problem_of_post(post: records.Post) -> str:
     """The same of one with its values, in words that show none of them."""
-    from dtctl.agent.records.kinds import InvalidValue, checked
 
     try:
         checked(records.Post, dict(post))

@@ -172,10 +172,11 @@ class Coordination:
         return (*(host for host in self.contacts if host in drained), *idle)
 
     @property
-    def isolated(self) -> bool:
-        """It has no contact with any other host though it waits for them."""
+    def in_doubt(self) -> bool:
+        """It has no lease, or no contact with any other host though it waits for them."""
         others = [contact for contact in self.contacts.values() if not (contact["over"] or contact["absent"])]
-        return len(self.contacts) > 1 and sum(contact["connected"] for contact in others) <= 1 < len(others)
+        is_alone = len(self.contacts) > 1 and sum(contact["connected"] for contact in others) <= 1 < len(others)
+        return is_alone or not self.view["leased"]
 
     @classmethod
     def of(cls, view: RunView, roster: Mapping[TaskId, str], idle: Iterable[str] = ()) -> Coordination:

@@ -33,8 +33,6 @@ _FOREGROUND = "dtctl watches what it starts itself: start the program without a 
 
 def show_kept(kept: Collection[Written]) -> None:
     """What `down` does not remove unasked."""
-    from dtctl.render.result import written_line
-
     for one in kept:
         note(written_line(one))
     if kept:

@@ -130,6 +130,8 @@ def more_lines(status: RunStatus) -> list[str]:
         return checkpoint_lines(status)
     going_on = not status.verdict.outcome.decided
     lines = [f"waiting: {coordination.view['missing']}"] if coordination.view["missing"] and going_on else []
+    if not coordination.view["leased"] and going_on:
+        lines.append(f"{status.record.coordinator} has no lease: if another host coordinates now, it knows more")
     if coordination.absent_hosts and going_on:
         lines.append(f"without {fold(coordination.absent_hosts)}: dtctl up    takes in those that are back")
     drained = [host for host in coordination.drained_hosts if host not in coordination.idle]

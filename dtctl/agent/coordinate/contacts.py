@@ -171,7 +171,7 @@ class Quorum:
         """`now` is the monotonic clock."""
         self._ask_hosts(now)
         if self._has_lease is not None:
-            has_lease = self._has_lease(now)
+            has_lease = self._view.data["leased"] = self._has_lease(now)
             self._needs_none = self._needs_none and not has_lease
             self.may_start = self.may_start and (has_lease or self._needs_none)
 

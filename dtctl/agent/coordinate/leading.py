@@ -385,7 +385,9 @@ class Leading:
             if self._commits is not None and not self._commits.has_published(self.coordinator.view.data["moved"]):
                 self._save(now, at_once=True)
             return
+        leased = self.coordinator.view.data["leased"]
         self.coordinator.step(now, wall)
+        self._unsaved = self._unsaved or self.coordinator.view.data["leased"] != leased
         if self._moves:
             self._save(now, at_once=True)
             return

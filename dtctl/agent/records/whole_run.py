@@ -161,6 +161,8 @@ class RunView(Record):
     account: Default[Optional[Account], None]
     """Where its time went; null in a run that a build without accounts has begun."""
     moved: Default[Moved, {}]
+    leased: Default[bool, True]
+    """Its coordinator had its lease: otherwise another may have been elected, who knows more."""
 
 
 Version = AtMost[List[Count], 2]

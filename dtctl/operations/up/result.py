@@ -181,6 +181,8 @@ class UpResult:
     """Tasks of hosts that have joined a run that was there already, and was started without them."""
     drained: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     """Tasks of a run that was there already, and that are held because a host is drained."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Hosts -> spares that have taken their places in a run that was there already, where the former are gone."""
 
 
 class UpReport:

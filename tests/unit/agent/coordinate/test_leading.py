@@ -437,6 +437,19 @@ def test_what_waits_when_the_lease_is_lost_and_the_run_ends_is_sent_as_an_end(vo
     assert set(ordered(desk)) == {"stop"}
 
 
+def test_that_the_lease_is_over_is_on_the_disk_soon(voters: tuple[Desk, Voters]) -> None:
+    """Sessions read there whether another may have been elected."""
+    desk, majority = voters
+    desk.state_of("good")
+    seen = []
+    for lease in (True, False, True):
+        majority.lease = lease
+        desk.now += SAVE_S
+        desk.receive("good")
+        seen.append(desk.view["leased"])
+    assert seen == [True, False, True]
+
+
 @pytest.fixture
 def seats(tmp_path: Path) -> Iterator[tuple[Desk, Voters]]:
     """The coordinator has decided that s takes the place of `bad`, and no voter knows it yet."""
