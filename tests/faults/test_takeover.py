@@ -192,6 +192,7 @@ def test_spares_keep_the_steps_of_a_run_that_loses_a_host_each_hour(
     seven: Fleet, tmp_path: Path, client: str, spares: str, least: float, most: float
 ) -> None:
     """As a share of those that it makes before the first loss, over four hours."""
+    more: dict[str, Any] = {"spares": spares, "recovery": {"replace": "45s"}} if spares else {}
     with desk(tmp_path / "home", name="digits", client=client) as user:
         scene = tensorflow(
             seven,
@@ -199,9 +200,8 @@ def test_spares_keep_the_steps_of_a_run_that_loses_a_host_each_hour(
             100_000,
             jobs={"ps": {"hosts": "gpu-1"}, "worker": {"hosts": "gpu-[2-4]"}},
             dirs={"output": str(seven.shared / user.name)},
-            recovery={"replace": "45s"} if spares else {},
             grace="1s",
-            **({"spares": spares} if spares else {}),
+            **more,
         )
         run = Takeover(scene)
         run.begin()
