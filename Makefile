@@ -7,7 +7,6 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 N ?= 4
-SOAK_MINUTES ?= 30
 # Tests that run beside each other. Most wait more than they compute, so they are more than the cores.
 JOBS ?= 6
 PYTEST_ARGS ?=
@@ -40,15 +39,15 @@ environments: | $(VENV)
 # What takes hours, or less with MINUTES=20 for each run of pytest; docs/nightly.md has what became of it.
 nightly: $(VENV)/.browser packages environments
 	tests/hosts/install-packages chromium
-	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m tests.nightly $(PARTS)
+	$(BIN)/python -m tests.nightly $(PARTS)
 
 # Every template on this machine and on separate hosts, with its variants.
 templates: $(VENV)/.all packages environments
 	DTCTL_NIGHTLY=1 $(BIN)/python -m pytest -v tests/templates $(PYTEST_ARGS)
 
-# Everything that breaks, the soak too (SOAK_MINUTES=30); writes the table of docs/faults.md.
+# Everything that breaks; writes the table of docs/faults.md.
 faults: $(VENV)/.all packages
-	DTCTL_NIGHTLY=1 DTCTL_FAULT_REPORT=docs/faults.md SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
+	DTCTL_NIGHTLY=1 DTCTL_FAULT_REPORT=docs/faults.md $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
 
 # What a change is tried with while it is made: no TensorFlow, no fleet.
 quick: $(VENV)/.dev
