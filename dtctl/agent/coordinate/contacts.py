@@ -171,9 +171,10 @@ class Quorum:
         """`now` is the monotonic clock."""
         self._ask_hosts(now)
         if self._has_lease is not None:
-            has_lease = self._view.data["leased"] = self._has_lease(now)
+            has_lease = self._has_lease(now)
             self._needs_none = self._needs_none and not has_lease
-            self.may_start = self.may_start and (has_lease or self._needs_none)
+            self._view.data["leased"] = has_lease or self._needs_none
+            self.may_start = self.may_start and self._view.data["leased"]
 
     def _ask_hosts(self, now: float) -> None:
         left_out = [] if self._is_new_here else self._view.drained_hosts()  # they are away for a known reason

@@ -417,6 +417,18 @@ def test_no_task_is_started_before_a_majority_of_the_voters_knows(voters: tuple[
     assert ordered(desk) == ["run"]
 
 
+def test_a_coordinator_is_in_doubt_when_it_has_lost_its_lease_and_not_before_it_had_one(tmp_path: Path) -> None:
+    desk, voters = Desk(tmp_path), Voters()
+    voters.lease = False
+    desk.open(voters)
+    leased = []
+    for voters.lease in (False, True, False):
+        desk.receive("good", desk.hello("good"))
+        leased.append(desk.leading.coordinator.view.data["leased"])
+    assert leased == [True, True, False]
+    desk.leading.close()
+
+
 def test_once_a_majority_knows_the_outcome_its_orders_wait_for_no_voter(voters: tuple[Desk, Voters]) -> None:
     desk, majority = voters
     desk.leading.coordinator.end_superseded(desk.now)
