@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dtctl.errors import TransportError
-from dtctl.model import OPENSSH, TRANSPORTS, Reach, SshSettings, TransportKind
+from dtctl.model import OPENSSH, TRANSPORTS, Reach, SshSettings
 from dtctl.transport.seam import TransportOptions
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.timeouts import Waiting, unobserved
@@ -62,7 +62,7 @@ class Transports:
             raise TransportError(f"{host.name} is reached by {host.reach.transport!r}, which this dtctl does not know")
         self._dialled[host.name] = time.monotonic()
         try:
-            session = self._transport(_kind(host.reach)).open(host)
+            session = self._transport(_opener(host.reach)).open(host)
         except TransportError as error:
             self._failed[host.name] = error.with_traceback(None)
             raise
@@ -93,17 +93,17 @@ class Transports:
         return self._routes(host.reach).stations(host.name, host.reach)
 
     def _routes(self, settings: SshSettings) -> Routes:
-        return cast("SshTransport | OpensshTransport", self._transport(_kind(settings))).logins
+        return cast("SshTransport | OpensshTransport", self._transport(_opener(settings))).logins
 
-    def _transport(self, kind: TransportKind) -> Transport:
+    def _transport(self, opener: str) -> Transport:
         with self._lock:
-            if kind.opener not in self._made:
-                make: Callable[[TransportOptions], Transport] = pkgutil.resolve_name(kind.opener)
-                self._made[kind.opener] = make(self._means)
-            return self._made[kind.opener]
+            if opener not in self._made:
+                make: Callable[[TransportOptions], Transport] = pkgutil.resolve_name(opener)
+                self._made[opener] = make(self._means)
+            return self._made[opener]
 
 
-def _kind(reach: Reach) -> TransportKind:
+def _opener(reach: Reach) -> str:
     is_openssh = isinstance(reach, SshSettings) and reach.client == "openssh"
     return OPENSSH if is_openssh else TRANSPORTS[reach.transport]
 

@@ -65,6 +65,7 @@ def lose_files(host: str, *, kill: bool) -> Strike:
         place.exec("sh", "-c", "rm ~/.dtctl/runs/*/*/intent.json ~/.dtctl/runs/*/*/state.json")
         if kill:
             faults.send(place, agent)
+        eventually(lambda: [*place.home.glob(".dtctl/runs/*/*/state.json")], what="its state to be written again")
 
     return strike
 

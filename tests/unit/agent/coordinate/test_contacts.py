@@ -122,7 +122,7 @@ def test_after_a_restart_of_its_machine_a_coordinator_starts_nothing_before_most
     reached: tuple[str],
 ) -> None:
     world = back_alone(*reached)
-    world.run_for(3600)
+    world.run_for(600)
     assert world.attempts["chief:0"] == 1
     assert world.condition == "Running"
     missing = "1 more host" if reached else "2 more hosts"
@@ -200,7 +200,7 @@ def test_one_that_has_lost_every_other_host_asks_first_though_it_waits_for_none_
     world.cut.update({"b", "c"})
     world.run_for(15)
     world.die("ps:0", "worker:0")
-    world.run_for(3600)
+    world.run_for(600)
     assert (world.attempts["worker:0"], world.attempts["ps:0"], world.condition) == (1, 1, "Running")
     world.cut.clear()
     world.until(lambda: world.attempts["worker:0"] == world.attempts["ps:0"] == 2, 30)
