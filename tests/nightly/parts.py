@@ -75,9 +75,9 @@ def sequences() -> PartResult:
 
 
 def elections() -> PartResult:
-    """Elections of the coordinator, under faults by seed."""
+    """Elections of the coordinator: under faults by seed, and in every order of few events."""
     file = "tests/unit/agent/coordinate/test_election.py"
-    seen = pytest(sys.executable, *BESIDE, PATIENT, file, ELECTIONS=ELECTIONS)
+    seen = pytest(sys.executable, *BESIDE, PATIENT, file, DTCTL_NIGHTLY="1", ELECTIONS=ELECTIONS)
     return replace(seen, text=f"{ELECTIONS} elections, a hundred a test; {seen.text}")
 
 

@@ -45,6 +45,12 @@ class Witness:
         self.starts: dict[int, str] = {}
         self.obeyed: dict[str, int] = {}
 
+    def copy(self) -> Witness:
+        copy = Witness()
+        copy.elected, copy.decided = dict(self.elected), self.decided
+        copy.starts, copy.obeyed = dict(self.starts), dict(self.obeyed)
+        return copy
+
     def sees_election(self, process: str, term: int, memo: Decisions) -> None:
         first = self.elected.setdefault(term, process)
         if first != process:

@@ -1,4 +1,4 @@
-"""The election of a run's coordinator: faults by seed, and bugs put in.
+"""The election of a run's coordinator: thousands of faults by seed, every order of few events, and bugs put in.
 
 A violation prints its seed and its story: ELECTIONS_FROM=SEED ELECTIONS=1 tells it again.
 """
@@ -16,8 +16,10 @@ from dtctl.agent.coordinate import election
 from dtctl.agent.coordinate.election import SILENT_S, Election
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.whole_run import Ballot
+from tests.nights import at_night
 from tests.unit.agent.coordinate.electing import Message, Violation, Voter
 from tests.unit.agent.coordinate.election_bugs import BUGS, Bug
+from tests.unit.agent.coordinate.election_search import Limits, Search
 from tests.unit.agent.coordinate.election_trial import MOST_LINES, Trial, told
 from tests.unit.agent.coordinate.election_world import Caller, Network
 
@@ -30,6 +32,17 @@ PAGE = Path(__file__).parents[4] / "docs" / "agent.md"
 
 ONCE_VIOLATED = (6, 315, 331)
 """Seeds of what went wrong once."""
+
+SEARCHES = {
+    "one timeout, clocks of their own": Limits(1, 0, 0),
+    "one timeout, one restart, one decision, clocks of their own": Limits(1, 1, 1, most_states=15_000),
+    "two timeouts, one clock": Limits(2, 0, 0, has_one_clock=True),
+    "two timeouts, clocks of their own, to the end": Limits(2, 0, 0),
+    "a timeout, a restart and a decision": Limits(1, 1, 1, most_states=2_000_000),
+    "two timeouts, a restart and a decision": Limits(2, 1, 1, most_states=2_000_000),
+    "three timeouts, one clock": Limits(3, 0, 0, has_one_clock=True, most_states=2_000_000),
+}
+BY_DAY = tuple(SEARCHES)[:3]
 
 
 @pytest.mark.parametrize("first", range(FROM, FROM + COUNT, AT_ONCE))
@@ -51,6 +64,14 @@ def _keeps_its_promises(seed: int) -> None:
         pytest.fail(told(trial), pytrace=False)
 
 
+@pytest.mark.parametrize("name", at_night(SEARCHES, but=BY_DAY))
+def test_no_order_of_few_events_breaks_an_election(name: str) -> None:
+    search = Search(SEARCHES[name])
+    search.run()
+    print(f"{search.states} states, {search.depth} actions deep{', all' if search.is_whole else ''}")
+    assert search.states > 1000
+
+
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_is_found_by_a_seed(name: str) -> None:
     bug = BUGS[name]
@@ -64,6 +85,14 @@ def _is_violated(seed: int, bug: Bug) -> bool:
     except Violation:
         return True
     return False
+
+
+def test_the_search_finds_a_coordinator_that_votes_for_another_and_still_leads() -> None:
+    caller = BUGS["the coordinator votes for another and still leads"].caller
+    with pytest.raises(
+        Violation, match=r"(?s)a1 and b1 coordinate in term 2\n.*b waits, and acts\n.*a receives from b"
+    ):
+        Search(Limits(2, 0, 0), caller).run()
 
 
 def test_a_violation_is_told_by_its_seed_on_one_screen() -> None:
