@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from ..records.kinds import made
 from ..records.reasons import because, explain, fact, headline, sentence, why_of
+from ..records.spec import fence_s
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent
 from ..run import drains, gang, intents, outcome
 from ..run.outcome import Judgement
@@ -409,7 +410,8 @@ class Coordinator:
     def _describe(self, facts: Facts) -> None:
         """The phase and the condition of a run that continues."""
         data = self.view.data
-        asks = [] if self.may_start else [fact("asks_others", count=self._quorum.missing())]
+        others = fact("asks_others", count=self._quorum.missing())
+        asks = [] if self.may_start else [others if fence_s(self._spec) is None else fact("lacks_voters")]
         data["missing"] = sentence(asks or self._draining.missing() or lifecycle.missing(self.view)) or None
         lost = next(incidents.still_open(self.view), None)
         back = [why_of(self.view.intents[task])[0] for task in self._draining.returning()[:1]]

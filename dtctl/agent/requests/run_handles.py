@@ -402,9 +402,11 @@ def refuse_drained(handle: RunHandle, tasks: List[str]) -> None:
     for task in tasks:
         if task in wanted and drains.is_drained(wanted[task]):
             one = next(iter(drains.holders({task: wanted[task]}).values()))
-            scaled = one["kind"] == drains.SCALED_DOWN
-            hint = "dtctl scale %s=N" % one["text"] if scaled else "dtctl undrain %s" % one["host"]
-            hint += "    lets it run again"
+            hint = handle.missing()
+            if one["kind"] == drains.SCALED_DOWN:
+                hint = "dtctl scale %s=N    lets it run again" % one["text"]
+            elif drains.drained_hosts({task: wanted[task]}):
+                hint = "dtctl undrain %s    lets it run again" % one["host"]
             raise Refused("not_started", "%s is held: %s" % (task, wanted[task]["reason"]), hint=hint)
 
 

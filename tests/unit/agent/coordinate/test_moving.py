@@ -347,6 +347,16 @@ def test_a_run_that_ends_waits_for_no_spare() -> None:
     world.until(lambda: world.condition == "Succeeded" and world.coordinator.over, 120.0)
 
 
+def test_a_coordinator_that_has_lost_the_majority_says_how_the_run_can_go_on_without_it() -> None:
+    world = made("collective")
+    for host in ("b", "c", "s"):
+        world.crash(host)
+    world.lease = False
+    world.run_for(2 * REPLACE_S)
+    assert world.running_on("worker:0") == []
+    assert str(world.data["missing"]).endswith("dtctl up --replace    with a file of the hosts that are left")
+
+
 @pytest.mark.parametrize(("terms", "waits"), [(1, False), (2, True)])
 def test_what_another_may_have_decided_otherwise_is_counted_anew(terms: int, waits: bool) -> None:
     """A coordinator in between may have heard the host, whose tasks go on from then."""
