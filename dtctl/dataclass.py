@@ -25,6 +25,7 @@ else:
             methods |= {"__eq__": _eq, "__hash__": _hash if frozen else None}
         for name in methods.keys() - vars(cls).keys():
             setattr(cls, name, methods[name])
+        cls.__doc__ = cls.__doc__ or cls.__name__  # else dataclasses has `inspect` write one
         return dataclasses.dataclass(cls, eq=False, repr=False, kw_only=kw_only)
 
 

@@ -222,11 +222,11 @@ def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> Run
 
 
 def _host_json(host: Host) -> dict[str, Any]:
-    return {**dataclasses.asdict(host), "reach": _reach_json(host.reach)}
+    return {**vars(host), "reach": _reach_json(host.reach)}
 
 
 def _reach_json(reach: Reach) -> dict[str, Any]:
-    return {**dataclasses.asdict(reach), "transport": reach.transport}
+    return {**vars(reach), "transport": reach.transport}
 
 
 def _host(entry: Mapping[str, Any]) -> Host:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from dtctl.agent.records.values import CODE, HOME, PATH, PYTHON
@@ -64,7 +65,7 @@ class Roster:
     success: SuccessRule
     strategy: Strategy
 
-    @property
+    @cached_property
     def hosts(self) -> tuple[str, ...]:
         """Hosts that have a task, in the order of the file."""
         used = {task.host for task in self.tasks}

@@ -26,7 +26,13 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.fleet, pytest.mark.faults]
 
-seven = module_fleet(7)
+seven_hosts = module_fleet(7)
+
+
+@pytest.fixture
+def seven(seven_hosts: Fleet) -> Iterator[Fleet]:
+    yield seven_hosts
+    seven_hosts.restore()
 
 
 @contextmanager

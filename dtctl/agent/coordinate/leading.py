@@ -221,7 +221,9 @@ class Leading:
         self._answering.forget(self.coordinator.view.hosts.keys() - away.keys())
         for host, since in away.items():
             address = next((each["address"] for each in self._spec["roster"] if each["host"] == host), None)
-            if address is not None and now - since >= AWAY_S:
+            if address is None:  # others have its tasks: nobody needs its agent
+                self.coordinator.contacts.note_answer(host, answers=False)
+            elif now - since >= AWAY_S:
                 name, port = address.rpartition(":")[0].strip("[]"), self._spec["coordinator"]["port"]
                 answers = self._answering.of(host, name, port, now)
                 if answers is not None:

@@ -532,6 +532,21 @@ def test_how_long_a_host_was_silent_is_off_the_disk_before_it_can_be_heard_again
     assert desk.leading.coordinator.contacts.away["good"] == since
 
 
+def test_nobody_is_asked_to_start_the_agent_of_a_host_that_was_replaced(seats: tuple[Desk, Voters]) -> None:
+    desk, majority = seats
+    desk.receive("bad", desk.hello("bad"))
+    desk.leading.coordinator.contacts.note_answer("bad", answers=True)
+    desk.leading.coordinator.view.hosts["bad"]["heard"] = WALL
+    desk.leading._save(desk.now, at_once=True)
+    assert desk.view["warnings"]
+    desk.leading.close()
+    desk.files.write_moved(moved(bad="s"))
+    desk.spec = desk.files.spec()
+    desk.open(majority)
+    desk.receive("good")
+    assert desk.leading.coordinator.view.data["warnings"] == []
+
+
 def test_after_a_move_agents_that_follow_older_ones_are_sent_it_and_are_not_heard(seats: tuple[Desk, Voters]) -> None:
     desk, majority = seats
     desk.leading.close()
