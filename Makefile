@@ -7,7 +7,6 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 N ?= 4
-SOAK_MINUTES ?= 30
 # Tests that run beside each other. Most wait more than they compute, so they are more than the cores.
 JOBS ?= 6
 PYTEST_ARGS ?=
@@ -40,15 +39,15 @@ environments: | $(VENV)
 # What takes hours, or less with MINUTES=20 for each run of pytest; docs/nightly.md has what became of it.
 nightly: $(VENV)/.browser packages environments
 	tests/hosts/install-packages chromium
-	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m tests.nightly $(PARTS)
+	$(BIN)/python -m tests.nightly $(PARTS)
 
 # Every template on this machine and on separate hosts, with its variants.
 templates: $(VENV)/.all packages environments
 	DTCTL_NIGHTLY=1 $(BIN)/python -m pytest -v tests/templates $(PYTEST_ARGS)
 
-# Everything that breaks, the soak too (SOAK_MINUTES=30); writes the table of docs/faults.md.
+# Everything that breaks; writes the table of docs/faults.md.
 faults: $(VENV)/.all packages
-	DTCTL_NIGHTLY=1 DTCTL_FAULT_REPORT=docs/faults.md SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
+	DTCTL_NIGHTLY=1 DTCTL_FAULT_REPORT=docs/faults.md $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
 
 # What a change is tried with while it is made: no TensorFlow, no fleet.
 quick: $(VENV)/.dev
@@ -63,16 +62,18 @@ check: $(VENV)/.dev
 	$(BIN)/python docs/generate.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/.site
 
-# Small faults in the pure modules, one at a time: which of them no test finds (MODULES="plan agent/run/policy").
+# Small faults in the pure modules, one at a time: which of them no test finds (MODULES="dtctl.plan* dtctl.agent.run.policy*").
 MODULES ?=
 mutants: $(VENV)/.dev
-	$(BIN)/python -m tests.mutants $(MODULES)
+	@$(BIN)/python -m pip install --quiet -e '.[mutants]'
+	$(BIN)/python -m mutmut run $(MODULES)
+	$(BIN)/python -m mutmut results
 
 fleet: $(VENV)/.dev
 	tests/hosts/install-packages
 	$(BIN)/python -m tests.hosts.play $(N)
 
-# dtctl and its peers side by side, into docs/performance.md; NAMES="lines idle" for what dtctl takes by itself.
+# dtctl and its peers side by side, into docs/performance.md; NAMES="lines delay" for what dtctl takes by itself.
 NAMES ?=
 HOSTS ?= 30
 ROUNDS ?= 2
@@ -97,7 +98,7 @@ golden: $(VENV)/.dev
 	$(BIN)/python -m tests.golden
 
 clean:
-	rm -rf $(VENV) demo build dist site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo build dist site mutants .pytest_cache .mypy_cache .ruff_cache
 
 # An order to make, not a reason to make anew: what lies in it changes its time.
 $(VENV):

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import coordinator, delay, event_files, first_step, idle, lines, overhead, startup, ways
+from benchmarks import coordinator, delay, first_step, lines, overhead
 from benchmarks.measuring import CannotRun
 from benchmarks.peers import command, push, report, start
 from benchmarks.peers.contest import Options
@@ -15,16 +15,11 @@ from tests.hosts import private_network
 
 BESIDE_PEERS = {"command": command.run, "start": start.run, "push": push.run}
 ALONE = {
-    "startup": startup.run,
     "first_step": first_step.run,
     "overhead": overhead.run,
-    "idle": idle.run,
     "coordinator": coordinator.run,
-    "ways": ways.run,
     "lines": lines.run,
-    "looking": lines.run_looking,
     "delay": delay.run,
-    "events": event_files.run,
 }
 ALL = [*BESIDE_PEERS, *ALONE]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import statistics
 import subprocess
 import tempfile
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.measuring import DTCTL, alternate, heading, measure, show
+from benchmarks.measuring import DTCTL, heading, measure, show
 from benchmarks.servers import Servers, loopback_servers, need
 
 TASKS = 20
@@ -124,32 +123,3 @@ def _printing(argv: Sequence[str], servers: Servers) -> Iterator[Iterator[bytes]
         process.terminate()
         process.stdout.close()
         process.wait()
-
-
-LOOKED_AT_HOSTS = 50
-LOOKED_AT_TASKS = 100
-LOOKS = 7
-PROGRAM = "import time\ntime.sleep(86400)\n"
-
-
-def run_looking(rounds: int | None = None) -> None:
-    rounds = rounds or LOOKS
-    need("ssh")
-    with tempfile.TemporaryDirectory() as name, loopback_servers(LOOKED_AT_HOSTS, Path(name), homes=True) as servers:
-        with running(servers, PROGRAM, LOOKED_AT_TASKS):
-            look = functools.partial(measure, cwd=servers.directory, env=servers.env)
-            ssh = ["ssh", "-F", str(servers.ssh_config), servers.addresses[0], "python3", "-c", "pass"]
-            look([*DTCTL, "status"])
-            costs = alternate(
-                rounds,
-                {
-                    "ssh HOST python3 -c pass": functools.partial(look, ssh),
-                    "dtctl status": functools.partial(look, [*DTCTL, "status"]),
-                },
-            )
-        heading("looking", f"{LOOKED_AT_TASKS} tasks on {LOOKED_AT_HOSTS} hosts, medians of {rounds} alternating runs")
-        bare = costs["ssh HOST python3 -c pass"]
-        for what, cost in costs.items():
-            ours = what.startswith("dtctl")
-            show(what, f"{cost.wall_s * 1000:.0f} ms", cost.wall_s / bare.wall_s, "ssh's", "1.5" if ours else "")
-            show("", f"{cost.cpu_s * 1000:.0f} ms CPU", cost.cpu_s / bare.cpu_s, "ssh's")

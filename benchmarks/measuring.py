@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,18 +39,6 @@ def measure(argv: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping
             sys.stderr.write(printed.read().decode(errors="replace")[-4000:])
             raise subprocess.CalledProcessError(process.returncode, [str(word) for word in argv])
     return Cost(wall_s, used.ru_utime + used.ru_stime)
-
-
-def alternate(rounds: int, contenders: Mapping[str, Callable[[], Cost]]) -> dict[str, Cost]:
-    """Medians. The contenders take turns, so that a machine that grows slower is unfair to none of them."""
-    costs: dict[str, list[Cost]] = {name: [] for name in contenders}
-    for _ in range(rounds):
-        for name, contender in contenders.items():
-            costs[name].append(contender())
-    return {
-        name: Cost(statistics.median(c.wall_s for c in some), statistics.median(c.cpu_s for c in some))
-        for name, some in costs.items()
-    }
 
 
 def client_environment(home: Path) -> dict[str, str]:

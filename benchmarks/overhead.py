@@ -7,11 +7,10 @@ import json
 import os
 import shutil
 import statistics
-import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,33 +113,9 @@ def _train(processes: Mapping[str, Process], directory: Path) -> None:
 
 def steps_per_s(directory: Path) -> float:
     """By the times of the summaries that the chief has written."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
     (events,) = directory.glob("events.out.tfevents.*")
-    seen = [(step, when) for step, when in read_steps(events) if step >= WARM_UP_STEPS]
+    seen = [(one.step, one.wall_time) for one in EventFileLoader(str(events)).Load() if one.step >= WARM_UP_STEPS]
     (first, begin), (last, end) = seen[0], seen[-1]
-    return (last - first) / (end - begin)
-
-
-def read_steps(events: Path) -> Iterator[tuple[int, float]]:
-    """(step, epoch seconds) of each event.
-
-    A record is the event's length (8 bytes), a checksum (4), the event, and a checksum (4), as written by
-    tensorflow/core/lib/io/record_writer.cc; of the event (tensorflow/core/util/event.proto) field 1, a double, is the
-    time and field 2, a varint, the step.
-    """
-    data, at = events.read_bytes(), 0
-    while at < len(data):
-        (length,) = struct.unpack_from("<Q", data, at)
-        event = data[at + 12 : at + 12 + length]
-        at += length + 16
-        if event[0] == 0x09 and event[9] == 0x10:
-            (when,) = struct.unpack_from("<d", event, 1)
-            yield _varint(event, 10), when
-
-
-def _varint(data: bytes, at: int) -> int:
-    value = shift = 0
-    while True:
-        value |= (data[at] & 0x7F) << shift
-        if data[at] < 0x80:
-            return value
-        at, shift = at + 1, shift + 7
+    return float((last - first) / (end - begin))

@@ -1,20 +1,10 @@
-"""The processes of an agent, and what they take, from /proc."""
+"""What processes take, from /proc."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
-
-
-def supervision(root: Path) -> tuple[int, list[int]]:
-    """Pids of the one agent that works below `root`, and of its tasks' keepers (docs/agent.md, Files)."""
-    (state,) = root.glob("runs/*/*/state.json")
-    starts = state.parent.glob("tasks/*/attempt-*/start.json")
-    return int(json.loads(state.read_text())["agent"]["pid"]), [
-        int(json.loads(start.read_text())["keeper"]["pid"]) for start in starts
-    ]
 
 
 def cpu_s(pid: int) -> float:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import itertools
 import re
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
 from typing import Any
-
-from record_tables import grid, told
 
 import dtctl
 
@@ -55,3 +58,25 @@ def _values(kind: Any) -> str:
 def _type(kind: Any, name: str) -> str:
     written = inspect.get_annotations(kind)[name]
     return " or ".join(f"`{one}`" for one in getattr(written, "__forward_arg__", written).split(" | "))
+
+
+def grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table without the columns that are empty."""
+    used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
+    lines = [[row[index] for index in used] for row in [heads, ["---"] * len(heads), *rows]]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) if rows else ""
+
+
+@cache
+def told(module: ModuleType) -> dict[str, tuple[str, dict[str, str]]]:
+    """Of every class that the module defines: what it says about it, and about its fields."""
+    found: dict[str, tuple[str, dict[str, str]]] = {}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.ClassDef):
+            meanings = {
+                one.target.id: " ".join(ast.literal_eval(text.value).split()).replace("|", "&#124;")
+                for one, text in itertools.pairwise(node.body)
+                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(text, ast.Expr)
+            }
+            found[node.name] = " ".join((ast.get_docstring(node) or "").split()), meanings
+    return found

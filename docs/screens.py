@@ -19,7 +19,7 @@ from page_pictures import draw as draw_pages
 from top_picture import draw as draw_top
 
 from tests.documents.blocks import ROOT, shortened
-from tests.documents.reader import Reader, Seen
+from tests.documents.reader import Output, Reader
 from tests.hosts.fleet import Fleet
 
 PAGES = ("README.md", "docs/quickstart.md")
@@ -43,7 +43,7 @@ def write_screens(page: str) -> None:
     (ROOT / page).write_text("\n".join(lines) + "\n", "utf-8")
 
 
-def _write_screen(lines: list[str], seen: Seen, home: str) -> None:
+def _write_screen(lines: list[str], seen: Output, home: str) -> None:
     screen = seen.typed.screen
     if screen is None:
         return

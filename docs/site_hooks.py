@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import posixpath
 import re
 from pathlib import Path
@@ -13,9 +12,6 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[1]
 BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files above `docs`, and the pages that they are."""
-
-_PICTURE = re.compile(r"^```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
-"""Drawn by docs/pictures.py."""
 
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+)((?:#[^)]*)?)\)")
 
@@ -29,9 +25,6 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links that are right in a checkout become right in the site; of those to code the words stay."""
     start = "" if page.file.src_uri in BESIDE.values() else "docs"
-    name = page.file.src_uri.removesuffix(".md")
-    numbers = itertools.count(1)
-    markdown = _PICTURE.sub(lambda _: f"![{page.title}](images/{name}-{next(numbers)}.svg)", markdown)
     return _LINK.sub(lambda found: _mended(found, start), markdown)
 
 

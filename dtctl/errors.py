@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+from dtctl.dataclass import dataclass
 
 
 class ExitCode(IntEnum):

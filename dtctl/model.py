@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import ClassVar, Literal, TypeVar
 
 from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records import hooks as records
+from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.values import FINAL
+from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
 
 K = TypeVar("K")
@@ -25,23 +27,14 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     return found
 
 
-@dataclass(frozen=True)
-class TransportKind:
-    """A transport by the place of its code, which is imported when the first host needs it."""
-
-    opener: str
-    """MODULE:NAME of what makes a `Transport` from a `dtctl.transport.seam.TransportOptions`."""
-    settings: tuple[str, ...] = ()
-    """What a cluster file has to say of each host: `transport: {NAME: {SETTING: ...}}`."""
-
-
-TRANSPORTS: dict[str, TransportKind] = {
-    "ssh": TransportKind("dtctl.transport.ssh.transport:SshTransport.of"),
-    "local": TransportKind("dtctl.transport.local:LocalTransport.of"),
+TRANSPORTS = {
+    "ssh": "dtctl.transport.ssh.transport:SshTransport.of",
+    "local": "dtctl.transport.local:LocalTransport.of",
 }
-"""By the names in a cluster file. The settings of `ssh` are a section of their own."""
+"""By names in a cluster file, MODULE:NAME of what makes a `Transport` from `dtctl.transport.seam.TransportOptions`. It
+is imported when the first host needs it."""
 
-OPENSSH = TransportKind("dtctl.transport.ssh.kept:OpensshTransport.of")
+OPENSSH = "dtctl.transport.ssh.kept:OpensshTransport.of"
 """In place of the transport `ssh` where that section has `client: openssh`."""
 
 
@@ -90,14 +83,14 @@ class Local:
 
 @dataclass(frozen=True)
 class OtherTransport:
-    """Any other transport of TRANSPORTS, with the settings that it asks for."""
+    """Any other transport of TRANSPORTS; `target` is the host's name."""
 
     transport: str
-    settings: Mapping[str, str] = field(default_factory=dict)
+    target: str
 
     @property
     def machine(self) -> tuple[str, ...]:
-        return self.transport, *self.settings.values()
+        return self.transport, self.target
 
 
 Reach = SshSettings | Local | OtherTransport
@@ -229,7 +222,6 @@ def problem_of_url(url: str) -> str:
 
 def problem_of_post(post: records.Post) -> str:
     """The same of one with its values, in words that show none of them."""
-    from dtctl.agent.records.kinds import InvalidValue, checked
 
     try:
         checked(records.Post, dict(post))

@@ -1,7 +1,7 @@
 """Commands from a process that has imported all of dtctl already: each is forked from it, as most tests type many.
 
 Started afresh a command costs half a second of a core, or a whole one with Fabric, and nine tenths of that is imports.
-What a start itself imports is measured and tested elsewhere (test_structure.py, benchmarks/startup.py).
+What a start itself imports is tested elsewhere (test_structure.py).
 """
 
 from __future__ import annotations

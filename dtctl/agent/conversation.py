@@ -265,7 +265,6 @@ class Conversation:
 
     def wait(self, done: Callable[[], bool], limit_s: float) -> bool:
         """Looks again and again; False when the time is over. Raises as `pause`."""
-        import time
 
         deadline = time.monotonic() + limit_s
         delay = 0.01

@@ -7,17 +7,19 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.config import check_cluster, find_cluster_file
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
-from dtctl.operations.client.conversation import Progress, silent
+from dtctl.operations.client.conversation import Progress, controller_name, silent
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.plan.roster import plan_roster
+from dtctl.plan.roster import plan_roster, shown
 from dtctl.transport.connect import Transports
+from dtctl.transport.fanout import Outcomes
 
 if TYPE_CHECKING:
     from dtctl.config.load import Checked
@@ -94,7 +96,6 @@ class Cluster:
     def plan(self, *, local: bool = False) -> dict[str, PlannedTask]:
         """What `up` would start, by the names of the tasks; asks no host."""
         from dtctl.operations.up.launch import make_plan
-        from dtctl.plan.roster import shown
 
         planned = make_plan(self.checked.cluster, self.transport.hostname, local=local)
         return {
@@ -159,7 +160,6 @@ class Cluster:
     def data(self, *, verify: bool = False, progress: Callable[[Progress], None] = silent) -> list[DataPlace]:
         """What the hosts have of the data set, by sizes and times; `verify`: by what the files hold."""
         from dtctl.operations import data as operations
-        from dtctl.plan.roster import shown
 
         source = operations.source_of(self.checked.cluster)
         data = operations.data_set(self.checked.cluster, read=not verify and source.is_dir())
@@ -193,9 +193,7 @@ class Cluster:
         """
         from dtctl.operations.checkpoints import at, push
         from dtctl.operations.checkpoints.local import find, read
-        from dtctl.operations.client.conversation import controller_name
         from dtctl.operations.up.launch import make_plan
-        from dtctl.plan.roster import shown
 
         plan = make_plan(self.checked.cluster, self.transport.hostname, local=local)
         where, own = push.targets(plan, into), read(find(Path(path)))
@@ -266,7 +264,6 @@ def one_at_a_time(progress: Callable[[Progress], None]) -> Callable[[Progress], 
 
 def all_of(doing: str, hosts: Iterable[str], errors: Mapping[str, DtctlError]) -> None:
     """Raises what the hosts that failed have in common."""
-    from dtctl.transport.fanout import Outcomes
 
     Outcomes(dict.fromkeys(host for host in hosts if host not in errors), dict(errors)).or_raise(doing)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.api.cluster import Cluster, all_of, log, memory
 from dtctl.api.run import Run
 from dtctl.api.values import number
+from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
+from dtctl.operations.compare import Comparison as Found
 from dtctl.operations.compare import Metric
+from dtctl.operations.compare import compare as compared
+from dtctl.operations.run_record import record_of
+from dtctl.plan.roster import plan_roster
 
 if TYPE_CHECKING:
     from dtctl.model import TaskState
@@ -72,9 +76,7 @@ def runs(cluster: Cluster) -> list[KnownRun]:
 
     Raises errors.TransportError when no host can be reached.
     """
-    from dtctl.operations.run_record import record_of
     from dtctl.operations.runs import known_runs
-    from dtctl.plan.roster import plan_roster
 
     remembered = memory()
     known = remembered.newest_of(cluster.file, cluster.name)
@@ -104,8 +106,6 @@ def compare(*runs: Run) -> Comparison:
 
     Hosts that give no answer are logged as warnings; raises errors.DtctlError for a run of which nothing is known.
     """
-    from dtctl.operations.compare import Comparison as Found
-    from dtctl.operations.compare import compare as compared
 
     if len({one.id for one in runs}) < 2:
         raise UsageError("compare takes two runs or more", hint="dtctl.runs(cluster)    lists them")

@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Literal
 from dtctl.api.cluster import Cluster, Finding, all_of, log, memory, one_at_a_time
 from dtctl.api.values import Checkpoint, Command, Event, LogLine, Status, checkpoints_of, event_of, status_of
 from dtctl.errors import DtctlError, UsageError
+from dtctl.operations.checkpoints import chosen, each_once
+from dtctl.operations.checks import fails
 from dtctl.operations.client.conversation import Progress, controller_name, silent
+from dtctl.operations.client.streams import Disconnected
+from dtctl.operations.events import read_events
 from dtctl.operations.logs import LogLines, LogRequest, checked_pattern
+from dtctl.operations.metrics import read_metrics
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_tasks
 from dtctl.operations.snapshot import RunStatus
+from dtctl.operations.status import placed, status, with_checkpoints, with_storage
+from dtctl.operations.stop import StopOrder, stop
 from dtctl.plan.roster import plan_roster
 
 if TYPE_CHECKING:
@@ -49,7 +56,6 @@ class Run:
 
     def status(self) -> Status:
         """How it is now. Raises errors.DtctlError if no host that answers knows it, after `down` for example."""
-        from dtctl.operations.status import status, with_storage
 
         found = with_storage(status(self._record, self._transport))
         if not found.time:
@@ -115,7 +121,6 @@ class Run:
         """
         if not 1 <= points <= 2000:
             raise UsageError(f"points is {points}, expected 1 to 2000")
-        from dtctl.operations.metrics import read_metrics
 
         found = read_metrics(self._placed(), self._transport, tags, points=points)
         if found.run is None:
@@ -125,7 +130,6 @@ class Run:
 
     def events(self, last: int | None = None) -> list[Event]:
         """What happened, what was decided and why; `last`: only so many. Hosts without an answer are logged."""
-        from dtctl.operations.events import read_events
 
         found = read_events(self._record, self._transport, last=last)
         _warn(found.errors)
@@ -136,7 +140,6 @@ class Run:
 
         Hosts that give no answer are logged as warnings. Raises errors.DtctlError if no host knows the run.
         """
-        from dtctl.operations.checks import fails
         from dtctl.operations.diagnosis.diagnose import diagnose
         from dtctl.render.diagnosis import paragraph
 
@@ -162,7 +165,6 @@ class Run:
         Returns its files. Raises errors.DtctlError for one that is damaged or not there. What has arrived by an
         interrupt is kept for the next call. `progress` is called once at a time, from other threads.
         """
-        from dtctl.operations.checkpoints import chosen
         from dtctl.operations.checkpoints.pull import pull
         from dtctl.operations.checkpoints.upkeep import refuse_damaged
 
@@ -205,7 +207,6 @@ class Run:
         Raises errors.UsageError for a number that the run has no place for, or cannot continue with.
         """
         from dtctl.operations.scale import plan_scaling, scale_down, scale_up
-        from dtctl.operations.stop import StopOrder
 
         scaling = plan_scaling(self._record, self._transport, job, count)
         if scaling.stops:
@@ -220,7 +221,6 @@ class Run:
         Returns the tasks that ran. Raises as `stop`.
         """
         from dtctl.operations.drain import drain
-        from dtctl.operations.stop import StopOrder
 
         result = drain(self._record, self._transport, host, StopOrder(controller_name(), grace))
         _check(result)
@@ -238,7 +238,6 @@ class Run:
         `grace`: seconds from SIGTERM to SIGKILL; None: as in the cluster file. Raises errors.DtctlError if a process
         outlives SIGKILL, or a host cannot be asked.
         """
-        from dtctl.operations.stop import StopOrder, stop
 
         result = stop(
             self._record,
@@ -254,7 +253,6 @@ class Run:
     def down(self, *, grace: float | None = None) -> None:
         """Stops it, and removes its logs and code from the hosts; what the trainers wrote is kept. Raises as `stop`."""
         from dtctl.operations.down import down
-        from dtctl.operations.stop import StopOrder
 
         result = down(self._record, self._transport, StopOrder(controller_name(), grace, "taken_down"))
         _check(result.stop)
@@ -262,13 +260,10 @@ class Run:
 
     def _placed(self) -> RunRecord:
         """With its tasks where they are now: a spare may have taken the place of a host."""
-        from dtctl.operations.status import placed
 
         return placed(self._record, self._transport) if self._record.idle_hosts else self._record
 
     def _checkpoints(self) -> list[Checkpoints]:
-        from dtctl.operations.checkpoints import each_once
-        from dtctl.operations.status import with_checkpoints
 
         found = with_checkpoints(self._record, self._transport)
         if not found.time:
@@ -292,7 +287,6 @@ class Run:
                 yield from _lines_of(part)
 
     def _followed(self, wanted: LogRequest) -> Iterator[LogLine]:
-        from dtctl.operations.client.streams import Disconnected
         from dtctl.operations.follow import follow
 
         with closing(follow(self._placed(), self._transport, wanted)) as events:
@@ -315,7 +309,6 @@ def attach(cluster: Cluster, run: str | None = None) -> Run:
 
 def find_run(cluster: Cluster, run: str | None = None) -> tuple[Memory, RunStatus]:
     from dtctl.operations.runs import check_known
-    from dtctl.operations.status import status
 
     remembered = memory()
     known = remembered.load(run) if run is not None else remembered.newest_of(cluster.file, cluster.name)

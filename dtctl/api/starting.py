@@ -15,6 +15,8 @@ from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.consent import Consents, programs_of_hosts
 from dtctl.operations.history import Memory, of_other_directory
+from dtctl.operations.local import LocalPorts, exposure, make_local
+from dtctl.operations.logs import LogRequest
 from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import UnusedCheckpoint, UpReport, UpResult
 
@@ -50,7 +52,6 @@ def up(
     cancels the start until every host runs its tasks; afterwards the run continues, and `attach` finds it. The
     KeyboardInterrupt says which.
     """
-    from dtctl.operations.local import LocalPorts, make_local
     from dtctl.operations.up.launch import prepare_launch
 
     ports = LocalPorts()
@@ -115,7 +116,6 @@ def _start(launch: Start, cluster: Cluster, progress: Callable[[Progress], None]
 
 def _reviewed(cluster: Cluster, *, local: bool, force: bool) -> Bundle:
     """The code, with the consent to what starts here."""
-    from dtctl.operations.local import exposure
     from dtctl.operations.up.review import review
 
     config = cluster.checked.cluster
@@ -189,7 +189,6 @@ def _await_tasks(launch: Start, outcome: UpResult, cluster: Cluster, remembered:
             outcome.lead.close()
         return None
     from dtctl.operations.follow import follow
-    from dtctl.operations.logs import LogRequest
     from dtctl.operations.up.awaiting import Awaiting
     from dtctl.render.starting import failed_start
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.dataclass import dataclass
 from dtctl.operations.checkpoints import every
 from dtctl.operations.goodput import goodput_of
 

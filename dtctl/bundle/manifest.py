@@ -7,10 +7,12 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
+
+from dtctl.dataclass import dataclass
 
 
 class FileEntry(NamedTuple):

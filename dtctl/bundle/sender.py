@@ -10,12 +10,12 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from dtctl.agent.records.values import BLOCK_BYTES, CHUNK_BYTES, LARGE_BYTES
 from dtctl.bundle.manifest import Bundle, FileEntry
+from dtctl.dataclass import dataclass
 from dtctl.errors import ConnectionLost, PreflightError
 from dtctl.folder import open_regular
 from dtctl.transport.seam import Message, Session

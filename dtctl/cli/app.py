@@ -13,7 +13,8 @@ from dtctl import __version__
 from dtctl.cli import commands
 from dtctl.cli.parsing import Command, Group
 from dtctl.cli.table import COMMANDS, GROUPS
-from dtctl.render.terminal.console import say
+from dtctl.errors import UsageError
+from dtctl.render.terminal.console import choose_color, say
 
 SETTINGS = {"ssh": {"allow_interspersed_args": False}}
 
@@ -80,11 +81,8 @@ def _options(
     ] = False,
 ) -> None:
     if color not in ("auto", "always", "never"):
-        from dtctl.errors import UsageError
-
         raise UsageError(
             f"--color is {color!r}, expected auto, always or never", hint="write, for example, --color never"
         )
-    from dtctl.render.terminal.console import choose_color
 
     choose_color(color)  # type: ignore[arg-type]

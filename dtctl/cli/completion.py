@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -97,18 +96,13 @@ BEFORE = "@"
 
 @contextmanager
 def whole_words(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """For the process that a shell has started to complete a word; nothing for any other."""
-    option = begun(environ.get("_TYPER_COMPLETE_ARGS", ""))
-    fit = {"complete_bash": for_bash, "complete_zsh": for_zsh, "complete_fish": for_fish}.get(
-        environ.get(INSTRUCTION, "")
-    )
-    if fit is None:
+    """For the process that bash has started to complete a word; nothing for any other."""
+    if environ.get(INSTRUCTION, "") != "complete_bash":
         yield
         return
-    if fit is for_bash:
-        words = environ.get("COMP_WORDS", "").split("\n")
-        joined, option = rejoined([*words, ""][: int(environ.get("COMP_CWORD", "0")) + 1])
-        environ["COMP_WORDS"], environ["COMP_CWORD"] = "\n".join(joined), str(len(joined) - 1)
+    words = environ.get("COMP_WORDS", "").split("\n")
+    joined, begun = rejoined([*words, ""][: int(environ.get("COMP_CWORD", "0")) + 1])
+    environ["COMP_WORDS"], environ["COMP_CWORD"] = "\n".join(joined), str(len(joined) - 1)
     offered = io.StringIO()
     try:
         with redirect_stdout(offered):
@@ -116,7 +110,7 @@ def whole_words(environ: MutableMapping[str, str]) -> Iterator[None]:
     finally:
         from dtctl.render.terminal import console
 
-        console.put(fit(offered.getvalue(), option))
+        console.put("".join(f"{one_line(line.removeprefix(begun))}\n" for line in offered.getvalue().splitlines()))
 
 
 def rejoined(parts: Sequence[str]) -> tuple[list[str], str]:
@@ -137,23 +131,3 @@ def rejoined(parts: Sequence[str]) -> tuple[list[str], str]:
             begun = begun[:-1]
         joins = breaks
     return made, begun
-
-
-def begun(line: str) -> str:
-    """`--run=` where that is how the last word of a line begins, else nothing."""
-    option, equals, _ = line.rpartition(" ")[2].partition("=")
-    return option + equals if equals and option.startswith("--") else ""
-
-
-def for_bash(text: str, begun: str) -> str:
-    return "".join(f"{one_line(line.removeprefix(begun))}\n" for line in text.splitlines())
-
-
-def for_zsh(text: str, option: str) -> str:
-    """`_arguments '*: :(("WORD":"HELP" ...))'`, a word a line. Typer doubles apostrophes, which zsh then leaves out."""
-    text = text.replace("''", "'\\''")
-    return re.sub(r"""^(_arguments '\*: :\(\()?"(?!:)""", rf'\1"{option}', text, flags=re.MULTILINE) if option else text
-
-
-def for_fish(text: str, option: str) -> str:
-    return "".join(option + line for line in text.splitlines(keepends=True) if line.strip()) if option else text

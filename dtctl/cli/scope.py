@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import typer
 from dtctl.cli import which
 from dtctl.cli.ending import on_interrupt
 from dtctl.cli.table import may_guess
+from dtctl.dataclass import dataclass
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:

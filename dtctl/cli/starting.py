@@ -7,12 +7,12 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from dtctl.cli.scope import Announced, Scope
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, ExitCode
 from dtctl.model import TaskId
 from dtctl.operations.checks.checking import Checked

@@ -92,7 +92,6 @@ def watch(
     Hooks that are allowed run: those of `started`, or else of the run's cluster file.
     """
     from dtctl.agent.run.run_events import events_of
-    from dtctl.cli.watching import allowed_hooks, is_allowed
     from dtctl.operations.follow import Ended, follow_for
     from dtctl.operations.hooks import CommandHooks, cluster_with_hooks, hooks_here
     from dtctl.operations.snapshot import RunStatus

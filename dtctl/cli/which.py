@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.cli.table import COMMANDS
-from dtctl.errors import ConfigError, DtctlError, UsageError
+from dtctl.errors import ConfigError, DtctlError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from dtctl.operations.run_record import RunRecord
@@ -38,8 +38,6 @@ def of_name(records: Sequence[RunRecord], name: str, here: Path | None) -> RunRe
     if here:
         wanted = [one for one in wanted if one.file and same_file(one.file, here)] or wanted
     if not wanted:
-        from dtctl.errors import did_you_mean
-
         known = list(dict.fromkeys(record.cluster for record in records))
         hint = did_you_mean(name, known) or (f"remembered: {', '.join(known)}" if known else "dtctl up    starts one")
         raise UsageError(f"no run of a cluster {name!r} was started from this machine", hint=hint)

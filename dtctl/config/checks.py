@@ -465,7 +465,8 @@ def check_recovery(content: ClusterFile, findings: Findings) -> None:
 def check_min_workers(cluster: Cluster, findings: Findings) -> None:
     """The run can train with fewer tasks, and it is said when."""
     said, strategy, path = cluster.recovery, strategy_of(cluster), ("recovery", "min_workers")
-    fewest, size = said.min_workers, len(trainers(cluster))
+    most = {name: job.replicas for name, job in cluster.jobs.items() if job.replicas is not None}
+    fewest, size = said.min_workers, sum(task.index < most.get(task.job, task.index + 1) for task in trainers(cluster))
     if fewest is None:
         return
     what, least_s = f"recovery.min_workers is {fewest}", shortest_replace_s(cluster.grace_s)

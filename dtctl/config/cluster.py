@@ -7,13 +7,14 @@ What the file says of hosts, jobs and paths is worked out first, and is in `dtct
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
 from dtctl.agent.records import hooks as records
 from dtctl.config import values as v
 from dtctl.config.section import Section, key
+from dtctl.dataclass import dataclass
 from dtctl.model import (
     CHOSEN_PORT,
     VALUE,
@@ -275,9 +276,9 @@ class JobKeys(Section):
     """GPUs that each task sees; if left out, none for `ps` and `evaluator`, and an even share of the host's for the
     others"""
     replicas: v.TasksPerHost | None = key(None, "4")
-    """how many of its tasks run: the first ones; all if left out. Of workers that train by themselves with the ps tasks
-    (`async-ps`), and of evaluators, the others keep their places, and `dtctl scale` lets more or fewer run while the
-    others train; of any other job the rest is no part of the run"""
+    """how many of its tasks run: the first ones; all if left out. Of workers and evaluators the others keep their
+    places, and `dtctl scale` lets more or fewer run; of ps tasks, and of what cannot train with fewer, the rest is no
+    part of the run"""
     depends_on: v.JobList | None = key(None, "[ps]")
     """jobs that have to be ready before it starts, `[]` for none; if left out, it starts at once, and waits for what
     the strategy needs: [recovery.md](recovery.md)"""

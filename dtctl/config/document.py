@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from dtctl.agent.host.secrets import MASK, hide_text, is_secret_name
+from dtctl.dataclass import dataclass
 from dtctl.errors import ConfigError, Place, Problem, UsageError, clipped
 
 KeyPath = tuple[str | int, ...]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from dtctl.config.document import Findings
 from dtctl.config.names import check_host, check_names, split_place, why_not_written
 from dtctl.config.ranges import expand, expand_value, first_past, fold
 from dtctl.config.sections import ClusterFile, HostEntry
+from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
 from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings
 
@@ -102,24 +102,18 @@ class _Reader:
     def _reaches(self, key: str, names: Sequence[str], entry: HostEntry) -> Sequence[Reach]:
         """How each of the entry's hosts is reached."""
         chosen = entry.transport
-        if chosen.transport == SshSettings.transport:
+        if chosen == SshSettings.transport:
             return self._ssh_reaches(key, names, entry)
         if "ssh" in entry.written:
-            summary = f"hosts.{key} has both transport: {chosen.transport} and ssh, expected one of them"
+            summary = f"hosts.{key} has both transport: {chosen} and ssh, expected one of them"
             self.findings.add(("hosts", key, "ssh"), summary, "`ssh` holds the settings for SSH", at_key=True)
-        if chosen.transport == Local.transport:
+        if chosen == Local.transport:
             return [Local()] * len(names)
-        path = ("hosts", key, "transport")
         if entry.address is None:
             summary = f"hosts.{key} has no address, by which the other hosts reach it; only SSH knows one"
-            self.findings.add(path, summary, "write, for example, address: 10.0.0.10", at_key=True)
-        rows = {
-            name: self._spread(names, text, (*path, chosen.transport, name)) for name, text in chosen.settings.items()
-        }
-        return [
-            OtherTransport(chosen.transport, {name: row[index] or "" for name, row in rows.items()})
-            for index in range(len(names))
-        ]
+            hint = "write, for example, address: 10.0.0.10"
+            self.findings.add(("hosts", key, "transport"), summary, hint, at_key=True)
+        return [OtherTransport(chosen, name) for name in names]
 
     def _ssh_reaches(self, key: str, names: Sequence[str], entry: HostEntry) -> Sequence[SshSettings]:
         path = ("hosts", key, "ssh")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from dtctl import durations
 from dtctl.agent.records.values import ANY_URL, url_pattern
 from dtctl.config.document import KeyPath, Scalar
+from dtctl.dataclass import dataclass
 from dtctl.errors import did_you_mean
 
 LONGEST_TO_SPLIT = 10_000

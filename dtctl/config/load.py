@@ -9,7 +9,6 @@ import os
 import select
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,9 @@ from dtctl.config.launching import read_launches, with_scheduler
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_idle
 from dtctl.config.section import Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
-from dtctl.config.strategies import role_of, scope_of, strategy_of
+from dtctl.config.strategies import resizes, role_of, scope_of, strategy_of, trainers
 from dtctl.config.yaml12 import START, parse
+from dtctl.dataclass import dataclass
 from dtctl.errors import ConfigError, Place, Problem, clipped, did_you_mean
 from dtctl.model import TaskId
 
@@ -309,12 +309,15 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
 
 
 def _sized(job: Job, cluster: Cluster) -> Job:
-    """Without the tasks beyond `replicas` that could not be let run later while the others train."""
+    """Without the tasks beyond `replicas` that could not be let run later."""
     size, strategy = job.replicas, strategy_of(cluster)
     if size is None or size >= len(job.hosts):
         return dataclasses.replace(job, replicas=None)
-    role = role_of(TaskId(job.name, size), cluster.lead)
+    task = TaskId(job.name, size)
+    role = role_of(task, cluster.lead)
     if may_be_absent(role, scope_of(role, strategy, cluster.recovery), strategy.value):
+        return job
+    if resizes(cluster) and task in trainers(cluster):
         return job
     return dataclasses.replace(job, hosts=job.hosts[:size], ports=job.ports[:size], replicas=None)
 

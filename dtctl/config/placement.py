@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.config.document import Findings, KeyPath
 from dtctl.config.ranges import expand, first_past, fold
+from dtctl.dataclass import dataclass
 from dtctl.errors import did_you_mean
 from dtctl.model import CHOSEN_PORT, Host, TaskId, lead_among
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from dtctl.config.launching import TASK_FIELDS
 from dtctl.config.section import KeySpec, Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, HostSsh, SshDefaults
 from dtctl.config.yaml12 import parse
+from dtctl.dataclass import dataclass
 from dtctl.durations import duration_text
 from dtctl.model import DIRECTORY_NAMES
 

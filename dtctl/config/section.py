@@ -12,7 +12,6 @@ import inspect
 import itertools
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType
@@ -20,6 +19,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_ty
 
 from dtctl.config.document import KeyPath, Scalar
 from dtctl.config.kinds import FLAG, MAPPING, UNFIT, AnyKind, MapOf, Report, choice
+from dtctl.dataclass import dataclass
 
 S = TypeVar("S", bound="Section")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from dtctl.config import values as v
 from dtctl.config.cluster import DataKeys, Environment, Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
 from dtctl.config.section import Section, key
-from dtctl.model import Dialect, HostKeys, OtherTransport, SshClient, SshSettings
+from dtctl.dataclass import dataclass
+from dtctl.model import Dialect, HostKeys, SshClient, SshSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class HostEntry(Section):
     """variables of its trainers, over those of `trainer` and the job"""
     dirs: DirsEntry = key(DirsEntry(), "{data: /ssd/digits}")
     """directories here, in place of those of `dirs`"""
-    transport: v.Transport = key(OtherTransport("ssh"), "local")
+    transport: v.Transport = key("ssh", "local")
     """`local`: this machine, without SSH"""
 
 

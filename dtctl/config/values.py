@@ -29,8 +29,7 @@ from dtctl.config.kinds import (
     written,
 )
 from dtctl.config.names import CLUSTER_PATTERN, CLUSTER_WORDS, USER_WORDS
-from dtctl.errors import did_you_mean
-from dtctl.model import EVENTS, TRANSPORTS, OtherTransport, problem_of_url
+from dtctl.model import EVENTS, problem_of_url
 
 _SINGLE = "text, a number, true or false"
 _ANY_SCALAR = {"type": ["string", "number", "boolean"]}
@@ -90,54 +89,6 @@ def _read_arg_value(raw: Any) -> str | bool:
     if isinstance(raw, Scalar) and isinstance(raw.value, bool):
         return raw.value
     return written(raw)
-
-
-_BARE_TRANSPORTS = [name for name, kind in TRANSPORTS.items() if not kind.settings]
-_FULL_TRANSPORTS = {name: kind.settings for name, kind in TRANSPORTS.items() if kind.settings}
-
-
-def _full_form(name: str) -> str:
-    return f"{{{name}: {{{', '.join(f'{setting}: ...' for setting in _FULL_TRANSPORTS[name])}}}}}"
-
-
-_TRANSPORT_FORMS = [*_BARE_TRANSPORTS, *map(_full_form, _FULL_TRANSPORTS)]
-_TRANSPORT_WORDS = f"{', '.join(_TRANSPORT_FORMS[:-1])} or {_TRANSPORT_FORMS[-1]}"
-
-
-def _read_transport(raw: Any) -> OtherTransport:
-    if isinstance(raw, dict) and len(raw) == 1 and next(iter(raw)) in _FULL_TRANSPORTS:
-        (name, said), *_ = raw.items()
-        if not isinstance(said, dict) or set(said) != set(_FULL_TRANSPORTS[name]):
-            raise Unfit(_full_form(name))
-        return OtherTransport(name, {setting: written(said[setting]) for setting in _FULL_TRANSPORTS[name]})
-    name = written(raw)
-    if name in _FULL_TRANSPORTS:
-        raise Unfit(_full_form(name))
-    if name not in _BARE_TRANSPORTS:
-        raise Unfit(hint=did_you_mean(name, [*_BARE_TRANSPORTS, *_FULL_TRANSPORTS]))
-    return OtherTransport(name)
-
-
-def _transport_schema() -> dict[str, Any]:
-    value = {"type": ["string", "number"]}
-    full = [
-        {
-            "type": "object",
-            "properties": {
-                name: {
-                    "type": "object",
-                    "properties": dict.fromkeys(settings, value),
-                    "required": list(settings),
-                    "additionalProperties": False,
-                }
-            },
-            "required": [name],
-            "additionalProperties": False,
-        }
-        for name, settings in _FULL_TRANSPORTS.items()
-    ]
-    names = {"enum": _BARE_TRANSPORTS}
-    return {"anyOf": [names, *full]} if full else names
 
 
 _PLAIN_ENV_NAME = text(
@@ -249,16 +200,7 @@ Backoff = Annotated[
         {"anyOf": [_SECONDS, {"type": "string", "pattern": rf"^{durations.PATTERN}(\.\.{durations.PATTERN})?$"}]},
     ),
 ]
-Transport = Annotated[
-    OtherTransport,
-    Kind(
-        _TRANSPORT_WORDS,
-        _read_transport,
-        _transport_schema(),
-        {name: OtherTransport(name) for name in _BARE_TRANSPORTS},
-    ),
-]
-"""The settings of `ssh` stand elsewhere: it is an OtherTransport until they are known."""
+Transport = Annotated[str, choice(*model.TRANSPORTS)]
 _EXIT_CODE = whole(1, 255)
 ExitCodes = Annotated[tuple[int, ...], ListOf(_EXIT_CODE)]
 

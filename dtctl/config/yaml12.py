@@ -10,7 +10,6 @@ and sets no limit to depth and aliases.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from yaml.parser import ParserError
 from yaml.reader import ReaderError
 
 from dtctl.config.document import MOST_PROBLEMS, Document, KeyPath, Marks, Scalar, dotted
+from dtctl.dataclass import dataclass
 from dtctl.errors import ConfigError, Place, Problem
 
 START = "dtctl init    writes a cluster.yaml to start from; dtctl explain    describes every key"

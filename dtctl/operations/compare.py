@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import grouped
 from dtctl.operations.client.persistent import for_one_command

@@ -9,12 +9,13 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from dtctl.agent.records.spec import MAKER_SETTINGS
 from dtctl.config import load_cluster
 from dtctl.config.cluster import Cluster, Job
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import make_private, open_regular, read_regular, replace_file
 from dtctl.model import Host

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
+
+from dtctl.dataclass import dataclass
 
 if TYPE_CHECKING:
     from cryptography import x509

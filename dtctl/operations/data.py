@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from dtctl.bundle import Bundle, scan
 from dtctl.bundle.manifest import Manifest
 from dtctl.bundle.scanning import ScanReport, Unread
 from dtctl.config.cluster import Cluster
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError, UsageError
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Progress, Report, Request, ask

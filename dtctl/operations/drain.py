@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 from dtctl.agent.records import answers as records
@@ -13,6 +13,7 @@ from dtctl.agent.records.values import FINAL
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import drains
 from dtctl.agent.run.gang import goes_on_without
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError, UsageError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, ask
@@ -140,6 +141,8 @@ def _ask(
     except CoordinatorUnreachable as away:
         known = away.found.record if away.found is not None else record
         _check_place(known, host)
+        if not known.tasks_on(host):
+            raise
         before(ending(known, known.tasks_on(host)))
         return _Heard(known, *_ask_directly(known, transport, wanted(known), host, away.own), away=away)
     known = asked.as_known(answer["inventory"])
@@ -157,15 +160,38 @@ def _ask_directly(
     return outcomes.results, outcomes.errors
 
 
+def restarted_with(run: Inventory, view: RunView, changed: Collection[str]) -> list[str]:
+    """Those that train together with tasks that are held, or let run again, while they go on."""
+    needed = [one["task"] for one in run["roster"] if drains.needs_the_run(one, run["strategy"])]
+    if not set(needed).intersection(changed):
+        return []
+    going = {task for task, intent in view["intents"].items() if intent["want"] == "run"} - _ended(view) - {*changed}
+    return [task for task in needed if task in going]
+
+
+def _ended(view: RunView) -> set[str]:
+    states = [contact["state"] for contact in view["hosts"].values() if contact["state"] is not None]
+    return {task for state in states for task, entry in state["tasks"].items() if entry["state"] in FINAL}
+
+
+def _spares(run: Inventory, view: RunView, without: str) -> tuple[str, ...]:
+    busy = {one["host"] for one in run["roster"]} | {without}
+    known = {host: contact for host, contact in view["hosts"].items() if host in run["spares"] and host not in busy}
+    return tuple(host for host, one in known.items() if one["connected"] and one["drained"] is None)
+
+
 def _pinned(host: str, held: Held, before: Before) -> First:
     """Asks the coordinator first which tasks it is about, and pins the request to the run that is current."""
 
     def first(record: RunRecord, session: Session) -> RunRecord:
         found, answer = ask_whole_run(record, session)
-        assert answer["inventory"] is not None
-        assert answer["coordination"] is not None
+        run, view = answer["inventory"], answer["coordination"]
+        assert run is not None
+        assert view is not None
         _check_place(found, host)
-        before(ending(found, [TaskId.parse(task) for task in held(answer["inventory"], answer["coordination"])]))
+        tasks = held(run, view)
+        about = ending(found, [*map(TaskId.parse, tasks)], [*map(TaskId.parse, restarted_with(run, view, tasks))])
+        before(about if found.tasks_on(host) else dataclasses.replace(about, spares=_spares(run, view, host)))
         return dataclasses.replace(record, run=found.run)
 
     return first
@@ -175,20 +201,15 @@ def _to_be_held(host: str) -> Held:
     def held(run: Inventory, view: RunView) -> Collection[str]:
         here = [host for host, contact in view["hosts"].items() if not contact["absent"]]
         members = [one for one in run["roster"] if one["host"] in here and one["task"] in view["intents"]]
-        states = [contact["state"] for contact in view["hosts"].values() if contact["state"] is not None]
-        ended = {task for state in states for task, entry in state["tasks"].items() if entry["state"] in FINAL}
-        alone = goes_on_without(run, host, view["intents"])
+        ended, alone = _ended(view), goes_on_without(run, host, view["intents"])
         tasks = drains.held_by(host, members, run["strategy"], view["intents"], ended, alone=alone)
-        return [task for task in tasks if task not in ended]
+        return [task for task in tasks if not (task in ended or drains.is_drained(view["intents"][task]))]
 
     return held
 
 
 def _check_place(record: RunRecord, host: str) -> None:
     """Raises UsageError for a host that has nothing of the run."""
-    if record.tasks_on(host):
-        return
-    hint = f"its hosts: {', '.join(record.task_hosts)}"
-    if host in record.idle_hosts:
-        hint = "there is nothing to drain: while it is shut down, it takes no place, and the run continues"
-    raise UsageError(f"{host} has no task in {record.run or record.cluster}", hint=hint)
+    if host not in record.hosts:
+        hint = f"its hosts: {', '.join(record.hosts)}"
+        raise UsageError(f"{host} has no part in {record.run or record.cluster}", hint=hint)

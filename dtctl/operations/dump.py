@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dtctl.agent.records.answers import RunResult
 from dtctl.agent.records.vitals import Dump
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, about, ask

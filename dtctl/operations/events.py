@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, cast
 
 from dtctl.agent.records.answers import EventsResult
 from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import HistoryEvent
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import Request, about, final, frames_of, request
 from dtctl.operations.client.plausible import about_run, wrong

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Literal
 
 from dtctl.agent.records.answers import ExecResult, Output
+from dtctl.dataclass import dataclass
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request, silent
 from dtctl.operations.client.plausible import wrong

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 
+from dtctl.dataclass import dataclass
 from dtctl.model import TaskId
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of

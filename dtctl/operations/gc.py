@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from dtctl.agent.records import answers as records
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Request, ask

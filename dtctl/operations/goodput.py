@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from dtctl.agent.records.reasons import headline, why_of
 from dtctl.agent.run import goodput as rules
 from dtctl.agent.run.goodput import STALL_GAPS, STALL_S
 from dtctl.agent.run.hangs import STALLS
+from dtctl.dataclass import dataclass
 from dtctl.model import TaskId
 from dtctl.operations.snapshot import Outcome, RunStatus
 

@@ -9,12 +9,12 @@ import socket
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.hooks import Post
 from dtctl.config.cluster import Cluster
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.folder import read_regular
 from dtctl.model import SshSettings, problem_of_post

@@ -7,12 +7,13 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 from dtctl.agent.records.metrics import FolderAt, FolderPoints, MetricsResult, Points, SeriesPoints
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import Request, about, ask, final, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import about_run, check_run

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from dtctl.agent.records.answers import DataPushResult
 from dtctl.bundle import Bundle, Sender
 from dtctl.bundle.sender import IN_MEMORY_BYTES
+from dtctl.dataclass import dataclass
 from dtctl.errors import ConnectionLost, TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client.conversation import Progress, Report, final, reporting_failure, request

@@ -7,9 +7,9 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from dtctl.dataclass import dataclass
 from dtctl.operations.credentials import Authority
 from dtctl.transport.fanout import idle
 

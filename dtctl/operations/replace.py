@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dtctl.config.cluster import Cluster
-from dtctl.errors import AgentError, DtctlError, PreflightError, UsageError, did_you_mean
+from dtctl.dataclass import dataclass
+from dtctl.errors import PreflightError, UsageError, did_you_mean
 from dtctl.model import TaskId
 from dtctl.operations.data import DataSet, data_set
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.snapshot import RunStatus
-from dtctl.operations.status import status
 from dtctl.operations.up.launch import Hostname, Start, prepare_launch
 from dtctl.plan.roster import plan_roster
 from dtctl.plan.seats import exchanged
-from dtctl.transport.fanout import SomeHostsFailed
-from dtctl.transport.seam import Transport
 
 
 @dataclass(frozen=True)
@@ -45,29 +42,6 @@ def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement
     return Replacement(
         old, new, changed, record.tasks_on(old), record.coordinator == old, was_spare=new in cluster.spares
     )
-
-
-def taken_places(error: DtctlError, record: RunRecord, transport: Transport, file: str) -> list[str]:
-    """What to do if `up` failed because others have the places of hosts in the live run, by `replace` or as spares."""
-    causes = error.errors.values() if isinstance(error, SomeHostsFailed) else [error]
-    is_refused = any(isinstance(cause, AgentError) and cause.code == "changed_run" for cause in causes)
-    if not (is_refused or record.idle_hosts):
-        return []
-    try:
-        found = status(dataclasses.replace(record, run=None), transport)
-    except DtctlError:  # the error of `up` is shown
-        return []
-    if is_refused:
-        return [
-            f"{new} has taken the place of {old} in the live run: write it into {file}"
-            for old, new in found.record.replaced.items()
-        ]
-    return [
-        f"{new} has taken the place of {old} in the live run, which goes on without dtctl up; "
-        f"a new run needs {new} in the place of {old} in {file}"
-        for old, new in found.record.moved.items()
-        if not found.verdict.outcome.decided
-    ]
 
 
 def check_replaceable(cluster: Cluster, found: RunStatus) -> None:

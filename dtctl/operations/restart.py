@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dtctl.agent.records import answers as records
 from dtctl.agent.records.whole_run import RunView
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, ask

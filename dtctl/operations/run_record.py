@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.spec import Inventory, hosts_of
 from dtctl.agent.records.values import urls_of
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.folder import read_regular
 from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, SuccessRule, TaskId
@@ -221,11 +222,11 @@ def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> Run
 
 
 def _host_json(host: Host) -> dict[str, Any]:
-    return {**dataclasses.asdict(host), "reach": _reach_json(host.reach)}
+    return {**vars(host), "reach": _reach_json(host.reach)}
 
 
 def _reach_json(reach: Reach) -> dict[str, Any]:
-    return {**dataclasses.asdict(reach), "transport": reach.transport}
+    return {**vars(reach), "transport": reach.transport}
 
 
 def _host(entry: Mapping[str, Any]) -> Host:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from dtctl.agent.records.answers import DamagedRun, RunsResult
 from dtctl.agent.records.answers import ForeignRun as ForeignEntry
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId, TaskState, grouped
 from dtctl.operations.client.conversation import Request, ask

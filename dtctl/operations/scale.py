@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.spec import trainers_of
 from dtctl.agent.run import drains
 from dtctl.agent.run.gang import may_scale, out_beyond
+from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import TaskId
 from dtctl.operations.coordinator import Own, ask_coordinator, ask_run, request_of_status
-from dtctl.operations.drain import request_to_hold, request_to_release
+from dtctl.operations.drain import request_to_hold, request_to_release, restarted_with
 from dtctl.operations.restart import RestartResult, statuses, why_unreached
 from dtctl.operations.stop import OnStopping, StopOrder, StopResult, result_by_hosts, unseen
 
@@ -94,14 +94,11 @@ def _plan(record: RunRecord, run: Inventory, view: RunView, job: str, count: int
         raise UsageError(f"run {record.run} has places for {len(tasks)} tasks of {job}", hint=RESTARTS.format(job))
     beyond = drains.beyond(job, count, "", tasks)
     held = drains.scaled_down(job, view["intents"])
-    members = {member["task"]: member for member in run["roster"]}
     if not may_scale(run, job, beyond, view["intents"]):
         raise _refusal(record, run, job, list(beyond), out_beyond(job, beyond, view["intents"]))
     starts = [task for task in held if task not in beyond]
     stops = [task for task in beyond if task not in held]
-    needed = [task for task, member in members.items() if drains.needs_the_run(member, run["strategy"])]
-    together = set(needed).intersection([*starts, *stops])
-    going = [one for one in needed if view["intents"][one]["want"] == "run" and one not in stops] if together else []
+    going = restarted_with(run, view, [*starts, *stops])
     return Scaling(record, job, len(tasks) - len(held), count, _ids(starts), _ids(stops), _ids(going))
 
 

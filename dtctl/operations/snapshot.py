@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from dtctl.agent.records.reasons import HOLDING, Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry, Exit, Intent
 from dtctl.agent.run import outcome
 from dtctl.agent.run.policy import why_ended
+from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run
@@ -161,19 +162,21 @@ class Coordination:
 
     @property
     def drained_hosts(self) -> tuple[str, ...]:
+        idle = tuple(host for host, contact in self.idle.items() if contact["drained"] is not None)
         held = {task: intent for task, intent in self.view["intents"].items() if intent["want"] == "hold"}
         if not held:
-            return ()
+            return idle
         from dtctl.agent.run import drains  # few runs need it
 
         drained = drains.drained_hosts(held)
-        return tuple(host for host in self.contacts if host in drained)
+        return (*(host for host in self.contacts if host in drained), *idle)
 
     @property
-    def isolated(self) -> bool:
-        """It has no contact with any other host though it waits for them."""
+    def in_doubt(self) -> bool:
+        """It has no lease, or no contact with any other host though it waits for them."""
         others = [contact for contact in self.contacts.values() if not (contact["over"] or contact["absent"])]
-        return len(self.contacts) > 1 and sum(contact["connected"] for contact in others) <= 1 < len(others)
+        is_alone = len(self.contacts) > 1 and sum(contact["connected"] for contact in others) <= 1 < len(others)
+        return is_alone or not self.view["leased"]
 
     @classmethod
     def of(cls, view: RunView, roster: Mapping[TaskId, str], idle: Iterable[str] = ()) -> Coordination:

@@ -44,9 +44,9 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
         return dataclasses.replace(nowhere.found, away=nowhere)
     assert answer["inventory"] is not None
     found = status_by_coordinator(known.as_known(answer["inventory"]), answer)
-    if found.coordination and found.coordination.isolated:  # it may have been replaced while it was cut off
+    if found.coordination and found.coordination.in_doubt:  # it may have been replaced while it was cut off
         every = status_of_hosts(found.record, transport)
-        if every.record.created > found.record.created:
+        if every.record.created > found.record.created or every.record.coordinator != found.record.coordinator:
             return status(every.record, transport)
     return _with_lost_hosts(found, transport)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records import answers as records
 from dtctl.agent.records.reasons import fact
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Conversations, Request, knows_no_run
@@ -63,6 +64,10 @@ class Ending:
     """None: no host that was asked knows a run."""
     tasks: tuple[TaskId, ...] = ()
     hosts: tuple[str, ...] = ()
+    restarts: tuple[TaskId, ...] = ()
+    """Others, which train together with these, and start again as their number changes."""
+    spares: tuple[str, ...] | None = None
+    """Of a host without a task: the others that can take places."""
 
 
 Before = Callable[[Ending], None]
@@ -97,9 +102,10 @@ def pin_current_run(tasks: Collection[TaskId] | None, before: Before | None) -> 
     return before_request
 
 
-def ending(record: RunRecord, tasks: Collection[TaskId]) -> Ending:
+def ending(record: RunRecord, tasks: Collection[TaskId], restarts: Collection[TaskId] = ()) -> Ending:
     there = tuple(task for task in tasks if task in record.roster)
-    return Ending(record.run, there, tuple(dict.fromkeys(record.roster[task] for task in there)))
+    hosts = tuple(dict.fromkeys(record.roster[task] for task in there))
+    return Ending(record.run, there, hosts, tuple(task for task in restarts if task in record.roster))
 
 
 Answers = Iterable[tuple[str, records.StopResult | records.DownResult]]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.fanout import fan_out
 
 if TYPE_CHECKING:
+    from dtctl.transport.connect import Transports
     from dtctl.transport.ssh.known_hosts import HostKey
-    from dtctl.transport.ssh.trust import Station, Trust
+    from dtctl.transport.ssh.route import Station
 
 
 @dataclass(frozen=True)
@@ -34,20 +35,20 @@ class KeyScan:
     errors: Mapping[str, DtctlError]
 
 
-def look(trust: Trust, hosts: Iterable[Host]) -> KeyScan:
+def look(transport: Transports, hosts: Iterable[Host]) -> KeyScan:
     """Scans the next unknown host on the way to each; those that are known are compared with what is pinned."""
     stations: dict[str, Station] = {}
     for host in hosts:
         if isinstance(host.reach, SshSettings):
-            way = trust.route(host)
-            station = next((one for one in way if not trust.pinned(one)), way[-1])
+            way = transport.stations(host)
+            station = next((one for one in way if not one.keys.pinned()), way[-1])
             stations[station.name] = station
-    outcomes = fan_out(stations.values(), trust.scan)
-    unknown = [name for name in outcomes.results if not trust.pinned(stations[name])]
+    outcomes = fan_out(stations.values(), lambda station: station.scan())
+    unknown = [name for name in outcomes.results if not stations[name].keys.pinned()]
     changed: dict[str, DtctlError] = {}
     for name in outcomes.results.keys() - set(unknown):
         try:
-            trust.compare(stations[name], outcomes.results[name])
+            stations[name].keys.judge(outcomes.results[name])
         except DtctlError as error:
             changed[name] = error
     return KeyScan(
@@ -57,6 +58,6 @@ def look(trust: Trust, hosts: Iterable[Host]) -> KeyScan:
     )
 
 
-def pin(trust: Trust, new: Iterable[NewKeys]) -> tuple[Path, ...]:
+def pin(new: Iterable[NewKeys]) -> tuple[Path, ...]:
     """The files that were written."""
-    return tuple(dict.fromkeys(trust.pin(one.station, one.keys) for one in new))
+    return tuple(dict.fromkeys(one.station.pin(one.keys) for one in new))

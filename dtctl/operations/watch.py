@@ -9,11 +9,11 @@ import dataclasses
 import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from dtctl.agent.records.answers import RunResult, States, StatusResult
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, check_states, check_view, possible_tasks

@@ -14,11 +14,11 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
+from dtctl.dataclass import dataclass
 from dtctl.folder import temporary_folder
 
 HERE = "127.0.0.1"

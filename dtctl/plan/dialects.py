@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.values import INDEX, job_mark, separated
 from dtctl.config.cluster import Cluster, Launch, TfConfig
 from dtctl.config.strategies import EVALUATOR, PS, SCHEDULER, SERVER, trainers
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.model import FIELD, SPACE, TaskId, grouped
 

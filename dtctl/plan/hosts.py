@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from dtctl.agent.records.values import HOME, is_storage_url, paths_of
 from dtctl.config.cluster import Cluster, Job
 from dtctl.config.placement import FIRST_PORT
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy, gpus_wanted, strategy_of, trainers
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, Host, Local, TaskId, grouped
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from dtctl.agent.records.values import CODE, HOME, PATH, PYTHON
 from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import PS, WORKER, Role, Scope, Strategy, role_of, scope_of, serves, strategy_of
+from dtctl.dataclass import dataclass
 from dtctl.model import LEAD_JOBS, SuccessRule, TaskId
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Roster:
     success: SuccessRule
     strategy: Strategy
 
-    @property
+    @cached_property
     def hosts(self) -> tuple[str, ...]:
         """Hosts that have a task, in the order of the file."""
         used = {task.host for task in self.tasks}

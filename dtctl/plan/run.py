@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
 
@@ -12,6 +11,7 @@ from dtctl.agent.records.spec import FEWEST_VOTERS, MOST_VOTERS, CoordinatorAddr
 from dtctl.agent.records.values import INDEX, PATH, PYTHON, job_mark, paths_of
 from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, resizes, settle_s, trainers, waits
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId, grouped
 from dtctl.plan.dialects import (

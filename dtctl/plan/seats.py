@@ -6,10 +6,10 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from dtctl.agent.records.values import MARK, address_mark
 from dtctl.config.cluster import Cluster
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, TaskId
 from dtctl.plan.hosts import Gpus, visible_gpus

@@ -88,7 +88,6 @@ def run_spec(
         cluster=plan.cluster.name,
         digest=digest,
         bundle=bundle,
-        copied=True,
         created=created,
         controller=controller,
         strategy=plan.strategy.value,
@@ -142,7 +141,7 @@ def host_spec(
         "absent": list(absent),
     }
     if first is None:  # it only votes
-        own |= {"bundle": None, "copied": False, **{name: [] for name in _OF_TRAINERS}}
+        own |= {"bundle": None, **{name: [] for name in _OF_TRAINERS}}
     return cast("Spec", {**common, **own})
 
 

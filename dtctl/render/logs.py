@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.follow import Event

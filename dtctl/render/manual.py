@@ -9,13 +9,14 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from dtctl.config.reference import ANY, Key, all_keys, section_texts
+from dtctl.dataclass import dataclass
 from dtctl.errors import ExitCode, UsageError, did_you_mean
 from dtctl.render.terminal import console
 

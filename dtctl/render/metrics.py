@@ -7,8 +7,8 @@ import io
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from dtctl.dataclass import dataclass
 from dtctl.model import grouped
 from dtctl.operations.checkpoints import at
 from dtctl.operations.metrics import Metrics, Point, Series
@@ -17,6 +17,7 @@ from dtctl.render import errors
 from dtctl.render.format import count, duration, fold, local_time, share, size
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
+from dtctl.render.terminal.safe import one_line
 
 STYLES = ("cyan", "yellow", "magenta", "green", "red", "blue")
 _MARKS = "*+ox#@"
@@ -264,7 +265,6 @@ def csv_line(series: Series, point: Point) -> str:
 
 def _plain(text: str) -> str:
     """What a file of a host may be called is text of a host's, which may move the cursor, or be a formula."""
-    from dtctl.render.terminal.safe import one_line
 
     safe = one_line(text)
     return f"'{safe}" if safe[:1] in ("=", "+", "-", "@") else safe

@@ -6,12 +6,12 @@ import json
 import re
 import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.bundle.manifest import OWN
 from dtctl.config.cluster import Hook
+from dtctl.dataclass import dataclass
 from dtctl.durations import duration_text
 from dtctl.model import Host, TaskId, grouped
 from dtctl.plan.roster import RunPlan, TaskPlan, shown

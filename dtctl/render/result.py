@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.scale import Scaling
-    from dtctl.operations.stop import StopResult
+    from dtctl.operations.stop import Ending, StopResult
     from dtctl.render.logs import LogPrinter
 
 CAUSE_LINES = 20
@@ -33,8 +33,6 @@ _FOREGROUND = "dtctl watches what it starts itself: start the program without a 
 
 def show_kept(kept: Collection[Written]) -> None:
     """What `down` does not remove unasked."""
-    from dtctl.render.result import written_line
-
     for one in kept:
         note(written_line(one))
     if kept:
@@ -60,6 +58,28 @@ def _show_left_of(result: StopResult) -> None:
     show_host_errors(result.errors)
     if result.promised:
         note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as it hears from them")
+
+
+def show_draining(host: str, found: Ending) -> None:
+    """What else follows from it, beforehand."""
+    if found.spares is not None:
+        left = f"{fold(found.spares)} still can" if found.spares else "no other spare is left"
+        note(f"{host} has no task, and takes no place until dtctl undrain {host}; {left}")
+        note("dtctl plan    names the voters: one that is shut down counts among those that may be gone at once")
+    elif set(found.hosts) - {host}:
+        note("the whole run pauses: it cannot continue without this host", f"dtctl undrain {host}    ends that")
+    _show_restarts(found, "without the tasks of this host, and again after dtctl undrain")
+
+
+def show_undraining(host: str, found: Ending) -> None:
+    if found.spares is not None:
+        note(f"{host} has no task, and may take the place of a host that is lost from now on")
+    _show_restarts(found, "with the tasks of this host")
+
+
+def _show_restarts(found: Ending, how: str) -> None:
+    if found.restarts:
+        note(f"{fold(map(str, found.restarts))} restart from the newest checkpoint {how}")
 
 
 def show_drained(host: str, result: StopResult) -> None:

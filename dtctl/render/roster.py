@@ -4,11 +4,11 @@ terminal gets fewer columns; what failed, and why, is always shown."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from dtctl.agent.records.reasons import fact, sentence
+from dtctl.dataclass import dataclass
 from dtctl.errors import clipped
 from dtctl.model import TaskState, grouped
 from dtctl.operations.diagnosis import Facts

@@ -96,6 +96,8 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
 
     if not result.started:
         note(f"run {result.run} is up and has not changed")
+        for host, seats in by_value(result.moved).items():
+            note(f"{host} has taken the place of {fold(seats)}, which is not needed")
         _show_joined(result)
         _show_missing(result, plan)
         if result.ended:

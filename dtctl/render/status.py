@@ -130,11 +130,13 @@ def more_lines(status: RunStatus) -> list[str]:
         return checkpoint_lines(status)
     going_on = not status.verdict.outcome.decided
     lines = [f"waiting: {coordination.view['missing']}"] if coordination.view["missing"] and going_on else []
+    if not coordination.view["leased"] and going_on:
+        lines.append(f"{status.record.coordinator} has no lease: if another host coordinates now, it knows more")
     if coordination.absent_hosts and going_on:
         lines.append(f"without {fold(coordination.absent_hosts)}: dtctl up    takes in those that are back")
-    if coordination.drained_hosts and going_on:
-        command = f"dtctl undrain {coordination.drained_hosts[0]}    lets its tasks run again"
-        lines.append(f"drained: {fold(coordination.drained_hosts)}; {command}")
+    drained = [host for host in coordination.drained_hosts if host not in coordination.idle]
+    if drained and going_on:
+        lines.append(f"drained: {fold(drained)}; dtctl undrain {drained[0]}    lets its tasks run again")
     lines += idle_lines(status) if going_on else []
     if status.going_on_after_the_end:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")
@@ -164,7 +166,8 @@ def idle_lines(status: RunStatus) -> list[str]:
 def _idle_state(contact: Contact) -> str:
     if contact["absent"]:
         return "not started: dtctl up    adds it"
-    return "ready" if contact["connected"] else "away"
+    state = "ready" if contact["connected"] else "away"
+    return f"{state}, but drained" if contact["drained"] is not None else state
 
 
 def restarts_lines(status: RunStatus, most: int) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dtctl.errors import TransportError
-from dtctl.model import OPENSSH, TRANSPORTS, Reach, SshSettings, TransportKind
+from dtctl.model import OPENSSH, TRANSPORTS, Reach, SshSettings
 from dtctl.transport.seam import TransportOptions
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.timeouts import Waiting, unobserved
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from dtctl.model import Host
     from dtctl.transport.seam import Session, Transport
     from dtctl.transport.ssh.kept import OpensshTransport
-    from dtctl.transport.ssh.route import Routes
+    from dtctl.transport.ssh.route import Routes, Station
     from dtctl.transport.ssh.transport import SshTransport
-    from dtctl.transport.ssh.trust import Trust
 
 
 class Transports:
@@ -63,7 +62,7 @@ class Transports:
             raise TransportError(f"{host.name} is reached by {host.reach.transport!r}, which this dtctl does not know")
         self._dialled[host.name] = time.monotonic()
         try:
-            session = self._transport(_kind(host.reach)).open(host)
+            session = self._transport(_opener(host.reach)).open(host)
         except TransportError as error:
             self._failed[host.name] = error.with_traceback(None)
             raise
@@ -88,24 +87,23 @@ class Transports:
         files = self._routes(settings).files if is_openssh else self._means.ssh_files  # which imports no Fabric
         return files.hostname(settings)
 
-    def trust(self) -> Trust:
-        """The part that looks up host keys and pins them."""
-        from dtctl.transport.ssh.trust import Trust
-
-        return Trust(self._routes)
+    def stations(self, host: Host) -> list[Station]:
+        """Those on the way to a host that is reached by SSH, and itself, for their host keys."""
+        assert isinstance(host.reach, SshSettings)
+        return self._routes(host.reach).stations(host.name, host.reach)
 
     def _routes(self, settings: SshSettings) -> Routes:
-        return cast("SshTransport | OpensshTransport", self._transport(_kind(settings))).logins
+        return cast("SshTransport | OpensshTransport", self._transport(_opener(settings))).logins
 
-    def _transport(self, kind: TransportKind) -> Transport:
+    def _transport(self, opener: str) -> Transport:
         with self._lock:
-            if kind.opener not in self._made:
-                make: Callable[[TransportOptions], Transport] = pkgutil.resolve_name(kind.opener)
-                self._made[kind.opener] = make(self._means)
-            return self._made[kind.opener]
+            if opener not in self._made:
+                make: Callable[[TransportOptions], Transport] = pkgutil.resolve_name(opener)
+                self._made[opener] = make(self._means)
+            return self._made[opener]
 
 
-def _kind(reach: Reach) -> TransportKind:
+def _opener(reach: Reach) -> str:
     is_openssh = isinstance(reach, SshSettings) and reach.client == "openssh"
     return OPENSSH if is_openssh else TRANSPORTS[reach.transport]
 

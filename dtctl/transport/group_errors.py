@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dtctl.config.ranges import fold
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError, advice
 
 MOST_KINDS = 20

@@ -8,10 +8,11 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
 from typing import TypeVar
+
+from dtctl.dataclass import dataclass
 
 R = TypeVar("R")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Type, TypeVar, cast  # noqa: UP035 (`type` is a property of Message)
 
 from dtctl.agent.records.answers import FRAMES
+from dtctl.dataclass import dataclass
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.timeouts import Waiting, unobserved
 

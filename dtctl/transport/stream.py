@@ -8,10 +8,10 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtctl.agent.records.answers import Greeting, Refused
+from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.transport import payload as program
 from dtctl.transport import wire

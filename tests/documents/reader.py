@@ -8,17 +8,20 @@ import re
 import signal
 import subprocess
 import sys
-import threading
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tests.documents.blocks import Typed, Written, blocks, differences
 from tests.documents.typing_rules import ANSWERS, CTRL_C, HAS_ENDED, HOSTS, NOT_TYPED, PATIENCE
 from tests.hosts.fleet import Fleet
 
 _PATIENCE_S = 600.0
+CTRL_D = b"\x04" * 9
+"""A question that nobody expects is not answered, and its command ends."""
 
 
 @dataclass(frozen=True)
@@ -122,36 +125,38 @@ class Shell:
         return Path(self._directory.read_text().strip())
 
     def run(self, command: str, *, answer: str = "", until: str = "", timeout_s: float = 900.0) -> tuple[int, str]:
-        """Its exit code and all that it prints. `answer` is typed at once; at `until` somebody types Ctrl-C."""
+        """Its exit code and all that it prints. `answer` is typed at once; at `until` somebody types Ctrl-C.
+
+        Raises AssertionError when it does not end in time.
+        """
         ours, theirs = pty.openpty()
         argv = ["bash", "-c", _RUN, "bash", str(self._variables), str(self._directory), command]
-        process = subprocess.Popen(
-            argv,
-            env=self._start,
-            cwd=self.home,
-            stdin=theirs,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-        os.close(theirs)
-        timer = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))
-        timer.start()
-        try:
-            os.write(ours, answer.encode())
-            return self._read(process, until)
-        finally:
-            timer.cancel()
-            os.close(ours)
-
-    def _read(self, process: subprocess.Popen[bytes], until: str) -> tuple[int, str]:
-        output = ""
-        with process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                output += line.decode(errors="replace")
-                if until and re.search(until, output):
+        with tempfile.TemporaryFile() as output:  # the end of a pipe waits for all who hold it
+            process = subprocess.Popen(
+                argv,
+                env=self._start,
+                cwd=self.home,
+                stdin=theirs,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
+            os.close(theirs)
+            os.write(ours, answer.encode() + CTRL_D)
+            deadline = time.monotonic() + timeout_s
+            while process.poll() is None:
+                if until and re.search(until, _text(output)):
                     until = ""
                     os.killpg(process.pid, signal.SIGINT)
-        return process.returncode, output
+                if time.monotonic() > deadline:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                    raise AssertionError(f"{command} did not end in {timeout_s:.0f} s: {_text(output)}")
+                time.sleep(0.05)
+            os.close(ours)
+            return process.returncode, _text(output)
+
+
+def _text(output: IO[bytes]) -> str:
+    return os.pread(output.fileno(), 1 << 24, 0).decode(errors="replace")

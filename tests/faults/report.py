@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from tests.tables import read_table, replace_table
@@ -59,35 +57,13 @@ def measure(fault: str, way: str, struck: float, story: Story, until: float = in
     )
 
 
-def summary(fault: str, way: str, began: float, story: Story) -> Row:
-    """Of many faults: the middle of the times, the sum of the rest."""
-    incidents = [one for one in story.cluster["incidents"] if one["noticed"] >= began]
-    noticed = [one["noticed"] - one["ended"] for one in incidents]
-    recovered = [one["recovered"] - one["ended"] for one in incidents if one["recovered"]]
-    back = [max(0, one["step"] - one["back_to"]) for one in incidents if None not in (one["step"], one["back_to"])]
-    return Row(
-        fault,
-        way,
-        noticed_s=median(noticed) if noticed else None,
-        recovered_s=median(recovered) if recovered else None,
-        steps_lost=sum(back),
-        restarts=len(incidents),
-        outcome=story.cluster["condition"]["type"],
-    )
-
-
 def write(path: Path, rows: Iterable[Row], keep: bool) -> None:
     """Replaces the table in the page. `keep`: but for the rows of faults that were not tried now."""
     head = ("fault", "way", "noticed after", "recovered after", "steps lost", "restarts", "outcome")
     new = [row.cells() for row in rows]
-    tried = {_fault_and_way(cells) for cells in new}
-    old = [cells for cells in read_table(path, BEGIN, END) if keep and _fault_and_way(cells) not in tried]
+    tried = {cells[:2] for cells in new}
+    old = [cells for cells in read_table(path, BEGIN, END) if keep and cells[:2] not in tried]
     replace_table(path, BEGIN, END, head, sorted({*new, *old}, key=lambda cells: (cells[1], cells[0])))
-
-
-def _fault_and_way(cells: Sequence[str]) -> tuple[str, str]:
-    """A soak is the same one however many faults it had time for."""
-    return re.sub(r"^\d+ (random faults) in \d+ minutes$", r"\1", cells[0]), cells[1]
 
 
 def _seconds(value: float | None) -> str:

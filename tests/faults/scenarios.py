@@ -65,19 +65,7 @@ def lose_files(host: str, *, kill: bool) -> Strike:
         place.exec("sh", "-c", "rm ~/.dtctl/runs/*/*/intent.json ~/.dtctl/runs/*/*/state.json")
         if kill:
             faults.send(place, agent)
-
-    return strike
-
-
-def lose_run(host: str) -> Strike:
-    """Somebody removes all that the host has of runs. That does not heal: `status` names the command that ends it."""
-
-    def strike(scene: Scene) -> None:
-        scene.fleet[host].exec("sh", "-c", "until rm -rf ~/.dtctl/runs; do :; done")
-        scene.wait_until(lambda: "dtctl down" in scene.user.run("status").stderr, "status to name the command")
-        scene.user.dtctl("down", "--yes")
-        assert not any(each.processes() for each in scene.fleet.hosts)
-        scene.user.dtctl("up", timeout_s=120)
+        eventually(lambda: [*place.home.glob(".dtctl/runs/*/*/state.json")], what="its state to be written again")
 
     return strike
 
@@ -221,6 +209,8 @@ SCENARIOS = [
     Scenario("kill -9 of the coordinator", ASYNC, kill_agent("gpu-3"), quick=True),
     Scenario("kill -9 of a keeper", ASYNC, kill_keeper("worker:2")),
     Scenario("kill -9 of an agent and its task", ASYNC, kill_agent_and_task("worker:1"), "worker:1"),
+    Scenario("a worker's host loses files of its run", ASYNC, lose_files("gpu-4", kill=False)),
+    Scenario("a worker's host loses files of its run and its agent", ASYNC, lose_files("gpu-4", kill=True)),
     Scenario("kill -9 of all on a worker's host", ASYNC, kill_everything("gpu-5"), "worker:2"),
     Scenario("kill -9 of all on the coordinator's host", ASYNC, kill_everything("gpu-3"), "worker:0", loses_steps=True),
     Scenario("a ps is frozen", ASYNC, freeze("ps:0"), "ps:0", loses_steps=True, settings=STALL, quick=True),

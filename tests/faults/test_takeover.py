@@ -26,7 +26,13 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.fleet, pytest.mark.faults]
 
-seven = module_fleet(7)
+seven_hosts = module_fleet(7)
+
+
+@pytest.fixture
+def seven(seven_hosts: Fleet) -> Iterator[Fleet]:
+    yield seven_hosts
+    seven_hosts.restore()
 
 
 @contextmanager
@@ -172,3 +178,47 @@ def test_training_ends_well_though_machines_are_lost(case: Case, fleet: Fleet, u
     for host in fleet.hosts:
         if not host.is_up:
             faults.power_up(fleet, host)
+
+
+HOUR_S = 300.0
+"""An hour of the simulation of the same losses. `replace` and what starts take are not shortened as much."""
+
+
+def _saved(run: Takeover) -> int:
+    """The step of the newest checkpoint."""
+    return max(int(path.stem.partition("-")[2]) for path in run.output.glob("model.ckpt-*.index"))
+
+
+@pytest.mark.nightly
+@pytest.mark.training
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("client", ["fabric"])
+@pytest.mark.parametrize(("spares", "least", "most"), [("gpu-[5-7]", 0.6, 1.1), ("", 0.0, 0.7)], ids=["spares", "none"])
+def test_spares_keep_the_steps_of_a_run_that_loses_a_host_each_hour(
+    seven: Fleet, tmp_path: Path, client: str, spares: str, least: float, most: float
+) -> None:
+    """As a share of those that it makes before the first loss, over four hours."""
+    more: dict[str, Any] = {"spares": spares, "recovery": {"replace": "45s"}} if spares else {}
+    with desk(tmp_path / "home", name="digits", client=client) as user:
+        scene = tensorflow(
+            seven,
+            user,
+            100_000,
+            jobs={"ps": {"hosts": "gpu-1"}, "worker": {"hosts": "gpu-[2-4]"}},
+            dirs={"output": str(seven.shared / user.name)},
+            grace="1s",
+            **more,
+        )
+        run = Takeover(scene)
+        run.begin()
+        began, until = _saved(run), time.monotonic()
+        steps = []
+        for task, seat in (("worker:1", "gpu-3"), ("worker:0", "gpu-2"), ("ps:0", "gpu-1"), ("", "")):
+            until += HOUR_S
+            time.sleep(max(0.0, until - time.monotonic()))
+            steps.append(_saved(run) - began)
+            if task:
+                faults.destroy(seven, run.host(task) if spares else seven[seat])
+        share = steps[-1] / (4 * steps[0])
+        print(f"steps after each hour: {steps}, {share:.0%} of those without a loss")
+        assert least <= share <= most

@@ -140,6 +140,32 @@ def test_the_printed_firewall_rules_admit_the_hosts_alone(user: Desk, fleet: Fle
         user.dtctl("stop")
 
 
+@pytest.mark.nightly
+def test_a_host_with_a_slow_link_is_named_with_what_holds_its_packets_back(user: Desk, fleet: Fleet) -> None:
+    """Others may be named, too: all five share two processors with other tests."""
+    write(user)
+    with slow_link(fleet["gpu-4"]):
+        told = json.loads(user.dtctl("check", "--deep", "-o", "json", code=None))
+    slow_named = ("host_exchanges_slowly", ["gpu-4"])
+    (slow,) = (one for one in told["warnings"] if (one["signature"], one["hosts"]) == slow_named)
+    assert slow["fields"]["sent_bytes"] < 20e6 < slow["fields"]["usual_sent_bytes"]
+    assert (slow["fields"]["queue"], slow["fields"]["usual_queue"]) == ("tbf", "noqueue")
+
+
+@contextmanager
+def slow_link(host: FleetHost) -> Iterator[None]:
+    """It sends at most 80 Mbit/s."""
+    words = ["ip", "netns", "exec", host.box.netns, "tc", "qdisc"]
+    shape = [*words, "add", "dev", "eth0", "root", "tbf", "rate", "80mbit", "burst", "64kb", "latency", "50ms"]
+    done = subprocess.run(shape, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no tbf in this kernel: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run([*words, "del", "dev", "eth0", "root"], check=True)
+
+
 @contextmanager
 def taken(host: FleetHost, port: int) -> Iterator[None]:
     """As faults.taken_port, and somebody listens there when it begins."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 from dtctl.errors import TransportError
-from dtctl.model import TRANSPORTS, Host, OtherTransport, TransportKind
+from dtctl.model import TRANSPORTS, Host
 from dtctl.transport.local import Child, ChildStream
 from dtctl.transport.payload import LOADER
 from dtctl.transport.seam import Session, TransportOptions
 from dtctl.transport.stream import converse
 
+PLACES = "HOSTS_TO_ENTER"
+"""A variable: a JSON object of each host's first process, user and home."""
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -17,8 +22,7 @@ class NsenterTransport:
         self._waiting = means.waiting
 
     def open(self, host: Host) -> Session:
-        assert isinstance(host.reach, OtherTransport)
-        pid, uid, home = (host.reach.settings[name] for name in ("pid", "uid", "home"))
+        pid, uid, home = json.loads(os.environ[PLACES])[host.name]
         become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
         place = ["env", "--ignore-environment", f"--chdir={home}", f"HOME={home}", f"PATH={PATH}"]
         try:
@@ -28,4 +32,4 @@ class NsenterTransport:
         return converse(host, ChildStream(child), self._waiting)
 
 
-TRANSPORTS["nsenter"] = TransportKind(f"{__name__}:NsenterTransport", settings=("pid", "uid", "home"))
+TRANSPORTS["nsenter"] = f"{__name__}:NsenterTransport"

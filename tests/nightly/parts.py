@@ -54,7 +54,7 @@ def templates() -> PartResult:
 
 
 def faults() -> PartResult:
-    """Everything that breaks, and the soak; writes docs/faults.md."""
+    """Everything that breaks; writes docs/faults.md."""
     others = ("tests/faults", "tests/fleet", f"--ignore={SEQUENCES_ON_HOSTS}")
     return pytest(sys.executable, *others, DTCTL_NIGHTLY="1", DTCTL_FAULT_REPORT="docs/faults.md")
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from dtctl.errors import AgentError, ConnectionLost, TransportError
+from dtctl.errors import ConnectionLost
 from dtctl.model import Host, SshSettings
 from dtctl.transport import payload
 from dtctl.transport.seam import Session, answering
@@ -75,19 +75,6 @@ def test_receive_gives_up_after_its_time(session: Session) -> None:
     assert session.receive(PATIENCE_S).type == "result"
 
 
-def test_an_error_frame_is_an_agent_error_that_names_the_host(session: Session) -> None:
-    session.send({"type": "refuse"})
-    with pytest.raises(AgentError) as caught:
-        session.receive(PATIENCE_S)
-    error = caught.value
-    assert (error.code, error.summary, error.detail, error.hint) == (
-        "disk_full",
-        "gpu-a: no space",
-        "/data",
-        "free some",
-    )
-
-
 def test_much_on_stderr_does_not_block_the_conversation(session: Session) -> None:
     for _ in range(4):
         session.send({"type": "chatter", "size": 1_000_000})
@@ -101,12 +88,6 @@ def test_an_agent_that_dies_is_reported_with_its_last_words(session: Session) ->
     assert caught.value.summary == "lost the agent on gpu-a"
     assert "exit code 3" in caught.value.detail
     assert "out of luck" in caught.value.detail
-
-
-def test_garbage_in_place_of_a_frame_is_a_transport_error(session: Session) -> None:
-    session.send({"type": "garbage"})
-    with pytest.raises(TransportError, match="gpu-a sends what no agent sends"):
-        session.receive(PATIENCE_S)
 
 
 @tiny

@@ -42,8 +42,7 @@ def test_errors_and_keys_of_dropbear(tmp_path: Path) -> None:
     with dropbear() as (port, known_hosts):
         with pytest.raises(TransportError) as caught:
             answering(SshTransport(), host(port, known_hosts, make_key("stranger")))
-        trust = Transports().trust()
-        (station,) = trust.route(host(port, tmp_path / "none", make_key("login")))
-        (key,) = trust.scan(station)
+        (station,) = Transports().stations(host(port, tmp_path / "none", make_key("login")))
+        (key,) = station.scan()
         assert key.base64 in known_hosts.read_text()
     assert "the host accepts publickey" in caught.value.detail

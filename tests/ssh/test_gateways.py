@@ -216,15 +216,14 @@ def test_trust_goes_through_jump_hosts_nearest_first(home: Path, sshd: Sshd, bas
     known = home / "known_hosts.own"
     jump = f"{bastion.user}@{bastion.address}:{bastion.port}"
     host = direct(sshd, known_hosts=str(known), jump=jump)
-    trust = Transports().trust()
-    way = trust.route(host)
+    way = Transports().stations(host)
     assert [station.name for station in way] == [bastion.address, "gpu-a"]
     assert [station.where for station in way] == [
         f"{bastion.address}:{bastion.port}",
         f"gpu-a ({sshd.address}:{sshd.port})",
     ], "a person compares the key of a machine, not of a name that a file has given it"
     with pytest.raises(HostKeyError):
-        trust.scan(way[1])
+        way[1].scan()
     for station in way:
-        trust.pin(station, trust.scan(station))
+        station.pin(station.scan())
     answering(SshTransport(), host).close()

@@ -140,24 +140,22 @@ def test_accept_new_pins_the_first_key_once_for_all_threads(sshd: Sshd, home: Pa
 
 
 def test_all_keys_of_a_host_are_found_without_a_login_and_pinned(sshd: Sshd, home: Path, log_in: LogIn) -> None:
-    trust = Transports().trust()
     host = direct(sshd, known_hosts=str(home / "known_hosts.own"), identity_file=None)
     before = sshd.logins()
-    (station,) = trust.route(host)
-    assert (station.name, trust.pinned(station)) == ("gpu-a", [])
-    keys = trust.scan(station)
+    (station,) = Transports().stations(host)
+    assert (station.name, station.keys.pinned()) == ("gpu-a", [])
+    keys = station.scan()
     assert {key.fingerprint for key in keys} == {fingerprint(key) for key in sshd.host_keys.values()}
     assert {key.type for key in keys} == {"ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa"}
     assert sshd.logins() == before
-    assert trust.pin(station, keys) == home / "known_hosts.own"
-    assert trust.pinned(station) == keys
+    assert station.pin(keys) == home / "known_hosts.own"
+    assert station.keys.pinned() == keys
     log_in(direct(sshd, known_hosts=str(home / "known_hosts.own")))
 
 
 def test_what_is_pinned_is_what_openssh_believes(sshd: Sshd, home: Path) -> None:
-    trust = Transports().trust()
-    (station,) = trust.route(direct(sshd, known_hosts=str(home / "known_hosts.own")))
-    trust.pin(station, trust.scan(station))
+    (station,) = Transports().stations(direct(sshd, known_hosts=str(home / "known_hosts.own")))
+    station.pin(station.scan())
     found = subprocess.run(
         ["ssh-keygen", "-F", name(sshd), "-f", str(home / "known_hosts.own")],
         capture_output=True,

@@ -14,7 +14,6 @@ import typer.main
 from dtctl.cli.app import app
 from dtctl.errors import ExitCode
 from tests.desk import Desk, desk
-from tests.hosts.sshd import SSHD, Sshd
 from tests.nights import at_night
 
 COMMANDS = sorted(set(typer.main.get_command(app).commands) - {"init", "explain", "schema"})  # type: ignore[attr-defined]
@@ -116,27 +115,3 @@ def test_no_setting_becomes_an_option_of_openssh(user: Desk, key: str, text: str
         assert done.returncode
     assert not any(line.startswith(OPTION[:4]) for line in (user.home / "words").read_text().splitlines())
     assert not (user.home / "hit").exists()
-
-
-@pytest.mark.skipif(SSHD is None, reason="no sshd here (Debian: openssh-server)")
-@pytest.mark.parametrize("policy", at_night(["strict", "accept-new"], but=["accept-new"]))
-@pytest.mark.parametrize("name", ["~/.bashrc", "~/.ssh/authorized_keys", "link", "../.profile", "keys.pub"])
-def test_no_command_writes_a_host_key_to_a_file_of_another_kind(user: Desk, policy: str, name: str) -> None:
-    """A real server shows its key to each of them."""
-    authorized = "restrict ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n"
-    (user.home / ".ssh" / "config").unlink()
-    (user.project / "link").symlink_to(user.home / ".bashrc")
-    (user.project / "keys.pub").write_text(authorized)
-    with Sshd() as sshd:
-        login = f"identity_file: {sshd.key}, user: {sshd.user}, port: {sshd.port}"
-        write(user, f"{{host_keys: {policy}, known_hosts: {name}, {login}}}", f"bad: {sshd.address}")
-        for command in ("status", "trust", "ssh"):
-            done = user.run(*arguments(command))
-            assert done.returncode != 0
-            assert "Traceback" not in done.stderr
-            assert "not written to" in done.stderr or "cannot write" in done.stderr or policy == "strict"
-        assert sshd.logins() == 0
-    assert (user.home / ".bashrc").read_text() == ""
-    assert (user.project / "keys.pub").read_text() == authorized
-    assert not (user.home / ".profile").exists()
-    assert not (user.home / ".ssh" / "authorized_keys").exists()

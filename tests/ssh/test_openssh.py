@@ -56,7 +56,7 @@ def test_nothing_of_fabric_is_imported(sshd: Sshd, home: Path) -> None:
         "import sys; from pathlib import Path; from dtctl.model import Host, SshSettings\n"
         "from dtctl.transport.connect import Transports; from dtctl.transport.seam import answering\n"
         "host, way = Host('a', SshSettings('testhost', client='openssh')), Transports(ssh_config=Path(sys.argv[1]))\n"
-        "answering(way, host).close(); trust = way.trust(); [trust.scan(one) for one in trust.route(host)]\n"
+        "answering(way, host).close(); [one.scan() for one in way.stations(host)]\n"
         "print(way.hostname(host.reach), {'paramiko', 'fabric', 'cryptography'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", script, str(sshd.ssh_config)]
@@ -122,13 +122,12 @@ def test_trust_pins_what_ssh_then_believes(home: Path, sshd: Sshd, bastion: Sshd
     known = home / "known_hosts.own"
     jump = f"{bastion.user}@{bastion.address}:{bastion.port}"
     host = direct(sshd, known_hosts=str(known), jump=jump, client="openssh")
-    trust = Transports().trust()
     before = sshd.logins()
-    for station in trust.route(host):
-        assert trust.pinned(station) == []
-        keys = trust.scan(station)
+    for station in Transports().stations(host):
+        assert station.keys.pinned() == []
+        keys = station.scan()
         assert {key.type for key in keys} == {"ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa"}
-        assert trust.pin(station, keys) == known
+        assert station.pin(keys) == known
     assert sshd.logins() == before
     log_in(host)
 

@@ -23,8 +23,6 @@ for line in iter(i.readline, b""):
         say(type="result", size=len(payload), sha256=hashlib.sha256(payload).hexdigest())
     elif kind == "give":
         say(b"x" * request["size"], type="result")
-    elif kind == "refuse":
-        say(type="error", code="disk_full", summary="no space", detail="/data", hint="free some")
     elif kind == "chatter":
         sys.stderr.write("e" * request["size"])
         sys.stderr.flush()
@@ -33,9 +31,6 @@ for line in iter(i.readline, b""):
         sys.stderr.write("Traceback: out of luck")
         sys.stderr.flush()
         os._exit(3)
-    elif kind == "garbage":
-        out.write(b"this is not JSON\\n")
-        out.flush()
     elif kind == "stop_reading":
         time.sleep(request["seconds"])
 """

@@ -54,6 +54,11 @@ class Case:
             yield from ("--set", setting)
 
 
+SHARDED = Case(
+    "ps-async", "worker:1", "worker:1", 1500, variant="sharded", settings=(OFTEN, "trainer.args.sharded=true")
+)
+"""Each ps writes a part: only where all hosts share a disk."""
+
 CASES = [
     Case("ps-async", "worker:1", "worker:1", 1500),
     Case(
@@ -64,6 +69,7 @@ CASES = [
         variant="partitioned",
         settings=(OFTEN, "trainer.args.placement=partitioned"),
     ),
+    SHARDED,
     Case("ps-sync", "worker:1", "worker:1", 600),
     Case("supervisor", "worker:1", "worker:1", 1500, settings=(OFTEN, ONE_PS)),
     Case("in-graph", "worker:1", "worker:1", 600, lead="chief:0", settings=(OFTEN, ONE_PS)),

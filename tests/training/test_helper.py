@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
+import os
 import re
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,6 @@ import pytest
 from dtctl.agent.checkpoints import reading
 from dtctl.operations.init import write_helper
 from dtctl.trainer import SAVED
-from tests.training.by_hand import free_ports
 from tests.training.nursery import DEADLINE_S, Nursery, Trainee, nursery
 from tests.waiting import eventually
 
@@ -64,6 +66,22 @@ class Example:
         (found,) = reading.report([str(self.output / directory)])
         assert found["incomplete"] == []
         return [each["step"] for each in found["all"] if each["complete"] and each["step"] is not None]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, below those that kernels hand out to outgoing connections."""
+    # Suites that run at the same time begin some way from each other.
+    ports = range(20000 + os.getpid() * 16 % 10000, 32768)
+    return list(itertools.islice(filter(_can_bind, ports), count))
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
 
 
 def last(trainer: Trainee, pattern: str = r"^step (\d+)") -> int:

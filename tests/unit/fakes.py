@@ -38,7 +38,7 @@ class FakeSession:
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
         with self._changed:
-            if self._ended:
+            if self._ended or self.closed:
                 raise ConnectionLost(f"{self.host.name} has gone")
             self.received.append(str(fields["type"]))
             self._pending += self._answer(self, fields)

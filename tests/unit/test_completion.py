@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.cli import main
-from dtctl.cli.completion import begun, for_fish, for_zsh, rejoined, whole_words
+from dtctl.cli.completion import rejoined, whole_words
 from dtctl.cli.table import GROUPS
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import record_of
@@ -112,48 +112,6 @@ def test_other_shells_and_commands_are_left_alone() -> None:
         with whole_words(environ):
             pass
         assert environ == before
-
-
-OFFERED = """_arguments '*: :(("json":"the run''s words"\n"text"))'"""
-
-
-@pytest.mark.parametrize(
-    ("line", "option"),
-    [
-        ("dtctl status --run=", "--run="),
-        ("dtctl status --run=di", "--run="),
-        ("dtctl status --run di", ""),
-        ("dtctl status --ru", ""),
-        ("dtctl status --", ""),
-        ("dtctl up --set a=b", ""),
-        ("dtctl status --run=x ", ""),
-        ("", ""),
-    ],
-)
-def test_an_option_completes_within_its_own_word(line: str, option: str) -> None:
-    assert begun(line) == option
-
-
-def test_zsh_keeps_apostrophes_and_replaces_the_whole_word() -> None:
-    assert for_zsh(OFFERED, "") == """_arguments '*: :(("json":"the run'\\''s words"\n"text"))'"""
-    assert for_zsh(OFFERED, "-o=") == """_arguments '*: :(("-o=json":"the run'\\''s words"\n"-o=text"))'"""
-    assert for_zsh("_files", "--config=") == "_files"
-
-
-def test_fish_replaces_the_whole_word() -> None:
-    assert for_fish("json\tfor programs\ntext\n", "--output=") == "--output=json\tfor programs\n--output=text\n"
-    assert for_fish("worker:0\nworker\n", "") == "worker:0\nworker\n"
-
-
-def test_only_a_shell_that_completes_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    line = {"_TYPER_COMPLETE_ARGS": "dtctl status --run="}
-    with whole_words({**line, "_DTCTL_COMPLETE": "complete_fish"}):
-        print("digits-1")
-    assert capsys.readouterr().out == "--run=digits-1\n"
-    output = io.StringIO()
-    with redirect_stdout(output), whole_words(line):
-        print("digits-1")
-    assert output.getvalue() == "digits-1\n"
 
 
 def shown() -> str:

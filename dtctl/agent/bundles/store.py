@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from ..host import locks
 from ..host.errors import from_os_error
 from ..host.files import private
-from ..host.paths import entries, is_component, make_directory, modified, modified_ns, used_bytes
+from ..host.paths import entries, make_directory, modified
 from . import blocks, receiver
 from .tree import Manifest, Tree, is_bundle_id, remove_tree
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
     from ..conversation import Wire
-    from ..records.answers import Written
 
 
 _in_use: Dict[str, int] = {}
@@ -57,43 +56,24 @@ def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
         raise from_os_error(error, "store the bundle") from error
 
 
-def prune(
-    root: str,
-    keep: set[str],
-    goes: Callable[[Written], bool] = lambda _: False,
-    before: Callable[[], None] = lambda: None,
-) -> List[Written]:
-    """Removes the bundles that are neither in `keep` nor being prepared, and tells those that stay all the same.
-
-    `before` is called before each of them.
-
-    A bundle stays if trainers of an earlier build have written in it (they worked in the bundle itself), unless it
-    `goes` with what they wrote.
-    """
+def prune(root: str, keep: set[str], before: Callable[[], None] = lambda: None) -> None:
+    """Removes the bundles that are neither in `keep` nor being prepared. `before` is called before each of them."""
     store = os.path.join(root, "bundles")
     remove_abandoned(store)
-    kept: List[Written] = []
-    for base, written in unneeded(root, keep):
+    for base in unneeded(root, keep):
         before()
-        if written is not None and not goes(written):
-            kept.append(written)
-        else:
-            try:
-                with Incoming(store) as incoming:
-                    os.rename(base, os.path.join(incoming.path, "bundle"))
-                os.unlink(base + ".lock")
-            except FileNotFoundError:
-                continue  # somebody else has removed it
-            except OSError as error:
-                raise from_os_error(error, "remove a bundle") from error
-    return kept
+        try:
+            with Incoming(store) as incoming:
+                os.rename(base, os.path.join(incoming.path, "bundle"))
+            os.unlink(base + ".lock")
+        except FileNotFoundError:
+            continue  # somebody else has removed it
+        except OSError as error:
+            raise from_os_error(error, "remove a bundle") from error
 
 
-def unneeded(root: str, keep: set[str]) -> Iterator[Tuple[str, Optional[Written]]]:
-    """The bundles that are neither in `keep` nor being prepared, and what trainers have written in them, if anything.
-
-    Each is locked until the next one is asked for.
-    """
+def unneeded(root: str, keep: set[str]) -> Iterator[str]:
+    """The bundles that are neither in `keep` nor being prepared. Each is locked until the next one is asked for."""
     store = os.path.join(root, "bundles")
     for name in entries(store):
         if not is_bundle_id(name) or name in keep:
@@ -102,7 +82,7 @@ def unneeded(root: str, keep: set[str]) -> Iterator[Tuple[str, Optional[Written]
         _release(base)
         with suppress(FileNotFoundError), locks.alone(base + ".lock", create=True) as alone:  # somebody else removes it
             if alone:
-                yield base, _written_by_trainers(base)
+                yield base
 
 
 def _receive(store: str, bundle_id: str, wire: Wire) -> int:
@@ -153,46 +133,6 @@ def _move_into_place(new_base: str, base: str) -> None:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
         os.rename(os.path.join(new_base, "manifest.json"), os.path.join(base, "manifest.json"))
-
-
-def _written_by_trainers(base: str) -> Optional[Written]:
-    """Files that neither the push nor the setup has made, and pushed ones that are not what they were."""
-    manifest = _load(base)
-    tree = Tree(base, manifest or Manifest([], [], []))
-    known = tree.manifest.paths()
-    setups = [
-        os.path.join(base, name) for name in entries(base) if name.startswith("setup-") and name.endswith(".done")
-    ]
-    setup_ended = max((os.stat(path).st_mtime_ns for path in setups), default=0)
-    found = [tree.place(tree.manifest.files[index][0]) for index in tree.damaged()]
-    found = [path for path in found if os.path.lexists(path)]
-    for path, entry in _walk(tree.root, ""):
-        if path not in known and entry.stat(follow_symlinks=False).st_ctime_ns > setup_ended:
-            found.append(entry.path)
-    if not found:
-        return None
-    return {
-        "cluster": tree.manifest.cluster if is_component(tree.manifest.cluster) else None,
-        "id": "%s-%d" % (os.path.basename(base)[:16], modified_ns(os.path.join(base, "manifest.json"))),
-        "path": tree.root,
-        "files": len(found),
-        "size_bytes": used_bytes(base),  # its code stays with them
-    }
-
-
-def _walk(directory: str, prefix: str) -> Iterator[Tuple[str, os.DirEntry[str]]]:
-    """Paths and entries of all that is no directory, without what Python leaves behind when it imports."""
-    try:
-        with os.scandir(directory) as found:
-            listed = list(found)
-    except FileNotFoundError:
-        return
-    for entry in listed:
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name != "__pycache__":
-                yield from _walk(entry.path, f"{prefix}{entry.name}/")
-        else:
-            yield prefix + entry.name, entry
 
 
 def _is_complete(base: str) -> bool:

@@ -182,33 +182,17 @@ _PRESERVED = "last_preserved_timestamp: "
 
 
 def restored_name(state: str) -> Optional[str]:
-    """The name of the checkpoint that is to be restored; None where none is restored_name."""
-    found = (re.match(_PATH, line) for line in state.strip().split("\n"))
-    names = [os.path.basename(one.group(2)) for one in found if one and one.group(1) == "model_checkpoint_path"]
-    return names[-1] if names else None
+    """The name of the checkpoint that is to be restored; None where none is."""
+    restored = _parsed(state)[0]
+    return None if restored is None else os.path.basename(restored)
 
 
 def with_renamed(text: str, damaged: str, good: str) -> str:
     """Names `good` where it names `damaged`, in the form in which it writes paths, and no longer lists `damaged`."""
-    lines: List[str] = []
-    times: List[str] = []
-    dropped: List[int] = []
-    for line in text.split("\n"):
-        match = re.match(_PATH, line)
-        if line.startswith(_TIMESTAMP):
-            times.append(line)
-        elif match and os.path.basename(match.group(2)) == damaged:
-            if match.group(1) == "model_checkpoint_path":
-                lines.append('%s: "%s"' % (match.group(1), match.group(2)[: -len(damaged)] + good))
-            else:
-                listed = sum(line.startswith("all_model_checkpoint_paths") for line in lines)
-                dropped.append(listed + len(dropped))
-        else:
-            lines.append(line)
-    for index in reversed(dropped):  # a time belongs to the path with the same index
-        if index < len(times):
-            del times[index]
-    return "\n".join(lines + times) + "\n"
+    restored, listed, preserved = _parsed(text)
+    if restored is not None and os.path.basename(restored) == damaged:
+        restored = restored[: -len(damaged)] + good
+    return _written(restored, [one for one in listed if os.path.basename(one[0]) != damaged], preserved)
 
 
 def with_newest(text: str, name: str, now: float) -> str:
@@ -216,21 +200,26 @@ def with_newest(text: str, name: str, now: float) -> str:
 
     `name` may hold neither quotes nor backslashes.
     """
-    paths, times, preserved = _listed(text)
-    timed = bool(paths) and len(times) == len(paths)
-    before = [(path, times[index] if timed else "") for index, path in enumerate(paths)]
-    before = [(path, at) for path, at in before if os.path.basename(path) != name]
-    lines = ['model_checkpoint_path: "%s"' % name]
-    lines += ['all_model_checkpoint_paths: "%s"' % path for path in (*(path for path, _ in before), name)]
-    if timed:
-        lines += [at for _, at in before] + ["all_model_checkpoint_timestamps: %r" % now]
-    return "\n".join(lines + preserved) + "\n"
+    _, listed, preserved = _parsed(text)
+    at = "%s%r" % (_TIMESTAMP, now) if any(at for _, at in listed) else ""
+    return _written(name, [*(one for one in listed if os.path.basename(one[0]) != name), (name, at)], preserved)
 
 
-def _listed(text: str) -> Tuple[List[str], List[str], List[str]]:
-    """The paths, the lines of their times, and that of the last preserved; lines of any other form are left out."""
+def _parsed(text: str) -> Tuple[Optional[str], List[Tuple[str, str]], List[str]]:
+    """The path to be restored; all paths, each with the line of its time; and the line of the last preserved.
+
+    Lines of any other form are left out, and so are times where there are not as many as paths.
+    """
     lines = text.strip().split("\n")
     matches = [match for line in lines for match in [re.match(_PATH, line)] if match]
+    restored = [match.group(2) for match in matches if match.group(1) == "model_checkpoint_path"]
     paths = [match.group(2) for match in matches if match.group(1) == "all_model_checkpoint_paths"]
     times = [line for line in lines if line.startswith(_TIMESTAMP)]
-    return paths, times, [line for line in lines if line.startswith(_PRESERVED)][:1]
+    listed = list(zip(paths, times if len(times) == len(paths) else [""] * len(paths)))
+    return restored[-1] if restored else None, listed, [line for line in lines if line.startswith(_PRESERVED)][:1]
+
+
+def _written(restored: Optional[str], listed: List[Tuple[str, str]], preserved: List[str]) -> str:
+    lines = [] if restored is None else ['model_checkpoint_path: "%s"' % restored]
+    lines += ['all_model_checkpoint_paths: "%s"' % path for path, _ in listed]
+    return "\n".join([*lines, *(at for _, at in listed if at), *preserved]) + "\n"

@@ -151,7 +151,7 @@ def _data(asked: str, path: str) -> Data:
     try:
         budget.within(_DATA_S, path, partial(_count_data, found, path))
     except budget.Silent:
-        found = dict(found, problem="its file system does not answer", whole=False)  # type: ignore[assignment]
+        found = dict(found, problem=_SILENT, whole=False)  # type: ignore[assignment]
     except FileNotFoundError:
         found["there"] = False
     except OSError as error:

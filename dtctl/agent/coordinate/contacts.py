@@ -45,11 +45,20 @@ class Contacts:
         for host in view.hosts.values():
             host["connected"] = False
 
-    def expect(self, now: float) -> None:
-        """Expects the hosts that were in touch with an earlier coordinator to come to this one."""
-        own = self._view.own_host
-        known = [host for host, known in self._view.hosts.items() if known["heard"] is not None and not known["over"]]
-        self.away.update((host, now) for host in known if host != own)
+    def expect(self, now: float, *, counts_on: bool) -> None:
+        """Expects the hosts that were in touch with an earlier coordinator to come to this one.
+
+        `counts_on`: nobody can have heard those that were away when others took places.
+        """
+        for host, known in self._view.hosts.items():
+            silent_s, known["silent_s"] = known["silent_s"] or 0.0, None
+            if known["heard"] is not None and not known["over"] and host != self._view.own_host:
+                self.away[host] = now - silent_s * counts_on
+
+    def missed(self) -> Dict[str, float]:
+        """Those with tasks that are away, and since when, though they are not drained."""
+        drained = drains.drained_hosts(self._view.intents) if self.away else []
+        return {host: at for host, at in self.away.items() if host not in drained and self._view.tasks_on(host)}
 
     def miss(self, now: float) -> None:
         """Records hosts that ought to have connected by now."""
@@ -164,12 +173,11 @@ class Quorum:
         if self._has_lease is not None:
             has_lease = self._has_lease(now)
             self._needs_none = self._needs_none and not has_lease
-            self.may_start = self.may_start and (has_lease or self._needs_none)
+            self._view.data["leased"] = has_lease or self._needs_none
+            self.may_start = self.may_start and self._view.data["leased"]
 
     def _ask_hosts(self, now: float) -> None:
-        left_out = (
-            [] if self._is_new_here else drains.drained_hosts(self._view.intents)
-        )  # they are away for a known reason
+        left_out = [] if self._is_new_here else self._view.drained_hosts()  # they are away for a known reason
         present = [
             known
             for host, known in self._view.hosts.items()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from ..records.kinds import made
 from ..records.reasons import because, explain, fact, headline, sentence, why_of
+from ..records.spec import fence_s
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent
 from ..run import drains, gang, intents, outcome
 from ..run.outcome import Judgement
@@ -67,7 +68,6 @@ class Coordinator:
         self._spec = spec
         self._services = services
         self._recovery = Recovery(self.view, services, self._record)
-        self._draining = Draining(self.view, self._record, self._recovery.repair_checkpoints)
         self._shutdown: Optional[Shutdown] = None
         self._stop_requested = False
         self.wall = data["time"]
@@ -78,6 +78,7 @@ class Coordinator:
         self._unready: Dict[str, float] = {}
         self._book = OrderBook(self.view)
         self.contacts = Contacts(self.view, self._record)
+        self._draining = Draining(self.view, self.contacts, self._record, self._recovery.repair_checkpoints)
         self._quorum = Quorum(self.view, has_lease)
         self._moving = Moving(self.view, self._recovery, self.contacts, self._record, self._draining.undrain, term)
         self._accounting = Accounting(self.view)
@@ -212,7 +213,7 @@ class Coordinator:
         else:
             why = fact("coordinator_elected", host=own, what=before, seconds=gap_s)
         self._record("contact", [why], host=own)
-        self.contacts.expect(now)
+        self.contacts.expect(now, counts_on=before is None and not rebooted)
 
     @property
     def away(self) -> Mapping[str, float]:
@@ -293,7 +294,7 @@ class Coordinator:
             if self.may_start:
                 self._draining.release_cut_off()
             self._draining.step(now)
-            missed = self._missed_hosts()
+            missed = self.contacts.missed()
             left_out = drains.left_out_hosts(self.view.intents) if missed else []
             self._accounting.update(passed_s, [host for host in missed if host not in left_out])
             self._judge(now, wall)
@@ -370,48 +371,21 @@ class Coordinator:
         """What fails a run though no task has failed for good."""
         if self.view.own_host in self._lost_sessions:  # of others it says nothing, or it ends a join
             return Judgement("Failed", [fact("session_lost")])
-        found = self._host_given_up(now) or self._deadline()
+        # others may have been elected, and train on without a host that this one misses
+        knows = self.may_start or self._spec["min_workers"] is None
+        found = (self._draining.needs_one_of(now) if knows else None) or self._deadline()
         if found is not None or not self.may_start:
             return found
         moves = self.view.data["moved"]["number"]
-        moved = self._moving.step(self._missed_hosts(), now, wall)
-        for host, silent_s in self._given_up(now).items():
-            # not one that a spare replaces from now on; and the others may have too few left without this one
-            if self.view.data["moved"]["number"] == moves and self._draining.may_leave_out(host):
-                self._draining.leave_out(host, silent_s, now)
+        moved = self._moving.step(self.contacts.missed(), now, wall)
+        if self.view.data["moved"]["number"] == moves:  # not one that a spare replaces from now on
+            self._draining.leave_out_gone(now)
         return moved or self._recovery.step(now, wall) or self._not_started(now)
 
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
         waits = lifecycle.unreached(self.view) or not self.may_start or self._moving.awaits_fence(self._now)
         return set(self.view.tasks) if waits else incidents.held(self.view).union(self._draining.returning())
-
-    def _missed_hosts(self) -> Dict[str, float]:
-        """Those with tasks that are away, and since when, though they are not drained."""
-        drained = drains.drained_hosts(self.view.intents) if self.contacts.away else []
-        away = [host for host in self.contacts.away if host not in drained and self.view.tasks_on(host)]
-        return {host: self.contacts.away[host] for host in away}
-
-    def _host_given_up(self, now: float) -> Optional[Judgement]:
-        if self._spec["min_workers"] is not None and not self.may_start:
-            return None  # others may have been elected, and train on without this host
-        for host, silent_s in self._given_up(now).items():
-            if not self._draining.may_leave_out(host):
-                return Judgement("Failed", [fact("host_gone", host=host, seconds=silent_s)])
-        return None
-
-    def _given_up(self, now: float) -> Dict[str, float]:
-        """Hosts that were not heard for `host_timeout_s` and are not left out yet, and how long each was not."""
-        limit_s = self.view.recovery["host_timeout_s"]
-        silent = {host: now - since for host, since in self._missed_hosts().items() if self._takes_part(host)}
-        late = [host for host, silent_s in silent.items() if limit_s is not None and silent_s >= limit_s]
-        left_out = drains.left_out_hosts(self.view.intents) if late else []
-        return {host: silent[host] for host in late if host not in left_out}
-
-    def _takes_part(self, host: str) -> bool:
-        """One whose tasks are all too many may be switched off."""
-        reasons = [why_of(self.view.intents[task]) for task in self.view.tasks_on(host)]
-        return any(all(one["kind"] != drains.SCALED_DOWN for one in why) for why in reasons)
 
     def _deadline(self) -> Optional[Judgement]:
         limit_s = self._spec["active_deadline_s"]
@@ -436,7 +410,8 @@ class Coordinator:
     def _describe(self, facts: Facts) -> None:
         """The phase and the condition of a run that continues."""
         data = self.view.data
-        asks = [] if self.may_start else [fact("asks_others", count=self._quorum.missing())]
+        others = fact("asks_others", count=self._quorum.missing())
+        asks = [] if self.may_start else [others if fence_s(self._spec) is None else fact("lacks_voters")]
         data["missing"] = sentence(asks or self._draining.missing() or lifecycle.missing(self.view)) or None
         lost = next(incidents.still_open(self.view), None)
         back = [why_of(self.view.intents[task])[0] for task in self._draining.returning()[:1]]

@@ -2,6 +2,7 @@
 
 A task that its job has too many of is held in the same way, and so are those of a host that was given up where the
 others may train without it (`min_workers`). What trains together is started again then, with those that take part.
+Of a host that has no task it is only known that it is drained: it takes no place.
 
 Servers are held when the others have ended, because those still save what is on them. After `undrain` all tasks that
 need each other start at once, from the newest checkpoint, as soon as every one of their hosts is in touch.
@@ -12,6 +13,7 @@ from __future__ import annotations
 from ..records.reasons import because, fact, why_of
 from ..records.spec import trainers_of
 from ..run import drains, gang
+from ..run.outcome import Judgement
 from . import incidents
 from .lifecycle import END_LIMIT_S
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from ..records.reasons import Fact
     from ..records.run_state import How
+    from .contacts import Contacts
     from .view import View
 
 
@@ -31,9 +34,10 @@ HEARD_S = 60.0
 class Draining:
     """`record(kind, why, **fields)` adds to the run's history. Times are of the monotonic clock."""
 
-    def __init__(self, view: View, record: Callable[..., None], repair: Callable[[], None]) -> None:
+    def __init__(self, view: View, contacts: Contacts, record: Callable[..., None], repair: Callable[[], None]) -> None:
         """`repair` sets damaged checkpoints aside, before the lead starts again."""
         self._view = view
+        self._contacts = contacts
         self._record = record
         self._repair = repair
         self._since: Optional[float] = None
@@ -46,12 +50,15 @@ class Draining:
     def drain(self, host: str, how: How, now: float) -> None:
         """Holds what the host's maintenance holds. Nothing changes where it is drained already."""
         kind = drains.DRAINED_ALONE if self.may_leave_out(host) else drains.DRAINED
-        if host not in drains.drained_hosts(self._view.intents):
+        if not self._view.tasks_on(host):
+            self._view.hosts[host]["drained"] = how["by"]
+        elif host not in drains.drained_hosts(self._view.intents):
             drained = drains.holders(self._view.intents)
             self._hold(self._held({**drained, host: fact(kind, host=host, by=how["by"])}), how, now)
 
     def undrain(self, host: str, by: str) -> None:
         """What nothing else holds may run again."""
+        self._view.hosts[host]["drained"] = None
         self._release({host: host}, by)
 
     def scale(self, job: str, count: int, how: How, now: float) -> None:
@@ -107,8 +114,33 @@ class Draining:
         """Whether the others can train without a host that was given up."""
         return gang.goes_on_without(self._view.spec, host, self._view.intents)
 
-    def leave_out(self, host: str, silent_s: float, now: float) -> None:
-        """Lets them."""
+    def needs_one_of(self, now: float) -> Optional[Judgement]:
+        """The end of the run, where it cannot continue without a host that was not heard for too long."""
+        for host, silent_s in self._gone(now).items():
+            if not self.may_leave_out(host):
+                return Judgement("Failed", [fact("host_gone", host=host, seconds=silent_s)])
+        return None
+
+    def leave_out_gone(self, now: float) -> None:
+        """Lets the others train without such hosts, one after the other: then they may need the next one."""
+        for host, silent_s in self._gone(now).items():
+            if self.may_leave_out(host):
+                self._leave_out(host, silent_s, now)
+
+    def _gone(self, now: float) -> Dict[str, float]:
+        """Hosts that were not heard for `host_timeout_s` and are not left out yet, and how long each was not."""
+        view, limit_s = self._view, self._view.recovery["host_timeout_s"]
+        silent = {host: now - since for host, since in self._contacts.missed().items()} if limit_s is not None else {}
+        late = [host for host, silent_s in silent.items() if silent_s >= (limit_s or 0.0) and self._takes_part(host)]
+        left_out = drains.left_out_hosts(view.intents) if late else []
+        return {host: silent[host] for host in late if host not in left_out}
+
+    def _takes_part(self, host: str) -> bool:
+        """One whose tasks are all too many may be switched off."""
+        reasons = [why_of(self._view.intents[task]) for task in self._view.tasks_on(host)]
+        return any(all(one["kind"] != drains.SCALED_DOWN for one in why) for why in reasons)
+
+    def _leave_out(self, host: str, silent_s: float, now: float) -> None:
         view, gone = self._view, gang.out_with(self._view.spec, host, self._view.intents)
         held = [task for task in view.tasks_on(host) if task in gone]
         if not held:

@@ -90,6 +90,8 @@ class Leading:
         self._history = History(files.path("history.jsonl"))
         wall = time.time()
         view, damage = self._read_view(spec)
+        if view is not None:
+            self._count_silences_once(view)
         if view is not None and view["moved"]["number"] > self._follows:
             spec = files.spec(view["moved"])
         elif view is not None:
@@ -219,7 +221,9 @@ class Leading:
         self._answering.forget(self.coordinator.view.hosts.keys() - away.keys())
         for host, since in away.items():
             address = next((each["address"] for each in self._spec["roster"] if each["host"] == host), None)
-            if address is not None and now - since >= AWAY_S:
+            if address is None:  # others have its tasks: nobody needs its agent
+                self.coordinator.contacts.note_answer(host, answers=False)
+            elif now - since >= AWAY_S:
                 name, port = address.rpartition(":")[0].strip("[]"), self._spec["coordinator"]["port"]
                 answers = self._answering.of(host, name, port, now)
                 if answers is not None:
@@ -246,6 +250,16 @@ class Leading:
         except paths.Damaged as damage:
             why = str(damage)
         return None, fact("put_aside", text=why, what=paths.put_aside(self._path))
+
+    def _count_silences_once(self, view: RunView) -> None:
+        """From here on a host may be heard: a coordinator that begins again must not find how long it was silent."""
+        if any(known["silent_s"] is not None for known in view["hosts"].values()):
+            without: Any = {host: {**known, "silent_s": None} for host, known in view["hosts"].items()}
+            try:
+                paths.write_text(self._path, json.dumps({**view, "hosts": without}))
+            except OSError as error:
+                log.note("cluster: %s" % error)
+                view["hosts"] = without
 
     def _hear_own(self, now: float, wall: float, state: State, intent: IntentFollower) -> None:
         begin = self._history.received(self._host)
@@ -373,7 +387,9 @@ class Leading:
             if self._commits is not None and not self._commits.has_published(self.coordinator.view.data["moved"]):
                 self._save(now, at_once=True)
             return
+        leased = self.coordinator.view.data["leased"]
         self.coordinator.step(now, wall)
+        self._unsaved = self._unsaved or self.coordinator.view.data["leased"] != leased
         if self._moves:
             self._save(now, at_once=True)
             return

@@ -130,7 +130,7 @@ class Moving:
         spare = view.spec["spares"].get(host)
         if known["absent"] or not known["connected"]:
             return fact("spare_away", host=host)
-        if host in drains.holders(view.intents):
+        if known["drained"] is not None or host in drains.holders(view.intents):
             return fact("spare_drained", host=host)
         if host != seat and (spare is None or not all(task in spare["addresses"] for task in self._tasks_in(seat))):
             return fact("spare_unfit", host=host)
@@ -167,4 +167,6 @@ class Moving:
         after["seats"] = {seat: host for seat, host in after["seats"].items() if seat != host}
         if failure is None:
             view.data["moved"] = after
+            for host in missed:
+                view.hosts[host]["silent_s"] = now - missed[host]
         return failure

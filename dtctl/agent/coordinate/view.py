@@ -216,6 +216,11 @@ class View:
         """It is held because of a host that is drained."""
         return drains.is_drained(self.intents[task])
 
+    def drained_hosts(self) -> List[str]:
+        """Those that a person has drained, with tasks or without."""
+        idle = [host for host, known in self.hosts.items() if known["drained"] is not None]
+        return [*drains.drained_hosts(self.intents), *idle]
+
     def left_out(self) -> List[str]:
         """Tasks that take no part in what trains together; none where each trains by itself."""
         if not self.spec["resizes"]:

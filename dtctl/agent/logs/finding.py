@@ -1,8 +1,7 @@
 """Which lines match what a user asks for. No pattern holds the session up, nor its host.
 
-Plain words (`loss`, `loss|accuracy`) are looked for by the session itself, which is as fast as reading. Any other
-regular expression may take exponentially long (`(a+)+$`), and nothing in Python ends a search that has begun. So it
-runs in a process of its own, which the kernel ends when one piece of a log has taken it SEARCH_CPU_S of CPU time.
+Plain words (`loss`, `loss|accuracy`) are looked for as such, which is as fast as reading. Any other regular expression
+may take exponentially long (`(a+)+$`). Python looks for signals while it searches: a timer of the CPU's time ends it.
 
 Lines that report errors are tracebacks as a whole, and the words by which programs end (run/cause.py). Lines come in
 order and in pieces of any size. What is known of Python's tracebacks is their first line, and that their frames are
@@ -12,19 +11,17 @@ to a known message of TensorFlow, or that lead to the next traceback of a chain.
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-from contextlib import suppress
+from contextlib import contextmanager
 
-from ..host import daemon
+from ..host import machine
 from ..host.errors import Refused
 from ..run import cause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from typing import List, Optional, Pattern
+    from typing import Iterator, List, Optional, Pattern
 
     from ..host.secrets import Masks
 
@@ -53,53 +50,53 @@ class Keywords:
         return [any(word in line for word in self._words) for line in lines_of(shown)]
 
 
+class _TooLong(Exception):
+    """Raised where the search is, by the handler of the signal."""
+
+
 class Expression:
-    """A regular expression, which is searched for by another process. That is begun when it is first needed."""
+    """A regular expression."""
 
     def __init__(self, pattern: Pattern[str], masks: Masks) -> None:
         self._pattern = pattern
         self._masks = masks
-        self._pid = 0
-        self._line: Optional[Connection] = None
 
     def marks(self, data: bytes) -> Marks:
         """Of whole lines, without their line ends. Raises Refused for a pattern that takes too long."""
-        if self._line is None:
-            self._line = self._begin()
-        shown = self._masks.hide_lines(data)
+        lines = [line.decode("utf-8", "replace") for line in lines_of(self._masks.hide_lines(data))]
         try:
-            self._line.send_bytes(shown)
-            found = self._line.recv_bytes()
-        except (EOFError, OSError):
-            raise self._ended() from None
-        return [mark == 1 for mark in found] if b"\1" in found else None
+            with _limited():
+                found = [self._pattern.search(line) is not None for line in lines]
+        except _TooLong:
+            raise self._given_up("takes too long: more than %g s for one piece of a log" % SEARCH_CPU_S) from None
+        except MemoryError:
+            raise self._given_up("cannot be searched for here: it takes more memory than there is for it") from None
+        return found if True in found else None
 
-    def close(self) -> None:
-        if self._line is not None:
-            self._line.close()  # it waits for more, and so it ends
-            self._line = None
-            os.waitpid(self._pid, 0)
-
-    def _begin(self) -> Connection:
-        from multiprocessing.connection import Pipe
-
-        ours, theirs = Pipe()
-        self._pid = daemon.fork(lambda: _search(self._pattern, theirs), 1)
-        theirs.close()
-        return ours
-
-    def _ended(self) -> Refused:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
-        status = os.waitpid(self._pid, 0)[1]
-        pattern = ascii(self._pattern.pattern[:200])
+    def _given_up(self, why: str) -> Refused:
         hint = "search for plain words, as in -g 'loss|accuracy', or without one repetition inside of another"
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
-            what = "%s takes too long: more than %g s for one piece of a log" % (pattern, SEARCH_CPU_S)
-        else:
-            what = "%s cannot be searched for here: it takes more memory than there is for it" % pattern
-        return Refused("bad_request", what, hint=hint)
+        return Refused("bad_request", "%s %s" % (ascii(self._pattern.pattern[:200]), why), hint=hint)
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """For the main thread, which alone gets signals. Raises _TooLong."""
+    import resource
+
+    def give_up(*_: object) -> None:
+        raise _TooLong
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    now = int(machine.text("/proc/self/statm").split()[0]) * resource.getpagesize()
+    signal.signal(signal.SIGPROF, give_up)
+    most = min([now + _MOST_MEMORY_BYTES, *(one for one in (soft, hard) if one >= 0)])
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    signal.setitimer(signal.ITIMER_PROF, SEARCH_CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def finder(grep: str, masks: Masks) -> Keywords | Expression:
@@ -119,21 +116,6 @@ def lines_of(data: bytes) -> List[bytes]:
     if not lines[-1]:
         lines.pop()
     return lines
-
-
-def _search(pattern: Pattern[str], line: Connection) -> None:
-    """The life of the other process: it answers until nobody asks any more."""
-    import resource
-
-    with suppress(BaseException):  # nobody asks any more, or there is no memory: whoever waits sees that it has ended
-        daemon.isolate("dtctl-search", but=[line.fileno()])
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
-        while True:
-            data = line.recv_bytes()
-            signal.setitimer(signal.ITIMER_PROF, SEARCH_CPU_S)
-            found = bytes(pattern.search(one.decode("utf-8", "replace")) is not None for one in lines_of(data))
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            line.send_bytes(found)
 
 
 # lines that report errors

@@ -177,8 +177,6 @@ def serve(run_dir: str, tasks: List[str], request: LogsRequest, wire: Wire, stat
     except Gone:
         if not wire.is_gone():
             raise
-    finally:
-        selection.close()
 
 
 def _follow(logs: List[TaskLog], state: State, request: LogsRequest, wire: Wire, states: Callable[[], State]) -> None:

@@ -168,7 +168,3 @@ class Selection:
         if self.errors:
             return Sieve(ErrorFinder(self.masks), self.context, last_words=True)
         return None if self.finder is None else Sieve(self.finder, self.context)
-
-    def close(self) -> None:
-        if isinstance(self.finder, Expression):
-            self.finder.close()

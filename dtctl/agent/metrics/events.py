@@ -49,11 +49,6 @@ class RecordFile:
         """Records that were too large."""
         self.inode: Optional[int] = None
 
-    def go_on(self, inode: int, offset: int) -> None:
-        """From where another reader of this file has stopped."""
-        self.inode = inode
-        self.offset = offset
-
     def note(self) -> None:
         """How much of it is there to be read."""
         self.unread_bytes = max(0, files.stat_regular(self.path).st_size - self.offset)

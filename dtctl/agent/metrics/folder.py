@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import math
 import os
-from array import array
-from base64 import b64decode, b64encode
 from contextlib import suppress
 
-from ..host import files, paths
+from ..host import files
 from ..host.crc32c import masked_crc32c
 from ..records.kinds import MOST
-from ..records.metrics import MOST_PROBLEMS, VERSION, Memory
+from ..records.metrics import MOST_PROBLEMS
 from ..records.values import LAST_EPOCH, brief
-from .event_files import folder_at, text
+from .event_files import folder_at
 from .events import Damaged, RecordFile, Replaced, decode
-from .series import MOST_POINTS, Series
+from .series import Series
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, List
+    from typing import Callable, Dict, List
 
-    from ..records.metrics import FolderPoints, FolderState, SeriesPoints, SeriesState
+    from ..records.metrics import FolderPoints, SeriesPoints
     from .events import Event
 
 
@@ -145,75 +143,3 @@ class Folder:
 def _hold(data: bytes, checksum: int, file: RecordFile) -> None:
     if masked_crc32c(data) != checksum:
         raise Damaged("the record at byte %d does not match its checksum" % file.offset)
-
-
-NAME = "scalars.json"
-MOST_BYTES = 64 << 20
-
-
-def remembered(directory: str, roots: Iterable[str], room: Room) -> Dict[str, Folder]:
-    """Folders by their paths, of those below the roots."""
-    known = set(roots)
-    path = os.path.join(directory, NAME)
-    found: Dict[str, Folder] = {}
-    try:
-        memory = paths.read_record(path, Memory, MOST_BYTES)
-        for kept in memory["folders"] if memory is not None else ():
-            if kept["root"] in known and len(kept["series"]) <= room.series:
-                found[kept["path"]] = _folder(kept, room)
-    except (paths.Damaged, OSError, ValueError):
-        return {}
-    return found
-
-
-def remember(directory: str, folders: List[Folder]) -> None:
-    """A full disk, or one that cannot be written, is no reason to answer nothing."""
-    memory: Memory = {
-        "version": VERSION,
-        "folders": [_kept(folder) for folder in folders if folder.path == text(folder.path)],
-    }
-    with suppress(OSError):
-        paths.write_json(os.path.join(directory, NAME), memory)
-
-
-def _kept(folder: Folder) -> FolderState:
-    return {
-        "root": folder.root,
-        "path": folder.path,
-        "files": {
-            name: {"inode": str(file.inode), "offset": file.offset}
-            for name, file in folder.files.items()
-            if name == text(name) and file.inode is not None
-        },
-        "series": {tag: _kept_series(series) for tag, series in folder.series.items()},
-    }
-
-
-def _kept_series(series: Series) -> SeriesState:
-    return {
-        "file": series.file,
-        "every": series.every,
-        "count": series.count,
-        "steps": b64encode(series.steps.tobytes()).decode(),
-        "times": b64encode(series.times.tobytes()).decode(),
-        "values": b64encode(series.values.tobytes()).decode(),
-    }
-
-
-def _folder(kept: FolderState, room: Room) -> Folder:
-    """Raises ValueError."""
-    folder = Folder(kept["root"], kept["path"], room)
-    for name, file in kept["files"].items():
-        folder.file(name).go_on(int(file["inode"]), file["offset"])
-    for tag, answer in kept["series"].items():
-        series = folder.series[tag] = Series()
-        series.file, series.every, series.count = answer["file"], answer["every"], answer["count"]
-        series.steps = array("q", b64decode(answer["steps"], validate=True))
-        series.times = array("d", b64decode(answer["times"], validate=True))
-        series.values = array("d", b64decode(answer["values"], validate=True))
-        if not len(series.steps) == len(series.times) == len(series.values) <= 2 * MOST_POINTS:
-            raise ValueError
-        if any(not 0 <= step <= MOST for step in series.steps):
-            raise ValueError
-    room.series -= len(kept["series"])
-    return folder

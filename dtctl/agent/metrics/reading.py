@@ -17,21 +17,18 @@ from ..records.kinds import MOST
 from ..records.metrics import LONGEST_PATH, MOST_FOLDERS, MOST_PROBLEMS
 from ..records.values import brief
 from .event_files import event_folders, outermost, text
-from .folder import Folder, Room, remember, remembered
+from .folder import Folder, Room
 from .series import spread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Sequence, Tuple
+    from typing import Callable, Dict, List, Sequence, Tuple
 
     from ..records.metrics import FolderPoints, Problem
     from .series import Point, Series
 
 LOOK_S = 8.0
 """How long one look takes at most."""
-
-WORTH_BYTES = 1 << 20
-"""So much has to have been read to be kept for the next reader."""
 
 MOST_SERIES = 1000
 MOST_FILES = 1000
@@ -47,13 +44,10 @@ _HANGS = "its file system does not answer"
 class Reader:
     """All event files below some directories. Each look costs only what is new since the one before."""
 
-    def __init__(self, roots: Sequence[str], directory: Optional[str] = None) -> None:
-        """`directory`: where it is kept from one reader to the next what was read."""
+    def __init__(self, roots: Sequence[str]) -> None:
         self.roots = outermost(roots)
         self._room = Room(MOST_SERIES)
-        self._directory = directory
-        self._folders = remembered(directory, self.roots, self._room) if directory is not None else {}
-        self._kept_bytes = self._read_bytes
+        self._folders: Dict[str, Folder] = {}
         self._problems: List[Problem] = []
 
     def refresh(self) -> None:
@@ -64,17 +58,6 @@ class Reader:
                 budget.within(max(until - time.monotonic(), 0.5) + 1.0, root, partial(self._refresh, root, until))
             except budget.Silent:
                 self._say(root, _HANGS)
-
-    @property
-    def _read_bytes(self) -> int:
-        return sum(file.offset for folder in list(self._folders.values()) for file in list(folder.files.values()))
-
-    def keep(self) -> None:
-        """Lets the next reader continue from here, where it would take long to read it all again."""
-        read = self._read_bytes
-        if self._directory is not None and abs(read - self._kept_bytes) >= WORTH_BYTES:
-            remember(self._directory, list(self._folders.values()))
-            self._kept_bytes = read
 
     def look_until_all_is_read(self, limit_s: float) -> None:
         """Looks again and again, as long as that reads more."""

@@ -1,4 +1,4 @@
-"""What the records of dtctl hold: types, ranges, defaults. Every seam checks by them; docs/records.md shows them."""
+"""What the records of dtctl hold: types, ranges, defaults. Every seam checks by them."""
 
 PROTOCOL = 2
 """Of a controller and a session."""

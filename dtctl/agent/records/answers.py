@@ -390,7 +390,7 @@ class RestartResult(Changed):
 
 
 class Written(Record):
-    """What trainers wrote in their working directory, or beside the code of a bundle, as with earlier builds."""
+    """What trainers wrote in their working directory."""
 
     cluster: Default[Optional[Name], None]
     id: AtMost[str, 100]

@@ -1,7 +1,7 @@
 """The scalars that trainers write for TensorBoard."""
 
-from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Pattern, Record, Within, also
-from .values import Count, Epoch, Inode, Name, Path, Reason
+from .kinds import AtMost, Default, InvalidValue, List, Optional, Pattern, Record, also
+from .values import Count, Epoch, Name, Path, Reason
 
 MOST_FOLDERS = 500
 MOST_PROBLEMS = 100
@@ -64,47 +64,6 @@ class Points(Record):
     folders: Folders
 
 
-VERSION = 2
-_Column = AtMost[str, 24_000]
-"""Eight bytes for each number, in base64."""
-
-
-class FileState(Record):
-    """How far an event file was read."""
-
-    inode: Inode
-    offset: Count
-
-
-class SeriesState(Record):
-    """The points of one tag."""
-
-    file: AtMost[str, 255]
-    """The newest that it has points of."""
-    every: Within[int, 1, 2**53]
-    """Each so many a point was kept."""
-    count: Count
-    steps: _Column
-    times: _Column
-    values: _Column
-
-
-class FolderState(Record):
-    """A directory with event files."""
-
-    root: Path
-    path: Path
-    files: AtMost[Dict[AtMost[str, 255], FileState], 1000]
-    series: AtMost[Dict[AtMost[str, 1000], SeriesState], 1000]
-
-
-class Memory(Record):
-    """scalars.json: what was read of a run's event files."""
-
-    version: Within[int, VERSION, VERSION]
-    folders: AtMost[List[FolderState], MOST_FOLDERS]
-
-
 class MetricsResult(Record):
     """What was read from the files."""
 
@@ -115,6 +74,6 @@ class MetricsResult(Record):
     folders: Default[Folders, []]
     problems: Default[AtMost[List[Problem], MOST_PROBLEMS], []]
     unread_bytes: Default[Count, 0]
-    """There was no time for them: the next look reads on from here."""
+    """There was no time for them."""
     omitted: Default[Count, 0]
     """Values of tags that there was no room for."""

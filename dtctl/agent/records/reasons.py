@@ -138,6 +138,8 @@ SENTENCES = {
     "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",
     "asks_others": "nothing is started until the coordinator is connected to %(count)d more host%(s)s of the run, "
     "which may have been replaced meanwhile: dtctl restart    starts it anyway",
+    "lacks_voters": "without most of the hosts that vote nothing is started, and what runs is ended; if they are gone "
+    "for good: dtctl up --replace    with a file of the hosts that are left",
     "waits_for_host": "%(task)s: its host %(host)s is away",
     "waits_to_listen": "%(task)s runs but does not listen on %(what)s yet",
     "starts_again": "%(task)s is to start again%(because)s",

@@ -260,8 +260,6 @@ class Spec(Inventory):
     keeps_checkpoints_by_url: Default[bool, False]
     """They are in storage that every host sees, by its URLs."""
     bundle: Default[Optional[BundleId], None]
-    copied: Default[bool, False]
-    """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
     environment: Default[Optional[Environment], None]
     setup: Default[Optional[Setup], None]
     coordinator: CoordinatorAddress

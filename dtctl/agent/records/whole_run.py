@@ -83,6 +83,10 @@ class Contact(Record):
     """Nothing of the run is left to do there."""
     absent: Default[bool, False]
     """The run was started without it, and it has not joined since."""
+    drained: Default[Optional[By], None]
+    """Who has drained it while it has no task: it takes no place. What has tasks is drained by their intents."""
+    silent_s: Default[Optional[Seconds], None]
+    """How long it was away when others took places: the coordinator that begins anew by that counts on, once."""
     state: Default[Optional[State], None]
     """As it was last reported."""
 
@@ -157,6 +161,8 @@ class RunView(Record):
     account: Default[Optional[Account], None]
     """Where its time went; null in a run that a build without accounts has begun."""
     moved: Default[Moved, {}]
+    leased: Default[bool, True]
+    """Its coordinator had its lease: otherwise another may have been elected, who knows more."""
 
 
 Version = AtMost[List[Count], 2]

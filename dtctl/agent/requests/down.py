@@ -9,7 +9,7 @@ from ..bundles import store, working
 from ..host import locks, paths
 from ..host.errors import Refused
 from ..records.reasons import because, fact
-from ..records.values import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS, MOST_TASKS
+from ..records.values import MOST_PROCESSES, MOST_RUNS, MOST_TASKS
 from ..survival import reboot
 from . import cluster_lock, damaged_runs, orphans, runs, stop
 
@@ -50,10 +50,10 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
             removal.remove_damaged(each, how)
         reboot.withdraw(talk.root)
         with talk.at("bundles"):
-            removal.keep(store.prune(talk.root, runs.used_bundles(talk)), request["cluster"])
+            store.prune(talk.root, runs.used_bundles(talk))
         with talk.at("working directory"):
             written = clear_working_directory(talk, request["cluster"])[1]
-            removal.keep([written] if written is not None else [], request["cluster"])
+            removal.result["kept"] += [written] if written is not None else []
         return removal.summary()
     finally:
         lock.release()
@@ -96,17 +96,13 @@ class _Removal:
             run.remove()
             self.result["removed"].append(run.id)
 
-    def keep(self, written: List[Written], cluster: str) -> None:
-        """Of other clusters their own `down` reports, or `gc`."""
-        self.result["kept"] += [one for one in written if one["cluster"] in (cluster, None)]
-
     def summary(self) -> DownResult:
         survivors = self.result["survivors"]
         self.result["omitted"] += max(0, len(survivors) - MOST_PROCESSES)
         del survivors[MOST_PROCESSES:]
         del self.result["stopped"][MOST_TASKS:], self.result["already"][MOST_TASKS:]
         self.result["killed"] = {task: s for task, s in self.result["killed"].items() if task in self.result["stopped"]}
-        del self.result["removed"][MOST_RUNS:], self.result["kept"][MOST_CLUSTERS:]
+        del self.result["removed"][MOST_RUNS:]
         return self.result
 
 

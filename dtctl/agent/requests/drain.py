@@ -1,4 +1,7 @@
-"""drain, undrain and scale: tasks are held, and let run again, while the run goes on or pauses for it."""
+"""drain, undrain and scale: tasks are held, and let run again, while the run goes on or pauses for it.
+
+Of a host without a task the coordinator alone knows whether it is drained.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def _drain(talk: Conversation, run: runs.Run, handle: RunHandle, request: DrainR
     open_ = [task for task in tasks if not run_handles.is_drained(handle, task)]
     grace_s = run.spec["grace_s"] if request["grace_s"] is None else request["grace_s"]
     reporter = stop.Reporter(talk, handle, open_, grace_s, run_handles.is_drained)
-    if tasks:
+    if tasks or request["drained"] in handle.idle():
         serial = handle.post_drain(request)
         stop.await_end(handle, open_, serial, grace_s, reporter, run_handles.is_drained)
     handle.refresh()
@@ -52,7 +55,7 @@ def undrain(talk: Conversation, request: UndrainRequest) -> RestartResult:
     else:
         more = set(handle.tasks(None)) - set(_beyond(handle, run, request))
         tasks = [task for task in drains.scaled_down(request["job"], handle.intents()) if task in more]
-    serial = handle.post_undrain(request) if tasks else 0
+    serial = handle.post_undrain(request) if tasks or request["drained"] in handle.idle() else 0
     return stop.await_begin(talk, run, handle, tasks, serial)
 
 
@@ -80,7 +83,7 @@ def _beyond(handle: RunHandle, run: runs.Run, request: UndrainRequest) -> List[s
 
 def _refuse_stranger(handle: RunHandle, run: runs.Run, host: str) -> None:
     tasks = [task for task, place in handle.hosts.items() if place == host]
-    if not tasks:
+    if not tasks and host not in handle.idle():
         raise Refused("bad_request", "%s has no task in run %s" % (host, run.id))
     if handle.absent(tasks):
         raise Refused("bad_request", "%s has no part in run %s, which was started without it" % (host, run.id))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Literal, Optional, Set, TypeVar
 
     from ..conversation import Conversation
-    from ..records.answers import DeadRun, Orphan, Written
+    from ..records.answers import DeadRun, Orphan
     from ..records.requests import GcRequest
 
     T = TypeVar("T")
@@ -144,17 +144,13 @@ class _Sweep:
 
     def remove_bundles(self) -> None:
         used = runs.used_bundles(self._talk, without=self._gone)
-        found = dict(store.unneeded(self._talk.root, used))
-        sizes = {base: paths.used_bytes(base) for base in found}
+        sizes = {base: paths.used_bytes(base) for base in store.unneeded(self._talk.root, used)}
         if not self.dry_run:
-            store.prune(self._talk.root, used, self._goes, self.report_progress)
-        for base, written in found.items():
-            if written is not None:
-                if self._cluster in (None, written["cluster"]):
-                    self._add_written(written, self._goes(written) and (self.dry_run or not os.path.lexists(base)))
-            elif self.dry_run or not os.path.lexists(base):
+            store.prune(self._talk.root, used, self.report_progress)
+        for base, size_bytes in sizes.items():
+            if self.dry_run or not os.path.lexists(base):
                 self._add(self.result["bundles"], os.path.basename(base), MOST_FILES)
-                self.result["freed_bytes"] += sizes[base]
+                self.result["freed_bytes"] += size_bytes
 
     def remove_environments(self) -> None:
         for path in environments.unneeded(
@@ -176,14 +172,8 @@ class _Sweep:
                     self._add(self.result["files"], working.directory(self._talk.root, cluster), MOST_FILES)
                 if written is not None:
                     goes = self._written and (self.dry_run or working.remove(self._talk.root, cluster))
-                    self._add_written(written, goes)
-
-    def _goes(self, written: Written) -> bool:
-        return self._written and self._cluster in (None, written["cluster"])
-
-    def _add_written(self, written: Written, goes: bool) -> None:
-        self._add(self.result["written" if goes else "kept"], written, MOST_CLUSTERS)
-        self.result["freed_bytes"] += written["size_bytes"] if goes else 0
+                    self._add(self.result["written" if goes else "kept"], written, MOST_CLUSTERS)
+                    self.result["freed_bytes"] += written["size_bytes"] if goes else 0
 
     def remove_files(self) -> None:
         root, now = self._talk.root, time.time()

@@ -30,7 +30,7 @@ def diagnose(talk: Conversation, request: Request) -> DiagnoseResult:
     run.keep_supervised()
     places = directories(run)
     with talk.at("diagnose"):
-        losses = diverged(places, run.files.directory)
+        losses = diverged(places)
         masks = Masks(run.files.secrets().values())
         return gathering.gather(run.files.directory, run.spec, run.state(), masks, places, losses)
 
@@ -66,10 +66,9 @@ def metrics(talk: Conversation, request: MetricsRequest) -> MetricsResult:
     def wanted(tag: str) -> bool:
         return patterns is None or any(tag == pattern or fnmatchcase(tag, pattern) for pattern in patterns)
 
-    reader = Reader(directories(run), run.files.directory)
+    reader = Reader(directories(run))
     with talk.at("metrics"):
         reader.look_until_all_is_read(LOOK_LIMIT_S)
-        reader.keep()
         if request["follow"]:
             _send(talk, run, reader.series(wanted, request["points"]))
             _follow(talk, run, reader, wanted)
@@ -84,11 +83,10 @@ def metrics(talk: Conversation, request: MetricsRequest) -> MetricsResult:
     }
 
 
-def diverged(places: List[str], directory: str) -> List[Diverged]:
+def diverged(places: List[str]) -> List[Diverged]:
     """Losses in the event files below these places whose newest value is no number any more."""
-    reader = Reader(places, directory)
-    reader.refresh()
-    reader.keep()
+    reader = Reader(places)
+    reader.look_until_all_is_read(LOOK_LIMIT_S)
     found: List[Diverged] = [
         {"path": folder["dir"], "tag": series["tag"], "step": series["steps"][-1]}
         for folder in reader.series(lambda tag: "loss" in tag.lower(), 1)
@@ -108,7 +106,6 @@ def _follow(talk: Conversation, run: runs.Run, reader: Reader, wanted: Callable[
             return False
         ended = run.has_ended()  # before the files are read: what has ended by then has written all that it will
         reader.refresh()
-        reader.keep()
         _send(talk, run, reader.new_points(wanted))
         next_look = time.monotonic() + LOOK_EVERY_S
         return ended

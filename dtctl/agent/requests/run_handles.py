@@ -14,7 +14,7 @@ from ..records.kinds import made
 from ..records.reasons import because, fact
 from ..records.spec import coordinates
 from ..records.values import FINAL
-from ..records.whole_run import MOST_REQUESTS, PostedRequest, RequestBook, RunView
+from ..records.whole_run import MOST_REQUESTS, Contact, PostedRequest, RequestBook, RunView
 from ..run import drains, intents, outcome
 from . import runs
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..records.requests import DrainRequest, UndrainRequest
     from ..records.run_state import Entry, How, IntentFile, Intents, State
     from ..records.spec import Member
-    from ..records.whole_run import Contact
 
 
 BIRTH_LIMIT_S = 10.0
@@ -124,6 +123,10 @@ class RunHandle:
                 intents.change(entry, **again, grace_s=None, by=by, **because([fact("restart")]))
 
         return self._run.change(ask)
+
+    def idle(self) -> List[str]:
+        """Hosts of the run without a task that may be drained."""
+        return []
 
     def post_drain(self, request: DrainRequest) -> int:
         """The coordinator learns of it from this host's agent."""
@@ -278,6 +281,10 @@ class WholeRun(RunHandle):
             made(PostedRequest, serial=0, kind="restart", tasks=tasks, by=by, **because([fact("restart")]))
         )
 
+    def idle(self) -> List[str]:
+        assert self.view is not None
+        return [host for host in self.view["hosts"] if host not in self.hosts.values()]
+
     def post_drain(self, request: DrainRequest) -> int:
         return self._post_maintenance("drain", request, request["grace_s"])
 
@@ -351,7 +358,7 @@ def _book(path: str) -> RequestBook:
     return book or {"serial": 0, "requests": []}
 
 
-_NONE_YET: Contact = {"connected": False, "heard": None, "over": False, "absent": False, "state": None}
+_NONE_YET = made(Contact)
 """What the coordinator has of a host that it does not report."""
 
 _NEW_RUN = "dtctl up    starts a new one"
@@ -395,9 +402,11 @@ def refuse_drained(handle: RunHandle, tasks: List[str]) -> None:
     for task in tasks:
         if task in wanted and drains.is_drained(wanted[task]):
             one = next(iter(drains.holders({task: wanted[task]}).values()))
-            scaled = one["kind"] == drains.SCALED_DOWN
-            hint = "dtctl scale %s=N" % one["text"] if scaled else "dtctl undrain %s" % one["host"]
-            hint += "    lets it run again"
+            hint = handle.missing()
+            if one["kind"] == drains.SCALED_DOWN:
+                hint = "dtctl scale %s=N    lets it run again" % one["text"]
+            elif drains.drained_hosts({task: wanted[task]}):
+                hint = "dtctl undrain %s    lets it run again" % one["host"]
             raise Refused("not_started", "%s is held: %s" % (task, wanted[task]["reason"]), hint=hint)
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from contextlib import suppress
 
-from ..bundles.tree import remove_tree
+from ..bundles.tree import file_sha256, remove_tree
 from ..host import files, locks, paths
 from ..host.errors import Refused, from_os_error
 from ..host.secrets import Masks, hide_text
@@ -151,17 +151,12 @@ def _make(talk: Conversation, wanted: Environment, code: str, secrets: Mapping[s
 
 def _check_content(wanted: Environment, code: str, what: str) -> None:
     """That the code has what the controller has read."""
-    import hashlib
-
     for path, expected in wanted["files"].items():
-        digest = hashlib.sha256()
         try:
-            with open(files.descriptor(os.path.join(code, path)), "rb") as file:
-                for chunk in iter(lambda file=file: file.read(_CHUNK), b""):  # type: ignore[misc]
-                    digest.update(chunk)
+            found = file_sha256(os.path.join(code, path))
         except OSError as error:
             raise from_os_error(error, "read %s of the code" % path) from error
-        if digest.hexdigest() != expected:
+        if found != expected:
             raise Refused(
                 "setup_failed", "%s: %s has changed while it was sent" % (what, path), "", "dtctl up    again"
             )

@@ -205,7 +205,7 @@ def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[in
 
 def _lay_out(talk: Conversation, spec: Spec) -> List[str]:
     """Puts the code where the trainers will work, now that nothing of an earlier run works there."""
-    if spec["bundle"] is None or not spec["copied"]:
+    if spec["bundle"] is None:
         return []
     with talk.at("working directory"):
         return working.lay_out(talk.root, spec["cluster"], spec["run"], spec["bundle"])

@@ -149,13 +149,9 @@ class RunFiles:
         return paths.read_text(self.path("machine")) == machine.identity()
 
     def code_directory(self) -> Optional[str]:
-        """Where trainers work; None without any code. Runs of earlier builds work in the bundle itself."""
+        """Where trainers work, with a copy of the code; None without any."""
         spec = self.spec()
-        if spec["bundle"] is None:
-            return None
-        if spec["copied"]:
-            return paths.working_directory(self.root, spec["cluster"])
-        return os.path.join(paths.bundle_directory(self.root, spec["bundle"]), "tree")
+        return None if spec["bundle"] is None else paths.working_directory(self.root, spec["cluster"])
 
     def stage(
         self,

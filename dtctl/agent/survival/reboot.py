@@ -52,29 +52,13 @@ def _settle_alone(program: str) -> None:
 
 
 def settle(program: str) -> None:
-    """Writing begins for all files before any is waited for: so a journal is written a few times, not once a file."""
-    _with_each(program, _begin)
-    _with_each(program, os.fsync)
+    """All files that make it up, and the name of its directory."""
+    for directory, below, names in os.walk(program):
+        for name in (*below, *names):
+            with suppress(FileNotFoundError):  # a temporary name
+                paths.sync(os.path.join(directory, name))
+    paths.sync(program)
     paths.write_text(os.path.join(program, _SETTLED), "")
-
-
-def _with_each(program: str, work: Callable[[int], None]) -> None:
-    """The program's files and directories, and the one that it is in."""
-    found = {os.path.dirname(program)}
-    for directory, _, names in os.walk(program):
-        found.update([directory, *(os.path.join(directory, name) for name in names)])
-    for path in sorted(found):
-        with suppress(FileNotFoundError):  # of a temporary name
-            opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                work(opened)
-            finally:
-                os.close(opened)
-
-
-def _begin(opened: int) -> None:
-    with suppress(OSError):  # a directory, or a file system that does not know this
-        os.posix_fadvise(opened, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def offer(root: str) -> Tuple[Optional[Kind], str, bool]:

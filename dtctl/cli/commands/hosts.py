@@ -27,7 +27,7 @@ from dtctl.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from dtctl.model import Host
     from dtctl.operations.trust import KeyScan, NewKeys
-    from dtctl.transport.ssh.trust import Trust
+    from dtctl.transport.connect import Transports
 
     Pinned = tuple[NewKeys, Sequence[Path]]
 
@@ -79,7 +79,7 @@ def trust(
     wanted = [record.hosts[name] for name in select_hosts(record, hosts or [*record.hosts])]
     pinned: list[Pinned] = []
     with on_interrupt(lambda: _left_pinned(pinned)):
-        found = _pin_what_is_new(scope.transport.trust(), wanted, pinned, yes=yes, say=output == "text")
+        found = _pin_what_is_new(scope.transport, wanted, pinned, yes=yes, say=output == "text")
     if output == "json":
         document.print_json("Trust", results.trust(found, pinned))
     elif found.known:
@@ -89,21 +89,23 @@ def trust(
     report_errors(found.errors, others=found.new or found.known)
 
 
-def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool) -> KeyScan:
+def _pin_what_is_new(
+    transport: Transports, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool
+) -> KeyScan:
     """Again until nothing is new: a host behind a gateway is looked at when the gateway is pinned. Adds to `pinned`."""
     from dtctl.operations.trust import look, pin
     from dtctl.render import errors
     from dtctl.render.format import count
     from dtctl.render.terminal import console
 
-    while (found := look(trusted, wanted)).new:
+    while (found := look(transport, wanted)).new:
         if say or not yes:
             _show(found.new)
         if not yes:
             if not sys.stdin.isatty():
                 raise UsageError("keys are pinned only after a person has confirmed them", hint="dtctl trust --yes")
             console.confirm("Are these the keys of your hosts? Pin them?", _left_pinned(pinned))
-        files = pin(trusted, found.new)
+        files = pin(found.new)
         pinned += [(one, files) for one in found.new]
         if say:
             errors.note(f"pinned {count(len(found.new), 'host')} in {', '.join(map(str, files))}")

@@ -8,7 +8,7 @@ import typer
 
 from dtctl.cli.ending import report_errors
 from dtctl.cli.options import OutputOption, Scope, on_run
-from dtctl.errors import ExitCode, UsageError
+from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,6 @@ def _refuse_tags(record: RunRecord, transport: Transport, tags: list[str]) -> No
 
 
 def _status(record: RunRecord, transport: Transport) -> RunStatus | None:
-    from dtctl.errors import DtctlError
     from dtctl.operations.status import status
 
     try:

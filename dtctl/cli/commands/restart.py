@@ -91,23 +91,25 @@ def scale(
 def drain(scope: Scope, host: HostName, grace: Grace = None, output: OutputOption = "text") -> None:
     """End the tasks of a host, and keep them away from it until `undrain`; the run pauses if it needs them."""
     from dtctl.operations.drain import drain as take_out
+    from dtctl.operations.stop import Ending
     from dtctl.render import errors, result
     from dtctl.render.machine import document, results
 
     record, order = scope.record(), stop_order(grace)
+    about = Ending(None)
 
     def announce(found: Ending) -> None:
-        if output == "text" and set(found.hosts) - {host}:
-            errors.note(
-                "the whole run pauses: it cannot continue without this host", f"dtctl undrain {host}    ends that"
-            )
+        nonlocal about
+        about = found
+        if output == "text":
+            result.show_draining(host, found)
 
     before = Announced(scope, record, f"draining {host}, which ends", say=output == "text", agreed=announce)
     with ending_tasks(scope, output, before) as progress:
         with progress:
             outcome = take_out(record, scope.transport, host, order, progress, before)
         if output == "json":
-            document.print_json("Drain", results.drain(host, outcome))
+            document.print_json("Drain", results.drain(host, outcome, about))
             errors.show_host_errors(outcome.errors)
         else:
             result.show_drained(host, outcome)
@@ -120,13 +122,24 @@ def undrain(scope: Scope, host: HostName, output: OutputOption = "text") -> None
     """Let the tasks run again that `drain` holds; those that need each other start together."""
     from dtctl.operations.client.conversation import controller_name
     from dtctl.operations.drain import undrain as take_back
+    from dtctl.operations.stop import Ending
+    from dtctl.render import errors, result
 
     record = scope.record()
+    about = Ending(None)
 
     def work(before: Announced) -> RestartResult:
         return take_back(record, scope.transport, host, by=controller_name(), before=before)
 
-    _start_again(scope, record, "Undrain", f"undraining {host}, which starts", work, output, f"{host} is not drained")
+    def announce(found: Ending) -> None:
+        nonlocal about
+        about = found
+        if output == "text":
+            result.show_undraining(host, found)
+
+    outcome = _start_again(scope, record, "Undrain", f"undraining {host}, which starts", work, output, announce)
+    if output == "text" and not outcome.tasks and about.spares is None:
+        errors.note(f"{host} is not drained")
 
 
 def _start_again(
@@ -136,14 +149,12 @@ def _start_again(
     doing: str,
     work: Callable[[Announced], RestartResult],
     output: OutputOption,
-    nothing: str = "",
-) -> None:
-    """`nothing`: what it means if no task starts and every host has answered."""
-    from dtctl.render import errors
+    announce: Callable[[Ending], None] = lambda found: None,
+) -> RestartResult:
     from dtctl.render.machine import document, results
     from dtctl.render.result import show_away, show_restarted
 
-    before = Announced(scope, record, doing, say=output == "text")
+    before = Announced(scope, record, doing, say=output == "text", agreed=announce)
     with scope.on_interrupt("the hosts start what they were asked to", LOOK, announced=before):
         outcome = work(before)
         if output == "json":
@@ -151,6 +162,5 @@ def _start_again(
         else:
             show_restarted(outcome)
             show_away(outcome)
-            if nothing and not (outcome.tasks or outcome.errors):
-                errors.note(nothing)
         report_errors(outcome.errors, others=outcome.tasks)
+    return outcome

@@ -23,7 +23,7 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
-from dtctl.cli.watching import require_consent
+from dtctl.cli.watching import follow_to_the_end, require_consent
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -148,7 +148,6 @@ def _show(outcome: UpResult, launch: Start, output: str) -> None:
 
 
 def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> None:
-    from dtctl.cli.watching import follow_to_the_end
 
     record = dataclasses.replace(launch.record, run=outcome.run)
     cluster, fresh = launch.plan.cluster, bool(outcome.started)
@@ -156,7 +155,7 @@ def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> Non
 
 
 def _name_replaced_hosts(scope: Scope, launch: Start, error: DtctlError) -> None:
-    from dtctl.operations.replace import taken_places
+    from dtctl.operations.up.up import taken_places
     from dtctl.render.errors import note
 
     for text in taken_places(error, launch.record, scope.transport, str(launch.plan.cluster.file)):

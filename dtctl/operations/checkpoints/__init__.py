@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.values import is_storage_url
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from dtctl.agent.records.checkpoints import Landing, StoreResult
 from dtctl.bundle.sender import raise_agents_reason
+from dtctl.dataclass import dataclass
 from dtctl.errors import ConnectionLost, DtctlError, PreflightError
 from dtctl.folder import open_regular
 from dtctl.model import Host

@@ -7,12 +7,12 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from dtctl.agent.checkpoints import formats, reading, verifying
 from dtctl.agent.checkpoints.tensor_bundle import Index
 from dtctl.agent.records.checkpoints import Checkpoint
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError, UsageError
 from dtctl.folder import open_regular, read_regular
 

@@ -8,7 +8,6 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from dtctl.agent.checkpoints import formats, verifying
 from dtctl.agent.checkpoints.parts import Parts, folder_name
 from dtctl.agent.records.checkpoints import MOST_SHARDS, Arrived, FetchResult, FilePart, FileSent
 from dtctl.agent.records.kinds import InvalidValue
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.checkpoints import Found

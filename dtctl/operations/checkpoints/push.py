@@ -11,11 +11,11 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from dtctl.agent.checkpoints import formats
 from dtctl.agent.records.values import is_storage_url
+from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import grouped
 from dtctl.operations.checkpoints.delivery import Delivery, StoredCheckpoint, Target

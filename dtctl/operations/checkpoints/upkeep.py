@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dtctl.agent.records.checkpoints import Pruned, PruneResult, VerifyResult
 from dtctl.agent.records.checkpoints import Verified as VerifyReport
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
 from dtctl.operations.checkpoints import Checkpoints, Found, urls

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dtctl.agent.records.answers import Facts
 from dtctl.agent.records.checks import CheckFacts, CheckResult, Questions
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.config.ranges import fold
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.checks import (

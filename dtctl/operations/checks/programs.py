@@ -8,10 +8,11 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from dtctl.agent.records.values import CODE, HOME
+from dtctl.dataclass import dataclass
 from dtctl.plan.roster import RunPlan
 
 _MOST_BYTES = 1 << 20

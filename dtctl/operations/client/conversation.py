@@ -8,11 +8,12 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dtctl.agent.records.exchanges import EXCHANGES
 from dtctl.agent.records.kinds import InvalidValue
+from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.timeouts import PATIENCE_S

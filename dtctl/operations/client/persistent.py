@@ -8,10 +8,10 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.operations.client.conversation import Progress, Report, reporting_failure, silent
 from dtctl.transport import timeouts

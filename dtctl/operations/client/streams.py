@@ -6,9 +6,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.transport.seam import Session, Transport
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 QUEUED_BYTES = 64 << 20
 """The most bytes that are kept unread: a host that sends more has to wait."""
+
+_SMALL_BYTES = 1 << 10
+"""About what an item takes whose size nobody knows."""
 
 _RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 _PASSING = ("internal",)
@@ -83,10 +86,12 @@ class Streams:
         """What puts things without a conversation, in a thread; it ends by itself when the reader has left."""
         threading.Thread(target=self._watch, args=(work,), daemon=True, name=f"stream-{name}").start()
 
-    def put(self, what: object, size: int = 0) -> None:
+    def put(self, what: object, size: int = _SMALL_BYTES) -> None:
         """Called by a conversation, in its thread; returns when there is room, or the reader has left."""
         with self._changed:
             self._changed.wait_for(lambda: not self._bytes or self._bytes + size < QUEUED_BYTES or self.ended)
+            if self.ended:
+                return
             self._items.append((what, size))
             self._bytes += size
             self._changed.notify_all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.reasons import Fact, sentence, why_of
 from dtctl.agent.run.hangs import HANGS
 from dtctl.agent.run.policy import fingerprint, why_ended
+from dtctl.dataclass import dataclass
 from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.snapshot import RunStatus, TaskStatus
 

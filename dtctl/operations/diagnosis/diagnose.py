@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.vitals import DiagnoseResult
+from dtctl.config import load_cluster
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
 from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
@@ -213,7 +215,6 @@ def _status(
 
 def _scanned(file: Path | None) -> Bundle | None:
     """The code by the cluster file as it reads now; None if it cannot be read."""
-    from dtctl.config import load_cluster
     from dtctl.operations.local import scan_code
 
     try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dtctl.agent.records.answers import Log
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.model import Host, TaskId
 from dtctl.operations.run_record import RunRecord

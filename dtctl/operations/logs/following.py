@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from dtctl.agent.records.answers import Log, States
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskState
 from dtctl.operations.client.conversation import about, frames_of, request

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from dtctl.agent.records.answers import Log
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.model import Host

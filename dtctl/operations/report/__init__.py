@@ -10,11 +10,12 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.whole_run import HistoryEvent
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import Folder, open_regular, replace_file
 from dtctl.model import TaskId

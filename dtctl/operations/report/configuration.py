@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dtctl.agent.host.secrets import MASK, Masks, is_secret_name
 from dtctl.config.document import Scalar, hides_next
 from dtctl.config.yaml12 import parse
+from dtctl.dataclass import dataclass
 from dtctl.errors import ConfigError, PreflightError
 from dtctl.folder import read_regular
 from dtctl.operations.local import read_env_file

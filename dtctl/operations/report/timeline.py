@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import HistoryEvent
+from dtctl.dataclass import dataclass
 from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.snapshot import TaskStatus
 

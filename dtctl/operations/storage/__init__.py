@@ -10,13 +10,13 @@ import errno
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dtctl.agent.records.values import normal_url
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 
 MOST_OBJECTS = 100_000

@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from dtctl.agent.records.kinds import InvalidValue
 from dtctl.agent.records.values import normal_url
+from dtctl.dataclass import dataclass
 from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.storage import Place, StorageError
 from dtctl.paths import cache_directory

@@ -51,7 +51,6 @@ def _at(url: str, run: str, tags: Sequence[str], points: int) -> MetricsResult:
         problems.append({"path": url, "problem": str(error)[:4000]})
     reader = copies.reader()
     reader.look_until_all_is_read(_READ_S)
-    reader.keep()
     result = {
         "run": run,
         "time": time.time(),
@@ -148,7 +147,7 @@ class Copies:
         self._listing = Cached(url, "events", _checked_listing)
 
     def reader(self) -> Reader:
-        return Reader([str(self.files)], str(self.directory) if self.directory.is_dir() else None)
+        return Reader([str(self.files)])
 
     def refresh_all(self, streams: Streams, *, fresh: bool = False) -> None:
         """As `refresh`, again and again, as long as that fetches more."""

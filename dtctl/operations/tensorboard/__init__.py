@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dtctl.agent.records.metrics import FolderAt
 from dtctl.agent.records.tensorboard import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import PRIVATE, temporary_folder
 from dtctl.model import Host

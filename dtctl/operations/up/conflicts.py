@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dtctl.agent.records.answers import PortsResult, Prepared
 from dtctl.agent.records.spec import may_be_absent
 from dtctl.config.cluster import Cluster
+from dtctl.config.placement import FIRST_PORT
 from dtctl.config.ranges import fold
 from dtctl.config.strategies import Strategy
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
@@ -114,6 +115,11 @@ def ports_request(cluster: Cluster, host: str) -> Request[PortsResult]:
             raise wrong("tasks", "a port for each task", None)
 
     return Request("ports", PortsResult, lambda _: {"tasks": sorted(names), "coordinator": coordinator}, check)
+
+
+def no_ports(cluster: Cluster, host: str) -> PortsResult:
+    """Of a host that starts nothing: any will do."""
+    return {"tasks": dict.fromkeys(map(str, wanted_ports(cluster, host)[0]), FIRST_PORT), "coordinator": FIRST_PORT}
 
 
 def with_chosen(cluster: Cluster, chosen: Mapping[str, PortsResult]) -> Cluster:

@@ -12,12 +12,13 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
 from dtctl.config.cluster import Cluster
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client.conversation import controller_name, request

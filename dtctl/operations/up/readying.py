@@ -7,12 +7,12 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dtctl.agent.records import answers
 from dtctl.agent.records.values import BLOCK_BYTES
 from dtctl.bundle import Sender
+from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError
 from dtctl.operations.client.conversation import Progress, Report, about, final, request
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong

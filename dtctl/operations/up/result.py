@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dtctl.agent.records.answers import Prepared
 from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
@@ -13,6 +13,7 @@ from dtctl.agent.records.run_state import Past
 from dtctl.agent.run.policy import fingerprint
 from dtctl.bundle import Bundle
 from dtctl.config.cluster import Recovery
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run
@@ -180,6 +181,8 @@ class UpResult:
     """Tasks of hosts that have joined a run that was there already, and was started without them."""
     drained: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     """Tasks of a run that was there already, and that are held because a host is drained."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Hosts -> spares that have taken their places in a run that was there already, where the former are gone."""
 
 
 class UpReport:

@@ -5,11 +5,12 @@ Said before anything is contacted, each with its place in the cluster file.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from dtctl.agent.records.values import HOME
@@ -19,6 +20,7 @@ from dtctl.config.document import Findings, KeyPath, Scalar
 from dtctl.config.load import Checked
 from dtctl.config.names import why_not_written
 from dtctl.config.ranges import expand
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError, Problem, did_you_mean
 from dtctl.model import Host, SshSettings
 from dtctl.operations.environments import environment_files
@@ -117,10 +119,10 @@ def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) ->
     if cluster.trainer.environment is not None and cluster.trainer.environment.kind == "container":
         return
     here = [host for host in _with_tasks(cluster) if local or host.is_local]
+    entries = {} if local else _entries(findings)
     for host in here:
         if host.python is not None and not local:
-            entry = _entry_of(host.name, findings)
-            _check_interpreter(("hosts", entry, "python"), host.python, cluster, findings)
+            _check_interpreter(("hosts", entries[host.name], "python"), host.python, cluster, findings)
     if not here or (not local and all(host.python for host in here)):
         return
     environment = cluster.trainer.environment
@@ -168,37 +170,41 @@ def _here(path: str, cluster: Cluster) -> Path:
 
 def _check_keys(cluster: Cluster, findings: Findings) -> None:
     """A key may be in an agent as well, and known hosts may be pinned yet: both are asked about, no more."""
-    seen: set[tuple[KeyPath, str]] = set()
+    entries = _entries(findings)
+    doubted: set[tuple[KeyPath, str]] = set()
+    exists = cache(os.path.exists)
     for host in _with_tasks(cluster):
         if not isinstance(host.reach, SshSettings):
             continue
-        for key, hint in (
-            ("identity_file", "name the private key; keys of an SSH agent are tried as well"),
-            ("known_hosts", _who_writes(host.reach.known_hosts, cluster)),
-        ):
+        for key in ("identity_file", "known_hosts"):
             file = getattr(host.reach, key)
-            path = _ssh_path(host.name, key, findings)
-            if file is None or path is None or (path, file) in seen or Path(file).exists():
+            if file is None or exists(file):
                 continue
-            seen.add((path, file))
-            if key == "identity_file" or host.reach.host_keys == "strict":
-                findings.doubt(path, f"{findings.name(*path)}: there is no file {file}", hint)
+            path = _ssh_path(entries[host.name], key, findings)
+            if path is None or (path, file) in doubted or (key == "known_hosts" and host.reach.host_keys != "strict"):
+                continue
+            doubted.add((path, file))
+            hint = "name the private key; keys of an SSH agent are tried as well"
+            if key == "known_hosts":
+                hint = _who_writes(file, cluster)
+            findings.doubt(path, f"{findings.name(*path)}: there is no file {file}", hint)
 
 
-def _who_writes(known_hosts: str | None, cluster: Cluster) -> str:
-    if known_hosts is not None and why_not_written(Path(known_hosts), cluster.file.absolute().parent):
+def _who_writes(known_hosts: str, cluster: Cluster) -> str:
+    if why_not_written(Path(known_hosts), cluster.file.absolute().parent):
         return "known_hosts: known_hosts    is a file beside this one, which dtctl trust may write; or leave it out"
     return "dtctl trust    shows the hosts' keys and writes it"
 
 
-def _ssh_path(host: str, key: str, findings: Findings) -> KeyPath | None:
+def _ssh_path(entry: str, key: str, findings: Findings) -> KeyPath | None:
     """Where the file says it; None where the command line does."""
-    own: KeyPath = ("hosts", _entry_of(host, findings), "ssh", key)
+    own: KeyPath = ("hosts", entry, "ssh", key)
     return next((path for path in (own, ("ssh", key)) if findings.document.find(path) == path), None)
 
 
-def _entry_of(host: str, findings: Findings) -> str:
-    return next(key for key in findings.names_in("hosts") if host in expand(key))
+def _entries(findings: Findings) -> dict[str, str]:
+    """By host, the key of the file that names it."""
+    return {host: key for key in findings.names_in("hosts") for host in expand(key)}
 
 
 def _ask_for_needs(cluster: Cluster, bundle: Bundle, findings: Findings) -> None:

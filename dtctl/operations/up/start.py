@@ -23,6 +23,7 @@ from dtctl.operations.up.conflicts import (
     explained,
     is_dispensable,
     left_out,
+    no_ports,
     ports_request,
     refuse_taken_ports,
     with_chosen,
@@ -125,11 +126,13 @@ _SAY_PORTS = "ports: auto queries every host: dtctl up --ports-from 2222 --allow
 class Starting:
     """The conversations of one `up`. A context manager: left by an exception, it takes back what was begun."""
 
-    def __init__(self, launch: Start, transport: Transport, report: UpReport) -> None:
+    def __init__(self, launch: Start, transport: Transport, report: UpReport, *, without: Collection[str] = ()) -> None:
+        """`without`: hosts that are not asked, as others have their tasks in a run that continues."""
         self.launch = launch
         self.transport = transport
         self.report = report
-        self._hosts = tuple(launch.record.hosts.values())
+        self._without = without
+        self._hosts = tuple(host for name, host in launch.record.hosts.items() if name not in without)
         self._sessions: dict[str, Session] = {}
         self._sender = Sender(launch.bundle)
         self._passing = InPassing(launch.context)
@@ -261,6 +264,7 @@ class Starting:
             if needed and self.launch.allow_missing:
                 raise explained(SomeHostsFailed("choose ports", needed, len(self._hosts)), _SAY_PORTS)
             chosen = Outcomes(asked.results, needed).or_raise("choose ports")
+            chosen.update({host: no_ports(cluster, host) for host in self._without})
             self._go_without("choose ports", asked.errors)
             self.launch = dataclasses.replace(self.launch, plan=self.launch.replan(with_chosen(cluster, chosen)))
 

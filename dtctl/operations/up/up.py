@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Protocol
 
 from dtctl.agent.records import answers
-from dtctl.errors import DtctlError, PreflightError
+from dtctl.config.ranges import fold
+from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.operations.run_record import RunRecord
+from dtctl.operations.status import status
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up.conflicts import explained, holders, may_move, refuse_taken_ports, taken_ports
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted, uninterrupted
 from dtctl.operations.up.result import UpReport, UpResult, earlier, unseen
 from dtctl.operations.up.start import Joining, Starting, newcomers, offered, statuses
+from dtctl.transport.fanout import SomeHostsFailed
 from dtctl.transport.seam import Transport
 
 Prepared = Mapping[str, answers.Prepared]
@@ -42,6 +45,15 @@ def up(
     stopped when every host has prepared all that can fail. `previous`: the last run of this file. Raises Interrupted
     for Ctrl-C, with what is certain about what it has left.
     """
+    try:
+        return _up(launch, transport, report, memory, previous)
+    except DtctlError as error:
+        if (there := _continues(error, launch, transport, report)) is None:
+            raise
+        return there
+
+
+def _up(launch: Start, transport: Transport, report: UpReport, memory: Records, previous: RunRecord | None) -> UpResult:
     starting = Starting(launch, transport, report)
     unbegun = _write_down(memory, launch.record)
     try:
@@ -154,13 +166,59 @@ def _unchanged(prepared: Prepared, with_tasks: Collection[str]) -> str | None:
     there = {host: prepared[host]["current"] for host in with_tasks if host in prepared and host not in unchanged}
     others = [host for host, current in there.items() if current not in runs]
     if len(runs) > 1 or others:
-        from dtctl.config.ranges import fold
-
         raise PreflightError(
             f"run {min(runs)} continues on {fold(unchanged)}, but not on {fold(others or prepared)}",
             hint="dtctl stop    and then dtctl up again",
         )
     return runs.pop()
+
+
+def _continues(error: DtctlError, launch: Start, transport: Transport, report: UpReport) -> UpResult | None:
+    """The run that this `up` asks for, if it has failed only for hosts whose places others have taken meanwhile."""
+    live = _live_run(error, launch.record, transport)
+    if live is None or not live.moved:
+        return None
+    launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, roster=live.roster))
+    try:
+        with Starting(launch, transport, report, without=live.moved) as starting:
+            starting.choose_ports()
+            found = _already_there(starting, starting.prepare_everywhere())
+    except DtctlError:  # the first error is shown
+        return None
+    return dataclasses.replace(found, moved=live.moved) if found is not None else None
+
+
+def taken_places(error: DtctlError, record: RunRecord, transport: Transport, file: str) -> list[str]:
+    """What to do if `up` failed because others have the places of hosts in the live run, by `replace` or as spares."""
+    live = _live_run(error, record, transport)
+    if live is None:
+        return []
+    if _is_refused(error):
+        return [
+            f"{new} has taken the place of {old} in the live run: write it into {file}"
+            for old, new in live.replaced.items()
+        ]
+    return [
+        f"{new} has taken the place of {old} in the live run, which goes on without dtctl up; "
+        f"a new run needs {new} in the place of {old} in {file}"
+        for old, new in live.moved.items()
+    ]
+
+
+def _live_run(error: DtctlError, record: RunRecord, transport: Transport) -> RunRecord | None:
+    """As its hosts know it, if `up` may have failed because others have the places of hosts in it."""
+    if not (_is_refused(error) or record.idle_hosts):
+        return None
+    try:
+        found = status(dataclasses.replace(record, run=None), transport)
+    except DtctlError:  # the error of `up` is shown
+        return None
+    return None if found.verdict.outcome.decided else found.record
+
+
+def _is_refused(error: DtctlError) -> bool:
+    causes = error.errors.values() if isinstance(error, SomeHostsFailed) else [error]
+    return any(isinstance(cause, AgentError) and cause.code == "changed_run" for cause in causes)
 
 
 def _move_ports(starting: Starting, report: UpReport, prepared: Prepared) -> Prepared:

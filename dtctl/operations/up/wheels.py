@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from dtctl.bundle import Bundle
 from dtctl.bundle.manifest import FileEntry, Manifest
 from dtctl.config.cluster import Environment
 from dtctl.config.ranges import fold
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.folder import PRIVATE, Folder, temporary_folder
 from dtctl.model import Host, grouped

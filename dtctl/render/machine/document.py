@@ -93,6 +93,7 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         "earlierCheckpoints": checkpoints(outcome.earlier) if outcome.earlier else None,
         "unseenCheckpoint": _unseen(outcome.unseen) if outcome.unseen else None,
         **picked(outcome, "revival=comesBackBy"),
+        "moved": [{"host": host, "to": to} for host, to in outcome.moved.items()],
         "joined": plain(tuple(outcome.joined)),
         "missing": errors(outcome.absent),
         "movedAside": [{"host": host, "path": path} for host, paths in outcome.aside.items() for path in paths],

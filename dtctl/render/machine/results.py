@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.scale import Scaling
     from dtctl.operations.snapshot import RunStatus
-    from dtctl.operations.stop import StopResult
+    from dtctl.operations.stop import Ending, StopResult
     from dtctl.operations.trust import KeyScan, NewKeys
     from dtctl.operations.up.result import UpResult
     from dtctl.transport.fanout import Outcomes
@@ -43,10 +43,13 @@ def down(outcome: DownResult) -> dict[str, Any]:
     }
 
 
-def drain(host: str, outcome: StopResult) -> dict[str, Any]:
+def drain(host: str, outcome: StopResult, about: Ending) -> dict[str, Any]:
+    """`about`: what was known of it beforehand."""
     roster = outcome.known.roster if outcome.known is not None else {}
     others = [task for task in (*outcome.stopped, *outcome.already) if roster.get(task) != host]
-    return {"host": host, "pausesRun": bool(others), **document.stop(outcome)}
+    spares = None if about.spares is None else list(about.spares)
+    restarts = list(map(str, about.restarts))
+    return {"host": host, "pausesRun": bool(others), "restarts": restarts, "spares": spares, **document.stop(outcome)}
 
 
 def scale(

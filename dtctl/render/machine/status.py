@@ -113,7 +113,7 @@ def _coordination(coordination: Coordination) -> dict[str, Any]:
         "incidents": [_incident(one) for one in coordination.view["incidents"]],
         "hosts": [
             {"host": host, **picked(one, "connected heard@ over absent"), "drained": host in coordination.drained_hosts}
-            for host, one in coordination.contacts.items()
+            for host, one in {**coordination.contacts, **coordination.idle}.items()
         ],
     }
 

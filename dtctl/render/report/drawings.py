@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from dtctl.agent.records.reasons import sentence
+from dtctl.dataclass import dataclass
 from dtctl.model import TaskState, grouped
 from dtctl.operations.metrics import Series
 from dtctl.operations.report import Report

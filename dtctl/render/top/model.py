@@ -6,8 +6,9 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from dtctl.dataclass import dataclass
 from dtctl.model import TaskId, grouped
 from dtctl.operations.client.streams import Disconnected, Feed, Reconnected
 from dtctl.operations.metrics import Losses, Series

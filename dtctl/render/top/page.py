@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dtctl.agent.records.reasons import sentence
+from dtctl.dataclass import dataclass
 from dtctl.model import TaskId, grouped
 from dtctl.operations.metrics import Point, rates_of
 from dtctl.operations.snapshot import Outcome, how_it_ended

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -18,6 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations.client.streams import Disconnected, Feed, Reconnected

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from dtctl.dataclass import dataclass
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import RunStatus, TaskStatus
 from dtctl.render import roster

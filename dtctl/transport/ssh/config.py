@@ -12,12 +12,13 @@ import re
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.config.names import check_host, check_names, check_own_host, check_user, split_place
+from dtctl.dataclass import dataclass
 from dtctl.errors import TransportError, UsageError
 from dtctl.folder import read_regular
 

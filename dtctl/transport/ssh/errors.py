@@ -6,9 +6,9 @@ import errno
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import HostKeyError, TransportError
 from dtctl.transport.stream import RemoteExit, text_of
 

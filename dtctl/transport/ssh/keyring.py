@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from paramiko.rsakey import RSAKey
 from paramiko.ssh_exception import BadAuthenticationType, PasswordRequiredException, SSHException
 from paramiko.transport import Transport
 
+from dtctl.dataclass import dataclass
 from dtctl.folder import read_regular
 
 DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")

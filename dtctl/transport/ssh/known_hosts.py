@@ -17,10 +17,10 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from dtctl.config.names import is_named_so, is_of_ssh, why_not_written
+from dtctl.dataclass import dataclass
 from dtctl.errors import ExitCode, TransportError
 from dtctl.folder import PRIVATE, folder_of, read_regular
 

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fabric import Config
 from paramiko.ssh_exception import ChannelException, SSHException
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import SshSettings
 from dtctl.transport.ssh import errors

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import TransportError
 from dtctl.model import SshSettings
 from dtctl.transport.ssh import errors, known_hosts
@@ -102,6 +102,32 @@ class HostKeys:
         raise errors.changed_key(self.destination, self.name, key, nearest)
 
 
+@dataclass(frozen=True)
+class Station:
+    """A host on the way to one of the inventory, or that host itself; each has keys of its own."""
+
+    name: str
+    settings: SshSettings
+    routes: Routes
+
+    @property
+    def keys(self) -> HostKeys:
+        return self.routes.host_keys(self.name, self.settings)
+
+    @property
+    def where(self) -> str:
+        """Its name, with the address and the port that are dialled."""
+        return str(self.keys.destination)
+
+    def scan(self) -> list[HostKey]:
+        """As `Routes.scan`, which a gateway that is not trusted fails, too."""
+        return self.routes.scan(self.name, self.settings)
+
+    def pin(self, keys: Iterable[HostKey]) -> Path:
+        """As `Routes.pin`."""
+        return self.routes.pin(self.keys, keys)
+
+
 class Routes:
     """What either client has to know of a host before it connects. Safe for many threads."""
 
@@ -119,6 +145,11 @@ class Routes:
             found.insert(0, gateway)
             gateway = self._gateway(gateway)
         return found
+
+    def stations(self, name: str, settings: SshSettings) -> list[Station]:
+        """The gateways to a host, nearest first, and the host: each must be trusted before the next can be scanned."""
+        hops = [(hop.target, hop) for hop in self.hops(settings)]
+        return [Station(each, own, self) for each, own in (*hops, (name, settings))]
 
     def host_keys(self, name: str, settings: SshSettings, trust: str = "") -> HostKeys:
         """How the keys of a host are to be judged; `trust` is the host for which `dtctl trust` pins them."""

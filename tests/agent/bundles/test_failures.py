@@ -17,7 +17,7 @@ from dtctl.agent.conversation import Aborted, Gone
 from dtctl.agent.host.errors import Refused
 from dtctl.bundle import Sender, scan
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
-from tests.agent.bundles.pushing import ENSURE, left_in, push, serve
+from tests.agent.bundles.pushing import ENSURE, left_in, serve
 from tests.agent.link.ends import PipeSession, agent_process, conversation
 
 
@@ -86,13 +86,6 @@ def test_a_file_that_changes_before_it_is_sent_stops_the_push(code: Path, root: 
     ):
         serve(bundle, session)
     assert left_in(root) == set()
-
-
-def test_a_root_that_is_a_file_is_reported(code: Path, tmp_path: Path) -> None:
-    (tmp_path / "host").write_text("")
-    with pytest.raises(Refused) as refused:
-        push(scan(code), tmp_path / "host")
-    assert refused.value.code == "not_a_directory"
 
 
 def _mounts() -> bool:

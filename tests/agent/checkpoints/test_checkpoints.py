@@ -13,7 +13,6 @@ import pytest
 
 from dtctl.agent.checkpoints import reading
 from dtctl.agent.checkpoints.tensor_bundle import Damaged, entries
-from dtctl.agent.host.crc32c import masked_crc32c
 from dtctl.agent.records.answers import Checkpoint, CheckpointReport
 from tests.agent.link.ends import agent_process
 from tests.waiting import PATIENCE_S
@@ -231,9 +230,3 @@ def test_an_agent_process_of_its_own_finds_the_same(agent_python: str) -> None:
     body = "from dtctl.agent.checkpoints import reading\nreading.LOOK_S = 60.0\nreturn reading.report(args)"
     with agent_process(agent_python, body, *directories) as (session, _):
         assert session.receive(PATIENCE_S)["value"] == reading.report(directories)
-
-
-def test_the_checksum_is_that_of_the_standard() -> None:
-    # RFC 3720, B.4: the CRC32C of 32 bytes of zeros is 0x8a9136aa; TensorFlow rotates and offsets it.
-    crc = 0x8A9136AA
-    assert masked_crc32c(bytes(32)) == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

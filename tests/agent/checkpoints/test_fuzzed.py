@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.checkpoints import reading, repair
-from dtctl.agent.checkpoints.tensor_bundle import Damaged, entries, fields
+from dtctl.agent.checkpoints.tensor_bundle import entries
 from dtctl.agent.records.answers import CheckpointReport
 from tests.agent.checkpoints import tables
-from tests.agent.checkpoints.test_checkpoints import DATA, complete
+from tests.agent.checkpoints.test_checkpoints import DATA
 from tests.fuzz import cases
 
 WHOLE = sorted(DATA.rglob("*.index"))
@@ -60,13 +59,6 @@ def answers(place: Path) -> CheckpointReport:
 
 
 @cases
-@given(st.binary(max_size=400))
-def test_any_bytes_as_an_index(place: Path, index: bytes) -> None:
-    beside_it(place, index)
-    assert complete(answers(place))["prefix"] == "model.ckpt-100"
-
-
-@cases
 @given(st.sampled_from(WHOLE), st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=9)), max_size=4), st.binary())
 def test_any_change_of_a_real_index(place: Path, source: Path, changes: list[tuple[int, bytes]], shard: bytes) -> None:
     index = source.read_bytes()
@@ -82,14 +74,6 @@ def test_any_block_with_a_right_checksum(place: Path, blocks: list[bytes], seale
     if sealed:
         blocks = [one + tables.block([])[-8:] for one in blocks]
     beside_it(place, tables.table(*blocks))
-    answers(place)
-
-
-@cases
-@given(st.lists(st.tuples(numbers, numbers), max_size=5), st.binary(max_size=60))
-def test_any_handles_in_the_index_block(place: Path, places: list[tuple[int, int]], content: bytes) -> None:
-    handles = [tables.handle(offset, size) for offset, size in places]
-    beside_it(place, tables.table(content, handles=handles))
     answers(place)
 
 
@@ -109,16 +93,6 @@ def indexes(draw: st.DrawFn) -> bytes:
 def test_any_numbers_in_an_index_of_the_right_form(place: Path, index: bytes, shard: bytes) -> None:
     beside_it(place, index, shard)
     answers(place)
-
-
-@cases
-@given(st.binary(max_size=400))
-def test_a_table_is_read_or_damaged(table: bytes) -> None:
-    for content in (table, table[:-8] + tables.MAGIC):
-        with suppress(Damaged):
-            assert all(isinstance(key, bytes) for key, _ in entries(content))
-    with suppress(Damaged):
-        assert all(number >= 0 for number in fields(table))
 
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=8).filter(

@@ -125,9 +125,6 @@ class Cluster:
             for task, entry in zip(PLACES, states, strict=True)
         )
 
-    def kill_task(self, task: str) -> None:
-        kill(self.entry(task)["pid"])
-
     def elect(self, *names: str) -> None:
         """Before `up`: these hosts vote."""
         ports = {name: self.port if name == "b" else free_port() for name in names}
@@ -135,12 +132,6 @@ class Cluster:
 
     def kill_agent(self, name: str) -> None:
         kill(self.hosts[name].supervisor(self.specs[name]))
-
-    def destroy(self, name: str) -> None:
-        """Everything of that host's part is gone at once, and does not come back."""
-        for pid in self.hosts[name].processes():
-            kill(pid, signal.SIGSTOP)
-        self.hosts[name].clean_up()
 
     def freeze_agent(self, name: str) -> Callable[[], None]:
         """Its tasks go on; returns what thaws it."""

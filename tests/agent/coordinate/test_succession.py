@@ -1,9 +1,8 @@
-"""Another host takes the coordinator's place: real supervisors, real links, and a host that is gone."""
+"""Another host takes the coordinator's place: real supervisors and real links. tests/faults destroys its host."""
 
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -38,27 +37,6 @@ def elected(cluster: Cluster, *names: str) -> str | None:
         return None
     cluster.leading = found
     return str(found)
-
-
-def test_without_a_fault_the_first_coordinator_stays(voting: Cluster) -> None:
-    time.sleep(4)
-    assert {ballot(voting, name)["term"] for name in "abc"} == {1}
-    assert elected(voting, "a", "b", "c") == "b"
-
-
-def test_a_host_that_is_gone_is_replaced_as_coordinator_and_the_run_is_mended_and_ended(voting: Cluster) -> None:
-    voting.destroy("b")
-    eventually(lambda: elected(voting, "a", "c") not in (None, "b"), 30, "another coordinator")
-    eventually(
-        lambda: voting.view()["hosts"]["a"]["connected"] and voting.view()["hosts"]["c"]["connected"], what="both"
-    )
-    voting.kill_task("ps:0")
-    eventually(
-        lambda: voting.entry("ps:0")["attempt"] == 2 and voting.entry("ps:0")["state"] == "running", 30, "the ps"
-    )
-    reasons = [line["reason"] for line in voting.story()]
-    assert any("in place of b" in reason for reason in reasons), reasons
-    assert any(line["kind"] == "request" for line in voting.story()), "who has started the run is still known"
 
 
 def test_a_coordinator_whose_agent_is_killed_is_elected_again_at_once(voting: Cluster) -> None:

@@ -13,11 +13,11 @@ import pytest
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.answers import StopResult, Survivor
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.reasons import because, fact, sentence
 from dtctl.agent.records.requests import DrainRequest, RestartRequest, StopRequest, UndrainRequest, WatchRequest
 from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
-from dtctl.agent.records.whole_run import PostedRequest, RunView
+from dtctl.agent.records.whole_run import Contact, PostedRequest, RunView
 from dtctl.agent.requests import drain, run_handles, runs, status, stop
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
@@ -251,13 +251,24 @@ def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> Non
     assert refused.value.code == "run_ended"
 
 
-def test_what_is_drained_is_not_restarted(coordinator: Coordinator) -> None:
-    why = because([fact("drained", host="c", by="anna@desk")])
-    coordinator.view["intents"]["worker:1"].update(want="hold", **why)
+@pytest.mark.parametrize(
+    ("why", "held", "hint"),
+    [
+        (
+            fact("drained", host="c", by="anna@desk"),
+            "c is drained by anna@desk",
+            "dtctl undrain c    lets it run again",
+        ),
+        (fact("cut_off", host="c"), "c was cut off from the coordinator", sentence([fact("lacks_voters")])),
+    ],
+)
+def test_what_is_held_is_not_restarted(coordinator: Coordinator, why: Any, held: str, hint: str) -> None:
+    coordinator.view["intents"]["worker:1"].update(want="hold", **because([why]))
+    coordinator.view["missing"] = sentence([fact("lacks_voters")])
     coordinator.save()
-    with pytest.raises(Refused, match="worker:1 is held: c is drained by anna@desk") as refused:
+    with pytest.raises(Refused, match=f"worker:1 is held: {held}") as refused:
         ask(stop.restart, tasks=["worker:0", "worker:1"])
-    assert "dtctl undrain c" in refused.value.hint
+    assert refused.value.hint == hint
 
 
 @pytest.mark.parametrize(("host", "what"), [("x", "x has no task in run r-1"), ("c", "c has no part in run r-1")])
@@ -268,6 +279,15 @@ def test_a_host_that_has_nothing_of_the_run_is_not_drained(coordinator: Coordina
         ask(drain.drain, drained=host, by="me")
     with pytest.raises(Refused, match=what):
         ask(drain.undrain, drained=host, by="me")
+
+
+@pytest.mark.parametrize("function", [drain.drain, drain.undrain])
+def test_of_a_host_without_a_task_the_coordinator_is_asked(coordinator: Coordinator, function: Any) -> None:
+    coordinator.view["hosts"]["s"] = made(Contact)
+    coordinator.save()
+    coordinator.does = takes
+    ask(function, drained="s", by="me")
+    assert [(one["kind"], one["host"]) for one in coordinator.requests()] == [(REQUESTS[function][0], "s")]
 
 
 def test_an_undrain_waits_for_no_host_that_is_away_and_that_all_need(coordinator: Coordinator) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +13,7 @@ from dtctl.agent.logs import finding
 from tests.agent.logs.run import LINES, Run, text
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-
 ENDLESS = r"(x+x+)+y"
-
-
-def children() -> set[str]:
-    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
 def numbers(run: Run, **request: object) -> list[int]:
@@ -113,40 +105,23 @@ def test_until_a_moment_at_which_an_earlier_attempt_ran(run: Run) -> None:
 def test_a_pattern_that_takes_for_ever_is_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "SEARCH_CPU_S", 0.2)
     run.log(b"x" * 5000 + b"\n")
-    before = children()
     with pytest.raises(Refused, match="takes too long") as refused:
         run.serve(grep=ENDLESS)
     assert "loss|accuracy" in refused.value.hint
-    assert children() == before
 
 
 def test_a_pattern_that_takes_all_memory_is_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "_MOST_MEMORY_BYTES", 64 << 20)
+    monkeypatch.setattr(finding, "_MOST_MEMORY_BYTES", 1 << 20)
     run.log(b"ab" * 1_500_000 + b"\n")
     with pytest.raises(Refused, match="more memory than there is"):
         run.serve(grep="(?:a|b(?=a|b|$))*(?:c|(?:a|b)*d)")
 
 
-def test_nothing_is_left_of_a_search(run: Run) -> None:
-    run.log(LINES)
-    before = children()
-    assert len(numbers(run, grep="9$", lines=10)) == 10
-    assert children() == before
-
-
-def test_plain_words_need_no_other_process(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_words_need_no_expression(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "Expression", None)
     run.log("loss 1\naccuracy 2\ngrößer 3\nother 4\n".encode())
     assert numbers(run, grep="loss|accuracy|größer") == [1, 2, 3]
     assert text(run.serve(grep="")) != b""
-
-
-def test_a_search_does_not_reveal_masked_text(run: Run) -> None:
-    run.log(b"the password is correct-horse\n")
-    (run.directory / "secrets.json").write_text(json.dumps({"KEY": "correct-horse"}))
-    assert text(run.serve(grep="horse")) == b""
-    assert text(run.serve(grep="hor.e")) == b""
-    assert text(run.serve(grep="is ...$")) == b"the password is ***\n"
 
 
 def test_forms_of_secrets_are_masked_in_logs_searches_and_context(run: Run) -> None:

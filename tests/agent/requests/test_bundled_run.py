@@ -79,8 +79,8 @@ def test_trainers_run_in_their_code(host: AgentHost, bundle: Bundle) -> None:
     spec = spec_with(host, bundle, setup={"text": "ls > $HOME/seen; pwd >> $HOME/seen", "env": {}})
     assert start(host, spec, bundle) == 2
     eventually(lambda: host.state(spec)["finished"])
-    tree = host.root / "bundles" / bundle.id / "tree"
-    assert host.log(spec, "worker:0") == f"{tree}\ndigits\n--in={tree}/data.txt {tree}\n"
+    tree, work = host.root / "bundles" / bundle.id / "tree", host.root / "work" / "c" / "tree"
+    assert host.log(spec, "worker:0") == f"{work}\ndigits\n--in={work}/data.txt {work}\n"
     assert host.log(spec, "worker:1") == f"{host.home}\n"
     assert (host.home / "seen").read_text().splitlines() == ["data.txt", "train.sh", str(tree)]
     assert len(list(tree.parent.glob("setup-*.done"))) == 1
@@ -121,7 +121,7 @@ def trains(bundle: Bundle, tmp_path: Path) -> Callable[[str], Bundle]:
 def trained(host: AgentHost, bundle: Bundle, **fields: Any) -> Fields:
     """The spec of a run that has ended well, in the cluster's working directory."""
     job = {**shell("worker:0", ""), "argv": ["./train.sh"], "code": True}
-    spec = host.spec(job, bundle=bundle.id, copied=True, **fields)
+    spec = host.spec(job, bundle=bundle.id, **fields)
     start(host, spec, bundle)
     eventually(lambda: host.state(spec)["finished"])
     assert host.state(spec)["tasks"]["worker:0"]["state"] == "succeeded"
@@ -162,31 +162,12 @@ def test_gc_names_what_trainers_wrote_and_removes_it_when_that_is_asked(
     assert (host.root / "work" / "other" / "tree" / "model" / "step").exists()
 
 
-def test_a_run_of_an_earlier_build_continues_in_its_bundle_and_what_it_wrote_is_named(
-    host: AgentHost, trains: Callable[[str], Bundle]
-) -> None:
-    code = trains("# first")
-    job = {**shell("worker:0", ""), "argv": ["./train.sh"], "code": True}
-    spec = host.spec(job, bundle=code.id)
-    start(host, spec, code)
-    eventually(lambda: host.state(spec)["finished"])
-    tree = host.root / "bundles" / code.id / "tree"
-    assert host.log(spec, "worker:0") == f"{tree}\ndigits\nbegins at 0\n"
-    (kept,) = host.ask("down", grace_s=0, by="")["kept"]
-    assert (kept["cluster"], kept["path"], kept["files"]) == ("c", str(tree), 1)
-    answer = host.ask("gc", dry_run=False, all=True)
-    assert [one["path"] for one in answer["kept"]] == [str(tree)]
-    answer = host.ask("gc", dry_run=False, all=True, written=True)
-    assert [one["path"] for one in answer["written"]] == [str(tree)]
-    assert not tree.exists()
-
-
 def test_a_start_that_is_taken_back_leaves_no_working_directory(
     host: AgentHost, trains: Callable[[str], Bundle]
 ) -> None:
     code = trains("")
     job = {**shell("worker:0", "sleep 1000"), "code": True}
-    spec = host.spec(job, bundle=code.id, copied=True)
+    spec = host.spec(job, bundle=code.id)
     with host.open() as talk, Sender(code) as sender:
         talk.send("up", **host.about({"spec": spec, "bundle": code.id, "secrets": {}, "replace": False}))
         while (frame := talk.receive())["type"] != "prepared":
@@ -216,7 +197,7 @@ def test_a_task_whose_code_was_removed_fails_with_a_reason(host: AgentHost, bund
     spec = spec_with(host, bundle, task("worker:2", "sleep", "1000"), recovery=recovery)
     start(host, spec, bundle)
     host.wait_state(spec, "worker:0", "succeeded")
-    tree = host.root / "bundles" / bundle.id / "tree"
+    tree = host.root / "work" / "c" / "tree"
     tree.rename(tree.with_name("elsewhere"))
     entry = host.ask("restart", tasks=["worker:0"], by="")["tasks"]["worker:0"]
     assert (entry["state"], entry["reason"]) == ("failed", f"cannot enter {tree}: No such file or directory")

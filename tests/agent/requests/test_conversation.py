@@ -110,18 +110,6 @@ def test_sessions_that_compile_at_the_same_time_keep_each_others_modules(new_hos
     assert {"dtctl_agent.requests.runs", "dtctl_agent.requests.gc"} <= code_of(kept_program(new_host))
 
 
-def test_a_changed_byte_in_a_compiled_module_is_noticed(new_host: AgentHost) -> None:
-    new_host.ask("runs", cluster=None)
-    code = code_file(new_host)
-    damaged = bytearray(code.read_bytes())
-    for place in range(60_000, len(damaged), 500):
-        damaged[place] ^= 0xFF
-    code.write_bytes(damaged)
-    assert new_host.ask("runs", cluster=None)["runs"] == []
-    assert not lacked(new_host)
-    assert code.read_bytes() != damaged
-
-
 @pytest.mark.parametrize("name", ["__main__.py", "dtctl_agent/dump/site/sitecustomize.py"])
 def test_a_plain_file_that_was_replaced_is_kept_anew(new_host: AgentHost, name: str) -> None:
     new_host.open().close()

@@ -8,24 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.host import AgentHost, AgentRefused, Fields, alive, command, kill, python_task, shell, task
+from tests.agent.host import AgentHost, AgentRefused, Fields, alive, command, kill, shell, task
 from tests.waiting import eventually
 
 IGNORES_SIGTERM = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 SAVES_ON_SIGTERM = "trap 'sleep 0.3; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
-SCATTERS = """
-import os, time
-def scatter(leave):
-    if os.fork() == 0:
-        os.setsid()
-        if leave and os.fork():
-            os._exit(0)
-        open(os.environ["HOME"] + "/pids", "a").write("%d\\n" % os.getpid())
-        time.sleep(1000)
-scatter(True)
-scatter(False)
-time.sleep(1000)
-"""
 
 
 def stop(host: AgentHost, *tasks: str, grace_s: float | None = None, **fields: object) -> Fields:
@@ -57,24 +44,6 @@ def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
     assert entry["why"] == [{"kind": "stopped_by", "by": "ada"}]
     assert entry["exit"]["code"] == 0
     assert entry["history"][0]["asked"] is True
-
-
-def test_stop_kills_a_trainer_that_ignores_sigterm(host: AgentHost) -> None:
-    spec = host.started(shell("worker:0", IGNORES_SIGTERM))
-    ready(host, spec)
-    ended = stop(host, grace_s=0.5)
-    assert (ended["stopped"], ended["killed"]) == (["worker:0"], {"worker:0": 0.5})
-    assert host.state(spec)["tasks"]["worker:0"]["exit"]["signal"] == signal.SIGKILL
-    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
-
-
-def test_stop_finds_children_in_sessions_of_their_own(host: AgentHost) -> None:
-    host.started(python_task("worker:0", SCATTERS))
-    pids = host.home / "pids"
-    eventually(lambda: pids.exists() and len(pids.read_text().split()) == 2)
-    assert stop(host)["survivors"] == []
-    assert [alive(int(pid)) for pid in pids.read_text().split()] == [False, False]
-    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
 def test_stop_ends_a_trainer_that_is_frozen(host: AgentHost) -> None:

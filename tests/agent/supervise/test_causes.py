@@ -43,16 +43,6 @@ def test_an_end_is_reported_with_its_cause(host: AgentHost, program: str, reason
     assert host.wait_state(spec, "worker:0", "failed")["reason"] == reason
 
 
-def test_a_task_that_fails_the_same_way_three_times_is_not_tried_again(host: AgentHost) -> None:
-    spec = host.started(python_task("worker:0", "raise ValueError('bad value')"), recovery={**QUICKLY, "repeat": 3})
-    entry = host.wait_state(spec, "worker:0", "failed")
-    assert entry["attempt"] == 3
-    assert entry["reason"] == (
-        "exit code 1 (ValueError: bad value); it has failed the same way 3 times in a row and come no further "
-        "(recovery.repeat)"
-    )
-
-
 @pytest.mark.nightly
 @pytest.mark.skipif(not os.access(MEMORY / "cgroup.procs", os.W_OK), reason="no control group for memory can be made")
 def test_a_kill_by_a_kernel_without_memory_is_reported_as_that(host: AgentHost) -> None:

@@ -85,21 +85,6 @@ def holds(path: Path) -> bool:
     return not path.is_file() or path.stat().st_size > 0
 
 
-@pytest.mark.parametrize("name", ["state.json", "intent.json"])
-def test_a_successor_rebuilds_a_missing_file(host: AgentHost, name: str) -> None:
-    spec, pid = host.running(task("worker:0", "sleep", "1000"))
-    old = host.supervisor(spec)
-    kill(old, signal.SIGSTOP)
-    stands_still(old)
-    (host.run_directory(spec) / name).unlink()
-    kill(old)
-    successor(host, spec, old)
-    entry = host.wait_state(spec, "worker:0", "running")
-    assert (entry["pid"], entry["attempt"]) == (pid, 1)
-    log = (host.run_directory(spec) / "agent.log").read_text()
-    assert (f"{name} is missing" in log, "Traceback" in log) == (True, False)
-
-
 def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host: AgentHost) -> None:
     """Who it is nobody knows any more: by what it was given it is found all the same."""
     script = f"{ONCE}; {HERE}; sleep 2; setsid sleep 1000 & echo '{{\"pid\": -1}}' > $HERE/start.json; exec sleep 1000"
@@ -110,26 +95,4 @@ def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host:
     assert entry["restarts"] == 1
     assert not alive(pid)
     assert sum("sleep 1000" in line for line in host.remains().splitlines() if "sh -c" not in line) == 1
-    assert "Traceback" not in (host.run_directory(spec) / "agent.log").read_text()
-
-
-def test_a_trainer_that_removes_its_start_runs_beside_no_successor(host: AgentHost) -> None:
-    script = f"{ONCE}; {HERE}; sleep 2; rm $HERE/start.json; exec sleep 1000"
-    spec, pid = host.running(shell("worker:0", script), recovery=budget(1))
-    eventually(lambda: not (host.attempt(spec, "worker:0") / "start.json").exists())
-    kill(host.supervisor(spec))
-    host.wait_state(spec, "worker:0", "running", attempt=2)
-    assert not alive(pid)
-
-
-def test_an_exit_is_known_whatever_the_trainer_has_put_in_its_place(host: AgentHost) -> None:
-    tasks = (
-        shell("worker:0", f"{HERE}; mkdir -p $HERE/exit.json/x; exit 7"),
-        shell("worker:1", f"{HERE.replace('worker-0', 'worker-1')}; echo '[' > $HERE/exit.json; exit 7"),
-        shell("worker:2", f"{HERE.replace('worker-0', 'worker-2')}; rm -r $HERE; exit 7"),
-    )
-    spec = host.started(*tasks, fail_fast=False, roster=[{"task": each["id"], "host": host.name} for each in tasks])
-    for name in ("worker:0", "worker:1"):
-        assert host.wait_state(spec, name, "failed")["exit"]["code"] == 7
-    assert "exit status unknown" in host.wait_state(spec, "worker:2", "failed")["reason"]
     assert "Traceback" not in (host.run_directory(spec) / "agent.log").read_text()

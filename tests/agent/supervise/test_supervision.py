@@ -76,36 +76,6 @@ exit 3
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
-def test_trainers_outlive_their_supervisor_and_are_adopted(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", WAITS_FOR_A_FILE), task("ps:0", "sleep", "1000"))
-    before = host.up(spec)["tasks"]
-    old = host.supervisor(spec)
-    kill(old)
-    eventually(lambda: not alive(old))
-    status = host.ask("status")
-    assert status["agent_alive"]
-    assert status["state"]["agent"]["pid"] != old
-    for name, entry in status["state"]["tasks"].items():
-        assert (entry["state"], entry["attempt"], entry["pid"]) == ("running", 1, before[name]["pid"])
-    (host.home / "go").touch()
-    entry = host.wait_state(spec, "worker:0", "failed")
-    assert (entry["attempt"], entry["exit"]["code"]) == (1, 7)
-
-
-def test_an_exit_that_no_supervisor_saw_is_still_known(host: AgentHost) -> None:
-    spec = host.started(
-        shell("worker:0", WAITS_FOR_A_FILE), shell("worker:1", WAITS_FOR_A_FILE.replace("exit 7", "exit 0"))
-    )
-    kill(host.supervisor(spec))
-    (host.home / "go").touch()
-    for name in ("worker:0", "worker:1"):
-        eventually((host.attempt(spec, name) / "exit.json").exists)
-    tasks = host.ask("status")["state"]["tasks"]
-    assert tasks["worker:0"]["attempt"] == 1
-    assert host.wait_state(spec, "worker:0", "failed")["exit"]["code"] == 7
-    assert host.wait_state(spec, "worker:1", "succeeded")["exit"]["code"] == 0
-
-
 def test_a_back_off_continues_after_the_supervisor_was_killed(host: AgentHost) -> None:
     spec = host.started(shell("worker:0", "exit 3"), recovery=budget(2, backoff_min_s=0.6, backoff_max_s=0.6))
     host.wait_state(spec, "worker:0", "backoff", attempt=2)

@@ -8,12 +8,10 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from dtctl.agent.supervise import keeper
 from tests.agent.host import AgentHost, Fields, alive, command, kill, shell, task
 from tests.waiting import eventually
 
@@ -110,13 +108,6 @@ def test_a_trainer_that_ends_while_there_is_no_agent_is_started_again(host: Agen
     assert host.wait_state(spec, "worker:0", "running", attempt=2)["restarts"] == 1
 
 
-def test_a_run_that_is_over_is_not_revived_by_what_is_left_of_it(host: AgentHost) -> None:
-    spec = host.started(task("worker:0", "sleep", "1000"))
-    host.ask("down", grace_s=0, by="")
-    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
-    assert not host.run_directory(spec).exists()
-
-
 def test_a_supervisor_that_cannot_begin_is_tried_again_until_it_can(host: AgentHost) -> None:
     spec, pid = host.running(task("worker:0", "sleep", "1000"))
     wake, hidden = host.run_directory(spec) / "wake", host.run_directory(spec) / "hidden"
@@ -132,24 +123,6 @@ def test_a_supervisor_that_cannot_begin_is_tried_again_until_it_can(host: AgentH
     host.ask("stop", tasks=None, grace_s=None, reason="", by="")
     assert host.supervisor(spec) != old
     assert not alive(pid)
-
-
-def test_an_agent_whose_spec_is_damaged_ends_until_somebody_asks_for_it(host: AgentHost) -> None:
-    spec, pid = host.running(task("worker:0", "sleep", "1000"))
-    path = host.run_directory(spec) / "spec.json"
-    whole = path.read_text()
-    kill(host.supervisor(spec), signal.SIGSTOP)  # else it would write the file again
-    path.write_text("{")
-    kill(host.supervisor(spec))
-    eventually(lambda: not named(host, "dtctl-guard") + named(host, "dtctl-agent"))
-    time.sleep(2.5 * keeper.LOOK_S)  # for keepers that might start one
-    log = (host.run_directory(spec) / "agent.log").read_text()
-    assert (log.count("spec.json is damaged"), log.count("Traceback")) == (1, 0)
-    assert not named(host, "dtctl-guard") + named(host, "dtctl-agent")
-    assert alive(pid)
-    path.write_text(whole)
-    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
-    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
 def test_there_are_never_two_supervisors_whatever_is_killed(host: AgentHost) -> None:

@@ -101,12 +101,6 @@ def test_before_it_is_ready_a_task_may_be_silent_for_as_long_as_it_likes() -> No
     assert watched.seconds(1) is not None
 
 
-def test_a_frozen_task_is_noticed_even_before_it_is_ready() -> None:
-    watched = Watched()
-    assert watched.seconds(60, ready=False, frozen=True) is None
-    assert watched.seconds(1, ready=False, frozen=True) == fact("frozen", seconds=60)
-
-
 def test_a_newer_checkpoint_is_a_sign_of_progress() -> None:
     watched = Watched(20)
     watched.seconds(30, steps_every=5)

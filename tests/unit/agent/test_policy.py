@@ -309,10 +309,6 @@ def test_permanent_exits_are_not_retried(ending: Ending) -> None:
     assert not verdict(ending, "", USUAL).retry
 
 
-def test_an_end_that_nobody_saw_may_be_tried_again() -> None:
-    assert verdict(unknown_exit(None, fact("keeper_killed")), "", USUAL).retry
-
-
 def test_the_users_lists_come_first_and_count_signals_from_128() -> None:
     settings = recovery(retry=[2, 127], permanent=[1, 139, 42])
     assert verdict(code(2), "", settings).retry

@@ -242,3 +242,25 @@ def test_an_invalid_port_is_a_mistake(setting: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, setting)
     assert "expected auto or a whole number from 1 to 65535" in caught.value.problems[0].summary
+
+
+@pytest.mark.parametrize(
+    ("more", "job", "places"),
+    [
+        ("", "worker", 4),
+        ("strategy: sync-ps", "worker", 4),
+        ("strategy: kvstore", "worker", 4),
+        ("strategy: sync-ps\ntf_config: {sparse: true}", "worker", 2),
+        ("strategy: sync-ps", "ps", 2),
+    ],
+)
+def test_tasks_beyond_replicas_keep_their_places_where_they_can_be_let_run_later(
+    tmp_path: Path, more: str, job: str, places: int
+) -> None:
+    jobs = {"ps": '"h[1-4]"', "worker": '"h[1-4]"', job: '"h[1-4]", replicas: 2'}
+    lines = [f"  {name}: {{hosts: {said}}}" for name, said in jobs.items()]
+    text = ['name: d\nhosts: {"h[1-4]": {}}', "jobs:", *lines, "trainer: {command: [python, t.py]}", more]
+    (tmp_path / "t.py").touch()
+    (tmp_path / "cluster.yaml").write_text("\n".join(text))
+    found = load_cluster(tmp_path / "cluster.yaml").jobs[job]
+    assert (len(found.hosts), found.replicas) == (places, 2 if places == 4 else None)

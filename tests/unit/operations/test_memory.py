@@ -168,7 +168,7 @@ def test_every_kind_of_route_is_recorded(state: Path) -> None:
     a, b, c, *_ = record().hosts
     ways: dict[str, Reach] = {
         a: Local(),
-        b: OtherTransport("tunnel", {"number": "7"}),
+        b: OtherTransport("tunnel", "b"),
         c: SshSettings("c.lan", port=2200, jump="gate"),
     }
     known = record("digits-1")
@@ -280,7 +280,7 @@ def test_a_record_of_a_later_version_is_left_where_it_is(state: Path) -> None:
     assert (state / "runs" / "digits-1.json").read_text() == damaged(version=99)
 
 
-@pytest.mark.parametrize("reach", [Local(), SshSettings("a", "me"), OtherTransport("tunnel", {"number": "7"})])
+@pytest.mark.parametrize("reach", [Local(), SshSettings("a", "me"), OtherTransport("tunnel", "b")])
 def test_fields_that_later_versions_have_added_to_a_record_are_passed_over(state: Path, reach: Reach) -> None:
     known = record("digits-1")
     known = replace(known, hosts={name: replace(host, reach=reach) for name, host in known.hosts.items()})

@@ -295,14 +295,14 @@ def test_tasks_of_an_absent_host_are_pending_and_it_is_not_queried() -> None:
     assert sentence(found.tasks[TaskId("worker", 1)].why) == "the run was started without its host"
     assert found.coordination is not None
     assert (found.coordination.absent_hosts, found.coordination.lost_hosts) == (("d",), ())
-    assert not found.coordination.isolated
+    assert not found.coordination.in_doubt
 
 
 def test_a_run_of_one_host_that_is_there_is_not_isolated() -> None:
     gone = {"connected": False, "heard": None, "state": None, "absent": True}
     found = status(record(), FakeTransport(Agents(viewed(hosts=dict.fromkeys("abd", gone)))))
     assert found.coordination is not None
-    assert not found.coordination.isolated
+    assert not found.coordination.in_doubt
 
 
 def test_down_does_not_query_absent_hosts() -> None:

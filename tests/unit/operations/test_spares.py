@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import InvalidValue, checked
+from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.config.cluster import Recovery
@@ -23,15 +24,17 @@ from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts
 from dtctl.operations.snapshot import Coordination, RunStatus, Verdict
-from dtctl.operations.stop import StopOrder, stop
+from dtctl.operations.status import status
+from dtctl.operations.stop import Ending, StopOrder, stop
+from dtctl.operations.up import up as starting
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.up import up
 from dtctl.plan.roster import plan_roster
 from dtctl.plan.run import plan_run
-from dtctl.render.status import idle_lines
+from dtctl.render.status import idle_lines, more_lines
 from tests.unit.clusters import cluster, ssh_host
-from tests.unit.coordinated import HOSTS, entry, inventory, state_of, viewed
+from tests.unit.coordinated import HOSTS, Agents, entry, inventory, state_of, viewed
 from tests.unit.fakes import FakeTransport
 from tests.unit.operations.test_up import READY, Notes, launch, unless, willing
 
@@ -255,9 +258,46 @@ def test_status_shows_idle_hosts_and_who_has_taken_whose_place(
 def test_up_that_fails_names_who_has_taken_a_place(
     known: RunRecord, error: DtctlError, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replace, "status", lambda *_: status_of(known, {}))
-    told = replace.taken_places(error, RECORD, FakeTransport(lambda *_: []), "f.yaml")
+    monkeypatch.setattr(starting, "status", lambda *_: status_of(known, {}))
+    told = starting.taken_places(error, RECORD, FakeTransport(lambda *_: []), "f.yaml")
     assert [text.startswith(line) for text, line in zip(told, lines, strict=True)] == [True] * len(lines)
+
+
+@pytest.mark.parametrize(
+    ("of_c", "of_others", "moved"),
+    [
+        (TransportError("no route to c"), {"unchanged": True}, {"c": "s"}),
+        ({"unchanged": False}, {"unchanged": True}, {"c": "s"}),
+        ({"unchanged": True}, {"unchanged": True}, {"c": "s"}),
+        (TransportError("no route to c"), {"unchanged": False, "run": "digits-2"}, None),
+        (TransportError("no route to c"), AgentError("changed_run", "another run is live"), None),
+    ],
+    ids=["it is gone", "it is empty", "it is back", "the run is gone", "the file differs"],
+)
+def test_up_without_a_host_that_was_replaced_finds_the_run_unchanged(
+    spared: Start, of_c: Any, of_others: Any, moved: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = {"a": ["ps:0"], "b": ["ps:1"], "d": ["worker:1"], "s": ["worker:0"]}
+
+    def answers(session: Any, fields: Mapping[str, Any]) -> Any:
+        host = session.host.name
+        if fields["type"] == "up":
+            answer = of_c if host == "c" else of_others
+            run = answer if isinstance(answer, DtctlError) else {**READY, "current": "digits-1", **answer}
+            return [run if host != "c" or isinstance(run, DtctlError) or run["unchanged"] else {**run, "current": None}]
+        if fields["type"] != "start":
+            return willing(session, fields)
+        tasks = {task: entry() for task in where.get(host, [])}
+        return [{"type": "started", "run": "digits-1", "tasks": tasks}]
+
+    monkeypatch.setattr(starting, "status", lambda *_: status_of(RECORD.as_known(AFTER), {}))
+    if moved is None:
+        with pytest.raises(DtctlError, match=r"no route to c|cannot prepare"):
+            up(spared, FakeTransport(answers), UpReport(), Notes())
+        return
+    result = up(spared, FakeTransport(answers), UpReport(), Notes())
+    assert (result.run, result.started, result.ended, result.absent) == ("digits-1", {}, (), {})
+    assert result.moved == moved
 
 
 def test_replace_names_who_has_taken_a_place() -> None:
@@ -266,7 +306,73 @@ def test_replace_names_who_has_taken_a_place() -> None:
     assert refused.value.detail == "s has taken the place of c"
 
 
-def test_an_idle_spare_cannot_be_drained_and_need_not_be() -> None:
-    with pytest.raises(UsageError) as refused:
-        drain._check_place(RECORD, "s")
-    assert "while it is shut down, it takes no place" in refused.value.hint
+@pytest.mark.parametrize(("elected", "serial"), [("s", 9), (None, 5)])
+def test_status_of_a_coordinator_without_a_lease_is_that_of_another_that_hosts_have_elected(
+    elected: str | None, serial: int
+) -> None:
+    """It may have been cut off, and shows what it knew then."""
+
+    def answers(session: Any, fields: Mapping[str, Any]) -> Any:
+        host = session.host.name
+        known = BEFORE if host == "c" else inventory_after(0, 2 if elected else 0, elected)
+        run = type("Told", (Agents,), {"inventory": known})(run=RECORD)
+        views = {"c": viewed(leased=False), elected: viewed(serial=9)}
+        return [run.status(host, views.get(host))]
+
+    found = status(RECORD, FakeTransport(answers))
+    assert found.coordination is not None
+    assert (found.record.elected, found.coordination.view["serial"]) == (elected, serial)
+    told = "c has no lease: if another host coordinates now, it knows more"
+    assert (told in more_lines(found)) is (elected is None)
+
+
+@pytest.mark.parametrize(
+    ("idle", "left"),
+    [({"s": UP, "t": UP}, ("t",)), ({"s": UP, "t": AWAY}, ()), ({"s": UP, "t": {**UP, "drained": "anna"}}, ())],
+)
+def test_drain_of_a_spare_says_beforehand_who_can_take_places_besides_it(idle: Any, left: tuple[str, ...]) -> None:
+    found = draining("s", BEFORE, view_with({**idle, "z": UP}))
+    assert (found.tasks, found.restarts, found.spares) == ((), (), left)
+
+
+def test_drain_of_a_host_that_is_none_of_the_run_is_refused() -> None:
+    with pytest.raises(UsageError, match="x has no part in digits-1") as refused:
+        draining("x", BEFORE, view_with({}))
+    assert refused.value.hint == "its hosts: a, b, c, d, s, t, z"
+
+
+RUN = {"want": "run", "version": 1}
+ALONE = fact("drained_alone", host="d", by="anna")
+
+
+@pytest.mark.parametrize(
+    ("run", "intent", "ends", "restarts"),
+    [
+        ({"strategy": "mirrored", "resizes": True, "min_workers": 1}, RUN, ["worker:1"], ["ps:0", "ps:1", "worker:0"]),
+        ({"strategy": "mirrored", "resizes": True}, RUN, ["ps:0", "ps:1", "worker:0", "worker:1"], []),
+        ({"strategy": "async-ps", "min_workers": 1}, RUN, ["worker:1"], []),
+        (
+            {"strategy": "mirrored", "resizes": True, "min_workers": 1},
+            {"want": "hold", "version": 2, **because([ALONE])},
+            [],
+            [],
+        ),
+    ],
+)
+def test_drain_says_beforehand_who_restarts_with_fewer(run: Any, intent: Any, ends: Any, restarts: Any) -> None:
+    roles = {"ps:0": "ps", "ps:1": "ps", "worker:0": "lead", "worker:1": "worker"}
+    roster = [{**one, "role": roles[one["task"]], "scope": "task"} for one in BEFORE["roster"]]
+    intents = {**dict.fromkeys(roles, RUN), "worker:1": intent}
+    view = checked(RunView, {**viewed(), "intents": intents})
+    found = draining("d", checked(Inventory, {**BEFORE, **run, "roster": roster}), view)
+    assert ([*map(str, found.tasks)], [*map(str, found.restarts)]) == (ends, restarts)
+
+
+def draining(host: str, run: Inventory, view: RunView) -> Ending:
+    """What a person is told before the host is drained."""
+    heard: list[Ending] = []
+    agents = type("Told", (Agents,), {"inventory": run})(view, run=RECORD)
+    done: Any = {"stopped": [], "already": [], "waiting": [], "survivors": []}
+    agents.extra["drain"] = [{"type": "result", "run": "digits-1", "inventory": run, "coordination": view, **done}]
+    drain.drain(RECORD, FakeTransport(agents), host, StopOrder("me"), before=heard.append)
+    return heard[0]

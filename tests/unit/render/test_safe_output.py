@@ -65,7 +65,7 @@ from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.scale import Scaling
 from dtctl.operations.snapshot import Coordination, CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
-from dtctl.operations.stop import StopResult, Survivor
+from dtctl.operations.stop import Ending, StopResult, Survivor
 from dtctl.operations.tensorboard import Location as BoardPlace
 from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
@@ -240,6 +240,8 @@ _STARTED = dataclasses.replace(run_status(), record=dataclasses.replace(record()
 COMPARISON = Comparison(
     {"demo-1": compared(run_status(), METRICS), "demo-2": compared(_STARTED, METRICS)}, {"demo-3": ERROR}
 )
+ENDING = Ending("r-1", (TASK,), ("b",), (TASK,))
+IDLE = dataclasses.replace(ENDING, spares=("s",))
 STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERROR}, ("d",), ("b",))
 SCALING = Scaling(run_status().record, "worker", 1, 2, (TASK,), (TASK,))
 UP = UpResult(
@@ -429,6 +431,9 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_replacement": lambda: starting.show_replacement(poisoned(EXCHANGE)),
     "show_kept": lambda: result.show_kept(poisoned(WRITTEN)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
+    "show_draining": lambda: result.show_draining(f"a{BAD}", poisoned(ENDING)),
+    "show_draining idle": lambda: result.show_draining(f"a{BAD}", poisoned(IDLE)),
+    "show_undraining": lambda: result.show_undraining(f"a{BAD}", poisoned(ENDING)),
     "show_drained": lambda: result.show_drained(f"a{BAD}", poisoned(STOP)),
     "show_scaled": lambda: result.show_scaled(poisoned(SCALING), poisoned(STOP), poisoned(AGAIN), dry_run=False),
     "show_scaled dry": lambda: result.show_scaled(poisoned(SCALING), None, None, dry_run=True),

@@ -17,7 +17,7 @@ from tests.unit.transport.test_timeouts import GREETING
 STATUS, ABORT = {"type": "status"}, {"type": "abort"}
 LACKING = {"type": "lacking"}
 RESULT = {"type": "result"}
-REFUSAL = {"type": "error", "code": "python_too_old", "summary": "too old", "detail": "", "hint": ""}
+REFUSAL = {"type": "error", "code": "python_too_old", "summary": "too old", "detail": "3.6", "hint": "3.8"}
 
 
 class Pipe:
@@ -89,8 +89,15 @@ def test_a_host_that_lacks_the_agent_again_is_not_trusted() -> None:
 def test_the_first_answer_explains_why_an_agent_does_not_start() -> None:
     session = begun(Pipe(b"\x1e" + frame(REFUSAL)))
     session.send(STATUS)
-    with pytest.raises(AgentError, match="gpu-3: too old"):
+    with pytest.raises(AgentError) as caught:
         session.receive()
+    error = caught.value
+    assert (error.code, error.summary, error.detail, error.hint) == ("python_too_old", "gpu-3: too old", "3.6", "3.8")
+
+
+def test_garbage_in_place_of_a_frame_is_reported() -> None:
+    with pytest.raises(TransportError, match="gpu-3 sends what no agent sends"):
+        begun(Pipe(b"\x1e" + frame(GREETING) + b"this is not JSON\n")).receive()
 
 
 def test_a_host_that_reads_nothing_is_explained_by_its_exit() -> None:

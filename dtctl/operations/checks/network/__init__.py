@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from dtctl.agent.records.network import Bound, NetworkFacts, Resolved
+from dtctl.dataclass import dataclass
 from dtctl.plan.roster import RunPlan
 
 COORDINATOR = "coordinator"

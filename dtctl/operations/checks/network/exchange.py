@@ -7,10 +7,11 @@ with all of them then meets those that were not, while no other host sends. Pure
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from statistics import median
 
 from dtctl.agent.records.network import Measured
+from dtctl.dataclass import dataclass
 from dtctl.operations.checks import speed
 
 ROUNDS = 3

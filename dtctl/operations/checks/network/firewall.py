@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.model import grouped
 from dtctl.operations.checks.network import endpoints_of, is_loopback

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from dtctl.dataclass import dataclass
 from dtctl.model import grouped
 from dtctl.operations.checks.network import Attempt, Cause, View, is_loopback
 

@@ -9,11 +9,11 @@ asked for (measuring.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
 from dtctl.config.strategies import PS
+from dtctl.dataclass import dataclass
 from dtctl.model import CHOSEN_PORT, grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Statement, Topic, fails, found
 from dtctl.operations.checks.network import (
@@ -44,7 +44,8 @@ def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, NetworkQue
     if context.brief and all(context.host(host).is_local for host in context.hosts):
         return {}
     if number == 0:
-        return {host: _first_question(context, host) for host in context.hosts}
+        own = grouped((endpoint.host, endpoint) for endpoint in endpoints_of(context.plan))
+        return {host: _first_question(context, host, own.get(host, ())) for host in context.hosts}
     if number == 1:
         return _reaching(context, heard)
     again = {host: _listening(context, host, endpoints) for host, endpoints in _doubted(context, heard).items()}
@@ -54,8 +55,7 @@ def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, NetworkQue
     return measuring.ask(context, heard, doors, _measured_since(context, heard))
 
 
-def _first_question(context: CheckContext, host: str) -> NetworkQuestion:
-    own = [endpoint for endpoint in endpoints_of(context.plan) if endpoint.host == host]
+def _first_question(context: CheckContext, host: str, own: Sequence[Endpoint]) -> NetworkQuestion:
     several = len(context.hosts) > 1
     names = list(dict.fromkeys(endpoint.name for endpoint in own))
     return _listening(context, host, own if several or not context.brief else (), names)

@@ -14,7 +14,7 @@ import pytest
 from dtctl.agent.checkpoints import tensor_bundle
 from dtctl.agent.checkpoints.tensor_bundle import Damaged, Index, entries, fields, file_size, number_in
 from dtctl.agent.host import protobuf
-from dtctl.agent.host.crc32c import crc32c, crc_table, masked, masked_crc32c
+from dtctl.agent.host.crc32c import crc32c, crc_table, masked_crc32c
 from tests.agent.checkpoints import tables
 from tests.event_files import varint
 
@@ -290,11 +290,6 @@ def test_the_checksum_is_masked_as_tensorflow_masks_it() -> None:
     assert masked_crc32c(b"123456789") == (((0xE3069283 >> 15) | (0xE3069283 << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def test_the_rows_of_the_lowest_and_the_highest_bit_are_those_of_castagnolis_polynomial() -> None:
-    table = crc_table()
-    assert (table[1], table[0x80]) == (0xF26B8303, 0x82F63B78)
-
-
 def test_keys_of_several_blocks_come_in_order_with_what_they_share() -> None:
     table = tables.table(
         tables.block([row(0, b"able", b"1"), row(2, b"x", b"22"), row(3, b"y", b"")]),
@@ -451,8 +446,3 @@ def test_many_bytes_at_once_have_the_checksum_of_one_after_the_other(size: int) 
 def test_a_checksum_continues_from_what_stood_before() -> None:
     data = random.Random(1).randbytes(50_000)
     assert crc32c(data[20_000:], crc32c(data[:20_000])) == crc32c(data)
-
-
-def test_the_mask_is_tensorflows() -> None:
-    assert masked(crc32c(b"foo")) == masked_crc32c(b"foo") != crc32c(b"foo")
-    assert masked(0) == 0xA282EAD8

@@ -46,13 +46,24 @@ def test_those_are_expected_who_have_spoken_before_and_have_something_left_to_do
     view.hosts["a"]["heard"] = None
     view.hosts["b"]["over"] = True
     told = Reports(view)
-    told.contacts.expect(100.0)
+    told.contacts.expect(100.0, counts_on=True)
     assert told.contacts.away == {"d": 100.0}, "c is the coordinator's own"
+
+
+@pytest.mark.parametrize(("counts_on", "since"), [(True, 60.0), (False, 100.0)])
+def test_how_long_a_host_was_silent_is_counted_on_once_and_only_where_nobody_can_have_heard_it(
+    counts_on: bool, since: float
+) -> None:
+    view = views.running()
+    view.hosts["a"]["silent_s"] = 40.0
+    told = Reports(view)
+    told.contacts.expect(100.0, counts_on=counts_on)
+    assert (told.contacts.away["a"], view.hosts["a"]["silent_s"]) == (since, None)
 
 
 def test_who_has_not_come_by_then_is_told_once() -> None:
     told = Reports()
-    told.contacts.expect(100.0)
+    told.contacts.expect(100.0, counts_on=True)
     told.contacts.miss(100.0 + DIAL_AGAIN_S)
     assert told.hosts == []
     told.contacts.greet("a", 100.0 + DIAL_AGAIN_S)
@@ -111,7 +122,7 @@ def test_after_a_restart_of_its_machine_a_coordinator_starts_nothing_before_most
     reached: tuple[str],
 ) -> None:
     world = back_alone(*reached)
-    world.run_for(3600)
+    world.run_for(600)
     assert world.attempts["chief:0"] == 1
     assert world.condition == "Running"
     missing = "1 more host" if reached else "2 more hosts"
@@ -189,7 +200,7 @@ def test_one_that_has_lost_every_other_host_asks_first_though_it_waits_for_none_
     world.cut.update({"b", "c"})
     world.run_for(15)
     world.die("ps:0", "worker:0")
-    world.run_for(3600)
+    world.run_for(600)
     assert (world.attempts["worker:0"], world.attempts["ps:0"], world.condition) == (1, 1, "Running")
     world.cut.clear()
     world.until(lambda: world.attempts["worker:0"] == world.attempts["ps:0"] == 2, 30)

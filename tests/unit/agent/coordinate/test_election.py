@@ -162,6 +162,12 @@ def test_a_coordinator_that_has_missed_an_election_follows_whom_a_voter_names() 
     assert (missed.ballot["term"], missed.coordinator, missed.leads) == (3, "c", False)
 
 
+def test_a_coordinator_that_has_restarted_stands_at_once() -> None:
+    restarted = _voter("a", coordinator="a")
+    restarted.step(0.0)
+    assert {message["term"] for _, message in restarted.take()} == {2}
+
+
 def test_a_memo_of_a_term_is_its_coordinators() -> None:
     follower = _voter("a", coordinator="b")
     with pytest.raises(AssertionError):

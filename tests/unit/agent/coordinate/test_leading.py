@@ -12,7 +12,7 @@ import pytest
 from dtctl.agent.coordinate import contacts
 from dtctl.agent.coordinate.history import BURST_BYTES
 from dtctl.agent.coordinate.leading import LISTEN_AGAIN_S, SAVE_S, Leading
-from dtctl.agent.host import processes
+from dtctl.agent.host import paths, processes
 from dtctl.agent.link import hub, tls
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
@@ -417,6 +417,18 @@ def test_no_task_is_started_before_a_majority_of_the_voters_knows(voters: tuple[
     assert ordered(desk) == ["run"]
 
 
+def test_a_coordinator_is_in_doubt_when_it_has_lost_its_lease_and_not_before_it_had_one(tmp_path: Path) -> None:
+    desk, voters = Desk(tmp_path), Voters()
+    voters.lease = False
+    desk.open(voters)
+    leased = []
+    for voters.lease in (False, True, False):
+        desk.receive("good", desk.hello("good"))
+        leased.append(desk.leading.coordinator.view.data["leased"])
+    assert leased == [True, True, False]
+    desk.leading.close()
+
+
 def test_once_a_majority_knows_the_outcome_its_orders_wait_for_no_voter(voters: tuple[Desk, Voters]) -> None:
     desk, majority = voters
     desk.leading.coordinator.end_superseded(desk.now)
@@ -435,6 +447,19 @@ def test_what_waits_when_the_lease_is_lost_and_the_run_ends_is_sent_as_an_end(vo
     desk.leading.coordinator.end_superseded(desk.now)
     desk.state_of("good")
     assert set(ordered(desk)) == {"stop"}
+
+
+def test_that_the_lease_is_over_is_on_the_disk_soon(voters: tuple[Desk, Voters]) -> None:
+    """Sessions read there whether another may have been elected."""
+    desk, majority = voters
+    desk.state_of("good")
+    seen = []
+    for lease in (True, False, True):
+        majority.lease = lease
+        desk.now += SAVE_S
+        desk.receive("good")
+        seen.append(desk.view["leased"])
+    assert seen == [True, False, True]
 
 
 @pytest.fixture
@@ -462,15 +487,15 @@ def test_a_move_is_begun_when_a_majority_of_the_voters_knows_it_and_until_then_n
     assert desk.links.sent == []
 
 
+def no_space(*_: object) -> None:
+    raise OSError(28, "no space")
+
+
 def test_a_move_that_the_disk_does_not_take_is_not_begun(
     seats: tuple[Desk, Voters], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, majority = seats
-
-    def full(view: RunView, now: float) -> tuple[int, int]:
-        raise OSError(28, "no space")
-
-    monkeypatch.setattr(majority, "publish", full)
+    monkeypatch.setattr(majority, "publish", no_space)
     desk.leading.coordinator.view.data["moved"] = moved(2, bad="s")
     desk.state_of("good")
     majority.committed = majority.memo
@@ -487,6 +512,39 @@ def test_a_coordinator_that_ended_before_it_followed_its_own_move_goes_on_with_i
     majority.committed = majority.memo
     desk.receive("good")
     assert desk.leading.moved == moved(bad="s")
+
+
+@pytest.mark.parametrize(("is_full", "since"), [(False, 70.0), (True, 110.0)])
+def test_how_long_a_host_was_silent_is_off_the_disk_before_it_can_be_heard_again(
+    seats: tuple[Desk, Voters], is_full: bool, since: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator that is killed after it has heard the host, and before it has written that, would find it."""
+    desk, majority = seats
+    desk.leading.coordinator.view.hosts["good"].update({"connected": False, "silent_s": 40.0})
+    desk.leading._save(desk.now, at_once=True)
+    desk.leading.close()
+    desk.now = 110.0
+    with monkeypatch.context() as during:
+        if is_full:
+            during.setattr(paths, "write_text", no_space)
+        desk.open(majority)
+    assert desk.view["hosts"]["good"]["silent_s"] == (40.0 if is_full else None)
+    assert desk.leading.coordinator.contacts.away["good"] == since
+
+
+def test_nobody_is_asked_to_start_the_agent_of_a_host_that_was_replaced(seats: tuple[Desk, Voters]) -> None:
+    desk, majority = seats
+    desk.receive("bad", desk.hello("bad"))
+    desk.leading.coordinator.contacts.note_answer("bad", answers=True)
+    desk.leading.coordinator.view.hosts["bad"]["heard"] = WALL
+    desk.leading._save(desk.now, at_once=True)
+    assert desk.view["warnings"]
+    desk.leading.close()
+    desk.files.write_moved(moved(bad="s"))
+    desk.spec = desk.files.spec()
+    desk.open(majority)
+    desk.receive("good")
+    assert desk.leading.coordinator.view.data["warnings"] == []
 
 
 def test_after_a_move_agents_that_follow_older_ones_are_sent_it_and_are_not_heard(seats: tuple[Desk, Voters]) -> None:

@@ -161,6 +161,29 @@ def test_hosts_that_are_lost_together_are_replaced_together() -> None:
     assert {world.attempts[task] for task in PLACES} == {2}
 
 
+def test_a_host_that_is_lost_while_another_is_replaced_is_replaced_in_its_own_time() -> None:
+    world = made("async-ps")
+    world.crash("e")
+    world.run_for(REPLACE_S - 20.0)
+    world.crash("a")
+    world.run_for(REPLACE_S - 3.0)
+    assert world.data["moved"]["seats"] == {"e": "s"}
+    world.run_for(6.0)
+    assert world.data["moved"]["seats"] == {"e": "s", "a": "t"}
+    world.until(lambda: ready(world))
+
+
+@pytest.mark.parametrize(("resumed", "counted_s"), [({}, 40.0), ({"rebooted": True}, 0.0), ({"before": "s"}, 0.0)])
+def test_how_long_a_host_was_silent_is_not_counted_on_where_another_may_have_heard_it(
+    resumed: Any, counted_s: float
+) -> None:
+    world = made("async-ps")
+    world.data["hosts"]["a"]["silent_s"] = 40.0
+    world._take("c")
+    world.coordinator.resume(world.now, world.wall, **resumed)
+    assert world.now - world.coordinator.contacts.away["a"] == counted_s
+
+
 @pytest.mark.parametrize("back_after_s", [20.0, REPLACE_S - 4.0, REPLACE_S + 1.0, REPLACE_S + 40.0])
 @pytest.mark.parametrize("strategy", ["async-ps", "collective"])
 def test_a_host_that_comes_back_has_its_tasks_or_is_told_who_has_them(strategy: str, back_after_s: float) -> None:
@@ -238,18 +261,48 @@ def stop_task(world: SeatWorld) -> None:
     world.crash("e")
 
 
+def drain_spares(world: SeatWorld) -> None:
+    for spare in ("s", "t"):
+        world.request("drain", host=spare)
+    world.crash("e")
+
+
 def spares_away(world: SeatWorld) -> None:
     world.crash("e")
     world.crash("s")
     world.crash("t")
 
 
-@pytest.mark.parametrize("situation", [drain, no_lease, stop_task, spares_away])
+@pytest.mark.parametrize("situation", [drain, no_lease, stop_task, spares_away, drain_spares])
 def test_nobody_takes_a_place(situation: Any) -> None:
     world = made("async-ps")
     situation(world)
     world.run_for(3 * REPLACE_S)
     assert world.data["moved"]["number"] == 0
+
+
+def test_a_spare_that_was_drained_takes_a_place_after_undrain() -> None:
+    world = made("async-ps", arbiters=["v"])
+    drain_spares(world)
+    world.run_for(REPLACE_S + 5.0)
+    (warned,) = [one["reason"] for one in world.data["alerts"] if one["why"][0]["kind"] == "no_spare"]
+    assert warned == "no spare can take the tasks of e, which is away: s is drained; t is drained"
+    assert world.coordinator.view.drained_hosts() == ["s", "t"]
+    world.request("undrain", host="t")
+    world.until(lambda: world.data["moved"]["number"] == 1 and ready(world), 30.0)
+    assert (world.data["moved"]["seats"], world.coordinator.view.drained_hosts()) == ({"e": "t"}, ["s"])
+
+
+def test_hosts_without_a_task_that_are_drained_are_not_missed_among_those_that_are_in_touch() -> None:
+    world = made("async-ps", arbiters=["v"])
+    for host in ("s", "t", "v"):
+        world.request("drain", host=host)
+        world.crash(host)
+    world.run_for(15.0)
+    world.crash("e")
+    world.run_for(15.0)
+    assert world.coordinator._quorum.missing() > 0
+    assert world.coordinator.may_start
 
 
 def test_without_a_time_to_replace_nobody_takes_a_place() -> None:
@@ -294,6 +347,16 @@ def test_a_run_that_ends_waits_for_no_spare() -> None:
     world.until(lambda: world.condition == "Succeeded" and world.coordinator.over, 120.0)
 
 
+def test_a_coordinator_that_has_lost_the_majority_says_how_the_run_can_go_on_without_it() -> None:
+    world = made("collective")
+    for host in ("b", "c", "s"):
+        world.crash(host)
+    world.lease = False
+    world.run_for(2 * REPLACE_S)
+    assert world.running_on("worker:0") == []
+    assert str(world.data["missing"]).endswith("dtctl up --replace    with a file of the hosts that are left")
+
+
 @pytest.mark.parametrize(("terms", "waits"), [(1, False), (2, True)])
 def test_what_another_may_have_decided_otherwise_is_counted_anew(terms: int, waits: bool) -> None:
     """A coordinator in between may have heard the host, whose tasks go on from then."""
@@ -327,6 +390,9 @@ def test_the_half_of_a_split_that_still_runs_ends_before_the_other_half_begins(
     is_lead = chances.random() < 0.5
     lost = own if is_lead else "b"
     task = "worker:0" if is_lead else "worker:1"
+    if chances.random() < 0.5:  # its place is taken meanwhile
+        world.crash("c")
+        world.run_for(chances.uniform(0.0, REPLACE_S))
     for _ in range(chances.randint(0, 3)):  # before it is cut for good
         world.cut.add(lost)
         world.run_for(chances.uniform(1.0, 15.0))

@@ -23,7 +23,8 @@ GIVEN_UP = {"host_timeout_s": 100.0}
 
 
 def of(strategy: str = "collective", **fields: Any) -> World:
-    places = PLACES if strategy == "collective" else WITH_PS
+    others = {"collective": {}, "kvstore": {"scheduler:0": "a", "server:0": "a"}}
+    places = {**others.get(strategy, {"ps:0": "a"}), **PLACES}
     return running(World(strategy, places, resizes=strategy != "async-ps", **fields))
 
 
@@ -55,7 +56,7 @@ def reasons(world: World) -> list[str]:
     return [line["reason"] for line in world.events if line["kind"] == "decision"]
 
 
-@pytest.mark.parametrize("strategy", ["collective", "sync-ps", "ps-strategy"])
+@pytest.mark.parametrize("strategy", ["collective", "sync-ps", "ps-strategy", "in-graph", "kvstore"])
 def test_scaling_restarts_all_with_the_list_of_those_that_take_part(strategy: str) -> None:
     world = of(strategy)
     world.request("drain", job="worker", count=1, by=ANNA)
@@ -86,15 +87,18 @@ def test_a_lost_task_restarts_those_alone_that_take_part() -> None:
 
 
 @pytest.mark.parametrize("peers_fail", [True, False])
-def test_others_train_without_a_host_that_was_given_up_and_with_it_when_it_is_back(peers_fail: bool) -> None:
-    world = of(min_workers=3, recovery=GIVEN_UP)
+@pytest.mark.parametrize("strategy", ["collective", "in-graph", "kvstore"])
+def test_others_train_without_a_host_that_was_given_up_and_with_it_when_it_is_back(
+    strategy: str, peers_fail: bool
+) -> None:
+    world = of(strategy, min_workers=3, recovery=GIVEN_UP)
     world.crash("d")
     if peers_fail:
         world.die("worker:0")
     world.run_for(95.0)
-    assert world.attempts == dict.fromkeys(PLACES, 1), "it may come back"
+    assert not any(task.without for task in world.tasks.values()), "it may come back"
     world.run_for(20.0)
-    assert lists(world) == each(["chief:0", "worker:0", "worker:1"], ["worker:2"])
+    assert lists(world) == each([task for task in world.tasks if task != "worker:2"], ["worker:2"])
     said = "worker:2 left out: d has not been heard for 100 s; 3 of 4 workers train"
     assert said in reasons(world)
     assert (world.condition, world.data["warnings"]) == ("Running", [said])
@@ -102,7 +106,7 @@ def test_others_train_without_a_host_that_was_given_up_and_with_it_when_it_is_ba
     world.run_for(55.0)
     assert held(world) == ["worker:2"], "it is awaited for a minute"
     world.run_for(25.0)
-    assert lists(world) == each(PLACES, [])
+    assert lists(world) == each(world.tasks, [])
     assert (world.condition, world.data["warnings"]) == ("Running", [])
 
 

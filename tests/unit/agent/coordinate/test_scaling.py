@@ -45,6 +45,18 @@ def test_a_run_begins_with_as_many_as_the_file_says() -> None:
     assert world.attempts == dict.fromkeys(PLACES, 1)
 
 
+def test_what_trains_together_begins_with_as_many_as_the_file_says_and_may_grow_later() -> None:
+    places = {"worker:0": "a", "worker:1": "b", "worker:2": "c", "worker:3": "d"}
+    world = World("collective", places, resizes=True, replicas={"worker": 2})
+    world.coordinator.begin(world.wall)
+    world.run_for(10.0)
+    told = [task.without for task in world.tasks.values() if task.entry["state"] == "running"]
+    assert (told, world.condition) == ([["worker:2-3"]] * 2, "Running")
+    scaled(world, 4).run_for(10.0)
+    assert world.attempts == {"worker:0": 2, "worker:1": 2, "worker:2": 1, "worker:3": 1}
+    assert not any(task.without for task in world.tasks.values())
+
+
 def test_the_number_stays_through_restarts_of_agents_and_the_coordinator() -> None:
     world = scaled(running(World("async-ps", PLACES)), 2)
     world.crash("d")

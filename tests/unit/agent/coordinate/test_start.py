@@ -11,7 +11,6 @@ from dtctl.agent.coordinate import lifecycle
 from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.reasons import because, fact
-from dtctl.agent.records.run_state import How
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.run import intents
 from dtctl.agent.supervise import autopsy
@@ -250,7 +249,6 @@ def test_a_stop_after_the_success_waits_for_nobody_and_the_run_has_still_succeed
 
 
 ABSENT_PLACES = {"ps:0": "a", "ps:1": "b", "chief:0": "c", "worker:0": "d", "worker:1": "e"}
-BY_ME: How = {"by": "me@desk", "grace_s": None, **because([fact("stopped_by", by="me@desk")])}
 
 
 def without_e(**fields: Any) -> World:

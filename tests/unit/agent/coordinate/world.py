@@ -28,6 +28,8 @@ SCOPES = {
     "async-ps": {"lead": "task", "worker": "task", "ps": "task"},
     "sync-ps": {"lead": "gang", "worker": "task", "ps": "gang"},
     "ps-strategy": {"lead": "task", "worker": "task", "ps": "with-lead"},
+    "in-graph": {"lead": "task", "worker": "task", "ps": "task"},
+    "kvstore": {"lead": "gang", "worker": "gang", "other": "gang"},
     "collective": {"lead": "gang", "worker": "gang"},
 }
 STEP_S = 0.25
@@ -70,7 +72,7 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
                 "scope": "task" if roles[task] == "evaluator" else SCOPES[strategy].get(roles[task], "task"),
                 "vital": roles[task] != "evaluator",
                 "decides": roles[task] in ("lead", "worker") if collective else roles[task] == "lead",
-                "serves": roles[task] == "ps" or (strategy == "ps-strategy" and roles[task] == "worker"),
+                "serves": roles[task] == "ps" or (strategy in ("ps-strategy", "in-graph") and roles[task] == "worker"),
             }
             for task, host in places.items()
         ],

@@ -68,10 +68,6 @@ def test_the_innermost_frame_is_reported(tmp_path: Path, stack: str, log: str, f
     assert hung_in(str(tmp_path), log) == wanted
 
 
-def test_without_a_stack_no_frame_is_reported(tmp_path: Path) -> None:
-    assert hung_in(str(tmp_path), "step 4") == []
-
-
 class Table:
     """A process table in which nothing is ever signalled."""
 

@@ -9,6 +9,7 @@ import html
 import inspect
 import signal
 import textwrap
+import time
 from collections.abc import Awaitable, Callable, Generator
 from importlib import util
 from types import SimpleNamespace
@@ -36,6 +37,7 @@ from dtctl.render.top.screens import Block, HelpScreen, Lines, LogScreen
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.render.top.runs import joined, run_status, task, training
 from tests.unit.tasks import log_lines_of
+from tests.waiting import PATIENCE_S
 
 Typing = Callable[["Table", Pilot[Any]], Awaitable[None]]
 
@@ -73,9 +75,9 @@ class Table(Top):
         return self.log_told
 
     def lines(self, name: str) -> list[str]:
-        found = self.screen.query_one(f"#{name}")
-        assert isinstance(found, Block | Lines)
-        return [joined(line) for line in found._lines]
+        """Empty while the screen has no such part."""
+        parts = [part for part in self.screen.query(f"#{name}") if isinstance(part, Block | Lines)]
+        return [joined(line) for part in parts for line in part._lines]
 
     @property
     def chosen(self) -> str:
@@ -85,11 +87,19 @@ class Table(Top):
 def typed(app: Table, typing: Typing, size: tuple[int, int] = (80, 24)) -> Table:
     async def all_of_it() -> None:
         async with app.run_test(size=size) as pilot:
-            await pilot.pause()
+            await until(pilot, lambda: app.lines("rows"))
             await typing(app, pilot)
 
     asyncio.run(all_of_it())
     return app
+
+
+async def until(pilot: Pilot[Any], shown: Callable[[], object]) -> None:
+    """A busy machine draws when it can."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not shown():
+        assert time.monotonic() < deadline
+        await pilot.pause(0.02)
 
 
 TASKS = (
@@ -119,13 +129,11 @@ def test_what_is_shown_later_is_shown_and_the_choice_stays_with_its_task() -> No
         await pilot.press("down", "down")
         assert app.chosen == "worker:1"
         app.run_told.put(run_status(training("evaluator:0"), *TASKS))
-        await pilot.pause(0.5)
-        assert len(app.lines("rows")) == 5
+        await until(pilot, lambda: len(app.lines("rows")) == 5)
         assert app.chosen == "worker:1"
         app.run_told.put(Disconnected("c", TransportError("no route to c")))
         app.run_told.put(Over())
-        await pilot.pause(0.5)
-        assert "c cannot be asked: no route to c; tried again" in app.lines("top")
+        await until(pilot, lambda: "c cannot be asked: no route to c; tried again" in app.lines("top"))
 
     typed(table(), refresh)
 
@@ -188,20 +196,18 @@ def test_a_log_is_opened_followed_and_left() -> None:
         app.log_told.put(log(b"".join(b"step %d\n" % number for number in range(100))))
         app.log_told.put(log(b"again\tit runs\n", attempt=2))
         app.log_told.put(Disconnected("a", TransportError("no route")))
-        await pilot.pause(0.3)
-        lines = app.lines("log")
-        assert lines[-4:] == ["step 99", "--- attempt 2 ---", "again   it runs", "--- a: no route ---"]
+        last = ["step 99", "--- attempt 2 ---", "again   it runs", "--- a: no route ---"]
+        await until(pilot, lambda: app.lines("log")[-4:] == last)
         assert app.lines("title") == ["worker:0  log, following"]
         shown = app.screen.query_one("#log", Lines)
-        assert shown.at_end
+        await until(pilot, lambda: shown.at_end)
         await pilot.press("pageup")
-        assert app.lines("title") == ["worker:0  log, not following"]
+        await until(pilot, lambda: app.lines("title") == ["worker:0  log, not following"])
         app.log_told.put(log(b"more\n", attempt=2))
-        await pilot.pause(0.3)
+        await until(pilot, lambda: app.lines("log")[-1] == "more")
         assert not shown.at_end
         await pilot.press("f")
-        await pilot.pause()
-        assert shown.at_end
+        await until(pilot, lambda: shown.at_end)
         await pilot.press("s", "slash")
         assert app.choice.sort == "TASK"
         await pilot.press("q")
@@ -245,7 +251,7 @@ def test_ctrl_c_ends_it_from_a_log_and_from_the_filter_too() -> None:
 def test_an_error_of_the_stream_ends_it_and_is_kept() -> None:
     async def break_it(app: Table, pilot: Pilot[Any]) -> None:
         app.run_told.put(AgentError("no_run", "there is no run"))
-        await pilot.pause(0.3)
+        await until(pilot, lambda: app.failure)
 
     app = typed(table(), break_it)
     assert isinstance(app.failure, AgentError)
@@ -258,8 +264,7 @@ def test_any_terminal_shows_the_failure_and_another_size_is_taken_on(size: tuple
         assert "failed" in "".join(app.lines("rows"))
         assert max(map(len, [*app.lines("top"), *app.lines("rows")])) <= size[0]
         await pilot.resize_terminal(60, 20)
-        await pilot.pause()
-        assert max(map(len, [*app.lines("top"), *app.lines("rows")])) <= 60
+        await until(pilot, lambda: max(map(len, [*app.lines("top"), *app.lines("rows")])) <= 60)
 
     typed(table(), resize, size)
 
@@ -269,9 +274,9 @@ def test_two_hundred_tasks_scroll_under_the_choice() -> None:
         await pilot.press("end")
         shown = app.screen.query_one("#rows", Lines)
         assert app.chosen == "worker:199"
-        assert shown.at_end
+        await until(pilot, lambda: shown.at_end)
         await pilot.press("home")
-        assert shown.scroll_offset.y == 0
+        await until(pilot, lambda: shown.scroll_offset.y == 0)
 
     typed(table(*(training(f"worker:{index}", index) for index in range(200))), scroll)
 
@@ -280,8 +285,8 @@ def test_a_loss_from_event_files_is_drawn() -> None:
     points = tuple(Point(step, float(step), 1.0 / (step + 1)) for step in range(50))
     loss = ScriptedFeed(Series("loss", "train", "a", "/out", points, 50), AgentError("no_run", "gone"))
 
-    async def refresh(app: Table, _: Pilot[Any]) -> None:
-        assert app.lines("top")[1].startswith("loss 1 to 0.02 ")
+    async def refresh(app: Table, pilot: Pilot[Any]) -> None:
+        await until(pilot, lambda: app.lines("top")[1].startswith("loss 1 to 0.02 "))
 
     typed(Table(run_status(*TASKS), loss=loss), refresh)
 
@@ -300,8 +305,7 @@ def test_neither_escapes_nor_markup_of_a_host_reach_the_screen() -> None:
         await pilot.press("enter")
         for text in bad:
             app.log_told.put(log_lines_of("worker:0", text.encode("utf-8", "replace") + b"\n"))
-        await pilot.pause(0.3)
-        assert len(app.lines("log")) == len(bad)
+        await until(pilot, lambda: len(app.lines("log")) == len(bad))
         assert all(MARKUP in line for line in app.lines("log"))
         assert left_in("\n".join(app.lines("log"))) == set()
         await pilot.press("q")
@@ -338,13 +342,12 @@ def test_keys_that_are_typed_ahead_are_words_of_the_filter_and_no_commands() -> 
         before = app.choice
         for key in ("slash", *"worksq", "enter"):
             app.post_message(Key(key, key if len(key) == 1 else None))
-        await pilot.pause(0.3)
-        assert app.choice == dataclasses.replace(before, filter="worksq")
+        await until(pilot, lambda: app.choice == dataclasses.replace(before, filter="worksq"))
         await pilot.press("escape")
         assert app.opened == []
         for key in ("enter", "q", "s", "escape", "question_mark", "x"):
             app.post_message(Key(key, key if len(key) == 1 else None))
-        await pilot.pause(0.3)
+        await until(pilot, lambda: app.log_told.closed and len(app.screen_stack) == 1)
         assert len(app.opened) == 1
         assert app.is_running
 

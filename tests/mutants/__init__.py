@@ -1,1 +1,0 @@
-"""Small faults put into the pure modules, one at a time: a fault that no test finds is a test that is missing."""
