@@ -193,7 +193,7 @@ def _saved(run: Takeover) -> int:
 @pytest.mark.training
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("client", ["fabric"])
-@pytest.mark.parametrize(("spares", "least", "most"), [("gpu-[5-7]", 0.6, 1.1), ("", 0.0, 0.7)], ids=["spares", "none"])
+@pytest.mark.parametrize(("spares", "least", "most"), [("gpu-[5-7]", 0.6, 1.1), ("", 0.3, 0.5)], ids=["spares", "none"])
 def test_spares_keep_the_steps_of_a_run_that_loses_a_host_each_hour(
     seven: Fleet, tmp_path: Path, client: str, spares: str, least: float, most: float
 ) -> None:
