@@ -86,7 +86,7 @@ def dial(frame: Fields) -> None:
         {"name": name, "ssh": {**ssh, "jump": f"127.0.0.1:{BAIT}"}, "address": None} for name in ("a", "b", "evil")
     ]
     for place in (frame, frame.get("inventory") or {}):
-        place.update(hosts=hosts, file="/etc/passwd", transport="ssh", others=hosts)
+        place.update(hosts=hosts, file="/nowhere/passwd", transport="ssh", others=hosts)
 
 
 def dial_here(frame: Fields) -> None:
@@ -195,7 +195,7 @@ LIES: dict[str, Lie] = {
     "no inventory": told(RUNS_OF, put(inventory=None)),
     # which run
     "a run that is a path": told("*", put(run=PATH)),
-    "a run that is absolute": told("*", put(run="/etc/passwd")),
+    "a run that is absolute": told("*", put(run="/nowhere/passwd")),
     "a run of another cluster": told("*", put(run="other-1")),
     "another run of the cluster": told("*", put(run="demo-2")),
     "another run, told of through and through": told("*", other_run),

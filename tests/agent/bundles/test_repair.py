@@ -125,7 +125,7 @@ def test_a_plain_manifest_is_accepted() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/etc/passwd", "../x", "..", ".", "", "a/../x", "a/./x", "a//x", "a/", "link/x", "nowhere/x", "x\0y", 7, None],
+    ["/nowhere/passwd", "../x", "..", ".", "", "a/../x", "a/./x", "a//x", "a/", "link/x", "nowhere/x", "x\0y", 7, None],
 )
 def test_paths_that_lead_anywhere_else_are_refused(path: Any) -> None:
     links = [["link", "/etc"]]

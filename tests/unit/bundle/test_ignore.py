@@ -201,7 +201,7 @@ def test_a_path_that_was_left_out_has_its_rule(top: Path) -> None:
     assert bundle.left_out("data/deep/z.bin") == ("data/deep/z.bin", ".gitignore:1 data/")
     assert bundle.left_out("other/big") == bundle.left_out("other") == other
     assert bundle.left_out(".env") == (".env", ".env")
-    for path in ("data/x.csv", "train.py", "nowhere", "other/nowhere", "data", "", "/etc/passwd", "../x"):
+    for path in ("data/x.csv", "train.py", "nowhere", "other/nowhere", "data", "", "/nowhere/passwd", "../x"):
         assert bundle.left_out(path) is None, path
 
 

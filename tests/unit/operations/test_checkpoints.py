@@ -211,7 +211,7 @@ def test_a_refused_pull_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../m-7.index", "/etc/passwd", "m-7.index/x", "m-70.index", "checkpoint", "arrived", "placing", ""]
+    "name", ["../m-7.index", "/nowhere/passwd", "m-7.index/x", "m-70.index", "checkpoint", "arrived", "placing", ""]
 )
 def test_only_files_of_the_checkpoint_are_taken(landing: Landing, directory: Path, name: str) -> None:
     with pytest.raises(InvalidValue):

@@ -116,7 +116,7 @@ def enumerate_names(roster: list[Any]) -> list[tuple[str, Any]]:
 
 def test_how_a_host_is_reached_is_never_taken_from_a_host() -> None:
     def with_settings(answer: Answer) -> Answer:
-        answer["inventory"].update(hosts=[{"name": name, **CODE} for name in "abcde"], file="/etc/passwd")
+        answer["inventory"].update(hosts=[{"name": name, **CODE} for name in "abcde"], file="/nowhere/passwd")
         answer["inventory"]["roster"] = [{**one, **CODE} for one in answer["inventory"]["roster"]]
         return answer
 
@@ -288,7 +288,7 @@ def test_a_host_that_stops_tasks_of_others_is_not_trusted(field: str, lie: Calla
     assert not result.survivors
 
 
-@pytest.mark.parametrize("removed", ["../../victim", "mnist-1", "digits-2", "/etc/passwd", ".."])
+@pytest.mark.parametrize("removed", ["../../victim", "mnist-1", "digits-2", "/nowhere/passwd", ".."])
 def test_what_a_host_claims_to_have_removed_is_a_run_that_it_was_asked_to_remove(removed: str) -> None:
     result = down(record(), FakeTransport(Liar("d", "down", put([removed], "removed"))), ORDER)
     assert "d" not in result.removed

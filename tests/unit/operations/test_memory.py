@@ -127,7 +127,7 @@ def test_a_host_that_lies_about_what_it_removed_makes_nothing_of_ours_go(state: 
     memory.save(replace(record("other-1"), cluster="other"))
     victim = state.parent / "victim.json"
     victim.write_text("the user's")
-    lies = ["../../victim", "../current", "other-1", "/etc/passwd", "", "digits-9"]
+    lies = ["../../victim", "../current", "other-1", "/nowhere/passwd", "", "digits-9"]
     memory.forget_removed("digits", {"a": ["digits-1", *lies], "stranger": ["digits-2", *lies]})
     assert {one.run for one in memory.runs()} == {"digits-2", "digits-3", "other-1"}
     assert victim.read_text() == "the user's"
