@@ -8,10 +8,12 @@ file the last. A file that git tracks is sent even if a `.gitignore` names it, b
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import subprocess
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -84,8 +86,10 @@ class IgnoreRules:
         if own is not None and not (own and all(not rule.pattern.include for rule in own)):
             return cls.own()
         above = _above_in_repository(code)
+        top = above[-1] if above else code
+        within = code.relative_to(top).as_posix() + "/" if above else ""
         files: dict[str, _Files] = {_OF_GIT: ()} if own is None else {OWN_FILE: (), _OF_GIT: ()}
-        rules = cls(files, TrackedFiles(code if above or (code / ".git").exists() else None))
+        rules = cls(files, TrackedFiles(top, within))
         for directory in reversed(above):
             rules = rules._with(directory, _OF_GIT, code.relative_to(directory).as_posix() + "/", "")
         return rules
@@ -213,19 +217,24 @@ def _leaves_the_name(part: str) -> bool:
     return "/" in part.replace("[^/]", "") or "(" in part
 
 
-_GIT = ("git", "--no-pager", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never", "-c", "safe.directory=*")
-"""Whatever the repository's own configuration says: no program of it runs, and nothing is fetched."""
-_GIT_S = 60.0
+_INDEX_BYTES = 1 << 26
+"""Half a million files. Their names may take as much, and those of their directories: version 4 says little of each."""
+_LONGEST_NAME = 4096
+_HASHES = (20, 32)
+"""Bytes of SHA-1 and SHA-256. The index does not say which."""
+_HEADER = struct.Struct(">4sII")
+_EXTENDED = 0x4000
 
 
 class TrackedFiles:
-    """What git tracks below a directory; None: nothing. Git is run when something is first asked for.
+    """Of the repository whose top is `top`, those below `prefix`, which is "" or ends with `/`; None: of none.
 
-    A repository that git cannot read has none, nor has any where git is not installed.
+    An index that is missing or cannot be read has none. It is read when it is first asked for.
     """
 
-    def __init__(self, code: Path | None) -> None:
-        self._code = code
+    def __init__(self, top: Path | None, prefix: str = "") -> None:
+        self._top = top
+        self._prefix = os.fsencode(prefix)
 
     def have(self, path: str, is_directory: bool) -> bool:
         """This very file is tracked, or something in this directory."""
@@ -234,20 +243,98 @@ class TrackedFiles:
 
     @cached_property
     def _paths(self) -> tuple[set[str], set[str]]:
-        files = set(filter(None, os.fsdecode(_listed_by_git(self._code)).split("\0"))) if self._code else set()
+        files: set[str] = set()
+        if self._top is not None:
+            with suppress(OSError, ValueError, struct.error):
+                files = {
+                    os.fsdecode(name[len(self._prefix) :])
+                    for name in _tracked_names(_git_directory(self._top / ".git"))
+                    if name.startswith(self._prefix)
+                }
         directories: set[str] = set()
+        size_bytes = 0
         for path in files:
             while (path := path.rpartition("/")[0]) and path not in directories:
                 directories.add(path)
+                if (size_bytes := size_bytes + len(path)) > _INDEX_BYTES:
+                    return set(), set()
         return files, directories
 
 
-def _listed_by_git(code: Path) -> bytes:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+def _git_directory(git: Path) -> Path:
+    """Of a worktree or a submodule `.git` is a file that names it."""
     try:
-        done = subprocess.run(
-            [*_GIT, "ls-files", "-z"], cwd=code, env=own, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return b""
-    return done.stdout if done.returncode == 0 else b""
+        text = read_regular(git, _LONGEST_NAME)
+    except IsADirectoryError:
+        return git
+    return git.parent / os.fsdecode(text.removeprefix(b"gitdir:").strip())
+
+
+def _tracked_names(directory: Path) -> set[bytes]:
+    data = read_regular(directory / "index", _INDEX_BYTES)
+    names, base = _parsed(data)
+    if base:  # a split index, which may leave out some of its base: too many are no harm
+        names |= _parsed(read_regular(directory / f"sharedindex.{base}", _INDEX_BYTES))[0]
+    return names
+
+
+def _parsed(data: bytes) -> tuple[set[bytes], str]:
+    """Names, and the hash of the index that this one adds to. Raises ValueError, struct.error."""
+    for hash_bytes in _HASHES:
+        with suppress(ValueError, struct.error):
+            names, end, size_bytes = set(), _HEADER.size, 0
+            for name, end in _entries(data, hash_bytes):  # noqa: B007 (the last end is meant)
+                names.add(name)
+                if (size_bytes := size_bytes + len(name)) > _INDEX_BYTES:
+                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+            return names - {b""}, _base(data, end, hash_bytes)
+    raise ValueError("not an index of git")
+
+
+def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, int]]:
+    """The name of each, and where it ends."""
+    signature, version, count = _HEADER.unpack_from(data)
+    if signature != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError(signature)
+    name, place = b"", _HEADER.size
+    for _ in range(count):
+        start = place
+        place += 40 + hash_bytes
+        (flags,) = struct.unpack_from(">H", data, place)
+        place += 4 if flags & _EXTENDED and version > 2 else 2
+        kept, last = 0, name
+        if version == 4:
+            stripped, place = _number(data, place)
+            kept = len(name) - stripped
+        end = data.index(b"\0", place)
+        name = last[:kept] + data[place:end]
+        if kept < 0 or len(name) > _LONGEST_NAME or (name < last and name):
+            raise ValueError(name)
+        place = end + 1 if version == 4 else start + ((end - start) // 8 + 1) * 8
+        yield name, place
+
+
+def _number(data: bytes, place: int) -> tuple[int, int]:
+    """As in pack files: seven bits a byte, the highest first, and each further byte adds one."""
+    (byte,) = struct.unpack_from("B", data, place)
+    value = byte & 0x7F
+    while byte & 0x80:
+        place += 1
+        (byte,) = struct.unpack_from("B", data, place)
+        value = ((value + 1) << 7) | (byte & 0x7F)
+        if value > _LONGEST_NAME:
+            raise ValueError(value)
+    return value, place + 1
+
+
+def _base(data: bytes, place: int, hash_bytes: int) -> str:
+    """By the extension `link`; "" without one."""
+    while place < len(data) - hash_bytes:
+        name, size = struct.unpack_from(">4sI", data, place)
+        if place + 8 + size > len(data) - hash_bytes:
+            raise ValueError(name)
+        if name == b"link":
+            base = data[place + 8 : place + 8 + hash_bytes]
+            return base.hex() if any(base) else ""
+        place += 8 + size
+    return ""

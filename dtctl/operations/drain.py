@@ -191,7 +191,10 @@ def _pinned(host: str, held: Held, before: Before) -> First:
         _check_place(found, host)
         tasks = held(run, view)
         about = ending(found, [*map(TaskId.parse, tasks)], [*map(TaskId.parse, restarted_with(run, view, tasks))])
-        before(about if found.tasks_on(host) else dataclasses.replace(about, spares=_spares(run, view, host)))
+        if not found.tasks_on(host):
+            spares = _spares(run, view, host) if host in run["spares"] else None
+            about = dataclasses.replace(about, is_idle=True, spares=spares)
+        before(about)
         return dataclasses.replace(record, run=found.run)
 
     return first

@@ -66,8 +66,10 @@ class Ending:
     hosts: tuple[str, ...] = ()
     restarts: tuple[TaskId, ...] = ()
     """Others, which train together with these, and start again as their number changes."""
+    is_idle: bool = False
+    """Of a host without a task."""
     spares: tuple[str, ...] | None = None
-    """Of a host without a task: the others that can take places."""
+    """Of a spare: the others that can take places."""
 
 
 Before = Callable[[Ending], None]

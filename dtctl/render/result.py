@@ -65,6 +65,7 @@ def show_draining(host: str, found: Ending) -> None:
     if found.spares is not None:
         left = f"{fold(found.spares)} still can" if found.spares else "no other spare is left"
         note(f"{host} has no task, and takes no place until dtctl undrain {host}; {left}")
+    if found.is_idle:
         note("dtctl plan    names the voters: one that is shut down counts among those that may be gone at once")
     elif set(found.hosts) - {host}:
         note("the whole run pauses: it cannot continue without this host", f"dtctl undrain {host}    ends that")

@@ -138,7 +138,7 @@ def undrain(scope: Scope, host: HostName, output: OutputOption = "text") -> None
             result.show_undraining(host, found)
 
     outcome = _start_again(scope, record, "Undrain", f"undraining {host}, which starts", work, output, announce)
-    if output == "text" and not outcome.tasks and about.spares is None:
+    if output == "text" and not outcome.tasks and not about.is_idle:
         errors.note(f"{host} is not drained")
 
 

@@ -216,7 +216,7 @@ class Starting:
         return Outcomes(answered, {**outcomes.errors, **idle})
 
     def _has_task(self, host: str) -> bool:
-        return host in self.launch.plan.hosts
+        return host in self.launch.plan.hosts or host in self.launch.record.roster.values()
 
     @property
     def missing(self) -> dict[str, DtctlError]:

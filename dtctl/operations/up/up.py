@@ -48,7 +48,11 @@ def up(
     try:
         return _up(launch, transport, report, memory, previous)
     except DtctlError as error:
-        if (there := _continues(error, launch, transport, report)) is None:
+        try:
+            there = _continues(error, launch, transport, report)
+        except KeyboardInterrupt:
+            raise error from None
+        if there is None:
             raise
         return there
 
@@ -178,7 +182,7 @@ def _continues(error: DtctlError, launch: Start, transport: Transport, report: U
     live = _live_run(error, launch.record, transport)
     if live is None or not live.moved:
         return None
-    launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, roster=live.roster))
+    launch = dataclasses.replace(launch, replace=False, record=dataclasses.replace(launch.record, roster=live.roster))
     try:
         with Starting(launch, transport, report, without=live.moved) as starting:
             starting.choose_ports()

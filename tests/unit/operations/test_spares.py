@@ -271,8 +271,9 @@ def test_up_that_fails_names_who_has_taken_a_place(
         ({"unchanged": True}, {"unchanged": True}, {"c": "s"}),
         (TransportError("no route to c"), {"unchanged": False, "run": "digits-2"}, None),
         (TransportError("no route to c"), AgentError("changed_run", "another run is live"), None),
+        (TransportError("no route to c"), {"unchanged": True, "s": TransportError("no route to s")}, None),
     ],
-    ids=["it is gone", "it is empty", "it is back", "the run is gone", "the file differs"],
+    ids=["it is gone", "it is empty", "it is back", "the run is gone", "the file differs", "the other is away"],
 )
 def test_up_without_a_host_that_was_replaced_finds_the_run_unchanged(
     spared: Start, of_c: Any, of_others: Any, moved: Any, monkeypatch: pytest.MonkeyPatch
@@ -283,6 +284,7 @@ def test_up_without_a_host_that_was_replaced_finds_the_run_unchanged(
         host = session.host.name
         if fields["type"] == "up":
             answer = of_c if host == "c" else of_others
+            answer = answer.get(host, answer) if isinstance(answer, dict) else answer
             run = answer if isinstance(answer, DtctlError) else {**READY, "current": "digits-1", **answer}
             return [run if host != "c" or isinstance(run, DtctlError) or run["unchanged"] else {**run, "current": None}]
         if fields["type"] != "start":
