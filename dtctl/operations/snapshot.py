@@ -176,7 +176,7 @@ class Coordination:
         """It has no lease, or no contact with any other host though it waits for them."""
         others = [contact for contact in self.contacts.values() if not (contact["over"] or contact["absent"])]
         is_alone = len(self.contacts) > 1 and sum(contact["connected"] for contact in others) <= 1 < len(others)
-        return is_alone or not self.view["leased"]
+        return is_alone or not (self.view["leased"] or self.view["phase"] == "ended")
 
     @classmethod
     def of(cls, view: RunView, roster: Mapping[TaskId, str], idle: Iterable[str] = ()) -> Coordination:

@@ -102,8 +102,10 @@ def test_a_lead_that_was_replaced_starts_nothing_when_its_host_is_back(running: 
     running.dtctl("gc", "--yes", code=None)
 
 
-def test_up_starts_what_waits_for_a_host_that_only_the_controller_reaches(running: Desk, fleet: Fleet) -> None:
+def test_up_starts_what_waits_for_a_host_that_only_the_controller_reaches(user: Desk, fleet: Fleet) -> None:
     """The lead restarts after a cut from all others only on somebody's word: it may have been replaced."""
+    user.write_cluster(CLUSTER, hosts=HOSTS.replace("spares: [gpu-4]\n", ""))
+    user.dtctl("up")
     host = fleet["gpu-2"]
     (directory,) = host.home.glob(".dtctl/runs/*/gpu-2")
     with faults.drop_incoming_from(host, *(fleet[name] for name in ("gpu-1", "gpu-3", "gpu-4"))):
@@ -111,8 +113,8 @@ def test_up_starts_what_waits_for_a_host_that_only_the_controller_reaches(runnin
         task = json.loads((directory / "state.json").read_text())["tasks"]["worker:0"]
         faults.send(host, task["pid"])
         eventually(lambda: waits(directory), 60, "the coordinator to wait for the others")
-        assert "dtctl restart    starts it anyway" in running.dtctl("status")
-        assert "is up and has not changed" in running.run("up").stderr
+        assert "dtctl restart    starts it anyway" in user.dtctl("status")
+        assert "is up and has not changed" in user.run("up").stderr
         eventually(lambda: (directory / "tasks" / "worker-0" / "attempt-2").exists(), 60, "another attempt")
 
 

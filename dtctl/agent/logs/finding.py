@@ -95,8 +95,10 @@ def _limited() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        try:
+            signal.setitimer(signal.ITIMER_PROF, 0)  # it may raise once more before
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def finder(grep: str, masks: Masks) -> Keywords | Expression:

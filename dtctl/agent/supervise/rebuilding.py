@@ -7,23 +7,34 @@ from contextlib import suppress
 
 from ..host import files as opened
 from ..host import paths
+from ..host.secrets import Masks
+from ..logs.lines import last_lines
 from ..records.kinds import made
-from ..records.run_state import IntentFile
+from ..records.reasons import explain, why_of
+from ..records.run_state import HISTORY, Ending, IntentFile, Start
+from ..records.whole_run import Event
+from ..run import policy
 from ..run.runfiles import CREDENTIAL_FILES, MOVED, first_state
+from .autopsy import examine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Optional
+    from typing import Callable, Dict, Optional, Type, TypeVar
 
-    from ..records.run_state import State
-    from ..records.spec import Spec
+    from ..records.run_state import Entry, Intents, Past, State
+    from ..records.spec import RecoverySpec, Spec, TaskSpec
     from ..run.runfiles import RunFiles
+
+    R = TypeVar("R")
 
 LASTING = ("spec.json", MOVED, "secrets.json", "environ.json", "machine", "hooks.json", *CREDENTIAL_FILES.values())
 
+_LIVE = ("starting", "running", "stalled")
+_UNASKED = ("backoff", "failed", "succeeded")
+
 
 def state(files: RunFiles, spec: Spec, wall: float, report: Callable[[str], None]) -> State:
-    """Reads state.json. A damaged one is put aside, `report` is called, and the state is rebuilt."""
+    """Reads state.json. A damaged one is put aside, `report` is called, and the state is rebuilt from the events."""
     try:
         found = files.state()
         if (found["run"], found["host"], {*found["tasks"]}) == (
@@ -35,7 +46,7 @@ def state(files: RunFiles, spec: Spec, wall: float, report: Callable[[str], None
         damage = "%s is damaged: it is about other tasks" % files.state_path
     except paths.Damaged as wrong:
         damage = str(wrong)
-    rebuilt = _by_attempts(files, spec, wall)
+    rebuilt = _from_events(files, spec, wall)
     report("%s; %s" % (damage, files.replace_damaged(files.state_path, rebuilt)))
     return rebuilt
 
@@ -80,17 +91,77 @@ def intents(state: State) -> IntentFile:
     return made(IntentFile, serial=state["intent_serial"], tasks=tasks)
 
 
-def _by_attempts(files: RunFiles, spec: Spec, wall: float) -> State:
-    """Each task is at its newest attempt: its start, and its end if it has ended, are found as those of a new one.
-
-    Its restarts, and the attempts before that one, are forgotten.
-    """
+def _from_events(files: RunFiles, spec: Spec, wall: float) -> State:
+    """Rebuilt from the events; the processes themselves are found by the attempts' directories."""
     rebuilt = first_state(spec, wall)
-    for task, entry in rebuilt["tasks"].items():
-        entry["attempt"] = paths.last_attempt(files.directory, task)
-        entry["state"] = "starting" if entry["attempt"] else "pending"
-    with suppress(paths.Damaged):
-        for task, intent in files.intent()["tasks"].items():
-            if task in rebuilt["tasks"]:  # one that is held may have ended for that
-                rebuilt["tasks"][task]["generation"] = max(0, intent["generation"] - (intent["want"] == "hold"))
+    for event in files.events.records(Event):
+        if event is not None and event["task"] in rebuilt["tasks"] and event["from"] != event["to"]:
+            _follow(files, rebuilt["tasks"][event["task"]], event)
+    wanted, masks = _wanted(files), Masks(files.secrets().values())
+    for task in spec["tasks"]:
+        entry, intent = rebuilt["tasks"][task["id"]], wanted.get(task["id"])
+        entry["restarts"] = min(entry["restarts"], spec["recovery"]["max_restarts"])
+        if intent is not None:
+            entry["generation"] = intent["generation"]
+            entry["restarts"] = entry["restarts"] if task["own"] else intent["restarts"]
+        _complete(files, task, entry, spec["recovery"], masks, wall)
     return rebuilt
+
+
+def _wanted(files: RunFiles) -> Intents:
+    try:
+        return files.intent()["tasks"]
+    except paths.Damaged:
+        return {}
+
+
+def _follow(files: RunFiles, entry: Entry, event: Event) -> None:
+    """Takes the entry over a transition."""
+    before, after = event["from"], event["to"]
+    if before in _LIVE and (after not in _LIVE or event["attempt"] > entry["attempt"]):
+        entry["history"] = [*entry["history"], _past(files, entry, event)][-HISTORY:]
+    entry["restarts"] += after == "backoff" and not policy.names("early", why_of(event))
+    entry.update({"state": after, "attempt": event["attempt"], "since": event["time"]})
+    explain(entry, why_of(event))
+
+
+def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
+    """Of the attempt that has ended with this event."""
+    start = _read(files, event["task"], entry["attempt"], "start.json", Start)
+    ending = _read(files, event["task"], entry["attempt"], "exit.json", Ending)
+    return {
+        "attempt": entry["attempt"],
+        "started": start["started"] if start is not None else entry["since"] or event["time"],
+        "ended": event["time"],
+        "asked": event["to"] not in _UNASKED,
+        "code": ending["code"] if ending is not None else None,
+        "signal": ending["signal"] if ending is not None else None,
+        "cause": next((one["text"] for one in why_of(event) if one["kind"] == "cause"), ""),
+        "step": None,
+        "short_of_memory": policy.names("out_of_memory", why_of(event)),
+        "hung": event["from"] == "stalled",
+        "why": why_of(event) if event["from"] == "stalled" else [],
+        "early": policy.names("early", why_of(event)),
+    }
+
+
+def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoverySpec, masks: Masks, wall: float) -> None:
+    """What follows from the state that the events have led to."""
+    if entry["state"] in _LIVE:
+        entry["state"] = "starting"  # its start, and its end if it has ended, are found as those of a new one
+        return
+    if entry["state"] == "backoff" and task["own"] and not policy.was_early(entry):
+        entry["next_start"] = wall
+    ending = _read(files, task["id"], entry["attempt"], "exit.json", Ending)
+    if ending is not None and entry["state"] != "pending":
+        directory = paths.attempt_directory(files.directory, task["id"], entry["attempt"])
+        verdict, log = examine(directory, ending, recovery, masks)
+        entry["exit"] = policy.exit_record(ending, verdict, last_lines(log))
+
+
+def _read(files: RunFiles, task: str, attempt: int, name: str, kind: Type[R]) -> Optional[R]:
+    """A record of an attempt; None when there is none, or it is damaged."""
+    try:
+        return paths.read_record(os.path.join(paths.attempt_directory(files.directory, task, attempt), name), kind)
+    except (OSError, paths.Damaged):
+        return None

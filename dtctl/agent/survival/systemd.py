@@ -138,6 +138,7 @@ def _path(name: str) -> str:
 
 
 _SESSION = r"(?m)/session-[^/]*\.scope(/|$)"
+_PLACES = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 _BUS = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
 _NAMES = ("KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")
 
@@ -197,13 +198,45 @@ def _way_out() -> Tuple[List[str], str]:
 
 
 def _rules() -> Rules:
-    """What logind itself says; where it does not answer, those of most distributions."""
+    """What logind itself says, or else its files."""
     kill, only, exclude = (systemd.ask("busctl", "get-property", *_BUS, name) for name in _NAMES)
     if kill is None or only is None or exclude is None:
-        return Rules()
+        return rules_of_files("/")
     return Rules(kill == "b true", _array(only), _array(exclude))
 
 
 def _array(text: str) -> str:
     """The words of `as 2 "ada" "bob"`."""
     return " ".join(re.findall(r'"([^"]*)"', text))
+
+
+def rules_of_files(root: str) -> Rules:
+    """From the files below `root`: the main one, then the drop-ins by name; the last one wins."""
+    rules: Dict[str, str] = {}
+    for path in _files(root):
+        for line in machine.text(path).splitlines():
+            name, separator, value = line.partition("=")
+            if separator and name.strip() in _NAMES:
+                rules[name.strip()] = value.strip()
+    kill = rules.get(_NAMES[0], "no").lower() in ("1", "yes", "y", "true", "t", "on")
+    return Rules(kill, rules.get(_NAMES[1], ""), rules.get(_NAMES[2], "root"))
+
+
+def _files(root: str) -> List[str]:
+    """A file of an earlier place hides those of the same name in later ones."""
+    places = [os.path.join(root, place.lstrip("/"), "systemd") for place in _PLACES]
+    main = next(
+        (path for path in (os.path.join(place, "logind.conf") for place in places) if os.path.exists(path)), None
+    )
+    drop_ins: Dict[str, str] = {}
+    for place in places:
+        for path in _configurations(os.path.join(place, "logind.conf.d")):
+            drop_ins.setdefault(os.path.basename(path), path)
+    return ([main] if main else []) + [drop_ins[name] for name in sorted(drop_ins)]
+
+
+def _configurations(directory: str) -> List[str]:
+    try:
+        return [os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".conf")]
+    except OSError:
+        return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,28 @@ def test_what_is_in_the_scope_of_a_login_is_reported_by_its_cgroup(cgroup: str, 
 def test_whom_logind_means(rules: Rules, meant: bool) -> None:
     """As manager_shall_kill in systemd's src/login/logind-core.c."""
     assert rules.cover("ada") is meant
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_rules_of_files_are_those_of_the_last_word(tmp_path: Path) -> None:
+    assert not systemd.rules_of_files(str(tmp_path)).kill
+    assert systemd.rules_of_files(str(tmp_path)).exclude == ["root"]
+    write(tmp_path / "usr/lib/systemd/logind.conf", "[Login]\nKillUserProcesses=yes\n")
+    assert systemd.rules_of_files(str(tmp_path)).kill
+    write(tmp_path / "etc/systemd/logind.conf", "[Login]\n#KillUserProcesses=yes\nKillExcludeUsers=\n")
+    assert not systemd.rules_of_files(str(tmp_path)).kill, "the file in /etc hides that in /usr/lib"
+    assert systemd.rules_of_files(str(tmp_path)).exclude == []
+    write(tmp_path / "usr/lib/systemd/logind.conf.d/50-kill.conf", "[Login]\nKillUserProcesses = true\n")
+    assert systemd.rules_of_files(str(tmp_path)).kill
+    write(tmp_path / "run/systemd/logind.conf.d/60-not.conf", "[Login]\nKillUserProcesses=no\nKillOnlyUsers=ada bob\n")
+    assert not systemd.rules_of_files(str(tmp_path)).kill
+    assert systemd.rules_of_files(str(tmp_path)).only == ["ada", "bob"]
+    write(tmp_path / "etc/systemd/logind.conf.d/60-not.conf", "")
+    assert systemd.rules_of_files(str(tmp_path)).kill, "the drop-in in /etc hides that of the same name in /run"
 
 
 SYSTEMCTL = '[ -e "$HOME/has-systemd" ]'

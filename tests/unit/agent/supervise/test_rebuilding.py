@@ -34,7 +34,7 @@ JUNK = {
 }
 LOOKS = 40
 
-FORGOTTEN = ("since", "history", "exit", "progress", "version", "why", "reason")
+NOT_TOLD_BY_EVENTS = ("since", "history", "exit", "progress", "version")
 
 
 class Ended(Exception):
@@ -49,7 +49,7 @@ class Host:
         self.spec: Spec = supervised.spec(
             supervised.task("worker:0"),
             supervised.task("worker:1"),
-            recovery=supervised.recovery(max_restarts=0),
+            recovery=supervised.recovery(max_restarts=1, backoff_min_s=0.0, backoff_max_s=0.0),
         )
         self.files.begin(
             self.files.stage(self.spec, {"TOKEN": "hunter2hunter2"}, {"PATH": "/bin"}, processes.myself()), self.spec
@@ -109,16 +109,19 @@ def told_of(state: State, *but: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
-def test_after_a_damaged_state_the_newest_attempts_are_taken_up(host: Host, junk: bytes) -> None:
+def test_a_damaged_state_is_reported_again_by_the_events(host: Host, junk: bytes) -> None:
     before = host.supervise()
     assert [entry["state"] for entry in before["tasks"].values()] == ["failed", "running"]
     Path(host.files.state_path).write_bytes(junk)
     after = host.supervise()
-    assert told_of(after, *FORGOTTEN) == told_of(before, *FORGOTTEN)
+    assert told_of(after, *NOT_TOLD_BY_EVENTS) == told_of(before, *NOT_TOLD_BY_EVENTS)
     failed = after["tasks"]["worker:0"]
     assert failed["exit"] is not None
     assert (failed["exit"]["code"], failed["exit"]["tail"]) == (3, "the key is ***")
-    assert [(past["attempt"], past["code"], past["asked"]) for past in failed["history"]] == [(1, 3, False)]
+    assert [(past["attempt"], past["code"], past["asked"]) for past in failed["history"]] == [
+        (1, 3, False),
+        (2, 3, False),
+    ]
     (aside,) = host.aside()
     assert Path(host.files.path(aside)).read_bytes() == junk
     assert [task for task, _ in host.contact_events()] == ["worker:0", "worker:1"]
@@ -133,7 +136,7 @@ def test_a_directory_in_the_place_of_a_file_is_put_aside_too(host: Host, name: s
     Path(host.files.path(name)).unlink()
     Path(host.files.path(name), "x").mkdir(parents=True)
     after = host.supervise()
-    assert told_of(after, *FORGOTTEN) == told_of(before, *FORGOTTEN)
+    assert told_of(after, *NOT_TOLD_BY_EVENTS) == told_of(before, *NOT_TOLD_BY_EVENTS)
     assert len(host.aside()) == 1
 
 
@@ -162,7 +165,7 @@ def test_damaged_state_and_intent_keep_attempts_and_events(host: Host) -> None:
     for path in (host.files.intent_path, host.files.state_path):
         Path(path).write_bytes(b"\0")
     after = host.supervise()
-    assert told_of(after, *FORGOTTEN) == told_of(before, *FORGOTTEN)
+    assert told_of(after, *NOT_TOLD_BY_EVENTS) == told_of(before, *NOT_TOLD_BY_EVENTS)
     assert len(host.aside()) == 2
 
 
@@ -170,7 +173,7 @@ def test_damaged_events_and_attempts_are_passed_over(host: Host) -> None:
     host.supervise()
     Path(host.files.path("events.jsonl")).write_bytes(b'\xff\n{"task": "worker:0"}\n[]\n{"time": 1e999}\n' * 100)
     for junk in ("exit.json", "start.json"):
-        Path(paths.attempt_directory(host.files.directory, "worker:0", 1), junk).write_text("{")
+        Path(paths.attempt_directory(host.files.directory, "worker:0", 2), junk).write_text("{")
     Path(host.files.state_path).write_bytes(b"")
     assert host.supervise()["tasks"]["worker:1"]["state"] == "running"
 
