@@ -25,6 +25,8 @@ def main() -> None:
         _main()
     except KeyboardInterrupt:  # so early or late that no command was there to say more
         sys.exit(130)
+    finally:
+        gc.freeze()  # or Python searches them all once more before it ends
 
 
 def _spare_imports() -> None:
