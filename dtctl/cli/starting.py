@@ -27,7 +27,7 @@ from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpReport, UpResult
 from dtctl.operations.up.up import up
-from dtctl.render import checks, errors, result, starting
+from dtctl.render import errors, result, starting
 from dtctl.render.logs import LogPrinter, Narrator
 from dtctl.render.progress import StopProgress, UpProgress
 from dtctl.render.terminal import console
@@ -55,6 +55,10 @@ class StartReport(UpReport):
         errors.note(starting.wheels_line(hosts, wheels, seconds))
 
     def checked(self, checked: Checked) -> None:
+        if not checked.is_noticed:
+            return
+        from dtctl.render import checks
+
         checks.show_brief(checked)
         if not self.force:
             checks.refuse_certain_failure(checked, hint="dtctl up --force    starts them all the same")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from configparser import ConfigParser
 from pathlib import Path
@@ -21,8 +22,12 @@ if TYPE_CHECKING:
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.checks.network.firewall import Kind, Rules
 
-_TEXTS = ConfigParser(interpolation=None, delimiters="=")
-_TEXTS.read_string(Path(__file__).with_suffix(".ini").read_text("utf-8"))
+
+@functools.cache
+def _texts() -> ConfigParser:
+    texts = ConfigParser(interpolation=None, delimiters="=")
+    texts.read_string(Path(__file__).with_suffix(".ini").read_text("utf-8"))
+    return texts
 
 
 def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
@@ -32,7 +37,7 @@ def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
 
         parts = [document.picked(one, "hosts ports lines undo") for one in rules]
         return document.print_json("Firewall", {"kind": kind, "rules": parts})
-    out, texts = console.out(), _TEXTS[kind]
+    out, texts = console.out(), _texts()[kind]
     for number, one in enumerate(rules):
         if number:
             out.print("")
@@ -60,7 +65,7 @@ def shown(lines: Iterable[Line | Statement], hosts: int) -> list[tuple[str, str]
 def _row(one: Line | Statement, hosts: int) -> tuple[str, str] | None:
     if isinstance(one, Statement):
         fields = {name: valued(name, value) for name, value in one.fields.items() if value not in (None, "")}
-        return "", filled(_TEXTS["statements"][one.kind], fields)
+        return "", filled(_texts()["statements"][one.kind], fields)
     without = [host for host, value in one.values.items() if value in (None, "")]
     known = {host: value for host, value in one.values.items() if host not in without}
     if not known:
@@ -86,10 +91,6 @@ def _label(what: str) -> str:
     for end in ("_bytes", "_flops", "_share", "_s"):
         what = what.removesuffix(end)
     return what.replace("_", " ")
-
-
-NOTICED_S = 0.5
-"""A brief check that takes so long is spoken of, though nothing is wrong."""
 
 
 def show_checked(checked: Checked) -> None:
@@ -124,7 +125,7 @@ def show_brief(checked: Checked) -> None:
         for found in checked.found:
             what, *remedies = paragraph(found)
             show_warning(what, hint="\n".join(remedies))
-        if checked.found or checked.seconds >= NOTICED_S:
+        if checked.is_noticed:
             note(f"{summary(checked)}; --no-check leaves that out", "dtctl check    looks closer")
 
 

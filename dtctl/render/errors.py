@@ -148,12 +148,9 @@ def _show_problems(error: ConfigError) -> None:
 
 
 def _show_problem(problem: Problem, *label: str | tuple[str, str]) -> None:
-    from dtctl.render.terminal.rich_console import text
-
-    stream = console.err()
-    stream.print(text((f"{problem.place}", "bold"), ": ", *label, problem.summary))
+    show_styled((f"{problem.place}", "bold"), ": ", *label, problem.summary)
     for line in _excerpt(problem.place):
-        stream.print(text((line, "dim")))
+        show_styled((line, "dim"))
     if problem.hint:
         _labelled("    hint", "cyan", problem.hint)
 
@@ -175,11 +172,16 @@ def _excerpt(place: Place) -> list[str]:
 
 
 def _labelled(label: str, style: str, sentence: str) -> None:
+    show_styled((f"{label}:", style), f" {sentence}")
+
+
+def show_styled(*parts: str | tuple[str, str]) -> None:
+    """A line on stderr, of text and (text, style); without colours it needs no rich, which costs 20 ms."""
     if not console.colored(stderr=True):
-        return console.report(f"{label}: {sentence}")
+        return console.report("".join(part if isinstance(part, str) else part[0] for part in parts))
     from dtctl.render.terminal.rich_console import text
 
-    console.err().print(text((f"{label}:", style), " ", sentence))
+    console.err().print(text(*parts))
     return None
 
 

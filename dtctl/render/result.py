@@ -10,7 +10,7 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode, clipped
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import Outcome, RunStatus
-from dtctl.render.errors import note, show_host_errors, show_warning
+from dtctl.render.errors import note, show_host_errors, show_styled, show_warning
 from dtctl.render.format import count, fold, size
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
@@ -139,9 +139,7 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
     from dtctl.render.checkpoints import checkpoint_lines
     from dtctl.render.diagnosis import advice_lines
     from dtctl.render.status import OUTCOME_STYLE, restarts_lines
-    from dtctl.render.terminal.rich_console import text
 
-    err = console.err()
     verdict, coordination = status.verdict, status.coordination
     for line in restarts_lines(status, _INCIDENTS):
         note(line)
@@ -160,7 +158,7 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
     if console.speaks_json():
         return note(f"run {status.record.run}: {verdict.outcome.value}, {sentence(verdict.why)}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")
-    err.print(text(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {sentence(verdict.why)}"))
+    show_styled(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {sentence(verdict.why)}")
     return None
 
 

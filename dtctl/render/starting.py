@@ -23,7 +23,7 @@ from dtctl.operations.up.result import (
     present,
 )
 from dtctl.render.diagnosis import fold_tasks
-from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
+from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_styled, show_warning
 from dtctl.render.format import by_value, count, fold, size, summarize_hosts
 from dtctl.render.plan import hook_line, survival_lines
 from dtctl.render.result import CAUSE_LINES, stopped_tasks
@@ -92,8 +92,6 @@ _REVIVALS = {"cron": "crontab entries", "systemd": "systemd user units"}
 
 
 def show_started(result: UpResult, plan: RunPlan) -> None:
-    from dtctl.render.terminal.rich_console import text
-
     if not result.started:
         note(f"run {result.run} is up and has not changed")
         for host, seats in by_value(result.moved).items():
@@ -115,7 +113,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             )
     present_hosts = summarize_hosts(host for host in plan.hosts if host not in result.absent)
     where = f"{count(len(result.started), 'task')} on {present_hosts}"
-    console.err().print(text("run ", (result.run, "bold"), f" started: {where}"))
+    show_styled("run ", (result.run, "bold"), f" started: {where}")
     for line in survival_lines(plan) if len(plan.members) > len(plan.hosts) else ():
         note(line)
     if result.earlier is not None and (newest := result.earlier.report["newest_complete"]) is not None:

@@ -301,6 +301,20 @@ def test_an_error_and_its_hint_off_a_terminal_import_no_rich(tmp_path: Path) -> 
     assert " hint: " in done.stderr
 
 
+def test_paramiko_knows_its_version_without_parsers_of_archives_and_mail() -> None:
+    script = (
+        "import sys\n"
+        "from dtctl import cli\n"
+        "cli._spare_imports()\n"
+        "import paramiko\n"
+        "print({'zipfile', 'email'} & set(sys.modules))\n"
+        "from importlib.metadata import entry_points, version\n"
+        "print(version('paramiko') == paramiko.__version__, bool(entry_points()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["set()", "True True"]
+
+
 def test_only_the_log_writes_to_an_agents_stderr() -> None:
     """It is a file on a disk that may be full, which ends whoever does not expect that."""
     agent = [path for name, path in MODULES.items() if below(name, "dtctl.agent")]

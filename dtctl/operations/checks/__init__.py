@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -148,7 +149,7 @@ class Topic(Generic[Q, F]):
     @property
     def rows(self) -> tuple[Signature, ...]:
         """Every signature that `judge` may find."""
-        return tuple(row for topic, row in _ROWS if topic == self.name)
+        return tuple(row for topic, row in _rows() if topic == self.name)
 
 
 def _parted(row: Signature) -> tuple[str, Signature]:
@@ -156,8 +157,9 @@ def _parted(row: Signature) -> tuple[str, Signature]:
     return topic, dataclasses.replace(row, name=name)
 
 
-_ROWS = tuple(map(_parted, table(Path(__file__).with_name("signatures.ini"))))
-_BY_NAME = {row.name: row for _, row in _ROWS}
+@functools.cache
+def _rows() -> tuple[tuple[str, Signature], ...]:
+    return tuple(map(_parted, table(Path(__file__).with_name("signatures.ini"))))
 
 
 def once(heard: Answers[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
@@ -167,7 +169,7 @@ def once(heard: Answers[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
 
 def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **fields: Any) -> Finding:
     """A finding of this signature about these hosts and tasks; `fields` as in diagnosis.signature.Fields."""
-    return Finding(_BY_NAME[name], Match(tuple(tasks), tuple(hosts), fields))
+    return Finding({row.name: row for _, row in _rows()}[name], Match(tuple(tasks), tuple(hosts), fields))
 
 
 def shown(path: str) -> str:

@@ -73,6 +73,9 @@ STOPPING = (
 DEEP_S = 900.0
 """For one round of a deep check: imports and multiplications take their time."""
 
+NOTICED_S = 0.5
+"""A brief check that takes so long is spoken of, though nothing is wrong."""
+
 Clocks = dict[str, tuple[float, float]]
 
 
@@ -86,6 +89,11 @@ class Checked:
     """By topic."""
     seconds: float
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
+
+    @property
+    def is_noticed(self) -> bool:
+        """Of a brief one."""
+        return bool(self.found) or self.seconds >= NOTICED_S
 
     @property
     def failed(self) -> bool:

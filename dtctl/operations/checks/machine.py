@@ -13,7 +13,6 @@ from dtctl.agent.records.vitals import Disk, Gpu
 from dtctl.model import TaskId, grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.diagnosis import Finding, commonness, is_full, versions
-from dtctl.operations.diagnosis.gpus import used_by
 from dtctl.plan.hosts import output_places
 from dtctl.plan.roster import TaskPlan
 
@@ -270,6 +269,8 @@ def _in_use(cluster: str, host: str, answer: MachineFacts, given: Collection[int
         ours = len(users) < len(gpu["users"])
         used = bool(users) or (not ours and gpu["used_bytes"] > USED_SHARE * gpu["memory_bytes"])
         if gpu["index"] in given and used:
+            from dtctl.operations.diagnosis.gpus import used_by
+
             fields: dict[str, Any] = {"used_bytes": gpu["used_bytes"], "memory_bytes": gpu["memory_bytes"]}
             yield found("gpus_in_use", [host], gpu=gpu["index"], users=used_by(users), **fields)
 

@@ -12,8 +12,7 @@ from dtctl.agent.records.values import CODE
 from dtctl.model import TaskId, grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.checks.programs import Needs, runs_python
-from dtctl.operations.diagnosis import Finding, commonness
-from dtctl.operations.diagnosis.signatures import PACKAGES
+from dtctl.operations.diagnosis import PACKAGES, Finding, commonness
 from dtctl.plan.roster import TaskPlan
 from dtctl.plan.spec import environment_of
 

@@ -7,24 +7,13 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.diagnosis import Facts, Fields, Join, Match, Signature, hosts, table, waits
+from dtctl.operations.diagnosis import PACKAGES, Facts, Fields, Join, Match, Signature, hosts, table, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dtctl.agent.records.vitals import Disk
     from dtctl.operations.snapshot import TaskStatus
-
-
-PACKAGES = {
-    "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
-    "PIL": "pillow",
-    "cv2": "opencv-python",
-    "absl": "absl-py",
-    "google": "protobuf",
-}
-"""Modules whose package on PyPI has another name."""
 
 
 def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
