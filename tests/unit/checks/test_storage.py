@@ -210,8 +210,6 @@ def test_data_that_is_missing_is_reported_with_those_who_would_read_it_there() -
     ]
 
 
-
-
 @pytest.mark.parametrize(
     ("disks", "expected"),
     [
