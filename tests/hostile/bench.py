@@ -14,7 +14,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import cached_property
 from pathlib import Path
 
 from dtctl.config import load_cluster
@@ -35,6 +36,9 @@ ROOT = Path(__file__).parents[2]
 MOST_MEMORY_MB = 400
 LONGEST_S = 30.0
 """Until Ctrl-C for a command that is to end by itself."""
+
+SECOND_FACTOR = 1 / 3
+"""So much of all limits of time is left for a second try."""
 
 GRACE_S = 20.0
 """For a command to end after Ctrl-C, on a machine that is busy."""
@@ -186,11 +190,21 @@ class Bench:
         self._numbers = itertools.count()
         self._jobs: list[tuple[Lies, Future[Done]]] = []
         self._pool = ThreadPoolExecutor(width)
-        self._warm = Warm({**os.environ, "PYTHONPATH": str(ROOT)}, "tests.hostile.commander", str(factor))
+        self._factor = factor
+        self._closing = ExitStack()
+        self._warm = self._with(factor)
+
+    def _with(self, factor: float) -> Warm:
+        made = Warm({**os.environ, "PYTHONPATH": str(ROOT)}, "tests.hostile.commander", str(factor))
+        return self._closing.enter_context(closing(made))
+
+    @cached_property
+    def _patient(self) -> Warm:
+        return self._with(max(self._factor, SECOND_FACTOR))
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
-        self._warm.close()
+        self._closing.close()
 
     def begin(self, pairs: Iterable[tuple[Spoken, Lies]]) -> None:
         """Tries commands side by side, each in a home of its own."""
@@ -201,10 +215,10 @@ class Bench:
         return [job.result() for others, job in self._jobs if others == lies]
 
     def ended_again(self, done: Done, lies: Lies) -> Done:
-        """The command is tried once more."""
-        return self._try(done.spoken, lies)
+        """The command is tried once more, with more patience."""
+        return self._try(done.spoken, lies, patient=True)
 
-    def _try(self, spoken: Spoken, lies: Lies) -> Done:
+    def _try(self, spoken: Spoken, lies: Lies, *, patient: bool = False) -> Done:
         place = self._directory / str(next(self._numbers))
         home, dialled, temporary = place / "home", place / "dialled", place / "temporary"
         texts = {self._address(host, 0): self._address(host, lie) for host, lie in lies.items()}
@@ -219,13 +233,13 @@ class Bench:
         out, err = ((place / name).open("wb") for name in ("stdout", "stderr"))
         with out, err:
             began = time.monotonic()
-            started = self._warm.start(
+            started = (self._patient if patient else self._warm).start(
                 spoken.words, home / "project", {**self._template.environment(), **own},
                 os.dup(out.fileno()), os.dup(err.fileno()), lies=lies, ways=ways, dialled=str(dialled),
                 sockets=str(self._sockets or ""), addresses=list(texts.values()),
                 doors=[[address, PORT] for address in ADDRESSES.values()] if "check" in spoken.words[:1] else [],
             )  # fmt: skip
-        interrupted = not started.has_ended(self._endless_s if spoken.endless else LONGEST_S)
+        interrupted = not started.has_ended(self._endless_s if spoken.endless else LONGEST_S * (1 + patient))
         killed = interrupted and not started.has_ended_after(signal.SIGINT, GRACE_S)
         if killed:
             started.has_ended_after(signal.SIGKILL, GRACE_S)

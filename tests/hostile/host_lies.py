@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.hostile.saying import (
+    MANY,
     START,
     Change,
     Chunks,
@@ -27,6 +28,7 @@ from tests.hostile.saying import (
     put,
     replaced,
     told,
+    told_many,
     values,
     within,
     without,
@@ -126,7 +128,7 @@ def entry(**fields: Any) -> Change:
     return change
 
 
-def gpus(*each: Fields, problem: str = "") -> Change:
+def gpus(*each: Fields | str, problem: str = "") -> Change:
     """Of the host's sample, in its state and in the coordinator's view."""
 
     def change(frame: Fields) -> None:
@@ -188,7 +190,7 @@ LIES: dict[str, Lie] = {
     "a roster of a foreign task": told(RUNS_OF, within("inventory.roster", [FOREIGN])),
     "a roster with a task twice": told(RUNS_OF, within("inventory.roster", [FOREIGN, FOREIGN])),
     "a roster of nothing": told(RUNS_OF, inventory(roster=[])),
-    "a roster of a million": told(RUNS_OF, inventory(roster=[FOREIGN] * 300_000)),
+    "a roster of a million": told_many(RUNS_OF, inventory(roster=[MANY]), lambda: [FOREIGN] * 300_000),
     "a lead that is nobody": told(RUNS_OF, inventory(lead="ps:9")),
     "a place taken by a path": told(RUNS_OF, inventory(replaced={"a": PATH})),
     "a place taken by the liar": told(RUNS_OF, inventory(replaced={"b": "a", "c": "a"})),
@@ -255,7 +257,7 @@ LIES: dict[str, Lie] = {
     "a driver that says escapes": told(STATES, gpus(problem="error")),
     "GPUs that are busier than can be": told(STATES, gpus({"index": 0, "busy": 7.0})),
     "a GPU that is held back by words of its own": told(STATES, gpus({"index": 0, "throttled": [ESCAPES]})),
-    "a million GPUs": told(STATES, gpus(*[{"index": n} for n in range(1_000_000)])),
+    "a million GPUs": told_many(STATES, gpus(MANY), lambda: ({"index": n} for n in range(1_000_000))),
     "GPUs that runs of nowhere have taken": told(
         "check result", within("facts.machine.gpus_taken", [{"gpu": 0, "cluster": ESCAPES, "run": PATH, "task": "x"}])
     ),

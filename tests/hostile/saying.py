@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 Fields = dict[str, Any]
@@ -63,6 +64,17 @@ def told(names: str, change: Change) -> Lie:
         return [Said(said.asked, fields, said.payload).encoded()]
 
     return Lie(names, chunks)
+
+
+MANY = "very many elements"
+
+
+def told_many(names: str, change: Change, elements: Callable[[], Iterable[Any]]) -> Lie:
+    """The same, with these elements where the change puts MANY into a list: their text is made once, as encoding a
+    million would hold up the other hosts of this process for a second."""
+    text = cache(lambda: json.dumps([*elements()], separators=(",", ":")).encode()[1:-1])
+    few = told(names, change)
+    return Lie(names, lambda said: [chunk and chunk.replace(f'"{MANY}"'.encode(), text()) for chunk in few(said)])
 
 
 def instead(names: str, chunks: Callable[[], Chunks]) -> Lie:

@@ -155,7 +155,7 @@ class Tree:
         self._known = dict(self._stats)
 
     def place(self, path: str) -> str:
-        return os.path.join(self.root, path)
+        return f"{self.root}/{path}"
 
     def damaged(self) -> List[int]:
         """Indexes of the files whose content differs from the manifest. Only changed files are hashed."""
@@ -283,34 +283,35 @@ class Tree:
         theirs, their_mode, _, their_sha256 = other.manifest.files[at]
         if (mode, sha256) != (their_mode, their_sha256) or not other.is_right(at):
             return False
+        known = other._stats.get(theirs)
         part = self._arrival(index, staging)
         shared = False
         try:
             try:
-                before = os.lstat(other.place(theirs))
                 os.link(other.place(theirs), part, follow_symlinks=False)
-                after = os.lstat(part)
+                found = signature(os.lstat(part))
             except OSError:  # not on this file system, or too many names, or it is gone
                 return False
             # All but the time of the inode's last change, which is another one now that the file has another name.
-            same = all(getattr(before, one) == getattr(after, one) for one in ("st_ino", "st_size", "st_mtime_ns"))
-            if other._stats.get(theirs) != signature(before) or not same:
+            if known is None or [*found[:2], found[3]] != [*known[:2], known[3]]:
                 return False  # it has been written to just now
-            other._stats[theirs] = self._put(part, path)
+            other._stats[theirs] = self._put(part, path, found)
             shared = True
         finally:
             if not (shared and self._fresh):
                 _unlink(part)  # also after a rename over another name of the same file, which does nothing
         return True
 
-    def _put(self, part: str, path: str) -> List[int]:
-        """Renames what has been seen to be right; its signature there."""
-        if part != self.place(path):
+    def _put(self, part: str, path: str, found: Optional[List[int]] = None) -> List[int]:
+        """Renames what has been seen to be right; its signature there, which is `found` where it is there already."""
+        place = self.place(path)
+        if part != place:
             try:
-                os.rename(part, self.place(path))
+                os.rename(part, place)
             except IsADirectoryError:
-                raise self._obstructed(self.place(path)) from None
-        self._stats[path] = signature(os.lstat(self.place(path)))
+                raise self._obstructed(place) from None
+            found = None
+        self._stats[path] = found or signature(os.lstat(place))
         return self._stats[path]
 
     def settle(self) -> None:
@@ -338,7 +339,7 @@ class Tree:
         temporary = f"{self._stats_path}.{os.getpid()}"
         try:
             with open(temporary, "w", encoding="utf-8", opener=files.private) as file:
-                json.dump(self._stats, file, separators=(",", ":"))
+                file.write(json.dumps(self._stats, separators=(",", ":")))  # `dump` takes five times as long
             os.replace(temporary, self._stats_path)
         except OSError:
             _unlink(temporary)

@@ -86,18 +86,6 @@ def test_a_host_that_cannot_be_asked_does_not_hinder_the_others() -> None:
     assert checks.summary(found).startswith("a,c,d checked in ")
 
 
-def test_without_the_leads_host_nobody_is_asked_what_it_wrote() -> None:
-    hosts = Hosts()
-    checked(FakeTransport(hosts, {"c": GONE}))
-    assert len(hosts.asked) == 3
-
-
-def test_clocks_are_bounded_by_question_and_answer() -> None:
-    found = checked(FakeTransport(Hosts(d=300.0)))
-    assert [(one.signature.name, one.seen.hosts) for one in found.found] == [("clock_wrong", ("d",))]
-    assert found.failed
-
-
 def test_a_host_that_answers_something_else_is_not_trusted() -> None:
     class Silent(Hosts):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
@@ -127,15 +115,6 @@ def test_the_machine_form_has_all_that_was_found() -> None:
     assert {"what": "tensorflow", "hosts": dict.fromkeys("acd", "2.21.0")} in document["topics"]["software"]
 
 
-def test_in_passing_the_first_questions_travel_with_something_else() -> None:
-    passing = InPassing(context(brief=True))
-    asked = passing.question("a")
-    assert asked is not None
-    assert [name for name, question in asked.items() if question is not None] == ["software", "machine", "network"]
-    session = passing.opened("a", lambda: FakeTransport(lambda session, fields: []).open(context().host("a")))
-    assert session.host.name == "a"
-
-
 def test_in_passing_a_greeting_tells_the_time() -> None:
     value = context(brief=True)
     passing = InPassing(value)
@@ -153,13 +132,6 @@ def test_in_passing_a_greeting_tells_the_time() -> None:
     assert [one.signature.name for one in findings.found] == ["clock_wrong"]
     assert findings.seconds == 0.2
     assert findings.hosts == ("d",), "nobody else has told anything"
-
-
-def test_without_a_scene_nothing_is_asked_in_passing() -> None:
-    passing = InPassing(None)
-    assert passing.question("a") is None
-    passing.add({})
-    assert passing.judged() is None
 
 
 def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first() -> None:

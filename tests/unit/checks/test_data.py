@@ -52,10 +52,6 @@ def test_a_host_without_the_data_stops_a_start(held: dict[str, Any], signature: 
     assert any("dtctl data push" in line for line in one.signature.remedy)
 
 
-def test_complete_data_is_no_finding() -> None:
-    assert judged(TOPIC, scene(), facts(**WHOLE)) == []
-
-
 def test_a_source_that_nobody_has_read_is_said_and_stops_nothing() -> None:
     found = judged(TOPIC, scene(None), facts(**{**WHOLE, "bundle": "f" * 64}))
     assert hosts_by_signature(found) == {"data_source_unread": ("c", "d")}

@@ -38,11 +38,6 @@ RIGHT = (-0.01, 0.2)
 GPU = {"name": "A100", "driver": "550.54", "busy": None, "used_bytes": 0, "memory_bytes": 80 * GB}
 
 
-def test_hosts_with_room_pass() -> None:
-    facts = {host: machine(disks=[disk()]) for host in "abcd"}
-    assert judged(TOPIC, context(), facts, clocks=dict.fromkeys("abcd", RIGHT)) == []
-
-
 def test_hosts_that_share_a_full_disk_are_reported_once() -> None:
     facts = {host: machine(disks=[disk(free=0)]) for host in "abd"}
     found = judged(TOPIC, context(), facts)
@@ -68,12 +63,6 @@ def test_only_what_is_on_a_full_disk_is_advised_to_be_removed() -> None:
 def test_a_file_system_that_does_not_answer_is_a_problem() -> None:
     found = judged(TOPIC, context(), {"a": machine(silent=["/saved"]), "b": machine(silent=["/saved"])})
     assert hosts_by_signature(found) == {"disk_silent": ("a", "b")}
-
-
-def test_what_the_clusters_own_tasks_take_now_is_theirs() -> None:
-    value = cluster(job("worker", ["a"], [2222]))
-    facts = {"a": machine(available=4, took={"worker:0": 10 * GB}, taking_bytes=9 * GB)}
-    assert judged(TOPIC, context(value), facts) == []
 
 
 def with_gpus(count: int, tasks: int = 2) -> Any:
@@ -172,14 +161,6 @@ def test_of_two_halves_that_differ_one_is_off_from_the_other() -> None:
     assert found.seen.fields["here"] == "this machine"
 
 
-def test_a_late_answer_makes_no_clock_wrong() -> None:
-    """As of hosts that were reached only when a passphrase had been typed."""
-    late = dict.fromkeys("abc", (-0.2, 12.0))
-    assert list(clock_findings(late)) == []
-    (found,) = clock_findings({**late, "d": (299.9, 300.4)})
-    assert (found.signature.name, found.seen.hosts) == ("clock_wrong", ("d",))
-
-
 def test_in_passing_nothing_is_started_on_the_hosts() -> None:
     asked = TOPIC.ask(context(brief=True), Answers())["a"]
     assert (asked["gpus"], asked["rights"], asked["cluster"]) == (False, False, None)
@@ -246,19 +227,6 @@ def test_a_clock_is_off_from_five_seconds_on_and_wrong_from_a_minute_on(off_s: f
 def test_a_single_host_with_another_clock_differs_from_this_machine() -> None:
     assert found(a=(8.0, 8.0)) == [("clock_off", ("a",), 8.0, "ahead of", (HERE,))]
     assert found(a=(OFF_S - 0.1, 9.0)) == []
-
-
-def test_of_two_hosts_the_one_that_differs_from_the_other_and_from_here_is_wrong() -> None:
-    assert found(a=(0, 0), b=(8.0, 8.0)) == [("clock_off", ("b",), 8.0, "ahead of", ("a", HERE))]
-
-
-def test_hosts_that_are_off_alike_are_reported_together_and_are_no_others_of_anybody() -> None:
-    findings = found(a=(0, 0), b=(0, 0), c=(0, 0), d=(20.2, 21), e=(20.4, 21), f=(-300.0, -299.6))
-    others = ("a", "b", "c", HERE)
-    assert findings == [
-        ("clock_off", ("d", "e"), 20, "ahead of", others),
-        ("clock_wrong", ("f",), 300, "behind", others),
-    ]
 
 
 def test_a_clock_that_is_slightly_off_is_no_reference() -> None:
@@ -330,12 +298,6 @@ def test_limits_are_few_below_a_number(rights: dict[str, int], name: str | None)
     assert list(hosts_by_signature(judged(TOPIC, context(), {"a": machine(rights=rights)}))) == ([name] if name else [])
 
 
-def test_clocks_are_judged_with_the_machines() -> None:
-    clocks = {"a": (0.0, 0.1), "b": (0.0, 0.1), "c": (90.0, 90.1)}
-    found = judged(TOPIC, context(), {host: machine() for host in "abc"}, clocks=clocks)
-    assert hosts_by_signature(found) == {"clock_wrong": ("c",)}
-
-
 def lines(heard: Answers[Any]) -> Mapping[str, Mapping[str, object]]:
     return {one.what: one.values for one in TOPIC.describe(context(), heard) if isinstance(one, Line)}
 
@@ -375,10 +337,6 @@ def found_of(value: CheckContext, **fields: Any) -> list[tuple[str, tuple[str, .
     return [
         (one.signature.name, tuple(map(str, one.seen.tasks)), one.seen.fields) for one in gpu_findings(value, facts)
     ]
-
-
-def test_one_task_may_have_all_gpus() -> None:
-    assert found_of(planned(1, 2), gpus=[gpu(0), gpu(1)]) == []
 
 
 def test_those_that_are_missing_are_named_with_whom_they_were_for() -> None:

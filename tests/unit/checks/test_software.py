@@ -21,19 +21,6 @@ from tests.unit.clusters import cluster, job, ssh_host
 SAME = {host: software(tensorflow="2.21.0", keras="3.15.1", tensorboard="2.21.0") for host in "abcd"}
 
 
-def test_hosts_that_have_the_same_pass() -> None:
-    assert judged(TOPIC, context(), SAME) == []
-
-
-def test_each_host_is_asked_once_for_what_its_programs_import() -> None:
-    value = context(modules=("tensorflow",))
-    first = TOPIC.ask(value, Answers())
-    assert sorted(first) == ["a", "b", "c", "d"]
-    assert [one["modules"] for one in first["a"]["pythons"]] == [["tensorflow"]]
-    assert first["a"]["started"]
-    assert TOPIC.ask(value, Answers([SAME])) == {}
-
-
 def test_in_passing_pythons_are_started_and_import_nothing() -> None:
     question = TOPIC.ask(context(brief=True), Answers())["a"]
     assert question["started"]
@@ -79,11 +66,6 @@ def test_a_missing_module_is_named_with_the_line_that_imports_it() -> None:
     assert "the program imports absent (lib/near.py:7), which" in sentence(one)
 
 
-def test_a_program_that_is_no_python_is_not_asked_about() -> None:
-    value = cluster(job("worker", ["a"], [2222], launch=Launch(command=("./train",))))
-    assert TOPIC.ask(context(value), Answers()) == {}
-
-
 def test_a_missing_module_is_reported_with_the_version_that_the_others_have() -> None:
     facts = {**SAME, "d": {"pythons": [python(missing=["tensorflow", "sklearn"])]}}
     found = judged(TOPIC, context(), facts)
@@ -118,13 +100,6 @@ def test_the_host_that_differs_from_most_is_named() -> None:
     assert hosts_by_signature(found) == {"framework_differs": ("b",)}
     assert "2.19.0 on b, 2.21.0 on a,c,d" in sentence(found[0])
     assert remedies(found[0]) == ["dtctl exec @b -- /usr/bin/python3 -m pip install tensorflow==2.21.0"]
-
-
-def test_of_as_many_hosts_those_with_the_older_version_are_named() -> None:
-    facts = {"a": software(tensorflow="2.9.0"), "b": software(tensorflow="2.21.0")}
-    found = judged(TOPIC, context(), facts)
-    assert hosts_by_signature(found) == {"framework_differs": ("a",)}
-    assert remedies(found[0])[0].endswith("tensorflow==2.21.0")
 
 
 def test_other_packages_and_pythons_that_differ_are_warnings() -> None:
@@ -201,11 +176,6 @@ def test_gpus_that_would_stay_idle_are_reported(has: dict[str, Any], signature: 
     assert all([str(task) for task in one.seen.tasks] == ["worker:0"] for one in found)
 
 
-def test_without_gpus_nobody_looks_for_cuda() -> None:
-    assert TOPIC.ask(context(), Answers())["a"]["pythons"][0]["cuda"] is False
-    assert judged(TOPIC, context(), SAME) == []
-
-
 def needs(
     directory: Path, text: str, *args: str, command: tuple[str, ...] = ("python", "train.py"), **env: str
 ) -> Needs:
@@ -248,10 +218,6 @@ def test_the_environment_may_ask_for_keras_2(tmp_path: Path) -> None:
     assert "keras_2" in needs(tmp_path, "model.fit(data)", TF_USE_LEGACY_KERAS="1").uses
 
 
-def test_programs_that_are_no_python_are_not_inspected(tmp_path: Path) -> None:
-    assert needs(tmp_path, "import numpy", command=("bash", "train.sh")) == Needs()
-
-
 @pytest.mark.parametrize("template", sorted(Path("templates").glob("*/train.py")), ids=lambda path: path.parent.name)
 def test_no_template_has_a_known_trap(template: Path, tmp_path: Path) -> None:
     value = cluster(job("worker", ["a"], [2222]), trainer=Trainer(code=template.parent.absolute()))
@@ -268,11 +234,6 @@ def imports_of(directory: Path, *args: str, **files: str) -> tuple[str, ...] | N
         file.write_text(text)
     program = program_of(["python", *args], directory)
     return None if program is None else program.modules
-
-
-def test_modules_at_the_top_are_needed(tmp_path: Path) -> None:
-    text = "import os\nimport numpy as np\nfrom tensorflow.compat import v1\nfrom . import near\n"
-    assert imports_of(tmp_path, "train.py", train_py=text) == ("numpy", "os", "tensorflow")
 
 
 def test_modules_of_its_own_are_followed(tmp_path: Path) -> None:
@@ -292,11 +253,6 @@ def test_modules_of_its_own_are_followed(tmp_path: Path) -> None:
 )
 def test_what_may_be_absent_is_not_needed(tmp_path: Path, text: str) -> None:
     assert "horovod" not in (imports_of(tmp_path, "train.py", train_py=text) or ())
-
-
-def test_a_directory_beside_the_program_is_its_own(tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()
-    assert imports_of(tmp_path, "train.py", train_py="from models import compiled\n") == ()
 
 
 @pytest.mark.parametrize(
@@ -328,14 +284,6 @@ def test_what_its_text_does_not_tell_is_not_guessed(tmp_path: Path, args: tuple[
     assert imports_of(tmp_path, *args, train_py=text) is None
 
 
-def test_modules_have_the_place_of_their_first_import(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("import near\n")
-    (tmp_path / "near.py").write_text("\n\nimport absent\n")
-    program = program_of(["python", "train.py"], tmp_path)
-    assert program is not None
-    assert program.places == {"absent": "near.py:3"}
-
-
 def test_modules_of_the_code_on_the_path_are_its_own(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "mine.py").touch()
@@ -344,10 +292,6 @@ def test_modules_of_the_code_on_the_path_are_its_own(tmp_path: Path) -> None:
     program = program_of(["python", "train.py"], tmp_path, [tmp_path / "src"])
     assert program is not None
     assert program.modules == ("absent",)
-
-
-def test_a_program_that_makes_modules_itself_is_not_judged(tmp_path: Path) -> None:
-    assert imports_of(tmp_path, "train.py", train_py="import sys\nsys.modules['x'] = 1\nimport x\n") is None
 
 
 def test_a_syntax_error_has_its_line_and_nothing_runs(tmp_path: Path) -> None:

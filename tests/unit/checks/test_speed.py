@@ -9,7 +9,7 @@ import pytest
 from dtctl.agent.records.checks import SpeedFacts
 from dtctl.agent.records.kinds import checked
 from dtctl.operations.checks import Answers, Line, fails
-from dtctl.operations.checks.speed import SHARE, TOPIC, least_usual
+from dtctl.operations.checks.speed import TOPIC, least_usual
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, machine, sentence
 
 DEEP = context(deep=True)
@@ -24,17 +24,6 @@ def fast(flops: float = 100e9, copied: float = 5e9, cpus: int = 8, stolen: float
 
 def found(**facts: SpeedFacts) -> Any:
     return judged(TOPIC, DEEP, {}, facts)
-
-
-def test_only_a_deep_check_multiplies_and_not_while_the_hosts_import() -> None:
-    assert TOPIC.ask(context(), Answers([{}])) == {}
-    assert TOPIC.ask(DEEP, Answers()) == {}
-    assert sorted(TOPIC.ask(DEEP, Answers([{}]))) == ["a", "b", "c", "d"]
-    assert TOPIC.ask(DEEP, Answers([{}, {}])) == {}
-
-
-def test_hosts_of_one_speed_pass() -> None:
-    assert found(a=fast(), b=fast(95e9), c=fast(81e9), d=fast(120e9)) == []
 
 
 def test_a_slow_host_is_named_with_what_takes_its_processors() -> None:
@@ -54,18 +43,6 @@ def test_other_processors_and_a_greedy_machine_below_explain_it() -> None:
     assert "its processors are Atom, theirs EPYC" in text
     assert "it has 4 processors, they have 8" in text
     assert "20 % of them go to other guests of its machine" in text
-
-
-def test_of_two_hosts_the_slower_one_is_named() -> None:
-    assert hosts_by_signature(found(a=fast(), b=fast(70e9))) == {"host_computes_slowly": ("b",)}
-
-
-def test_slow_memory_is_reported_for_a_host_that_computes_as_the_others() -> None:
-    assert hosts_by_signature(found(a=fast(), b=fast(), c=fast(copied=2e9))) == {"host_copies_slowly": ("c",)}
-
-
-def test_only_what_was_measured_alike_is_compared() -> None:
-    assert found(a=fast(), b=fast(), c=fast(1e6, kind="python")) == []
 
 
 def test_a_host_that_could_not_be_measured_is_reported() -> None:
@@ -91,10 +68,6 @@ def test_a_slow_gpu_is_named_with_what_is_different_about_it() -> None:
         "GPU 1 of a (A100) computes at 8 TFLOP/s, others of its kind at 19 TFLOP/s; its clock is at 600 MHz, "
         "theirs at 1410; it has 4 lanes to its host, they have 16; it is at 91 degrees, they are at 60"
     )
-
-
-def test_gpus_of_several_kinds_are_not_compared() -> None:
-    assert found(a=fast(gpus=[gpu(0)]), b=fast(gpus=[gpu(0, 4e12, "K80")])) == []
 
 
 def test_gpus_that_the_framework_does_not_see_are_reported() -> None:
@@ -145,13 +118,6 @@ def test_another_model_explains_it_where_all_others_have_one_and_it_is_known() -
     assert fields(fast(**SLOWLY, governor="powersave")) == {}, "nobody knows that of the others"
 
 
-def test_both_speeds_are_reported_with_the_middle_of_the_others() -> None:
-    (one,) = found(a=fast(), b=fast(), d=fast(50e9))
-    assert one.seen.fields == {"own_flops": 50e9, "usual_flops": 100e9}
-    (one,) = found(a=fast(), b=fast(), d=fast(copied=1e9))
-    assert one.seen.fields == {"own_bytes": 1e9, "usual_bytes": 5e9}
-
-
 def test_hosts_that_could_not_be_measured_are_reported_by_what_was_in_the_way() -> None:
     none: dict[str, Any] = {"flops": 0.0, "kind": ""}
     late = fast(**none, problem="late")
@@ -179,15 +145,6 @@ def test_before_the_second_round_nothing_is_reported_and_after_it_each_figure_by
 
 BUSY = [429.0, 670.0, 1292.0, 430.0, 1497.0, 811.0, 796.0]
 """MB a second, as seven hosts of one machine sent them at a load of 28; an eighth behind 80 Mbit/s sent 9.6."""
-
-
-def test_among_figures_that_are_alike_less_than_four_fifths_stands_out() -> None:
-    assert least_usual([100.0, 101.0, 99.0]) == pytest.approx(SHARE * 100)
-    assert least_usual([100.0]) == pytest.approx(80)
-
-
-def test_another_one_that_is_slow_does_not_hide_it() -> None:
-    assert least_usual([100.0, 10.0, 101.0, 99.0, 100.0]) == pytest.approx(80)
 
 
 def test_where_all_differ_much_only_what_is_far_off_stands_out() -> None:

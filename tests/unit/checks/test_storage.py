@@ -12,7 +12,7 @@ from dtctl.agent.records.values import HOME
 from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError
 from dtctl.operations.checks import Answers, Line, Statement, fails
-from dtctl.operations.checks.storage import TOPIC, data_findings, data_places, data_text
+from dtctl.operations.checks.storage import TOPIC, data_findings, data_text
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import GB, context, hosts_by_signature, judged, sentence, storage
 from tests.unit.clusters import cluster, job, ssh_host
@@ -42,17 +42,6 @@ def test_all_hosts_write_first_and_then_the_others_look_for_the_leads() -> None:
     assert TOPIC.ask(value, Answers([WROTE, looked("a", "b")])) == {}
 
 
-def test_a_directory_that_is_to_be_made_is_looked_for_as_far_as_it_is_there() -> None:
-    wrote = {**WROTE, "c": storage(written=[{**SAVED, "at": "/", "up": 1}])}
-    assert [one["up"] for one in TOPIC.ask(context(), Answers([wrote]))["a"]["look"]] == [1]
-
-
-def test_nobody_looks_for_what_the_lead_could_not_write() -> None:
-    wrote = {**WROTE, "c": storage(written=[{**SAVED, "problem": "Permission denied"}])}
-    assert TOPIC.ask(context(), Answers([wrote])) == {}
-    assert TOPIC.ask(context(), Answers([{host: facts for host, facts in WROTE.items() if host != "c"}])) == {}
-
-
 def test_in_passing_nothing_is_written() -> None:
     assert TOPIC.ask(context(brief=True), Answers()) == {}
 
@@ -76,11 +65,6 @@ def test_what_is_to_be_changed_is_the_key_that_says_where_checkpoints_lie(paths:
     value = context(cluster(dirs={"output": "/saved"}, **paths), uses=["saves_sharded"])
     (found,) = judged(TOPIC, value, WROTE, looked("a", "b", sees=("a",)))
     assert remedies(found)[0].startswith(f"{setting} in cluster.yaml: a directory that all of them share")
-
-
-def test_a_directory_that_all_see_passes() -> None:
-    value = context(uses=["saves_sharded"])
-    assert judged(TOPIC, value, WROTE, looked("a", "b", sees=("a", "b"))) == []
 
 
 def test_an_evaluator_has_to_see_what_the_lead_saves() -> None:
@@ -113,11 +97,6 @@ def test_what_cannot_be_written_is_reported_with_the_systems_message() -> None:
     assert sentence(found[0]) == "d cannot write to /saved: Permission denied (of that path only / is there)"
 
 
-def test_a_full_disk_is_the_machines_to_tell() -> None:
-    full = {**SAVED, "free_bytes": 0, "full": True, "problem": "No space left on device"}
-    assert judged(TOPIC, context(), {**WROTE, "d": storage(written=[full])}) == []
-
-
 DATA = {"path": "/data", "there": True, "files": 3, "size_bytes": 300, "digest": "aa"}
 
 
@@ -138,11 +117,6 @@ def test_data_has_to_be_there_and_the_same(odd: dict[str, Any], signature: str |
     facts = {host: storage(data=[{**DATA, **(odd if host == "d" else {})}]) for host in "bcd"}
     found = judged(TOPIC, value, facts)
     assert hosts_by_signature(found) == ({signature: ("d",)} if signature else {})
-
-
-def test_a_ps_reads_no_data() -> None:
-    asked = TOPIC.ask(context(cluster(dirs={"data": "/data"})), Answers())
-    assert {host: one["data"] for host, one in asked.items()} == {"a": [], "b": [], "c": ["/data"], "d": ["/data"]}
 
 
 def test_what_may_be_saved_is_written_where_it_may_be_saved_and_nowhere_else() -> None:
@@ -184,13 +158,6 @@ def test_three_checkpoints_are_enough(free: int, name: str | None, fit: int) -> 
 
 def lines(*rounds: Any) -> dict[str, Any]:
     return {one.what: one.values for one in TOPIC.describe(context(), Answers(rounds)) if isinstance(one, Line)}
-
-
-@pytest.mark.parametrize("saved", [{"size_bytes": 0}, {"path": "/elsewhere"}])
-def test_a_checkpoint_of_no_size_or_elsewhere_takes_no_room(saved: dict[str, Any]) -> None:
-    facts = {"c": storage(written=[SAVED], checkpoints=[{**ROOM, **saved}])}
-    assert judged(TOPIC, context(), facts) == []
-    assert lines(facts)["room for checkpoints"] == {"c": None}
 
 
 def test_room_is_reported_by_the_directory_with_the_least_and_data_by_host() -> None:
@@ -243,39 +210,6 @@ def test_data_that_is_missing_is_reported_with_those_who_would_read_it_there() -
     ]
 
 
-def test_each_problem_is_reported_once_with_its_hosts() -> None:
-    assert found(("a", {"problem": "x"}), ("b", {"problem": "y"}), ("c", {"problem": "x"})) == [
-        ("data_unreadable", ("a", "c"), (), {"where": "/data", "said": "x"}),
-        ("data_unreadable", ("b",), (), {"where": "/data", "said": "y"}),
-    ]
-
-
-EMPTY = {"files": 0, "size_bytes": 0, "digest": ""}
-
-
-def test_an_empty_directory_is_reported_beside_those_that_have_data() -> None:
-    assert found(("a", {}), ("b", EMPTY)) == [("data_empty", ("b",), (), {"where": "/data", "others": ("a",)})]
-    assert found(("a", EMPTY), ("b", EMPTY)) == []
-
-
-@pytest.mark.parametrize("odd", [{"there": False, **EMPTY}, {"problem": "x", "files": 9}, {"whole": False, "files": 9}])
-def test_what_is_not_known_in_full_is_not_compared(odd: dict[str, Any]) -> None:
-    kinds = {name for name, *_ in found(("a", {}), ("b", odd))}
-    assert not kinds & {"data_empty", "data_differs", "data_changed"}
-
-
-def test_what_fewer_hosts_have_is_the_odd_one() -> None:
-    (differs,) = found(("a", {"files": 4}), ("b", {}), ("c", {}))
-    versions = (("3 files of 3000000 bytes", ("b", "c")), ("4 files of 3000000 bytes", ("a",)))
-    assert differs == ("data_differs", ("a",), (), {"where": "/data", "versions": versions})
-    (changed,) = found(("a", {}), ("b", {"digest": "bb"}), ("c", {}))
-    assert changed == ("data_changed", ("b",), (), {"where": "/data", "others": ("a", "c")})
-
-
-def test_directories_are_judged_by_themselves() -> None:
-    assert found(("a", {}), ("b", {"path": "/other", "files": 9})) == []
-
-
 @pytest.mark.parametrize(
     ("disks", "expected"),
     [
@@ -287,11 +221,6 @@ def test_directories_are_judged_by_themselves() -> None:
 )
 def test_what_a_host_has_is_reported_in_short(disks: list[dict[str, Any]], expected: str) -> None:
     assert data_text(storage(data=[{**DATASET, **each} for each in disks])) == expected
-
-
-def test_data_is_looked_for_where_it_is_to_be_already() -> None:
-    value = context(cluster(dirs={"data": "/data"}))
-    assert [data_places(value, host) for host in "abcd"] == [(), (), ("/data",), ("/data",)]
 
 
 MOUNTS = """\

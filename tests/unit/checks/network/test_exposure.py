@@ -18,7 +18,7 @@ from dtctl.operations.checks.network.exposure import MOST_DOORS, dial, doors
 from dtctl.operations.checks.network.tasks import TOPIC
 from dtctl.operations.client.conversation import silent
 from dtctl.operations.run_record import record_of
-from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
+from tests.unit.checks.contexts import context, judged, sentence
 from tests.unit.checks.network.networks import listening
 from tests.unit.checks.network.test_tasks import asked, played
 from tests.unit.clusters import cluster, job, ssh_host
@@ -40,20 +40,6 @@ def test_a_port_that_answers_this_machine_is_reported_and_is_no_reason_to_fail()
     assert "at 34.1.2.3, an address of the internet" in sentence(finding)
 
 
-def test_on_a_host_of_the_cluster_exposure_is_not_checked() -> None:
-    value = context()
-    assert judged(TOPIC, value, *played(value), dialled=[opened("b", seen_from="10.0.0.1")]) == []
-
-
-def test_an_address_of_the_internet_that_was_not_tried_is_reported() -> None:
-    value = context()
-    rounds = played(value)
-    rounds[0]["b"]["interfaces"].append({"name": "eth1", "address": "34.1.2.3", "link": None})
-    assert hosts_by_signature(judged(TOPIC, value, *rounds)) == {"public_address": ("b",)}
-    tried = dataclasses.replace(value, reached_at={"b": "34.1.2.3"})
-    assert judged(TOPIC, tried, *rounds) == []
-
-
 def test_this_machine_connects_to_no_address_that_a_host_tells() -> None:
     value = dataclasses.replace(context(), reached_at={"a": "a.example"})
     first = listening(asked(value))
@@ -70,14 +56,6 @@ def test_coordinator_ports_and_local_hosts_are_not_probed() -> None:
     assert doors(value, Answers([])) == ()
     brief = dataclasses.replace(value, brief=True)
     assert doors(brief, Answers([listening(asked(brief))])) == ()
-
-
-def test_of_many_hosts_one_port_each_is_tried() -> None:
-    names = [f"h{number}" for number in range(200)]
-    value = context(cluster(job("worker", names * 2, [2222] * 200 + [2223] * 200)))
-    found = doors(value, Answers([listening(asked(value))]))
-    assert len(found) == 200
-    assert {door.host for door in found} == set(names)
 
 
 @pytest.fixture
@@ -169,11 +147,6 @@ def test_a_door_that_is_logged_in_to_by_its_own_name_is_tried_once() -> None:
     assert tried(value) == [("a", "a", 1, False)]
 
 
-def test_a_port_of_the_live_run_is_known_as_that() -> None:
-    value = context(cluster(job("worker", ["a"], [1])))
-    assert tried(value, bound=[{"whose": "worker:0", "port": 1, "state": "live"}]) == [("a", "a", 1, True)]
-
-
 def test_as_many_doors_as_there_may_be_are_tried_and_of_more_the_first_of_each_host() -> None:
     half = MOST_DOORS // 2
     names = [f"h{number}" for number in range(half)]
@@ -181,12 +154,6 @@ def test_as_many_doors_as_there_may_be_are_tried_and_of_more_the_first_of_each_h
     assert len(tried(context(cluster(*jobs)))) == MOST_DOORS
     more = tried(context(cluster(*jobs, job("ps", ["h0"], [3]))))
     assert [(host, port) for host, _, port, _ in more] == [(name, 1) for name in names]
-
-
-def test_of_more_hosts_than_doors_the_first_are_tried() -> None:
-    names = [f"h{number}" for number in range(MOST_DOORS + 2)]
-    found = tried(context(cluster(job("worker", names, [1] * len(names)))))
-    assert [host for host, *_ in found] == names[:MOST_DOORS]
 
 
 def doors_opened(host: str, whose: str, port: int, address: str = "10.0.0.1", seen_from: str = "10.0.0.99") -> Dialled:

@@ -12,9 +12,8 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.network import SshFacts
 from dtctl.config.cluster import Recovery
 from dtctl.errors import PreflightError
-from dtctl.model import Host, Local
 from dtctl.operations.checks import Answers, fails
-from dtctl.operations.checks.network.firewall import Kind, Rules, firewall, rules_of, version
+from dtctl.operations.checks.network.firewall import Kind, Rules, firewall, rules_of
 from dtctl.operations.checks.ssh import TOPIC
 from dtctl.operations.client.persistent import Greeted
 from dtctl.plan.run import plan_run
@@ -23,12 +22,6 @@ from tests.unit.checks.contexts import context, hosts_by_signature, judged, sent
 from tests.unit.clusters import cluster, job, ssh_host
 
 ADDRESSES = {"a": ["10.0.0.1"], "b": ["10.0.0.2", "fd00::2"], "c": ["10.0.0.3"]}
-
-
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_hosts_with_the_same_ports_have_the_same_rules(kind: Kind) -> None:
-    rules = firewall("demo", {"a": [2222], "b": [2222], "c": [2223, 2222]}, ADDRESSES, kind)
-    assert [(one.hosts, one.ports) for one in rules] == [(("a", "b"), (2222,)), (("c",), (2222, 2223))]
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))
@@ -50,16 +43,6 @@ def test_what_takes_rules_away_again_is_reported() -> None:
     assert undo["iptables"][:2] == ("iptables -w -D INPUT -p tcp -j DTCTL-demo", "iptables -w -F DTCTL-demo")
     assert undo["ufw"][0] == "ufw delete deny proto tcp from any to any port 2222"
     assert len(undo["ufw"]) == 1 + 4
-
-
-def test_iptables_takes_many_ports_in_groups_of_fifteen() -> None:
-    lines = firewall("demo", {"a": range(2222, 2262)}, ADDRESSES, "iptables")[0].lines
-    groups = [
-        line.split("--dports ")[1].split(" ")[0].split(",")
-        for line in lines
-        if line.startswith("iptables ") and line.endswith("-j DROP")
-    ]
-    assert [len(group) for group in groups] == [15, 15, 10]
 
 
 def test_a_name_that_is_a_word_to_no_shell_never_becomes_part_of_a_rule() -> None:
@@ -134,27 +117,10 @@ def test_a_chain_of_iptables_is_made_anew_for_each_family() -> None:
     assert list(rules.lines) == [*chain("iptables", "10.0.0.9", "10.0.0.10"), *chain("ip6tables", "fd00::2")]
 
 
-def test_ufw_puts_what_it_lets_in_before_what_it_shuts_out_for_each_group_of_ports() -> None:
-    (rules,) = firewall("demo", {"a": range(1, 17)}, {"a": ["10.0.0.1"]}, "ufw")
-    first, rest = ",".join(map(str, range(1, 16))), "16"
-    assert list(rules.lines) == [
-        line
-        for ports in (first, rest)
-        for line in (
-            f"ufw prepend deny proto tcp from any to any port {ports} comment 'dtctl demo'",
-            f"ufw prepend allow proto tcp from 10.0.0.1 to any port {ports} comment 'dtctl demo'",
-        )
-    ]
-
-
 def test_a_long_name_is_cut_to_what_a_chain_may_be_called() -> None:
     (rules,) = firewall("c" * 40, {"a": [1]}, FRIENDS, "iptables")
     chain = f"DTCTL-{'c' * 20}"
     assert f"iptables -w -A {chain} -p tcp -m multiport --dports 1 -i lo -j ACCEPT" in rules.lines
-
-
-def test_an_address_is_of_a_family_and_a_name_of_none() -> None:
-    assert [version(address) for address in ("10.0.0.1", "fd00::1", "gpu-a")] == [4, 6, 0]
 
 
 def test_a_name_that_is_not_known_here_is_an_error_that_says_what_to_write() -> None:
@@ -199,12 +165,6 @@ def test_logins_that_are_as_they_should_be_are_reported_in_four_lines() -> None:
         ("MaxStartups", "10:30:100"),
         ("MaxSessions", "10"),
     ]
-
-
-def test_local_hosts_have_no_logins() -> None:
-    here = context(cluster(job("worker", ["a"], [2222]), hosts=[Host("a", Local())]))
-    assert TOPIC.ask(here, Answers([])) == {}
-    assert set(TOPIC.ask(context(), Answers([]))) == set("abcd")
 
 
 def test_what_start_up_files_print_is_reported_with_its_first_line() -> None:

@@ -35,36 +35,6 @@ def test_another_hosts_name_that_stands_for_loopback_is_reported_with_the_host_t
     assert cause.fields == {"name": "gpu-1", "address": "127.0.1.1", "has": ("10.0.0.1",)}
 
 
-def test_an_address_that_is_127_0_0_1_in_the_file_is_nobody_elses_fault() -> None:
-    tried = tuple(
-        Attempt(one.source, endpoint(one.target, at="127.0.0.1"), "127.0.0.1", "refused")
-        for one in WELL
-        if one.target == "gpu-1"
-    )
-    assert [cause.kind for cause in judge(view((*WELL[3:6], *tried)))] == ["literal_loopback"]
-
-
-def test_the_own_name_that_stands_for_loopback_is_reported_and_harms_nobody() -> None:
-    well = view(WELL)
-    own = {**well.resolved, "gpu-2": [made(Resolved, name="gpu-2", addresses=["127.0.1.1"], own=True)]}
-    (cause,) = judge(dataclasses.replace(well, resolved=own))
-    assert (cause.kind, cause.hosts, cause.fields) == (
-        "own_loopback",
-        ("gpu-2",),
-        {"name": "gpu-2", "address": "127.0.1.1"},
-    )
-
-
-def test_a_name_that_nobody_knows_is_one_cause() -> None:
-    pairs = {(source, "gpu-1"): ("", "unresolved") for source in names(4)[1:]}
-    (cause,) = judge(with_names(pairs, text="Name or service not known"))
-    assert (cause.kind, cause.hosts, cause.others) == ("unresolved", ("gpu-2", "gpu-3", "gpu-4"), ("gpu-1",))
-
-
-def test_an_address_that_its_host_does_not_have_and_that_is_reached_is_translated_on_the_way() -> None:
-    assert judge(with_names({(source, "gpu-1"): ("10.9.9.9", "") for source in names(4)[1:]})) == ()
-
-
 @pytest.mark.parametrize(
     ("problem", "kind"),
     [("other_host", "other_host"), ("stranger", "stranger"), ("silent", "silent"), ("cut_off", "large_packets")],
@@ -127,22 +97,6 @@ def test_who_answers_is_reported_where_it_is_known_with_the_ports_at_which_it_do
     assert cause.fields["by"] == "x"
 
 
-def test_two_who_answer_in_a_hosts_place_are_two_causes() -> None:
-    tried = with_names({("gpu-2", "gpu-1"): (address("gpu-1"), "stranger")}, by="x").attempts
-    more = tuple(
-        dataclasses.replace(one, hindrance="stranger", by="y") if one.pair == ("gpu-3", "gpu-1") else one
-        for one in tried
-    )
-    assert [(cause.others, cause.fields["by"]) for cause in judge(view(more))] == [(("gpu-2",), "x"), (("gpu-3",), "y")]
-
-
-def test_connections_that_carry_nothing_are_reported_with_both_ends() -> None:
-    tried = attempts(names(4), lambda source, target, port: "silent" if source == "gpu-2" else "", (2223, 2222))
-    (cause,) = judge(view(tried))
-    assert (cause.hosts, cause.others) == (("gpu-1", "gpu-3", "gpu-4"), ("gpu-2",))
-    assert cause.fields == {"from_hosts": ("gpu-2",), "ports": (2222, 2223)}
-
-
 def test_three_causes_of_a_kind_are_reported_one_by_one_and_of_the_others_their_hosts() -> None:
     def unresolved(count: int) -> tuple[Cause, ...]:
         bad = names(6)[-count:]
@@ -152,13 +106,6 @@ def test_three_causes_of_a_kind_are_reported_one_by_one_and_of_the_others_their_
     *first, rest = unresolved(5)
     assert [cause.others for cause in first] == [("gpu-2",), ("gpu-3",), ("gpu-4",)]
     assert (rest.kind, sorted(rest.hosts), rest.others) == ("more_alike", names(6), ("gpu-5", "gpu-6"))
-
-
-def test_ports_that_are_bound_or_free_are_no_causes() -> None:
-    slots = [
-        made(Bound, whose=f"ps:{number}", port=2222, state=state) for number, state in enumerate(["bound", "live"])
-    ]
-    assert judge(View({"gpu-2": slots})) == ()
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.network import Measured, NetworkFacts
-from dtctl.config.cluster import Launch, Trainer
+from dtctl.config.cluster import Launch
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Local
 from dtctl.operations.checks import Answers, CheckContext, Statement, fails
@@ -62,32 +62,10 @@ def test_then_each_connects_to_the_ports_of_the_others_that_are_listened_on() ->
     assert asked(context(), first, reaching(second)) == {}
 
 
-def test_a_host_that_could_not_be_asked_is_neither_source_nor_target() -> None:
-    first = listened(context())
-    del first["a"]
-    second = asked(context(), first)
-    assert set(second) == {"b", "c", "d"}
-    assert not any(peer["host"] == "a" for one in second.values() for peer in one["reach"])
-
-
-def test_no_host_connects_to_an_evaluator() -> None:
-    value = context(cluster(job("worker", ["a", "b"], [2222, 2222]), job("evaluator", ["c"], [2222])))
-    second = asked(value, listened(value))
-    reached = {(peer["host"], peer["whose"]) for one in second.values() for peer in one["reach"]}
-    assert {host for host, whose in reached if whose != "coordinator"} == {"a", "b"}
-    assert ("c", "coordinator") in reached
-    assert "c" in second
-
-
 def test_ports_that_hosts_choose_are_connected_to_as_they_were_chosen() -> None:
     value = context(cluster(job("worker", ["a", "b"], [0, 0])))
     second = asked(value, listened(value))
     assert [peer["address"] for peer in second["b"]["reach"] if peer["whose"] == "worker:0"] == ["a:9000"]
-
-
-def test_a_run_on_one_host_tries_no_connection() -> None:
-    value = context(cluster(job("worker", ["a", "a"], [2222, 2223])))
-    assert asked(value, listened(value)) == {}
 
 
 def test_in_brief_two_rounds_are_enough_and_what_fails_is_reported_alone() -> None:
@@ -116,14 +94,6 @@ def test_in_brief_hosts_that_are_all_this_machine_try_nothing() -> None:
     here = [Host(name=name, reach=Local()) for name in "ab"]
     value = context(cluster(job("worker", ["a", "b"], [2222, 2223]), hosts=here), brief=True)
     assert asked(value) == {}
-
-
-def test_a_network_that_works_is_reported_with_the_connections_that_were_tried() -> None:
-    value = context()
-    rounds = played(value)
-    assert judged(TOPIC, value, *rounds) == []
-    lines = [line for line in TOPIC.describe(value, Answers(rounds)) if isinstance(line, Statement)]
-    assert [(line.kind, line.fields["reached"], line.fields["tried"]) for line in lines] == [("connections", 24, 24)]
 
 
 def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
@@ -179,11 +149,6 @@ def test_a_proxy_that_tasks_are_started_with_is_a_problem_unless_the_hosts_are_e
     assert "would send its traffic to a,b,c through the proxy http://p:1" in sentence(finding)
     value = proxied(http_proxy="http://p:1", no_grpc_proxy="a,b,c")
     assert judged(TOPIC, value, *played(value)) == []
-
-
-def test_a_proxy_that_is_kept_exempts_the_hosts_of_the_cluster() -> None:
-    value = context(cluster(trainer=dataclasses.replace(Trainer(code=cluster().trainer.code), keep_proxy=True)))
-    assert judged(TOPIC, value, *played(value, proxies={"http_proxy": "http://p:1"})) == []
 
 
 @pytest.mark.parametrize(("strategy", "signature"), [("auto", "own_loopback"), ("ddp", "own_loopback_told")])
@@ -292,10 +257,6 @@ def test_reports_about_unknown_peers_are_ignored() -> None:
         for facts in answers.values():
             facts["measured"] = [made(Measured, whose="ps:0", host="evil", latency_s=1.0, sent=1.0, received=1.0)]
     assert judged(TOPIC, value, *rounds) == []
-
-
-def test_a_check_that_is_not_deep_lets_nobody_exchange_data() -> None:
-    assert asked(context(), *played(context())) == {}
 
 
 def test_hosts_that_are_all_this_machine_exchange_nothing() -> None:
