@@ -64,7 +64,7 @@ def read_record(path: Path) -> RunRecord | None:
 
 
 def write_record(path: Path, record: RunRecord) -> None:
-    replace_file(path, json.dumps(record.to_json(), indent=1).encode())
+    replace_file(path, json.dumps(record.to_json()).encode())
 
 
 def _is_consistent(record: RunRecord) -> bool:

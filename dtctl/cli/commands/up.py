@@ -24,7 +24,7 @@ from dtctl.cli.options import (
     with_ports_from,
 )
 from dtctl.cli.watching import follow_to_the_end, require_consent
-from dtctl.errors import DtctlError, ExitCode, UsageError
+from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.replace import Replacement
@@ -100,21 +100,16 @@ def up(
                 context_of(launch.plan, hostname=scope.transport.hostname), launch.record, scope.transport, bars
             )
 
-    try:
-        previous = scope.memory.newest_of(cluster.file, cluster.name)
-        outcome = start(
-            scope,
-            launch,
-            quiet=quiet,
-            output=output,
-            first=first,
-            previous=previous,
-            force=force,
-            keep_ports=require_private,  # it has looked at these
-        )
-    except DtctlError as error:
-        _name_replaced_hosts(scope, launch, error)
-        raise
+    outcome = start(
+        scope,
+        launch,
+        quiet=quiet,
+        output=output,
+        first=first,
+        previous=scope.memory.newest_of(cluster.file, cluster.name),
+        force=force,
+        keep_ports=require_private,  # it has looked at these
+    )
     if follow and outcome.lead is not None:
         outcome.lead.close()
     if not follow:
@@ -152,14 +147,6 @@ def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> Non
     record = dataclasses.replace(launch.record, run=outcome.run)
     cluster, fresh = launch.plan.cluster, bool(outcome.started)
     follow_to_the_end(scope, record, lines=None, raw=raw, started=cluster, fresh=fresh, without=outcome.absent)
-
-
-def _name_replaced_hosts(scope: Scope, launch: Start, error: DtctlError) -> None:
-    from dtctl.operations.up.up import taken_places
-    from dtctl.render.errors import note
-
-    for text in taken_places(error, launch.record, scope.transport, str(launch.plan.cluster.file)):
-        note(text)
 
 
 @on_cluster

@@ -46,15 +46,18 @@ def up(
     for Ctrl-C, with what is certain about what it has left.
     """
     try:
-        return _up(launch, transport, report, memory, previous)
+        return _less_moved(_up(launch, transport, report, memory, previous), launch, transport)
     except DtctlError as error:
         try:
-            there = _continues(error, launch, transport, report)
+            live = _live_run(launch.record, transport) if _is_refused(error) or launch.record.idle_hosts else None
+            there = _continues(live, launch, transport, report) if live is not None and live.moved else None
         except KeyboardInterrupt:
             raise error from None
-        if there is None:
-            raise
-        return there
+        if there is not None:
+            return there
+        for text in taken_places(error, live, str(launch.plan.cluster.file)) if live is not None else ():
+            explained(error, text)
+        raise
 
 
 def _up(launch: Start, transport: Transport, report: UpReport, memory: Records, previous: RunRecord | None) -> UpResult:
@@ -177,11 +180,21 @@ def _unchanged(prepared: Prepared, with_tasks: Collection[str]) -> str | None:
     return runs.pop()
 
 
-def _continues(error: DtctlError, launch: Start, transport: Transport, report: UpReport) -> UpResult | None:
+def _less_moved(found: UpResult, launch: Start, transport: Transport) -> UpResult:
+    """Of a run that was there: hosts whose places others have taken are not missing."""
+    if found.started or not launch.record.idle_hosts or found.absent.keys().isdisjoint(launch.plan.hosts):
+        return found
+    live = _live_run(launch.record, transport)
+    taken = live.moved if live is not None and live.run == found.run else {}
+    return dataclasses.replace(
+        found,
+        absent={host: error for host, error in found.absent.items() if host not in taken},
+        moved={host: new for host, new in taken.items() if host in found.absent},
+    )
+
+
+def _continues(live: RunRecord, launch: Start, transport: Transport, report: UpReport) -> UpResult | None:
     """The run that this `up` asks for, if it has failed only for hosts whose places others have taken meanwhile."""
-    live = _live_run(error, launch.record, transport)
-    if live is None or not live.moved:
-        return None
     launch = dataclasses.replace(launch, replace=False, record=dataclasses.replace(launch.record, roster=live.roster))
     try:
         with Starting(launch, transport, report, without=live.moved) as starting:
@@ -192,11 +205,8 @@ def _continues(error: DtctlError, launch: Start, transport: Transport, report: U
     return dataclasses.replace(found, moved=live.moved) if found is not None else None
 
 
-def taken_places(error: DtctlError, record: RunRecord, transport: Transport, file: str) -> list[str]:
+def taken_places(error: DtctlError, live: RunRecord, file: str) -> list[str]:
     """What to do if `up` failed because others have the places of hosts in the live run, by `replace` or as spares."""
-    live = _live_run(error, record, transport)
-    if live is None:
-        return []
     if _is_refused(error):
         return [
             f"{new} has taken the place of {old} in the live run: write it into {file}"
@@ -209,10 +219,8 @@ def taken_places(error: DtctlError, record: RunRecord, transport: Transport, fil
     ]
 
 
-def _live_run(error: DtctlError, record: RunRecord, transport: Transport) -> RunRecord | None:
-    """As its hosts know it, if `up` may have failed because others have the places of hosts in it."""
-    if not (_is_refused(error) or record.idle_hosts):
-        return None
+def _live_run(record: RunRecord, transport: Transport) -> RunRecord | None:
+    """As its hosts know it."""
     try:
         found = status(dataclasses.replace(record, run=None), transport)
     except DtctlError:  # the error of `up` is shown

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -255,51 +256,64 @@ def test_status_shows_idle_hosts_and_who_has_taken_whose_place(
         ),
     ],
 )
-def test_up_that_fails_names_who_has_taken_a_place(
-    known: RunRecord, error: DtctlError, lines: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(starting, "status", lambda *_: status_of(known, {}))
-    told = starting.taken_places(error, RECORD, FakeTransport(lambda *_: []), "f.yaml")
+def test_up_that_fails_names_who_has_taken_a_place(known: RunRecord, error: DtctlError, lines: list[str]) -> None:
+    told = starting.taken_places(error, known, "f.yaml")
     assert [text.startswith(line) for text, line in zip(told, lines, strict=True)] == [True] * len(lines)
 
 
 @pytest.mark.parametrize(
-    ("of_c", "of_others", "moved"),
+    ("lost", "answer_of_it", "of_others", "finds_it"),
     [
-        (TransportError("no route to c"), {"unchanged": True}, {"c": "s"}),
-        ({"unchanged": False}, {"unchanged": True}, {"c": "s"}),
-        ({"unchanged": True}, {"unchanged": True}, {"c": "s"}),
-        (TransportError("no route to c"), {"unchanged": False, "run": "digits-2"}, None),
-        (TransportError("no route to c"), AgentError("changed_run", "another run is live"), None),
-        (TransportError("no route to c"), {"unchanged": True, "s": TransportError("no route to s")}, None),
+        ("c", TransportError("no route"), {"unchanged": True}, True),
+        ("d", TransportError("no route"), {"unchanged": True, "s": TransportError("no route to s")}, True),
+        ("c", {"unchanged": False}, {"unchanged": True}, True),
+        ("c", {"unchanged": True}, {"unchanged": True}, True),
+        ("c", TransportError("no route"), {"unchanged": False, "run": "digits-2"}, False),
+        ("c", TransportError("no route"), AgentError("changed_run", "another run is live"), False),
+        ("c", TransportError("no route"), {"unchanged": True, "s": TransportError("no route to s")}, False),
     ],
-    ids=["it is gone", "it is empty", "it is back", "the run is gone", "the file differs", "the other is away"],
+    ids=[
+        "gone",
+        "gone with the other, which is allowed",
+        "empty",
+        "back",
+        "the run is gone",
+        "the file differs",
+        "the other is away",
+    ],
 )
 def test_up_without_a_host_that_was_replaced_finds_the_run_unchanged(
-    spared: Start, of_c: Any, of_others: Any, moved: Any, monkeypatch: pytest.MonkeyPatch
+    spared: Start, lost: str, answer_of_it: Any, of_others: Any, finds_it: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = {"a": ["ps:0"], "b": ["ps:1"], "d": ["worker:1"], "s": ["worker:0"]}
+    spared = dataclasses.replace(spared, allow_missing=1 if lost == "d" else None)
+    where = {"a": ["ps:0"], "b": ["ps:1"], "c": ["worker:0"], "d": ["worker:1"]}
+    where["s"] = where.pop(lost)
 
     def answers(session: Any, fields: Mapping[str, Any]) -> Any:
         host = session.host.name
         if fields["type"] == "up":
-            answer = of_c if host == "c" else of_others
+            answer = answer_of_it if host == lost else of_others
             answer = answer.get(host, answer) if isinstance(answer, dict) else answer
             run = answer if isinstance(answer, DtctlError) else {**READY, "current": "digits-1", **answer}
-            return [run if host != "c" or isinstance(run, DtctlError) or run["unchanged"] else {**run, "current": None}]
+            return [
+                run if host != lost or isinstance(run, DtctlError) or run["unchanged"] else {**run, "current": None}
+            ]
         if fields["type"] != "start":
             return willing(session, fields)
         tasks = {task: entry() for task in where.get(host, [])}
         return [{"type": "started", "run": "digits-1", "tasks": tasks}]
 
-    monkeypatch.setattr(starting, "status", lambda *_: status_of(RECORD.as_known(AFTER), {}))
-    if moved is None:
-        with pytest.raises(DtctlError, match=r"no route to c|cannot prepare"):
+    live = Mock(return_value=status_of(RECORD.as_known(inventory_after(1, 2, "s", **{lost: "s"})), {}))
+    monkeypatch.setattr(starting, "status", live)
+    if not finds_it:
+        with pytest.raises(DtctlError, match=r"no route|cannot prepare") as failed:
             up(spared, FakeTransport(answers), UpReport(), Notes())
+        assert ("s has taken the place of c" in failed.value.hint) is isinstance(of_others, dict)
+        assert live.call_count == 1
         return
     result = up(spared, FakeTransport(answers), UpReport(), Notes())
-    assert (result.run, result.started, result.ended, result.absent) == ("digits-1", {}, (), {})
-    assert result.moved == moved
+    assert (result.run, result.started, result.ended) == ("digits-1", {}, ())
+    assert (result.moved, [*result.absent]) == ({lost: "s"}, ["s"] if lost == "d" else [])
 
 
 def test_replace_names_who_has_taken_a_place() -> None:
