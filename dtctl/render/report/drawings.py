@@ -16,11 +16,12 @@ from dtctl.operations.metrics import Series
 from dtctl.operations.report import Report
 from dtctl.operations.report.timeline import Attempt, Bar, TaskLine, Timeline, by_trouble
 from dtctl.render.format import duration, local_time
-from dtctl.render.metrics import names
+from dtctl.render.metrics import names, sparkline
 from dtctl.render.report.html import colored, scaled
 
 MOST_FIGURES = 40
 MOST_CURVES = 6
+CURVE_WIDTH = 24
 
 _FIRST = ("loss", "steps/s", "global_step/sec")
 
@@ -68,6 +69,16 @@ def _by_tag(series: Iterable[Series]) -> dict[str, list[Series]]:
     """Losses and rates first."""
     found = grouped((one.tag, one) for one in series if one.points)
     return dict(sorted(found.items(), key=lambda item: (_place(item[0]), item[0])))
+
+
+def curve_rows(report: Report) -> list[list[str]]:
+    """Of each series its tag, its directory, its curve on one line, and the same in words."""
+    rows = [
+        [tag, label, sparkline([point.value for point in one.points], CURVE_WIDTH), as_text(one)]
+        for tag, several in tags(report).items()
+        for label, one in zip(names(several), several, strict=True)
+    ]
+    return rows[:MOST_FIGURES]
 
 
 def as_text(one: Series) -> str:

@@ -22,8 +22,6 @@ from dtctl.transport.group_errors import rows
 if TYPE_CHECKING:
     from dtctl.operations.compare import Comparison
 
-MOST_INCIDENTS = 50
-
 HEADINGS = {
     "result": "Result",
     "goodput": "Goodput",
@@ -52,24 +50,7 @@ def sections(report: Report, compared: Comparison | None = None) -> list[tuple[s
 
 
 def _macros() -> Any:
-    functions = {
-        "checkpoint_problems": checkpoint_problems,
-        "checkpoint_rows": checkpoint_rows,
-        "comparison_rows": lambda found: [[name, *values] for name, values in comparison_rows(found)],
-        "curves": drawings,
-        "event_line": event_line,
-        "facts": facts,
-        "goodput": goodput,
-        "gpus": gpus,
-        "host_rows": host_rows,
-        "reasons": gaps,
-        "restarts_lines": restarts_lines,
-        "spent": _spent,
-        "tags_of_runs": lambda found: drawings.tags_of_runs({run: one.series for run, one in found.runs.items()}),
-        "tasks": drawings,
-        "version": __version__,
-    }
-    return templates().get_template("sections.html", globals=functions).module
+    return templates().get_template("sections.html", globals=FUNCTIONS).module
 
 
 def _spent(found: Goodput) -> list[tuple[str, float, float, str]]:
@@ -161,3 +142,23 @@ def show_unasked(unasked: Mapping[str, Sequence[str]]) -> None:
 def _spared(unasked: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for parts, hosts in by_value({host: tuple(left) for host, left in unasked.items()}).items():
         yield f"{fold(hosts)}: not asked for {' and '.join(parts)} any more"
+
+
+FUNCTIONS = {
+    "checkpoint_problems": checkpoint_problems,
+    "checkpoint_rows": checkpoint_rows,
+    "comparison_rows": lambda found: [[name, *values] for name, values in comparison_rows(found)],
+    "curves": drawings,
+    "event_line": event_line,
+    "facts": facts,
+    "goodput": goodput,
+    "gpus": gpus,
+    "host_rows": host_rows,
+    "reasons": gaps,
+    "restarts_lines": restarts_lines,
+    "spent": _spent,
+    "tags_of_runs": lambda found: drawings.tags_of_runs({run: one.series for run, one in found.runs.items()}),
+    "tasks": drawings,
+    "version": __version__,
+}
+"""Of the templates, besides those of all pages."""
