@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -35,7 +36,8 @@ def _spare_imports() -> None:
         unused = ModuleType(name)
         unused.__dict__["Mock"] = None
         sys.modules.setdefault(name, unused)
-    sys.modules.setdefault("importlib.metadata", _Metadata("importlib.metadata"))
+    metadata = sys.modules.setdefault("importlib.metadata", _Metadata("importlib.metadata"))
+    importlib.__dict__.setdefault("metadata", metadata)
 
 
 class _Metadata(ModuleType):
@@ -53,11 +55,9 @@ class _Metadata(ModuleType):
         return getattr(self._itself(), name)
 
     def _itself(self) -> ModuleType:
-        from importlib import import_module
-
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
-        return import_module(self.__name__)
+        return importlib.import_module(self.__name__)
 
 
 def _main() -> None:

@@ -308,6 +308,8 @@ def test_paramiko_knows_its_version_without_parsers_of_archives_and_mail() -> No
         "cli._spare_imports()\n"
         "import paramiko\n"
         "print({'zipfile', 'email'} & set(sys.modules))\n"
+        "import importlib.metadata\n"
+        "assert importlib.metadata.version('paramiko')\n"
         "from importlib.metadata import entry_points, version\n"
         "print(version('paramiko') == paramiko.__version__, bool(entry_points()))\n"
     )
