@@ -21,14 +21,14 @@ from dtctl.operations.webserver import HEADERS, Entrance
 from dtctl.render import errors
 from dtctl.render.diagnosis import filled as worded
 from dtctl.render.diagnosis import happened, remedies, words
-from dtctl.render.format import count, duration
+from dtctl.render.format import count
 from dtctl.render.machine import document
 from dtctl.render.report import STYLE as OF_REPORT
 from dtctl.render.report import about, known_by_hash
 from dtctl.render.report.html import colored, escape, templates
 from dtctl.render.report.sections import HEADINGS, contents
 from dtctl.render.roster import cells_of, rows_of
-from dtctl.render.status import SEPARATOR, in_short
+from dtctl.render.status import headline
 from dtctl.render.terminal import console
 from dtctl.transport.group_errors import rows
 
@@ -123,12 +123,8 @@ def _run(report: Report) -> str:
 
 def _answer(report: Report) -> str:
     """As `dtctl status` begins."""
-    status = report.status
-    outcome = status.verdict.outcome.value
-    since = status.time - status.record.created if status.record.created else 0
-    age = f" {duration(since)}" if since and outcome == "Running" else ""
-    summary = "".join(f"{SEPARATOR}{one}" for one in in_short(status))
-    return str(_macros().answer(_run(report), outcome, age + summary, is_over(status)))
+    (run, _), _, (outcome, _), *rest = headline(report.status)
+    return str(_macros().answer(run, outcome, "".join(text for text, _ in rest), is_over(report.status)))
 
 
 def _news(report: Report) -> str:

@@ -58,14 +58,19 @@ def summary(status: RunStatus) -> Text:
     """The answer first: the run and its outcome, then how far it is, how fast, when it is done; else the reason."""
     from dtctl.render.terminal.rich_console import text
 
-    record, verdict = status.record, status.verdict
-    return text(
+    return text(*headline(status))
+
+
+def headline(status: RunStatus) -> list[tuple[str, str]]:
+    """Text and style of each piece: the run, a colon, the outcome, and what follows it."""
+    record, outcome = status.record, status.verdict.outcome
+    return [
         (record.run or record.cluster, "bold"),
-        ": ",
-        (verdict.outcome.value, OUTCOME_STYLE.get(verdict.outcome, "")),
-        f" {_age(status)}" if verdict.outcome is Outcome.RUNNING and _age(status) else "",
-        "".join(f"{SEPARATOR}{fact}" for fact in in_short(status)),
-    )
+        (": ", ""),
+        (outcome.value, OUTCOME_STYLE.get(outcome, "")),
+        (f" {_age(status)}" if outcome is Outcome.RUNNING and _age(status) else "", ""),
+        *((f"{SEPARATOR}{fact}", "") for fact in in_short(status)),
+    ]
 
 
 SEPARATOR = " · "

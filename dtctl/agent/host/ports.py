@@ -159,7 +159,7 @@ def _listeners() -> Dict[int, Dict[str, int]]:
     for name in ("tcp", "tcp6"):
         try:
             with open("/proc/net/" + name, encoding="ascii") as file:
-                rows = [line.split() for line in file][1:]
+                rows = [line.split() for line in file if _LISTENS in line]  # a host may have thousands of others
         except OSError:
             continue
         for row in rows:

@@ -12,9 +12,9 @@ from dtctl.model import TaskId, grouped
 from dtctl.operations.metrics import Point, rates_of
 from dtctl.operations.snapshot import Outcome, how_it_ended
 from dtctl.render.events import incident_lines
-from dtctl.render.format import count, duration, fold
+from dtctl.render.format import count, fold
 from dtctl.render.roster import STATE_STYLE, TROUBLE, WORST_FIRST, note
-from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
+from dtctl.render.status import headline
 from dtctl.render.top.model import Choice, Histories, History, Line, Snapshot, safe
 from dtctl.render.top.table import Layout, Row, curve, layout, rows
 from dtctl.transport.group_errors import rows as error_rows
@@ -115,17 +115,7 @@ _LEAST = 8
 
 def answer(snapshot: Snapshot) -> Line:
     """Run, outcome, step, rate, end, loss, checkpoint."""
-    status = snapshot.status_now
-    record, verdict = status.record, status.verdict
-    running = verdict.outcome is Outcome.RUNNING
-    age = f" {duration(status.time - record.created)}" if record.created and running else ""
-    line = [
-        (safe(record.run or record.cluster), "bold"),
-        (": ", ""),
-        (verdict.outcome.value, OUTCOME_STYLE.get(verdict.outcome, "")),
-        (age, ""),
-    ]
-    return [*line, *((safe(f"{SEPARATOR}{words}"), "") for words in in_short(status))]
+    return [(safe(text), style) for text, style in headline(snapshot.status_now)]
 
 
 Values = list[tuple[float, float]]
