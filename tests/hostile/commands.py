@@ -62,7 +62,7 @@ HEARD = {
 @dataclass(frozen=True)
 class Spoken:
     """`endless`: it goes on until Ctrl-C where the host lets it. `shows`: it shows what the other host says whatever
-    the liar says, and `partly`: unless the liar is believed."""
+    the liar says (both by host_answers.MARK), and `partly`: unless the liar is believed."""
 
     words: tuple[str, ...]
     endless: bool = False

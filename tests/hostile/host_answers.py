@@ -19,7 +19,7 @@ OTHER_RUN = "demo-0"
 
 ROSTER = {"worker:0": "a", "worker:1": "b"}
 MARK = "as seen on host"
-"""IntentFollower by the host's name: in what it shows of itself."""
+"""Followed by the host's name. Every answer to a command that `shows` has it in a text that is shown."""
 
 
 class GoneError(Exception):

@@ -314,7 +314,7 @@ LIES: dict[str, Lie] = {
     "a million modules": told("check result", within("facts.software.pythons.0.missing", ["x"] * 1_000_000)),
     "what another host has written": told("check result", within("facts.storage.looked", [FOREIGN_LOOK])),
     "ports of tasks that others have": told("check result", within("facts.network.bound", FOREIGN_BOUND)),
-    "connections that was not requested": told("check result", within("facts.network.reached", FOREIGN_REACHED)),
+    "connections that were not requested": told("check result", within("facts.network.reached", FOREIGN_REACHED)),
     "a look around without facts": told("looked", put(facts=None)),
     "a look at what nobody asked for": told("looked", within("facts.network.reached", FOREIGN_REACHED)),
     "a look that takes for ever": told("looked", put(facts_s=1e9)),

@@ -226,7 +226,7 @@ def final(
 
 
 class about:
-    """Context manager: a Wrong within it is raised as a TransportError about this host."""
+    """Context manager: an InvalidValue within it is raised as a TransportError about this host."""
 
     def __init__(self, host: str, what: str) -> None:
         self._host = host

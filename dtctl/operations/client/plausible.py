@@ -1,7 +1,7 @@
 """Whether a host's answer is about what it was asked, and about things that it may speak of. Each rule raises
 InvalidValue.
 
-That a record has its form was checked before (transport/frames.py).
+That a record has its form was checked before (transport/wire.py).
 """
 
 from __future__ import annotations
