@@ -162,7 +162,7 @@ class PreflightError(DtctlError):
     exit_code = ExitCode.PREFLIGHT
 
 
-MOST_CHOICES = 256
+MOST_CHOICES = 1024
 """Each comparison takes some of the reader's time; of thousands of hosts the right one is hardly a typing slip away."""
 
 
