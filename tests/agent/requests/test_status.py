@@ -10,12 +10,12 @@ from tests.waiting import eventually
 
 def test_status_shows_a_commands_program_and_no_environment(host: AgentHost) -> None:
     spec = host.started(task("worker:0", "sleep", "1000.125", env={"PASSWORD": "hunter2"}))
+    eventually(lambda: host.ask("status")["coordination"]["condition"]["type"] == "Running")
     status = host.ask("status")
     assert status["run"] == spec["run"]
     assert status["agent_alive"] is True
     assert status["checkpoints"] == []
     assert [member["task"] for member in status["inventory"]["roster"]] == ["worker:0"]
-    assert status["coordination"]["condition"]["type"] == "Running"
     assert "1000.125" not in str(status)
     assert "hunter2" not in str(status)
 
