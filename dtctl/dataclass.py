@@ -38,7 +38,7 @@ def _values_of(cls: Any) -> Callable[[object], object]:
     return attrgetter(*compared) if compared else lambda value: ()
 
 
-def _eq(self: Any, other: object) -> bool:
+def _eq(self: Any, other: Any) -> Any:
     if other.__class__ is not self.__class__:
         return NotImplemented
     values = _values_of(self.__class__)
