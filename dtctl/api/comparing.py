@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.reasons import sentence
 from dtctl.api.cluster import Cluster, all_of, log, memory
 from dtctl.api.run import Run
-from dtctl.api.values import number
 from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
 from dtctl.operations.compare import Comparison as Found
@@ -16,6 +15,7 @@ from dtctl.operations.compare import Metric
 from dtctl.operations.compare import compare as compared
 from dtctl.operations.run_record import record_of
 from dtctl.plan.roster import plan_roster
+from dtctl.render.format import number
 
 if TYPE_CHECKING:
     from dtctl.model import TaskState

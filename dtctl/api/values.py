@@ -10,6 +10,7 @@ from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.dataclass import dataclass
 from dtctl.operations.checkpoints import every
 from dtctl.operations.goodput import goodput_of
+from dtctl.render.format import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,14 +202,6 @@ def _task_of(task: TaskStatus) -> Task:
         loss=number(entry["loss"]),
         log_tail=task.exit["tail"],
     )
-
-
-def number(text: str | None) -> float | None:
-    """A loss as logs write it; `nan` is one."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
 
 
 def checkpoints_of(found: Sequence[Checkpoints]) -> list[Checkpoint]:

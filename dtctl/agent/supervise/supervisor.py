@@ -16,8 +16,7 @@ from ..run import drains, intents
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
 from . import leaving, rebuilding
-from .context import TaskContext
-from .storage import SharedStorage
+from .context import SharedStorage, TaskContext
 from .task import Task
 
 TYPE_CHECKING = False

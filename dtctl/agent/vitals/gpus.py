@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Union
 
     from ..records.spec import TaskSpec
-    from .amdgpu import Amd
-    from .nvml import Nvml
+    from .drivers import Amd, Nvml
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
 """What the drivers of NVIDIA and AMD make."""
@@ -167,16 +166,16 @@ def _serve(pipe: int, given: Dict[str, List[int]], every_s: float) -> None:
 
 def _driver() -> Union[Nvml, Amd, Gpus]:
     """Why there is none, where that is so."""
-    from . import amdgpu, nvml
+    from . import drivers
 
     try:
-        found = nvml.Nvml()
+        found = drivers.Nvml()
         if len(found):
             return found
         problem, text = "no_driver", "the driver finds no GPU"
-    except nvml.Unavailable as missing:
+    except drivers.Unavailable as missing:
         problem, text = missing.problem, str(missing)
-    amd = amdgpu.Amd()
+    amd = drivers.Amd()
     return amd if len(amd) else made(Gpus, problem=problem, text=text)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.operations.checkpoints import Checkpoints, every, missing_elsewhere
 from dtctl.operations.checks import shown
 from dtctl.render.machine import document
-from dtctl.render.machine.document import CHECKPOINT
+from dtctl.render.machine.document import CHECKPOINT, picked
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import DataDropped
@@ -35,39 +35,23 @@ def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:
 
 
 def verified(outcome: Verification) -> list[dict[str, Any]]:
-    return [
-        {
-            **document.picked(one.found, "host directory"),
-            **document.picked(one.found.checkpoint, "prefix step"),
-            "sound": one.sound,
-            **document.picked(one.report, "problems unread? tensors read_bytes seconds"),
-        }
-        for one in outcome.checked
-    ]
+    found = "found.host found.directory found.checkpoint.prefix found.checkpoint.step"
+    report = "report.problems report.unread? report.tensors report.read_bytes report.seconds"
+    return [picked(one, f"{found} sound {report}") for one in outcome.checked]
 
 
 def pulled(outcome: Pulled) -> dict[str, Any]:
-    return {
-        **document.picked(outcome.found, "hosts path"),
-        "step": outcome.found.checkpoint["step"],
-        **document.picked(outcome, "files size_bytes sent_bytes"),
-    }
+    return picked(outcome, "found.hosts found.path found.checkpoint.step files size_bytes sent_bytes")
 
 
 def pushed(outcome: Pushed) -> dict[str, Any]:
-    placed = document.picked(outcome, "placed[host others directory prefix sent_bytes]")
-    return {**document.picked(outcome.own, "name step size_bytes unread?"), **placed}
+    own = "own.name own.step own.size_bytes own.unread?"
+    return picked(outcome, f"{own} placed[host others directory prefix sent_bytes]")
 
 
 def pruned(outcome: Pruning) -> list[dict[str, Any]]:
-    return [
-        {
-            "host": host,
-            "directory": one["dir"],
-            **document.picked(one, f"removed[{CHECKPOINT}] kept[{CHECKPOINT}] freed_bytes problem?"),
-        }
-        for host, one in outcome.directories
-    ]
+    names = f"dir=directory removed[{CHECKPOINT}] kept[{CHECKPOINT}] freed_bytes problem?"
+    return [{"host": host, **picked(one, names)} for host, one in outcome.directories]
 
 
 def data_source(data: DataSet) -> dict[str, Any]:
@@ -80,36 +64,18 @@ def data_source(data: DataSet) -> dict[str, Any]:
 
 
 def data_states(found: Mapping[str, Sequence[PlaceState]]) -> list[dict[str, Any]]:
-    return [
-        {
-            **_place(one.place),
-            "state": one.state,
-            **document.picked(one.held, "bundle files size_bytes missing missing_bytes changed examples"),
-        }
-        for each in found.values()
-        for one in each
-    ]
+    held = "held.bundle held.files held.size_bytes held.missing held.missing_bytes held.changed held.examples"
+    return [{**_place(one.place), **picked(one, f"state {held}")} for each in found.values() for one in each]
 
 
 def data_pushed(found: Mapping[str, Sequence[PushedData]]) -> list[dict[str, Any]]:
-    return [
-        {
-            **_place(one.place),
-            **document.picked(one, "files"),
-            **document.picked(one.answer, "bundle sent_files found_files removed_files"),
-        }
-        for each in found.values()
-        for one in each
-    ]
+    names = "files answer.bundle answer.sent_files answer.found_files answer.removed_files"
+    return [{**_place(one.place), **picked(one, names)} for each in found.values() for one in each]
 
 
 def data_dropped(found: Mapping[str, Sequence[DataDropped]]) -> list[dict[str, Any]]:
     return [
-        {
-            "host": host,
-            "directory": shown(one["dir"]),
-            **document.picked(one, "removed_files freed_bytes kept_files"),
-        }
+        {"host": host, "directory": shown(one["dir"]), **picked(one, "removed_files freed_bytes kept_files")}
         for host, each in found.items()
         for one in each
     ]

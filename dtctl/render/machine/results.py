@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtctl.render.format import iso_utc
 from dtctl.render.machine import document
 from dtctl.render.machine.document import picked
 
@@ -57,11 +56,7 @@ def scale(
 ) -> dict[str, Any]:
     """`stop` and `start`: as of the documents Stop and Restart; null where nothing was stopped or started."""
     return {
-        "run": scaling.record.run,
-        **picked(scaling, "job before count"),
-        "starts": list(map(str, scaling.starts)),
-        "stops": list(map(str, scaling.stops)),
-        "restarts": list(map(str, scaling.restarts)),
+        **picked(scaling, "record.run job before count starts stops restarts"),
         "dryRun": dry_run,
         "stop": document.stop(stopped) if stopped else None,
         "start": restart(started) if started else None,
@@ -69,9 +64,7 @@ def scale(
 
 
 def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]:
-    return {
-        "programs": [{**document.picked(one, "what hosts argv=words settings"), "new": one in new} for one in programs]
-    }
+    return {"programs": [{**picked(one, "what hosts argv=words settings"), "new": one in new} for one in programs]}
 
 
 def push(outcome: Outcomes[int], bundle: Bundle) -> dict[str, Any]:
@@ -86,20 +79,14 @@ def push(outcome: Outcomes[int], bundle: Bundle) -> dict[str, Any]:
 
 
 def replace(exchange: Replacement, outcome: UpResult) -> dict[str, Any]:
-    return {
-        **document.started(exchange.cluster.name, outcome),
-        **document.picked(exchange, "old=host new=newHost tasks=moved moves_the_lead=leadMoved"),
-        "file": str(exchange.cluster.file),
-    }
+    names = "old=host new=newHost tasks=moved moves_the_lead=leadMoved cluster.file"
+    return {**document.started(exchange.cluster.name, outcome), **picked(exchange, names)}
 
 
 def restart(outcome: RestartResult) -> dict[str, Any]:
     from dtctl.render.machine.status import task_status
 
-    return {
-        "tasks": [task_status(task) for task in outcome.tasks],
-        "errors": document.errors(outcome.errors),
-    }
+    return {"tasks": [task_status(task) for task in outcome.tasks], "errors": document.errors(outcome.errors)}
 
 
 def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict[str, Any]:
@@ -107,13 +94,13 @@ def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> d
     return {
         "pinned": [
             {
-                **document.picked(one.station, "name=host where"),
+                **picked(one, "station.name=host station.where"),
                 "files": document.plain(files),
                 **picked(one, "keys[type fingerprint]"),
             }
             for one, files in pinned
         ],
-        "unchanged": list(found.known),
+        **picked(found, "known=unchanged"),
         "errors": document.errors(found.errors),
     }
 
@@ -153,7 +140,7 @@ class Outputs:
 
 
 def init(cluster: str, files: Sequence[Path]) -> dict[str, Any]:
-    return {"cluster": cluster, "files": [str(file) for file in files]}
+    return {"cluster": cluster, "files": document.plain(files)}
 
 
 def templates(found: Mapping[str, str]) -> dict[str, Any]:
@@ -172,22 +159,17 @@ def comparison(found: Comparison) -> dict[str, Any]:
 
 
 def _compared(one: Compared) -> dict[str, Any]:
-    found, record = one.status, one.status.record
+    roster = one.status.record.roster
+    progress = "status.progress.step status.progress.target=targetStep status.progress.loss steps_per_s=stepsPerSecond"
+    kept = "goodput.share=goodput restarts status.newest_complete.step=checkpointStep"
     return {
-        **document.picked(record, "run cluster"),
-        "outcome": found.verdict.outcome.value,
-        **document.reasoned(found.verdict.why),
-        "startTime": iso_utc(record.created),
-        **document.picked(one, "duration_s"),
-        **document.picked(found.progress, "step target=targetStep loss"),
-        "stepsPerSecond": one.steps_per_s,
-        "goodput": one.goodput.share if one.goodput is not None else None,
-        "restarts": one.restarts,
-        "checkpointStep": found.newest_complete["step"] if found.newest_complete else None,
-        "hosts": list(dict.fromkeys(record.roster.values())),
-        "tasks": len(record.roster),
-        "metrics": {name: document.picked(metric, "last best") for name, metric in one.metrics.items()},
-        "settings": dict(one.settings),
+        **picked(one, "status.record.run status.record.cluster status.verdict.outcome"),
+        **document.reasoned(one.status.verdict.why),
+        **picked(one, f"status.record.created=startTime@ duration_s {progress} {kept}"),
+        "hosts": list(dict.fromkeys(roster.values())),
+        "tasks": len(roster),
+        "metrics": {name: picked(metric, "last best") for name, metric in one.metrics.items()},
+        **picked(one, "settings"),
         "errors": document.errors(one.errors),
     }
 
@@ -197,10 +179,9 @@ def dumps(found: Dumps) -> dict[str, Any]:
         "run": found.run,
         "tasks": [
             {
-                **picked(one, "task host"),
-                **picked(one.answer, "attempt state"),
+                **picked(one, "task host answer.attempt answer.state"),
                 "processes": [_process(process) for process in one.answer["processes"]],
-                "processesOmitted": one.answer["omitted"],
+                **picked(one, "answer.omitted=processesOmitted"),
             }
             for one in found.tasks
         ],
@@ -235,7 +216,7 @@ def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
 def _series(one: Series) -> Mapping[str, Any]:
     last = one.last
     return {
-        **document.picked(one, "tag name=run host directory count least=min most=max"),
+        **picked(one, "tag name=run host directory count least=min most=max"),
         "last": point(last) if last else None,
         "points": [point(each) for each in one.points],
     }
@@ -243,10 +224,10 @@ def _series(one: Series) -> Mapping[str, Any]:
 
 def line(series: Series, each: Point) -> dict[str, Any]:
     """One point by itself."""
-    return {**document.picked(series, "tag name=run host"), **point(each)}
+    return {**picked(series, "tag name=run host"), **point(each)}
 
 
 def point(one: Point) -> dict[str, Any]:
     """A value that is no number is a text: `nan`, `inf` or `-inf`."""
     value: float | str = one.value if math.isfinite(one.value) else repr(one.value)
-    return {**document.picked(one, "step time@"), "value": value}
+    return {**picked(one, "step time@"), "value": value}

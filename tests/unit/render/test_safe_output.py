@@ -27,8 +27,8 @@ from dtctl.agent.records.answers import DataDropped, DataHeld, DataPushResult
 from dtctl.agent.records.checkpoints import Pruned
 from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.metrics import MetricsResult
 from dtctl.agent.records.reasons import said
+from dtctl.agent.records.tensorboard import MetricsResult
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Measured
-from dtctl.operations.checks.network.exchange import (
+from dtctl.operations.checks.network.measuring import (
     ROUNDS,
     Round,
     judged,
