@@ -10,14 +10,7 @@ from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record
 from .run_state import Entries, Intents, State
 from .spec import Inventory
 from .starting import Credentials
-from .tensorboard import (
-    CaughtUp,
-    ChannelWord,
-    EventFile,
-    Points,
-    TakenWord,
-    TensorboardReady,
-)
+from .tensorboard import CaughtUp, ChannelWord, EventFile, Points, TakenWord, TensorboardReady
 from .values import (
     MOST_CLUSTERS,
     MOST_DAMAGED,
