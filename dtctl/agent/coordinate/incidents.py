@@ -9,16 +9,14 @@ is silent.
 
 from __future__ import annotations
 
-from ..records.reasons import because, headline
-from ..records.whole_run import tells_steps
+from ..records.reasons import Fact, because, headline
+from ..records.whole_run import Incident, tells_steps
 from ..run.hangs import LOST_PROGRESS, is_done, learnt_limit, patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional, Set, TypedDict
 
-    from ..records.reasons import Fact
-    from ..records.whole_run import Incident
     from .view import View
 
     class Loss(TypedDict):

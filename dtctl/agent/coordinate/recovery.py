@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..records.reasons import because, fact, said, sentence, why_of
+from ..records.reasons import Fact, because, fact, said, sentence, why_of
 from ..records.values import FINAL
 from ..run import policy, run_events
 from ..run.outcome import Judgement
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from ..checkpoints.repair import Loss
     from ..records.answers import Checkpoint
-    from ..records.reasons import Fact
     from ..records.run_state import Entry, Past
     from ..records.whole_run import Incident
     from .view import View

@@ -14,17 +14,14 @@ from contextlib import suppress
 from ..host import files
 from ..host.encodings import masked_crc32c
 from ..records.kinds import MOST
-from ..records.tensorboard import MOST_PROBLEMS
+from ..records.tensorboard import MOST_PROBLEMS, FolderPoints, SeriesPoints
 from ..records.values import LAST_EPOCH, brief
 from .event_files import folder_at
-from .events import Damaged, RecordFile, Replaced, decode
+from .events import Damaged, Event, RecordFile, Replaced, decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Dict, List, Tuple
-
-    from ..records.tensorboard import FolderPoints, SeriesPoints
-    from .events import Event
 
     Point = Tuple[int, float, float]
     """Step, wall time, value."""

@@ -14,17 +14,16 @@ from functools import partial
 from ..host import budget
 from ..host.budget import Budget, Spent
 from ..records.kinds import MOST
-from ..records.tensorboard import LONGEST_PATH, MOST_PROBLEMS, MOST_SCALAR_FOLDERS
+from ..records.tensorboard import LONGEST_PATH, MOST_PROBLEMS, MOST_SCALAR_FOLDERS, FolderPoints, Problem
 from ..records.values import brief
 from .event_files import event_folders, outermost, text
-from .folder import Folder, Room, spread
+from .folder import Folder, Room, Series, spread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Sequence, Tuple
 
-    from ..records.tensorboard import FolderPoints, Problem
-    from .folder import Point, Series
+    from .folder import Point
 
 LOOK_S = 8.0
 """How long one look takes at most."""

@@ -15,7 +15,7 @@ from ..dump import SITE
 from ..host import files, log
 from ..host.outputs import lead_mark, unmarked
 from ..host.secrets import Masks
-from ..records.spec import has_lead
+from ..records.spec import Spec, TaskSpec, has_lead
 from ..run import containers, environment
 from ..run.runfiles import RunFiles
 from .keeper import AttemptSpec
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from typing import Callable, Collection, List, Mapping, Optional, Sequence, Tuple
 
     from ..records.reasons import Because
-    from ..records.spec import Spec, TaskSpec
     from ..records.values import TaskState
 
 

@@ -14,14 +14,12 @@ from glob import glob
 
 from ..host import machine
 from ..records.kinds import made
-from ..records.vitals import MOST_GPUS, Gpu
+from ..records.vitals import MOST_GPUS, Gpu, GpuUser, Throttle
 from .usage import gpu_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional
-
-    from ..records.vitals import GpuUser, Throttle
 
 
 _LIBRARY = "libnvidia-ml.so.1"

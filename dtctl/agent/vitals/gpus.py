@@ -16,14 +16,13 @@ from contextlib import suppress
 
 from ..host import daemon, programs
 from ..records.kinds import InvalidValue, checked, made, parse_json
-from ..records.spec import gpus_of
+from ..records.spec import TaskSpec, gpus_of
 from ..records.vitals import MOST_GPUS, Gpu, Gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Union
 
-    from ..records.spec import TaskSpec
     from .drivers import Amd, Nvml
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.ending import exit_for, report_errors
-from dtctl.cli.options import OutputOption, Scope, check_action, on_run, seconds
+from dtctl.cli.options import OutputOption, Scope, check_action, exit_for, on_run, report_errors, seconds
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def _list(scope: Scope, output: str) -> None:
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import results as machine
 
     known = _find(scope)
     record, found, now, failed = known.record, known.checkpoints, known.time, known.errors
@@ -118,7 +117,7 @@ def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, 
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import results as machine
 
     known = _find(scope)
     record, failed = known.record, known.errors
@@ -145,7 +144,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import results as machine
     from dtctl.render.progress import UpProgress
 
     directory = Path(words[-1]).expanduser()
@@ -175,7 +174,7 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
     from dtctl.render import checkpoints as shown
     from dtctl.render.format import count
     from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import results as machine
     from dtctl.render.terminal import console
 
     if not (dry_run or yes or sys.stdin.isatty()):
@@ -219,7 +218,7 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import results as machine
     from dtctl.render.progress import UpProgress
 
     if scope.run is not None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.ending import exit_for, report_errors
-from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, check_action, on_cluster
+from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, check_action, exit_for, on_cluster, report_errors
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, s
     from dtctl.operations.push import push_data
     from dtctl.render import data as shown
     from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import results as machine
     from dtctl.render.plan import show_left_out
     from dtctl.render.progress import UpProgress
 
@@ -93,7 +92,7 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
     from dtctl.render import data as shown
     from dtctl.render import errors
     from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import results as machine
     from dtctl.render.progress import UpProgress
 
     if verifies:
@@ -123,7 +122,7 @@ def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output:
     from dtctl.render import data as shown
     from dtctl.render import errors
     from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import results as machine
     from dtctl.render.terminal import console
 
     if not (yes or sys.stdin.isatty()):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dtctl.cli.ending import exit_for, report_errors
-from dtctl.cli.options import OutputOption, Raw, Scope, Tasks, on_run, seconds_ago
+from dtctl.cli.options import OutputOption, Raw, Scope, Tasks, exit_for, on_run, report_errors, seconds_ago
 from dtctl.cli.watching import chosen, follow_logs
 from dtctl.errors import UsageError
 
@@ -137,7 +136,7 @@ def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
 
 
 def _save(scope: Scope, record: RunRecord, wanted: LogRequest, directory: Path, *, as_json: bool) -> None:
-    from dtctl.operations.logs.saving import save_logs
+    from dtctl.operations.logs.reading import save_logs
     from dtctl.render.logs import show_saved
 
     found = save_logs(record, scope.transport, wanted, directory)

@@ -9,8 +9,7 @@ import typer
 
 from dtctl.cli.commands.stop import LOOK, Grace, ending_tasks, stop_order
 from dtctl.cli.completion import complete_tasks
-from dtctl.cli.ending import report_errors
-from dtctl.cli.options import OutputOption, Scope, on_run
+from dtctl.cli.options import OutputOption, Scope, on_run, report_errors
 from dtctl.cli.scope import Announced
 from dtctl.cli.watching import chosen
 from dtctl.errors import UsageError
@@ -57,7 +56,7 @@ def scale(
     output: OutputOption = "text",
 ) -> None:
     """Let more or fewer tasks of a job run; those that train together with them restart from the checkpoint."""
-    from dtctl.operations.scale import plan_scaling, scale_down, scale_up
+    from dtctl.operations.drain import plan_scaling, scale_down, scale_up
     from dtctl.operations.stop import ending
     from dtctl.render import errors, result
     from dtctl.render.machine import document, results

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.completion import complete_runs
-from dtctl.cli.ending import exit_for, exit_without_run, report_errors
-from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
+from dtctl.cli.options import (
+    OutputOption,
+    Scope,
+    Tasks,
+    exit_for,
+    exit_without_run,
+    on_cluster,
+    on_run,
+    report_errors,
+    seconds,
+)
 from dtctl.cli.watching import chosen, finish, watch
 from dtctl.errors import ExitCode, UsageError
 
@@ -83,7 +92,7 @@ def runs(
     output: OutputOption = "text",
 ) -> None:
     """List the cluster's runs that its hosts know, and who started them."""
-    from dtctl.operations.runs import known_runs
+    from dtctl.operations.status import known_runs
     from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.status import show_runs

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.ending import exit_for
-from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
+from dtctl.cli.options import OutputOption, Scope, Tasks, exit_for, on_cluster, on_run, seconds
 from dtctl.cli.scope import Announced, facts
 from dtctl.cli.watching import chosen
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.operations.down import DownResult
-    from dtctl.operations.gc import GcResult
+    from dtctl.operations.down import DownResult, GcResult
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.stop import StopOrder
     from dtctl.render.progress import StopProgress
@@ -163,7 +161,7 @@ def gc(
     output: OutputOption = "text",
 ) -> None:
     """Remove processes, old runs and unused code that finished runs have left."""
-    from dtctl.operations.gc import collect
+    from dtctl.operations.down import collect
     from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.result import show_remains
