@@ -1,28 +1,23 @@
-"""Options that many commands share, what they lead to (a run and a way to its hosts), and how a command ends."""
+"""Options that many commands share, and what they lead to: a run and a way to its hosts."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import signal
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, time
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 import typer
 
 from dtctl import durations
 from dtctl.cli.completion import complete_clusters, complete_runs, complete_tasks
+from dtctl.cli.ending import on_interrupt
 from dtctl.cli.scope import DEFAULTS
 from dtctl.cli.scope import Scope as Scope
 from dtctl.durations import NoDuration
-from dtctl.errors import DtctlError, ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from dtctl.operations.run_record import RunRecord
+from dtctl.errors import UsageError
 
 Output = Literal["text", "json"]
 ClusterFile = Annotated[
@@ -162,60 +157,3 @@ def _moment(text: str, now: float) -> datetime:
     if _OF_DAY.fullmatch(text):
         return datetime.combine(datetime.fromtimestamp(now).date(), time.fromisoformat(text))
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
-
-
-@contextmanager
-def on_interrupt(what: str | Callable[[], Sequence[str]], *next_steps: str) -> Iterator[None]:
-    """Says `what` an interrupt leaves, and what to type next; then the command ends.
-
-    What has to be asked for answers with both, in this order.
-
-    Of two that are nested the inner one alone reports.
-    """
-    from dtctl.render import errors
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        errors.interrupted(*((what, *next_steps) if isinstance(what, str) else what()))
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
-
-
-@contextmanager
-def hang_up_interrupts() -> Iterator[None]:
-    """A terminal that is closed ends the command as Ctrl-C does, for one that has something to clear away."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGHUP, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
-def exit_for(errors: Mapping[str, DtctlError], *, others: object) -> None:
-    """Raises Exit where there are errors: 7 when `others` (what did answer) is anything, else as the first error."""
-    if errors:
-        raise typer.Exit(ExitCode.PARTIAL if others else next(iter(errors.values())).exit_code)
-
-
-def report_errors(errors: Mapping[str, DtctlError], *, others: object) -> None:
-    """Shows why hosts gave no answer, at the end of a command, and raises Exit as `exit_for` where there are any."""
-    from dtctl.render.errors import show_host_errors
-
-    show_host_errors(errors)
-    exit_for(errors, others=others)
-
-
-def exit_without_run(errors: Mapping[str, DtctlError], record: RunRecord, hosts: Sequence[str]) -> NoReturn:
-    """`hosts` know of none; why the others gave no answer is in `errors`."""
-    from dtctl.render.errors import note, show_host_errors
-    from dtctl.render.result import show_without_run
-
-    show_host_errors(errors)
-    show_without_run(record, hosts)
-    exit_for(errors, others=None)
-    note("  dtctl up    starts one")
-    raise typer.Exit(ExitCode.RUN_FAILED)

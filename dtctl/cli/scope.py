@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dtctl.cli import which
-from dtctl.cli.options import on_interrupt
+from dtctl.cli.ending import on_interrupt
 from dtctl.cli.table import may_guess
 from dtctl.dataclass import dataclass
 from dtctl.errors import ExitCode, UsageError

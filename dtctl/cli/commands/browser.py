@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dtctl.cli.completion import complete_runs
-from dtctl.cli.options import OutputOption, Scope, exit_for, exit_without_run, hang_up_interrupts, on_run
+from dtctl.cli.ending import exit_for, exit_without_run, hang_up_interrupts
+from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ def report(
     from dtctl.render import errors
     from dtctl.render.format import size
     from dtctl.render.machine import document
-    from dtctl.render.report import markdown, page, put, show_unasked
+    from dtctl.render.report import markdown, page, put
+    from dtctl.render.report.sections import show_unasked
     from dtctl.render.terminal.console import say
 
     form = format or ("md" if file and file.endswith((".md", ".markdown")) else "html")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.options import OutputOption, Scope, check_action, exit_for, on_run, report_errors, seconds
+from dtctl.cli.ending import exit_for, report_errors
+from dtctl.cli.options import OutputOption, Scope, check_action, on_run, seconds
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:

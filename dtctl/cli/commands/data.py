@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, check_action, exit_for, on_cluster, report_errors
+from dtctl.cli.ending import exit_for, report_errors
+from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, check_action, on_cluster
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.completion import complete_places, complete_tasks
-from dtctl.cli.options import OutputOption, Raw, Scope, on_run, report_errors
+from dtctl.cli.ending import report_errors
+from dtctl.cli.options import OutputOption, Raw, Scope, on_run
 from dtctl.errors import UsageError
 
 

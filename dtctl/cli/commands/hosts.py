@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from dtctl.cli.ending import exit_for, on_interrupt, report_errors
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -18,10 +19,7 @@ from dtctl.cli.options import (
     PortsFrom,
     Quiet,
     Scope,
-    exit_for,
     on_cluster,
-    on_interrupt,
-    report_errors,
     with_ports_from,
 )
 from dtctl.errors import ExitCode, UsageError

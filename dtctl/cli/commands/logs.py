@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dtctl.cli.options import OutputOption, Raw, Scope, Tasks, exit_for, on_run, report_errors, seconds_ago
+from dtctl.cli.ending import exit_for, report_errors
+from dtctl.cli.options import OutputOption, Raw, Scope, Tasks, on_run, seconds_ago
 from dtctl.cli.watching import chosen, follow_logs
 from dtctl.errors import UsageError
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.options import OutputOption, Scope, on_run, report_errors
+from dtctl.cli.ending import report_errors
+from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:

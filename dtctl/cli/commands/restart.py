@@ -9,7 +9,8 @@ import typer
 
 from dtctl.cli.commands.stop import LOOK, Grace, ending_tasks, stop_order
 from dtctl.cli.completion import complete_tasks
-from dtctl.cli.options import OutputOption, Scope, on_run, report_errors
+from dtctl.cli.ending import report_errors
+from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.cli.scope import Announced
 from dtctl.cli.watching import chosen
 from dtctl.errors import UsageError

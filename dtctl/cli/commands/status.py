@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.completion import complete_runs
-from dtctl.cli.options import (
-    OutputOption,
-    Scope,
-    Tasks,
-    exit_for,
-    exit_without_run,
-    on_cluster,
-    on_run,
-    report_errors,
-    seconds,
-)
+from dtctl.cli.ending import exit_for, exit_without_run, report_errors
+from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
 from dtctl.cli.watching import chosen, finish, watch
 from dtctl.errors import ExitCode, UsageError
 

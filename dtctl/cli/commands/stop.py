@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.options import OutputOption, Scope, Tasks, exit_for, on_cluster, on_run, seconds
+from dtctl.cli.ending import exit_for
+from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
 from dtctl.cli.scope import Announced, facts
 from dtctl.cli.watching import chosen
 from dtctl.errors import DtctlError, ExitCode, UsageError

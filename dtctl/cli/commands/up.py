@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dtctl.cli.ending import on_interrupt, report_errors
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -20,8 +21,6 @@ from dtctl.cli.options import (
     Raw,
     Scope,
     on_cluster,
-    on_interrupt,
-    report_errors,
     with_ports_from,
 )
 from dtctl.cli.watching import follow_to_the_end, require_consent

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.cli.options import exit_for
+from dtctl.cli.ending import exit_for
 from dtctl.errors import ExitCode, TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.coordinator import status_of_hosts
