@@ -165,7 +165,7 @@ def status_of_hosts(
 ) -> RunStatus:
     """As every host reports its own part; hosts that do not answer are in `errors`.
 
-    Hosts in `failed` are not asked, nor those in `told`, which have answered.
+    Hosts in `failed` are not asked, nor those that have `answered`.
 
     If hosts report several runs, `agreed` chooses one. `guess`: see request_of_status.
     """
