@@ -7,14 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dtctl.model import TaskState, grouped
-from dtctl.operations.diagnosis import (
-    ENDED,
-    Facts,
-    Match,
-    commonness,
-    is_full,
-    versions,
-)
+from dtctl.operations.diagnosis import ENDED, Facts, Match, commonness, is_full, versions
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Busy, Machine

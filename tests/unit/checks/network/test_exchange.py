@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Measured
-from dtctl.operations.checks.network.exchange import (
-    ROUNDS,
-    Round,
-    judged,
-    meeting,
-    next_round,
-)
+from dtctl.operations.checks.network.measuring import ROUNDS, Round, judged, meeting, next_round
 from tests.fuzz import cases
 from tests.unit.checks.network.networks import names
 
