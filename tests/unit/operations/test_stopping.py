@@ -60,14 +60,9 @@ def test_other_hosts_report_their_own_tasks_only() -> None:
 
 
 STOPPED = {
-    "type": "result",
-    "run": "digits-1",
-    "stopped": ["worker:0"],
-    "already": [],
-    "survivors": [],
-    "coordination": viewed("Stopped", "stopped"),
-    "inventory": inventory(record()),
-}
+    "type": "result", "run": "digits-1", "stopped": ["worker:0"], "already": [], "survivors": [],
+    "coordination": viewed("Stopped", "stopped"), "inventory": inventory(record()),
+}  # fmt: skip
 
 
 def answering(*frames: Mapping[str, Any]) -> FakeTransport:

@@ -30,13 +30,8 @@ from tests.unit.clusters import cluster
 from tests.unit.fakes import Answer, FakeSession, FakeTransport, rolled_back
 
 READY = {
-    "type": "prepared",
-    "run": "digits-1",
-    "unchanged": False,
-    "replaces": None,
-    "current": None,
-    "checkpoints": [],
-}
+    "type": "prepared", "run": "digits-1", "unchanged": False, "replaces": None, "current": None, "checkpoints": [],
+}  # fmt: skip
 
 
 @pytest.fixture
