@@ -8,7 +8,9 @@ That a frozen one is not assigned to is for the type checker, which sees the sta
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,20 +32,21 @@ else:
 
 
 @cache
-def _compared(cls: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(cls) if field.compare)
+def _values_of(cls: Any) -> Callable[[object], object]:
+    """Returns what is compared of an instance: thousands of tasks' ids are, in a run of hundreds of hosts."""
+    compared = [field.name for field in dataclasses.fields(cls) if field.compare]
+    return attrgetter(*compared) if compared else lambda value: ()
 
 
-def _values(value: Any) -> tuple[object, ...]:
-    return tuple(getattr(value, name) for name in _compared(value.__class__))
+def _eq(self: Any, other: Any) -> Any:
+    if other.__class__ is not self.__class__:
+        return NotImplemented
+    values = _values_of(self.__class__)
+    return self is other or values(self) == values(other)
 
 
-def _eq(self: object, other: object) -> bool:
-    return _values(self) == _values(other) if other.__class__ is self.__class__ else NotImplemented
-
-
-def _hash(self: object) -> int:
-    return hash(_values(self))
+def _hash(self: Any) -> int:
+    return hash(_values_of(self.__class__)(self))
 
 
 def _repr(self: Any) -> str:

@@ -16,6 +16,7 @@ _NUMBERS = (
     *("FOR", "RESTARTS", "PID", "STEP", "AGE", "SIZE", "SHARDS", "FREED"),
     *("LAST", "MIN", "MAX", "POINTS", "RATE", "LOSS", "OUTPUT", "CPU", "MEMORY", "GPU USE", "GPU MEMORY"),
 )
+_WIDEST = 10_000
 _WRAPPED = ("NOTE", "TASKS", "FOUND")
 
 
@@ -57,20 +58,20 @@ def _grid(columns: Mapping[str, Sequence[str | Text]], least_note: int | None) -
 
 def fits(grid: Table) -> bool:
     """Whether no line has to be folded; a pipe takes any."""
-    from rich.measure import Measurement
-
-    out = console.out()
-    return not out.is_terminal or Measurement.get(out, out.options.update(max_width=10_000), grid).minimum <= out.width
+    return not console.out().is_terminal or _narrowest(grid) <= console.out().width
 
 
 def print_table(grid: Table) -> None:
     """No column is cut: a terminal that is too narrow wraps the lines, and a pipe has no width."""
+    out = console.out()
+    console.out(max(out.width, _narrowest(grid)) if out.is_terminal else _WIDEST).print(grid)
+
+
+def _narrowest(grid: Table) -> int:
     from rich.measure import Measurement
 
     out = console.out()
-    needed = Measurement.get(out, out.options.update(max_width=10_000), grid)
-    width = max(out.width, needed.minimum) if out.is_terminal else needed.maximum
-    console.out(width).print(grid)
+    return Measurement.get(out, out.options.update(max_width=_WIDEST), grid).minimum
 
 
 def styled(words: str, style: str) -> Text:

@@ -16,11 +16,10 @@ from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.operations.client.conversation import Progress, Report, reporting_failure, silent
 from dtctl.transport import timeouts
 from dtctl.transport.fanout import fan_out
-from dtctl.transport.seam import answering
+from dtctl.transport.seam import Message, Session, Transport, answering
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.transport.seam import Message, Session, Transport
 
 
 @dataclass(frozen=True)

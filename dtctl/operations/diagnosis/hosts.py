@@ -7,14 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dtctl.model import TaskState, grouped
-from dtctl.operations.diagnosis import (
-    ENDED,
-    Facts,
-    Match,
-    commonness,
-    is_full,
-    versions,
-)
+from dtctl.operations.diagnosis import ENDED, Facts, Match, commonness, is_full, versions
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Busy, Machine
@@ -203,9 +196,9 @@ def throttled(facts: Facts) -> Iterator[Match]:
 def not_begun(facts: Facts) -> Iterator[Match]:
     """Tasks that have reported no step while most of their peers have, or were idle while the lead trained."""
     for task in facts.tasks:
-        took_s = _others_took(facts, task) if _is_new(task) else None
         age_s = facts.age(task.entry["since"])
-        if took_s is not None and age_s >= max(PATIENCE_S, STARTS * took_s):
+        took_s = _others_took(facts, task) if _is_new(task) and age_s >= PATIENCE_S else None
+        if took_s is not None and age_s >= STARTS * took_s:
             idle = {"idle_s": facts.age(task.entry["idle_since"])} if task.entry["idle_since"] is not None else {}
             yield Match.of(task, age_s=age_s, others_s=took_s, **idle)
 
@@ -217,7 +210,7 @@ def _is_new(task: TaskStatus) -> bool:
 def _others_took(facts: Facts, task: TaskStatus) -> float | None:
     """For their first steps. The lead is not a peer, as in many programs only the lead prints steps."""
     lead = facts.status.tasks.get(facts.status.record.lead)
-    peers = [one for one in facts.tasks if one.id.job == task.id.job and one not in (task, lead)]
+    peers = [one for one in facts.tasks if one.id.job == task.id.job and one is not task and one is not lead]
     taught = [one.entry["first_step_s"] for one in peers if one.entry["step"] is not None and one.entry["first_step_s"]]
     if taught and 2 * len(taught) > len(peers):
         return max(taught)

@@ -13,15 +13,9 @@ from hypothesis import strategies as st
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Bound, Measured, Resolved
 from dtctl.operations.checks.network import Attempt, Cause, View
-from dtctl.operations.checks.network.exchange import (
-    ROUNDS,
-    Round,
-    judged,
-    meeting,
-    next_round,
-)
 from dtctl.operations.checks.network.exposure import through
 from dtctl.operations.checks.network.judging import judge
+from dtctl.operations.checks.network.measuring import ROUNDS, Round, judged, meeting, next_round
 from tests.fuzz import cases
 from tests.unit.checks.network.networks import address, attempts, endpoint, names, view
 
