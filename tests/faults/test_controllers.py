@@ -66,7 +66,9 @@ STEPS_OF_REPLACE = (
     "step",
     [pytest.param(one, id=str(one), marks=[pytest.mark.nightly] * (at > 0)) for at, one in enumerate(STEPS_OF_REPLACE)],
 )
-def test_an_up_replace_that_is_killed_names_no_unbegun_successor(fleet: Fleet, user: Desk, step: Moment) -> None:
+def test_an_up_replace_that_is_killed_names_no_successor_that_did_not_begin(
+    fleet: Fleet, user: Desk, step: Moment
+) -> None:
     scene = stand_in(fleet, user, ASYNC)
     scene.up()
     old = user.status()["run"]

@@ -84,7 +84,9 @@ def minute_passes(host: FleetHost) -> None:
 
 
 @pytest.mark.parametrize("waits", at_night([False, True], but=[False]))
-def test_a_host_where_all_of_dtctl_was_killed_is_back_in_minutes(user: Desk, fleet: Fleet, waits: bool) -> None:
+def test_a_host_on_which_everything_of_dtctl_was_killed_is_back_within_minutes(
+    user: Desk, fleet: Fleet, waits: bool
+) -> None:
     write(user)
     host = fleet["gpu-4"]
     user.dtctl("up")

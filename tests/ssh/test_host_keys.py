@@ -49,7 +49,9 @@ def public(key: Path) -> str:
     return " ".join(public_text(key).split()[:2])
 
 
-def test_an_unknown_key_is_refused_with_fingerprint_and_next_step(sshd: Sshd, home: Path, refusal: Refusal) -> None:
+def test_an_unknown_key_is_refused_with_its_fingerprint_and_the_next_step(
+    sshd: Sshd, home: Path, refusal: Refusal
+) -> None:
     error = refusal(direct(sshd, known_hosts=str(home / "none")))
     assert error.summary == f"the host key of gpu-a ({sshd.address}:{sshd.port}) is not known"
     assert f"ssh-ed25519 {fingerprint(sshd.host_keys['ed25519'])}" in error.detail
@@ -65,7 +67,9 @@ def test_a_refused_host_never_sees_a_login(sshd: Sshd, home: Path, refusal: Refu
 
 
 @pytest.mark.parametrize("policy", ["strict", "accept-new"])
-def test_a_changed_key_is_refused_with_both_fingerprints(sshd: Sshd, home: Path, policy: str, refusal: Refusal) -> None:
+def test_a_changed_key_is_refused_with_both_fingerprints_and_where_the_old_one_stands(
+    sshd: Sshd, home: Path, policy: str, refusal: Refusal
+) -> None:
     old = make_key("old-host")
     file = home / "known_hosts 1"
     file.write_text(f"# mine\n{name(sshd)} {public(old)}\n")

@@ -68,7 +68,9 @@ def test_a_key_without_passphrase_gets_in(sshd: Sshd, kind: str) -> None:
 @pytest.mark.parametrize(
     ("make", "kind"), [*((locked, kind) for kind in KINDS), *((old_format, kind) for kind in OLD_FORMAT)]
 )
-def test_a_key_with_passphrase_gets_in_and_is_asked_once(sshd: Sshd, make: Callable[[str], Path], kind: str) -> None:
+def test_a_key_with_passphrase_gets_in_and_is_asked_for_once(
+    sshd: Sshd, make: Callable[[str], Path], kind: str
+) -> None:
     key = make(kind)
     asked: list[str] = []
 
@@ -133,7 +135,9 @@ def test_an_agent_gets_in(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, kind: str
     assert outcomes.errors == {}
 
 
-def test_a_locked_key_in_the_agent_is_not_asked_for(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_a_locked_key_that_the_agent_holds_is_not_asked_for(
+    sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
     unlocked = home / "key"
     unlocked.write_bytes(plain("ed25519").read_bytes())
     unlocked.chmod(0o600)
@@ -146,7 +150,9 @@ def test_a_locked_key_in_the_agent_is_not_asked_for(sshd: Sshd, monkeypatch: pyt
         log_in(direct(sshd, identity_file=str(public)), transport)
 
 
-def test_identities_only_withholds_other_agent_keys(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_identities_only_keeps_the_agents_other_keys_back(
+    sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
     with ssh_agent(plain("rsa")) as socket:
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
         config = home / "config"

@@ -46,7 +46,9 @@ WITHOUT = ["status", "stop", "up", "logs", "down -y", "validate", "plan", "push"
 
 
 @pytest.mark.parametrize("command", WITHOUT)
-def test_no_cluster_no_action(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed) -> None:
+def test_without_a_cluster_here_nothing_is_done(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
+) -> None:
     monkeypatch.chdir(tmp_path)
     ended, _, stderr = typed(command)
     assert ended == ExitCode.USAGE, stderr

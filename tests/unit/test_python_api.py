@@ -112,7 +112,9 @@ WORKER = TaskId("worker", 0)
         (StopResult(errors={"b": TransportError("b is down")}), ExitCode.UNREACHABLE, "0 tasks stopped"),
     ],
 )
-def test_what_was_not_stopped_is_an_error_with_its_exit_code(result: StopResult, code: ExitCode, said: str) -> None:
+def test_what_was_not_stopped_is_an_error_with_the_commands_exit_code(
+    result: StopResult, code: ExitCode, said: str
+) -> None:
     with pytest.raises(DtctlError, match=said) as raised:
         _check(result)
     assert raised.value.exit_code is code

@@ -89,7 +89,9 @@ def test_only_changed_blocks_of_a_large_file_travel(large: Path, root: Path, cha
     assert content(tree_of(root, bundle)) == content(large)
 
 
-def test_blocks_of_an_older_file_are_read_once(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_block_is_read_once_where_an_older_file_has_it(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[int] = []
 
     def read_at(file: int, offset: int, size: int) -> bytes:
@@ -189,7 +191,9 @@ def test_a_link_in_the_place_of_an_old_version_is_not_read(large: Path, root: Pa
     ("index", "size", "code"),
     [(0, 1, "bad_request"), (1, 32 * BLOCKS, "bad_request"), (0, 32 * BLOCKS, "bundle_damaged")],
 )
-def test_impossible_digests_end_trust_in_the_file(large: Path, root: Path, index: int, size: int, code: str) -> None:
+def test_digests_that_cannot_be_are_refused_and_the_file_is_not_trusted(
+    large: Path, root: Path, index: int, size: int, code: str
+) -> None:
     """Where they are of the right number every block is wanted, and what comes is not what they say."""
     first = scan(large)
     push(first, root)

@@ -23,7 +23,9 @@ def ask(host: AgentHost, *urls: str, write: bool = True, program: str = sys.exec
 
 
 @pytest.mark.parametrize("serve", [cloud_storage, s3])
-def test_a_bucket_is_tried_and_kept_clean(host: AgentHost, serve: Callable[[], AbstractContextManager[Bucket]]) -> None:
+def test_a_bucket_is_written_read_and_listed_and_nothing_stays_in_it(
+    host: AgentHost, serve: Callable[[], AbstractContextManager[Bucket]]
+) -> None:
     with serve() as bucket:
         bucket.put("old/checkpoint", b'model_checkpoint_path: "model.ckpt-1"\n')
         before = bucket.names()

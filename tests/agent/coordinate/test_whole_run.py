@@ -326,7 +326,9 @@ def test_watch_tells_each_change_and_ends_with_the_run(coordinator: Coordinator)
 
 
 @pytest.mark.parametrize(("silent_s", "over"), [(1.0, False), (60.0, True)])
-def test_a_host_that_is_away_for_long_delays_no_end(coordinator: Coordinator, silent_s: float, over: bool) -> None:
+def test_a_host_that_is_away_for_long_does_not_hold_up_the_end(
+    coordinator: Coordinator, silent_s: float, over: bool
+) -> None:
     coordinator.view["condition"]["type"] = "Succeeded"
     for task in ("ps:0", "worker:0"):
         coordinator.set(task, state="stopped")
@@ -339,7 +341,9 @@ def posted(kind: str, tasks: list[str] | None) -> PostedRequest:
     return made(PostedRequest, serial=0, kind=kind, tasks=tasks)
 
 
-def test_a_bad_cluster_json_is_awaited_then_named(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_json_that_does_not_hold_is_awaited_and_then_named(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_handles, "BIRTH_LIMIT_S", 0.2)
     whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
     (coordinator.directory / "cluster.json").write_text(json.dumps({**coordinator.view, "restarts": "many"}))
@@ -360,7 +364,9 @@ def test_hosts_and_tasks_that_cluster_json_does_not_tell_of_have_not_been_heard(
     assert checked(StopResult, answer)["unreached"] == ["c"]
 
 
-def test_an_unchanged_cluster_json_is_not_read_again(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_json_is_read_again_only_when_it_has_changed(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
     assert whole.peek() is whole.peek()
     coordinator.save()
@@ -370,7 +376,9 @@ def test_an_unchanged_cluster_json_is_not_read_again(coordinator: Coordinator, m
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]", '{"serial": -1, "requests": []}', '{"serial": 1, "requests": [7]}'])
-def test_an_invalid_requests_json_is_put_aside_by_the_next_writer(coordinator: Coordinator, damaged: str) -> None:
+def test_requests_json_that_does_not_hold_is_put_aside_by_who_writes_next(
+    coordinator: Coordinator, damaged: str
+) -> None:
     (coordinator.directory / "requests.json").write_text(damaged)
     whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
     serial = whole._post(posted("stop", None))

@@ -41,7 +41,9 @@ def test_the_coordinator_is_reached_by_its_name_and_by_either_kind_of_address(li
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0"])
-def test_a_coordinator_on_loopback_listens_there_only(tmp_path: Path, agent_python: str, address: str) -> None:
+def test_a_coordinator_that_is_known_by_a_loopback_address_listens_there_only(
+    tmp_path: Path, agent_python: str, address: str
+) -> None:
     if address == "[::1]:0" and not _has_ipv6():
         pytest.skip("this machine has no IPv6")
     own = address.rpartition(":")[0]

@@ -203,7 +203,9 @@ def test_a_conversation_holds_several_requests(host: AgentHost) -> None:
         ("up", {"cluster": "c", "host": "h1", "spec": {"version": 99}}),
     ],
 )
-def test_a_senseless_request_is_refused(host: AgentHost, request_type: str, fields: dict[str, object]) -> None:
+def test_a_request_that_makes_no_sense_is_refused(
+    host: AgentHost, request_type: str, fields: dict[str, object]
+) -> None:
     with host.open() as talk, pytest.raises(AgentRefused, match="bad_request: "):
         talk.ask(request_type, **fields)
 

@@ -145,7 +145,9 @@ MODULE = 'module() { [ "$*" = "load tools/1 more" ] && export MARK=set PATH="$HO
         ("modules", "tools/1 more", MODULE, True),
     ],
 )
-def test_each_kind_has_its_python_and_values(host: AgentHost, kind: str, what: str, program: str, marked: bool) -> None:
+def test_each_kind_gives_trainers_its_python_and_what_it_sets(
+    host: AgentHost, kind: str, what: str, program: str, marked: bool
+) -> None:
     """The programs are stand-ins, which know nothing but the words that the real ones take."""
     names = ["pyproject.toml", "uv.lock"] if kind == "uv" else [what] if what.endswith(".yml") else []
     for name in names:

@@ -101,7 +101,9 @@ def test_the_text_of_setup_stands_on_no_command_line_and_is_gone_afterwards(host
         ("trap 'echo bye' EXIT", "bye\n", 0),
     ],
 )
-def test_setup_is_read_as_a_shell_reads_commands(make_host: MakeHost, text: str, output: str, code: int) -> None:
+def test_setup_is_read_as_a_shell_reads_its_command_line(
+    make_host: MakeHost, text: str, output: str, code: int
+) -> None:
     host = make_host()
     if code:
         with pytest.raises(AgentRefused, match=f"exit code {code}"):

@@ -201,7 +201,9 @@ def test_a_second_controller_is_informed_who_holds_the_lock(host: AgentHost) -> 
     assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"
 
 
-def test_the_lock_of_a_killed_controller_is_free_at_once_in_any_phase(host: AgentHost, tmp_path: Path) -> None:
+def test_the_lock_of_a_controller_that_was_killed_is_free_at_once_whatever_its_session_is_at(
+    host: AgentHost, tmp_path: Path
+) -> None:
     """A Python that takes minutes to import its modules, and a session that waits for it and hears nobody."""
     slow = tmp_path / "python"
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/part && mv {tmp_path}/part {tmp_path}/begun\nexec sleep 300\n")

@@ -195,7 +195,9 @@ def test_without_systemd_and_cron_the_reason_is_reported(
     assert account.table == "17 4 * * * true\n"
 
 
-def test_another_home_leaves_the_account_alone(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_with_another_home_leaves_the_account_alone(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("HOME", str(account.home))
     kind, why = account.offer()
@@ -301,7 +303,9 @@ def test_the_path_in_the_entry_stays_while_the_program_changes(account: Account)
     assert Path(path).readlink().name == Path(programs.directory()).name
 
 
-def test_the_program_of_a_restart_is_written_to_disk_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_a_restart_begins_with_is_written_to_the_disk_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "agent" / agent_program().sha256
     written: list[str] = []
 

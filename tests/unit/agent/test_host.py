@@ -83,7 +83,9 @@ def test_the_user_of_a_process_that_cannot_be_seen_is_reported(monkeypatch: pyte
         (LOADER, ("pid 7 (a dtctl check, for some seconds)", True)),
     ],
 )
-def test_another_port_check_is_known(command: str, holding: tuple[str, bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_check_that_tries_a_port_is_known_at_one_look(
+    command: str, holding: tuple[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks: list[int] = []
 
     def listening(port: int) -> dict[str, int]:
@@ -143,7 +145,9 @@ def test_a_child_that_is_forked_while_the_table_is_read_is_in_it(monkeypatch: py
     assert proc.read == [1, 30, 31]
 
 
-def test_a_machine_with_ever_new_processes_is_not_listed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_on_which_there_is_always_somebody_new_is_not_listed_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     proc = Proc(monkeypatch, {1}, *([1, pid] for pid in range(100, 200)))
     assert set(processes.every()) == {1}
     assert len(proc.read) < 10
@@ -203,7 +207,9 @@ def test_a_directory_is_known_by_whatever_links_lead_to_it(root: str, output: Pa
     assert owners(root, output) == ["a"]
 
 
-def test_a_storage_url_has_its_last_writer_as_owner(root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_url_has_the_owner_that_wrote_last_and_no_directory_is_made(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     outputs.write(root, ["gs://b/run/"], "a", "a-1", "me@desk", "/p/cluster.yaml", 1.0)
     assert [mark["path"] for mark in outputs.found(root, ["gs://b/run"], lambda: ())] == ["gs://b/run"]

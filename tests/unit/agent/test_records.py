@@ -143,7 +143,9 @@ def test_what_is_made_of_the_kinds_holds(seed: int) -> None:
 
 @few
 @given(seed=seeds, other=anything)
-def test_a_record_with_any_value_replaced_is_refused_in_words_or_holds(seed: int, other: object) -> None:
+def test_a_record_with_anything_in_the_place_of_one_value_is_refused_in_words_or_holds(
+    seed: int, other: object
+) -> None:
     for record in RECORDS:
         dice = random.Random(seed)
         raw = {"": 0, **like(kind_of(record), dice)}

@@ -50,7 +50,9 @@ IDLE: dict[str, object] = {"state": "S", "ticks": 0, "io": "rchar: 0\nwchar: 0",
     ],
     ids=["nothing", "heartbeats", "a processor", "waits for a processor", "waits for a disk", "reads", "receives"],
 )
-def test_computing_and_reading_is_work(monkeypatch: pytest.MonkeyPatch, later: dict[str, object], works: bool) -> None:
+def test_who_computes_reads_or_receives_works(
+    monkeypatch: pytest.MonkeyPatch, later: dict[str, object], works: bool
+) -> None:
     now = {**IDLE}
     net = "Inter-| Receive\n face |bytes\n    lo: 999999999 1\n  eth0: %d 1\n"
     files: dict[str, Callable[[], str]] = {

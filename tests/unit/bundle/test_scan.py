@@ -118,7 +118,9 @@ def test_what_cannot_be_sent_is_named_with_a_remedy(code: Path, make: Callable[[
 
 
 @pytest.mark.parametrize(("encoding", "errors"), [("latin-1", "strict"), ("ascii", "surrogateescape")])
-def test_a_good_name_is_never_blamed(encoding: str, errors: str, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_good_name_that_the_locale_reads_otherwise_is_not_blamed(
+    encoding: str, errors: str, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = "grün".encode().decode(encoding, errors)
     monkeypatch.setattr("dtctl.bundle.entries.os.fsencode", lambda text: text.encode(encoding, errors))
     check_utf8("train.py", "train.py")
@@ -161,7 +163,9 @@ def test_a_code_directory_that_is_none_is_refused(code: Path, name: str, summary
         scan(code.parent / name)
 
 
-def test_dtctls_own_files_are_not_sent_from_a_home_directory(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_dtctl_keeps_for_itself_is_not_sent_from_a_home_directory(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "DTCTL_ROOT"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(code))
@@ -289,7 +293,9 @@ def test_a_change_that_keeps_size_and_modification_time_is_seen(scanned_code: Pa
     "text",
     ["", "null", "[]", "{", '{"version": 1}', '{"version": 99, "code": "x", "files": {}}', "\0\xff", "[" * 100_000],
 )
-def test_a_damaged_cache_is_skipped_and_replaced(scanned_code: Path, cache: Path, read: list[str], text: str) -> None:
+def test_a_damaged_cache_is_passed_over_and_replaced(
+    scanned_code: Path, cache: Path, read: list[str], text: str
+) -> None:
     bundle = scan(scanned_code)
     [file] = cache.iterdir()
     file.write_text(text)

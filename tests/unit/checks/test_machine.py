@@ -273,7 +273,9 @@ def test_a_disk_is_full_or_low_below_a_size_and_a_share(left: Any, name: str | N
         (9 * GB + 1, 8, GB, "memory_taken"),
     ],
 )
-def test_memory_is_short_when_tasks_took_too_much(took: int, available: int, taking: int, name: str | None) -> None:
+def test_memory_is_short_when_the_tasks_took_more_than_there_is_or_is_free(
+    took: int, available: int, taking: int, name: str | None
+) -> None:
     value = context(cluster(job("worker", ["a", "a"], [2222, 2223])))
     earlier = {"worker:0": took - GB, "worker:1": GB, "ps:7": 99 * GB}
     facts = {"a": machine(available=available, took=earlier, taking_bytes=taking)}

@@ -168,7 +168,9 @@ jobs: {{worker: {{hosts: "n[08-10]"}}}}
         ("env", "{F: 'a b', G: 12:30}", {"F": "a b", "G": "12:30"}),
     ],
 )
-def test_launch_values_stay_as_written(write: Path, key: str, text: str, expected: list[str] | dict[str, str]) -> None:
+def test_values_of_a_launch_are_kept_as_written(
+    write: Path, key: str, text: str, expected: list[str] | dict[str, str]
+) -> None:
     trainer = {"command": "[python, train.py]", key: text}
     text = ONE_WORKER.replace("command: [python, train.py]", ", ".join(f"{k}: {v}" for k, v in trainer.items()))
     assert type(expected)(getattr(load(write, text).jobs["worker"].launch, key)) == expected
@@ -205,7 +207,9 @@ def test_a_list_of_args_replaces_those_of_the_trainer(write: Path) -> None:
         ("dialect: tf_config", "", "tf_config", ()),
     ],
 )
-def test_a_template_is_a_dialect(write: Path, trainer: str, job: str, dialect: str, template: tuple[str, ...]) -> None:
+def test_a_template_is_a_dialect_of_its_own(
+    write: Path, trainer: str, job: str, dialect: str, template: tuple[str, ...]
+) -> None:
     text = f"name: n\nhosts: {{a: }}\ntrainer: {{command: a, {trainer}}}\njobs: {{w: {{hosts: a, {job}}}}}"
     launch = load(write, text).jobs["w"].launch
     assert (launch.dialect, launch.template) == (dialect, template)

@@ -267,7 +267,9 @@ def test_half_open_requests_do_not_keep_the_owner_out(visit: Visit) -> None:
 @pytest.mark.parametrize(
     "request_line", [b"\0\xff\r\n\r\n", b"GET /" + b"x" * 70_000, b"GET / HTTP/9.9\r\n\r\n", b"BREW / HTTP/1.1\r\n\r\n"]
 )
-def test_an_invalid_request_is_refused(visit: Visit, request_line: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_request_is_refused_without_a_traceback(
+    visit: Visit, request_line: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
     with visit.connect() as other:
         other.sendall(request_line)
         other.shutdown(socket.SHUT_WR)

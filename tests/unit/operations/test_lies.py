@@ -87,7 +87,9 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("field", "lie"), FORMS, ids=[f"{number} {field}" for number, (field, _) in enumerate(FORMS)])
-def test_an_invalid_record_is_one_error_with_host_and_field(field: str, lie: Callable[[Answer], Answer]) -> None:
+def test_a_record_that_does_not_hold_is_one_error_that_names_host_and_field(
+    field: str, lie: Callable[[Answer], Answer]
+) -> None:
     def listed(answer: Answer) -> Answer:
         answer["inventory"]["roster"] = dict(enumerate_names(answer["inventory"]["roster"]))
         answer = lie(answer)

@@ -240,7 +240,9 @@ def test_a_damaged_record_is_put_aside_and_reported_once(state: Path, text: str)
 
 
 @pytest.mark.parametrize("reason", [errno.EMFILE, errno.EIO, errno.EACCES])
-def test_an_unreadable_record_stays_where_it_is(state: Path, monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
+def test_a_record_that_cannot_be_read_now_stays_where_it_is(
+    state: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
     messages: list[str] = []
     memory = Memory(messages.append)
     memory.save(record("digits-1"))

@@ -245,7 +245,9 @@ def test_a_port_that_somebody_listens_on_is_not_free(port: int) -> None:
         assert not LocalPorts().is_free(port)
 
 
-def test_a_system_without_such_names_has_free_ports(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_such_names_has_free_ports_too(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(local_ports, "_CHOOSING", "x" * 200 + "{}")
     assert LocalPorts(tmp_path / "none").is_free(port)
 

@@ -64,7 +64,9 @@ def spared(launch: Start) -> Start:
     ],
 )
 @pytest.mark.parametrize("host", ["s", "z"])
-def test_start_continues_without_a_spare_or_arbiter(spared: Start, kind: str, error: DtctlError, host: str) -> None:
+def test_start_goes_on_without_a_spare_or_an_arbiter_that_fails(
+    spared: Start, kind: str, error: DtctlError, host: str
+) -> None:
     sent: dict[str, list[Mapping[str, Any]]] = {}
 
     def answers(session: Any, fields: Mapping[str, Any]) -> Any:
@@ -136,7 +138,9 @@ BEFORE, AFTER = inventory_after(), inventory_after(1, 2, "s", c="s")
         ({"a": BEFORE, "b": AFTER}, {}, None),
     ],
 )
-def test_hosts_agree_during_a_move(told: dict[str, Inventory], moved: dict[str, str], elected: str | None) -> None:
+def test_hosts_agree_on_a_run_though_not_all_have_heard_of_a_move(
+    told: dict[str, Inventory], moved: dict[str, str], elected: str | None
+) -> None:
     answers: Any = {host: {"inventory": one} for host, one in told.items()}
     found = agreed(RECORD, answers)
     assert found is not None
@@ -224,7 +228,9 @@ UP, AWAY, ABSENT = {"connected": True}, {"connected": False}, {"absent": True, "
         (AFTER, {"c": UP, "t": UP, "z": UP}, ["s has taken the place of c", "spares: c,t ready", "arbiters: z ready"]),
     ],
 )
-def test_status_shows_idle_hosts_and_moves(told: Inventory, idle: dict[str, dict[str, Any]], lines: list[str]) -> None:
+def test_status_shows_idle_hosts_and_who_has_taken_whose_place(
+    told: Inventory, idle: dict[str, dict[str, Any]], lines: list[str]
+) -> None:
     assert idle_lines(status_of(RECORD.as_known(told), idle)) == lines
 
 
@@ -311,7 +317,9 @@ def test_replace_names_who_has_taken_a_place() -> None:
 
 
 @pytest.mark.parametrize(("elected", "serial"), [("s", 9), (None, 5)])
-def test_status_without_a_lease_is_that_of_the_elected_coordinator(elected: str | None, serial: int) -> None:
+def test_status_of_a_coordinator_without_a_lease_is_that_of_another_that_hosts_have_elected(
+    elected: str | None, serial: int
+) -> None:
     """It may have been cut off, and shows what it knew then."""
 
     def answers(session: Any, fields: Mapping[str, Any]) -> Any:

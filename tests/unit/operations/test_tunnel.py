@@ -304,7 +304,9 @@ def test_what_is_posted_arrives_unless_a_page_of_elsewhere_sends_it() -> None:
     ("name", "value", "code"),
     [("Content-Length", "9" * 5000, 411), ("Content-Length", "+1", 411), ("Origin", "http://[", 403)],
 )
-def test_an_invalid_header_is_refused(name: str, value: str, code: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_header_that_is_none_is_refused_and_shows_no_traceback(
+    name: str, value: str, code: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     upstream = Upstream(HONEST)
     with served(upstream) as (browser, _), browser.asked(browser.place, headers={name: value}) as answer:
         assert answer.status == code

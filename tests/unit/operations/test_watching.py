@@ -310,7 +310,9 @@ def lost(*ends: dict[str, Any], state: str = "backoff") -> dict[str, Any]:
         ("ended", entry("pending"), True),
     ],
 )
-def test_a_start_is_over_when_all_have_begun_or_decided(phase: str, worker: dict[str, Any], begun: bool) -> None:
+def test_a_start_is_over_when_every_task_has_begun_or_the_run_is_decided(
+    phase: str, worker: dict[str, Any], begun: bool
+) -> None:
     assert has_begun(known(phase, worker1=worker)) is begun
 
 

@@ -42,7 +42,9 @@ def trained(*args: str, host: dict[str, Any] | None = None, **trainer: Any) -> T
         ({"venv": "/opt/venv"}, {"python": "pypy3"}, "pypy3"),
     ],
 )
-def test_the_interpreter_follows_host_or_venv(trainer: dict[str, str], host: dict[str, str], interpreter: str) -> None:
+def test_the_interpreter_is_the_hosts_or_the_trainers_or_the_venvs(
+    trainer: dict[str, str], host: dict[str, str], interpreter: str
+) -> None:
     for word in ("python", "python3"):
         argv = trained(word, "-u", "python", host=host, **trainer).argv
         assert tuple(map(shown, argv)) == (interpreter, "-u", "python")

@@ -152,7 +152,9 @@ def test_what_is_no_number_is_a_gap_and_is_shown(capsys: pytest.CaptureFixture[s
     st.booleans(),
     st.booleans(),
 )
-def test_a_frame_keeps_its_form_for_any_value(curves: list[list[tuple[int, float]]], log: bool, braille: bool) -> None:
+def test_whatever_the_values_the_frame_keeps_its_form(
+    curves: list[list[tuple[int, float]]], log: bool, braille: bool
+) -> None:
     lines = drawn([Curve("", points) for points in curves], log=log, braille=braille)
     assert len(lines) in (0, 10)
     assert all(len(line) <= 60 for line in lines)

@@ -586,7 +586,9 @@ def test_bars_show_the_notes_of_hosts_without_poison(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("phase", "line"), [("prepared", "set up in 0 s"), ("failed", "setup failed after 0 s")])
-def test_setup_off_a_terminal_is_one_safe_line(capsys: pytest.CaptureFixture[str], phase: str, line: str) -> None:
+def test_a_setup_off_a_terminal_is_one_line_without_poison(
+    capsys: pytest.CaptureFixture[str], phase: str, line: str
+) -> None:
     with UpProgress(["a"]) as progress:
         for text in ("Collecting a\n", f"pip\n{BAD}\n"):
             progress(Progress(f"a{BAD}", "setup", text=text))

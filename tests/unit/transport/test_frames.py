@@ -112,7 +112,9 @@ FRAMES = st.tuples(st.dictionaries(NAMES, VALUES, max_size=3), st.text(max_size=
 
 @cases
 @given(st.lists(FRAMES, max_size=4), st.lists(st.integers(1, 200), min_size=1, max_size=5))
-def test_what_is_sent_comes_back_in_any_cut(frames: list[tuple[dict[str, Any], str, bytes]], cuts: list[int]) -> None:
+def test_whatever_is_sent_comes_back_however_it_is_cut(
+    frames: list[tuple[dict[str, Any], str, bytes]], cuts: list[int]
+) -> None:
     sent = [({"type": kind, **fields}, payload) for fields, kind, payload in frames]
     stream = b"".join(encode(fields, payload) for fields, payload in sent)
     decoder, at = started(), 0
@@ -302,7 +304,9 @@ class Clock:
         self._thread.join(PATIENCE_S)
 
 
-def test_nothing_beats_while_something_is_said_or_the_controller_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_beats_while_something_else_is_said_or_the_controller_is_awaited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock, written = Clock(), io.BytesIO()
     monkeypatch.setattr(conversation, "time", clock)
     wire = Wire(io.BytesIO(), written)

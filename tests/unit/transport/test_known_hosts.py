@@ -300,7 +300,9 @@ def test_a_file_of_known_hosts_lines_is_added_to(project: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["known_hosts", "known_hosts2"])
-def test_a_link_of_the_project_takes_no_keys_even_to_known_hosts(home: Path, project: Path, target: str) -> None:
+def test_a_link_of_the_project_is_no_place_for_keys_also_where_it_leads_to_known_hosts(
+    home: Path, project: Path, target: str
+) -> None:
     (home / ".ssh" / "known_hosts").write_text(line("gpu-b") + "\n")
     (project / "known_hosts").symlink_to(home / ".ssh" / target)
     (project / "keys").symlink_to(home / ".ssh")
@@ -468,7 +470,9 @@ def test_a_file_of_another_user_is_not_added_to(project: Path) -> None:
     assert file.read_text() == ""
 
 
-def test_a_file_that_another_process_locked_is_awaited_briefly(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_another_process_has_locked_is_waited_for_no_longer_than_said(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(known_hosts, "LOCK_PATIENCE_S", 0.2)
     file = project / "known_hosts"
     with file.open("w") as stream:
@@ -493,7 +497,9 @@ except TransportError as error:
 
 @pytest.mark.parametrize("call", ["write", "fsync", "open"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_told_in_words(project: Path, call: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_in_words_and_with_what_to_do(
+    project: Path, call: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = project / "known_hosts"
     file.write_text(line("gpu-b") + "\n")
     before = file.read_bytes()
@@ -529,7 +535,9 @@ def test_a_disk_that_is_full_is_reported_and_leaves_no_half_line(project: Path, 
 @pytest.mark.parametrize("name", ["GPU-A", "Gpu-A.LAN", "FE80::1%Eth0"])
 @pytest.mark.parametrize("port", [22, 2222])
 @needs_keygen
-def test_a_changed_key_is_seen_in_a_hashed_file_in_any_case_of_a_name(project: Path, name: str, port: int) -> None:
+def test_a_changed_key_is_seen_in_a_hashed_file_whatever_the_case_of_the_name(
+    project: Path, name: str, port: int
+) -> None:
     written = name.lower() if port == 22 else f"[{name.lower()}]:{port}"
     file = project / "known_hosts"
     file.write_text(line(written, 1) + "\n")

@@ -163,7 +163,9 @@ NO_KEYS: list[Callable[[Path], None]] = [fifo, link_without_end, sparse, directo
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("make", NO_KEYS)
-def test_what_is_no_key_file_is_said_to_be_none_without_blocking(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def test_what_is_no_file_of_a_key_is_said_to_be_none_and_holds_nobody_up(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
     """/dev/zero has no end, and took all memory of the machine."""
     make(tmp_path / "id")
     assert Keyring().file(tmp_path / "id").problem

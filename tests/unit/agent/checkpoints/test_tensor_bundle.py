@@ -126,7 +126,9 @@ def test_a_number_that_only_counts_the_checkpoints_is_no_step(tmp_path: Path) ->
     assert Bundle(tmp_path, "last").tensor(counter, 7).index().step() is None
 
 
-def test_few_variables_are_kept_and_always_the_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_variables_are_remembered_and_always_the_counter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tensor_bundle, "_MOST_STEP_VARIABLES", 1)
     bundle = Bundle(tmp_path).tensor("a/b/step" + SUFFIX, 5).tensor("b/step" + SUFFIX, 6)
     assert bundle.tensor("save_counter" + SUFFIX, 7).index().step() == 5

@@ -354,7 +354,9 @@ def contacts(world: World) -> list[str]:
     ("host", "held_tasks"),
     [("e", ["worker:1"]), ("c", ALL), ("a", ALL)],
 )
-def test_an_announced_shutdown_loses_no_task_and_returns_them_later(host: str, held_tasks: list[str]) -> None:
+def test_a_host_that_announces_its_shutdown_loses_no_task_and_has_them_again_after_it(
+    host: str, held_tasks: list[str]
+) -> None:
     world = async_ps(recovery={"max_restarts": 0})
     shuts_down(world, host)
     assert held(world) == held_tasks

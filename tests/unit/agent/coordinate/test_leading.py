@@ -359,7 +359,9 @@ def test_a_run_without_hooks_loads_nothing_of_them(desk: Desk) -> None:
     assert desk.leading._posting is None
 
 
-def test_a_taken_port_waits_for_no_run_that_is_removed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coordinator_whose_port_is_taken_does_not_wait_for_a_run_that_is_removed_meanwhile(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     earlier = ["demo-0"]
     served: list[list[str]] = []
 
@@ -464,7 +466,9 @@ def seats(tmp_path: Path) -> Iterator[tuple[Desk, Voters]]:
     desk.leading.close()
 
 
-def test_a_move_waits_until_a_majority_of_the_voters_knows_it(seats: tuple[Desk, Voters]) -> None:
+def test_a_move_is_begun_when_a_majority_of_the_voters_knows_it_and_until_then_nothing_happens(
+    seats: tuple[Desk, Voters],
+) -> None:
     desk, majority = seats
     desk.links.sent.clear()
     desk.receive("bad", desk.hello("bad"))
@@ -478,7 +482,9 @@ def no_space(*_: object) -> None:
     raise OSError(28, "no space")
 
 
-def test_a_move_that_is_not_on_disk_is_not_begun(seats: tuple[Desk, Voters], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_move_that_the_disk_does_not_take_is_not_begun(
+    seats: tuple[Desk, Voters], monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk, majority = seats
     monkeypatch.setattr(majority, "publish", no_space)
     desk.leading.coordinator.view.data["moved"] = moved(2, bad="s")

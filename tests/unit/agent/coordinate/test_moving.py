@@ -48,7 +48,9 @@ def restarted(world: SeatWorld) -> list[str]:
         ("collective", "b", ["worker:1"], list(GANG)),
     ],
 )
-def test_a_lost_host_and_dependents_are_replaced(strategy: str, lost: str, moved: list[str], again: list[str]) -> None:
+def test_a_host_that_is_lost_is_replaced_and_what_cannot_go_on_without_it_is_restarted(
+    strategy: str, lost: str, moved: list[str], again: list[str]
+) -> None:
     world = made(strategy)
     world.crash(lost)
     world.run_for(REPLACE_S - 5.0)
@@ -67,7 +69,9 @@ def test_a_lost_host_and_dependents_are_replaced(strategy: str, lost: str, moved
     ("strategy", "lost", "again"),
     [("async-ps", "c", ["chief:0"]), ("collective", "a", list(GANG))],
 )
-def test_the_leads_host_is_replaced_after_another_was_elected(strategy: str, lost: str, again: list[str]) -> None:
+def test_the_host_of_the_lead_that_coordinates_is_replaced_after_another_was_elected(
+    strategy: str, lost: str, again: list[str]
+) -> None:
     world = made(strategy)
     world.crash(lost)
     world.run_for(20.0)
@@ -166,7 +170,9 @@ def test_a_host_that_is_lost_while_another_is_replaced_is_replaced_in_its_own_ti
 
 
 @pytest.mark.parametrize(("resumed", "counted_s"), [({}, 40.0), ({"rebooted": True}, 0.0), ({"before": "s"}, 0.0)])
-def test_silence_is_not_counted_where_another_may_have_heard_the_host(resumed: Any, counted_s: float) -> None:
+def test_how_long_a_host_was_silent_is_not_counted_on_where_another_may_have_heard_it(
+    resumed: Any, counted_s: float
+) -> None:
     world = made("async-ps")
     world.data["hosts"]["a"]["silent_s"] = 40.0
     world._take("c")
@@ -363,7 +369,9 @@ SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_half_of_a_split_ends_before_the_other_begins(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_half_of_a_split_that_still_runs_ends_before_the_other_half_begins(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Clocks run up to a quarter slower, trainers save for as long as they may, and the cut comes and goes."""
     monkeypatch.setattr(supervised, "Attempt", SlowAttempt)
     chances = random.Random(seed)

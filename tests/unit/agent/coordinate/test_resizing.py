@@ -87,7 +87,9 @@ def test_a_lost_task_restarts_those_alone_that_take_part() -> None:
 
 @pytest.mark.parametrize("peers_fail", [True, False])
 @pytest.mark.parametrize("strategy", ["collective", "in-graph", "kvstore"])
-def test_others_train_without_a_host_given_up_and_with_it_when_back(strategy: str, peers_fail: bool) -> None:
+def test_others_train_without_a_host_that_was_given_up_and_with_it_when_it_is_back(
+    strategy: str, peers_fail: bool
+) -> None:
     world = of(strategy, min_workers=3, recovery=GIVEN_UP)
     world.crash("d")
     if peers_fail:

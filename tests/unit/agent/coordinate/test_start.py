@@ -129,7 +129,9 @@ def test_a_start_that_the_coordinators_host_rolls_back_ends_on_every_host_before
     [(True, "session_lost", 5.0, 8.0), (False, "session_lost", 10.0, 12.0), (False, "rolled_back", 1.0, 4.0)],
     ids=["a host that has rolled back", "a host that was not heard", "a host that the controller has told"],
 )
-def test_a_rolled_back_coordinator_waits_briefly(came: bool, kind: str, least_s: float, most_s: float) -> None:
+def test_a_coordinator_that_is_rolled_back_waits_briefly_for(
+    came: bool, kind: str, least_s: float, most_s: float
+) -> None:
     world = World("async-ps", PLACES)
     world.kept = False
     began = world.now
@@ -159,7 +161,9 @@ def test_a_task_that_fails_before_its_peers_are_ready_starts_again_with_them_and
     assert (world.data["restarts"], world.data["incidents"], world.decisions) == (0, [], [])
 
 
-def test_who_missed_its_peers_and_ends_when_they_are_ready_failed_early_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_find_its_peers_and_ends_when_they_are_ready_has_failed_early_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(autopsy, "end_of", lambda *_: "ConnectionRefusedError: [Errno 111]")
     world = World("async-ps", PLACES)
     world.until(lambda: any(world.attempts.values()))

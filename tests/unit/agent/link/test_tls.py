@@ -144,7 +144,9 @@ DAMAGES = ["", "x", "-----BEGIN CERTIFICATE-----\n", "half"]
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=["empty", "garbage", "begun", "half"])
 @pytest.mark.parametrize("name", ["link.key", "link.crt", "link.ca", "link.knock"])
-def test_damaged_or_missing_credentials_can_be_reported(tmp_path: Path, name: str, damage: str) -> None:
+def test_credentials_that_are_damaged_or_missing_are_an_error_that_can_be_reported(
+    tmp_path: Path, name: str, damage: str
+) -> None:
     file = issued(tmp_path, "c") / name
     text = file.read_text()
     file.write_text(text[: len(text) // 2] if damage == "half" else damage)

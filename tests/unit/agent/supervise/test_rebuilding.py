@@ -210,7 +210,9 @@ def test_an_agent_with_a_damaged_state_is_restarted(host: Host) -> None:
     assert not revival.is_orphaned(host.files)
 
 
-def test_a_reboot_restores_a_damaged_intent(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_restart_of_the_machine_a_run_with_a_damaged_intent_comes_back(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path(host.files.intent_path).write_bytes(b"{")
     started: list[str] = []
     monkeypatch.setattr(revival, "start", lambda files: started.append(files.directory))

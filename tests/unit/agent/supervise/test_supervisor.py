@@ -193,7 +193,9 @@ def moves(role: ScriptedRole, state: State) -> None:
     role.moved = moved(b="s")
 
 
-def test_a_spare_that_takes_a_place_begins_anew_with_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spare_that_takes_a_place_is_begun_anew_with_its_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = spread(tmp_path, "s")
     assert supervise(files, ScriptedRole(moves), monkeypatch)
     assert not files.state()["finished"], "its guard starts another"
@@ -202,7 +204,9 @@ def test_a_spare_that_takes_a_place_begins_anew_with_tasks(tmp_path: Path, monke
     assert files.events.count == 0, "nothing was damaged"
 
 
-def test_a_replaced_host_ends_tasks_before_it_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_whose_place_was_taken_ends_its_tasks_at_once_before_it_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = spread(tmp_path, "b")
     assert supervise(files, ScriptedRole(moves), monkeypatch)
     [event] = files.events.since(0)
@@ -211,7 +215,9 @@ def test_a_replaced_host_ends_tasks_before_it_begins_anew(tmp_path: Path, monkey
     assert (files.state()["tasks"], files.intent()["tasks"]) == ({}, {})
 
 
-def test_a_host_that_is_cut_off_holds_tasks_for_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_is_cut_off_holds_its_tasks_with_the_time_that_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def silent(role: ScriptedRole, state: State) -> None:
         role.connected, role.grace_s = False, 3.0
 
@@ -227,7 +233,9 @@ def test_a_host_that_is_cut_off_holds_tasks_for_what_is_left(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("why", ["full disk", "moves of another run"])
-def test_an_agent_that_cannot_begin_anew_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+def test_an_agent_that_cannot_begin_anew_goes_on_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
     def orders(role: ScriptedRole, state: State) -> None:
         role.moved = moved(b="s") if why == "full disk" else moved(x="s")
 
