@@ -110,7 +110,8 @@ def test_checkpoints_in_a_bucket_are_judged_as_those_in_a_directory(
         upload(bucket, directory, "digits")
         report = look(Place(f"{bucket.url}/digits/"))
         here = reading.inspect(str(directory), time.monotonic() + 60.0)
-        assert (judged(report), len(report["all"])) == (judged(here), 8)
+        assert judged(report) == judged(here)
+        assert len(report["all"]) == 8
         assert report["dir"] == f"{bucket.url}/digits"
         assert all(abs(one["time"] - time.time()) < 60.0 for one in report["all"])
         assert look(Place(f"{bucket.url}/nothing"))["all"] == []
@@ -253,7 +254,8 @@ def test_old_checkpoints_are_removed_at_a_url_as_in_a_directory(
     shown = prune(record(""), NOBODY, places, keep=keep, dry_run=True, live=live)
     assert bucket.names() == before
     done = prune(record(""), NOBODY, places, keep=keep, dry_run=False, live=live)
-    assert (done.directories, done.removed) == (shown.directories, 3 - len(left))
+    assert done.directories == shown.directories
+    assert done.removed == 3 - len(left)
     files = [f"digits/model.ckpt-{step}.{end}" for step in left for end in ("data-00000-of-00001", "index")]
     assert bucket.names() == ["digits/checkpoint", *files, "digits/notes.txt"]
     assert bucket.server.files["/runs/digits/checkpoint"].decode() == state

@@ -133,7 +133,8 @@ def test_accept_new_pins_the_first_key_once_for_all_threads(sshd: Sshd, home: Pa
     file = home / ".ssh" / "known_hosts.d" / "new"
     transport = SshTransport()
     host = direct(sshd, known_hosts=str(file), host_keys="accept-new")
-    assert fan_out(range(6), lambda _: answering(transport, host).close(), name=str).errors == {}
+    outcomes = fan_out(range(6), lambda _: answering(transport, host).close(), name=str)
+    assert outcomes.errors == {}
     assert file.read_text() == f"{name(sshd)} {public(sshd.host_keys['ed25519'])}\n"
     log_in(direct(sshd, known_hosts=str(file)))
 
@@ -147,7 +148,8 @@ def test_all_keys_of_a_host_are_found_without_a_login_and_pinned(sshd: Sshd, hom
     assert {key.fingerprint for key in keys} == {fingerprint(key) for key in sshd.host_keys.values()}
     assert {key.type for key in keys} == {"ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa"}
     assert sshd.logins() == before
-    assert (station.pin(keys), station.keys.pinned()) == (home / "known_hosts.own", keys)
+    assert station.pin(keys) == home / "known_hosts.own"
+    assert station.keys.pinned() == keys
     log_in(direct(sshd, known_hosts=str(home / "known_hosts.own")))
 
 

@@ -80,7 +80,8 @@ def test_a_key_with_passphrase_gets_in_and_is_asked_for_once(
 
     transport = SshTransport(passphrase=passphrase)
     host = direct(sshd, identity_file=str(key))
-    assert fan_out(range(4), lambda _: log_in(host, transport), name=str).errors == {}
+    outcomes = fan_out(range(4), lambda _: log_in(host, transport), name=str)
+    assert outcomes.errors == {}
     assert asked == [str(key)]
 
 
@@ -216,7 +217,8 @@ def test_connections_leave_the_configuration_that_they_share_as_it_is(sshd: Sshd
     host = direct(sshd)
     assert isinstance(host.reach, SshSettings)
     login = transport.logins.log_in(host.name, host.reach)
-    assert login.connection.config._modifications == {}
+    shared = login.connection.config
+    assert shared._modifications == {}
     login.close()
 
 
@@ -224,5 +226,6 @@ def test_nothing_hangs_when_all_hosts_refuse(sshd: Sshd) -> None:
     host = direct(sshd, identity_file=str(stranger()))
     transport = SshTransport()
     threads = threading.active_count()
-    assert len(fan_out(range(6), lambda _: log_in(host, transport), name=str).errors) == 6
+    outcomes = fan_out(range(6), lambda _: log_in(host, transport), name=str)
+    assert len(outcomes.errors) == 6
     assert threading.active_count() <= threads + 6

@@ -128,7 +128,8 @@ def test_where_a_file_cannot_have_two_names_it_is_copied(
 
 
 def test_a_damaged_file_of_another_bundle_is_not_copied(code: Path, root: Path) -> None:
-    (placed(code, root)[1] / "weights.bin").write_bytes(bytes(700_000))
+    first = placed(code, root)[1]
+    (first / "weights.bin").write_bytes(bytes(700_000))
     (code / "train.py").write_text("second\n")
     tree, asked = push(scan(code), root)
     assert sorted(asked) == ["train.py", "weights.bin"]

@@ -158,7 +158,8 @@ def test_a_hundred_damaged_ones_that_are_newer_do_not_hide_the_complete_one(outp
     for number in range(100):
         (output / f"model.ckpt-{1000 + number}.index").write_bytes(b"rubbish")
     found = look(output)
-    assert (complete(found)["prefix"], len(found["incomplete"])) == ("model.ckpt-100", 20)
+    assert complete(found)["prefix"] == "model.ckpt-100"
+    assert len(found["incomplete"]) == 20
     assert found["problem"] is None
 
 

@@ -210,7 +210,8 @@ def takes(coordinator: Coordinator) -> None:
 def test_stop_tells_what_outlives_it(coordinator: Coordinator) -> None:
     coordinator.does = takes
     coordinator.set("ps:0", left=[{"pid": 7, "command": "stuck"}])
-    assert ask(stop.stop, tasks=["ps:0"], grace_s=0)["survivors"] == [{"task": "ps:0", "pid": 7, "command": "stuck"}]
+    answer = ask(stop.stop, tasks=["ps:0"], grace_s=0)
+    assert answer["survivors"] == [{"task": "ps:0", "pid": 7, "command": "stuck"}]
 
 
 def test_a_task_that_is_none_of_the_run_is_refused(coordinator: Coordinator) -> None:
@@ -226,7 +227,8 @@ def test_restart_waits_for_the_new_attempts(coordinator: Coordinator) -> None:
             one.view["request_serial"] = request["serial"]
 
     coordinator.does = restarts
-    assert ask(stop.restart, tasks=["worker:1"], by="me")["tasks"]["worker:1"]["attempt"] == 2
+    answer = ask(stop.restart, tasks=["worker:1"], by="me")
+    assert answer["tasks"]["worker:1"]["attempt"] == 2
 
 
 def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator) -> None:

@@ -148,7 +148,8 @@ def test_an_agent_of_a_past_run_is_informed_that_it_is_over(links: Links) -> Non
     assert late.expect_type("welcome")["events_from"] == 7
     answer = late.expect_type("orders")
     assert answer["over"]
-    assert (answer["intents"]["ps:0"]["want"], answer["intents"]["ps:0"]["version"]) == ("stop", 6)
+    assert answer["intents"]["ps:0"]["want"] == "stop"
+    assert answer["intents"]["ps:0"]["version"] == 6
     late.expect_type("gone")
     links.agent("h1")
     assert len(links.hub.said("hello", "h1")) == 1

@@ -156,7 +156,8 @@ def test_an_attempt_without_an_error_shows_its_last_lines(run: Run) -> None:
     last = "".join(STEPS.splitlines(keepends=True)[-10:]).encode()
     assert text(run.serve(errors=True, lines=100)) == b""
     died(run, 1, signal=9)
-    assert (text(run.serve(errors=True, lines=100)), text(run.serve(errors=True))) == (last, last)
+    assert text(run.serve(errors=True, lines=100)) == last
+    assert text(run.serve(errors=True)) == last
     died(run, 1, code=0)
     assert text(run.serve(errors=True, lines=100)) == b""
 

@@ -138,7 +138,8 @@ def test_down_reports_what_trainers_wrote_and_removes_the_rest(
     assert (kept["cluster"], kept["path"], kept["files"]) == ("c", str(tree), 1)
     assert [path.name for path in tree.rglob("*")] == ["model", "step"]
     assert (host.root / "work" / "other" / "tree" / "train.sh").exists()
-    assert [path.name for path in (host.root / "bundles").iterdir() if path.suffix != ".lock"] == [other["bundle"]]
+    bundles = [path.name for path in (host.root / "bundles").iterdir() if path.suffix != ".lock"]
+    assert bundles == [other["bundle"]]
 
 
 def test_gc_names_what_trainers_wrote_and_removes_it_when_that_is_asked(

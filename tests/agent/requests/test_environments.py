@@ -177,9 +177,11 @@ def test_gc_removes_an_environment_with_the_last_run_that_uses_it(host: AgentHos
     host.ask("stop", by="ada", grace_s=0)
     eventually(lambda: host.state(spec)["finished"])
     time.sleep(0.01)
-    assert host.ask("gc", dry_run=True, all=True)["environments"] == [str(directory)]
+    seen = host.ask("gc", dry_run=True, all=True)
+    assert seen["environments"] == [str(directory)]
     assert directory.exists()
-    assert host.ask("gc", dry_run=False, all=True)["environments"] == [str(directory)]
+    gone = host.ask("gc", dry_run=False, all=True)
+    assert gone["environments"] == [str(directory)]
     assert list(host.root.glob("environments/*")) == []
 
 

@@ -103,7 +103,8 @@ def test_a_finished_run_whose_agent_is_back_is_alive(host: AgentHost) -> None:
     path = host.run_directory(spec) / "state.json"
     kill(host.supervisor(spec), signal.SIGSTOP)  # so that it does not write its own again
     path.write_text(json.dumps({**state, "finished": True}))
-    assert (gc(host)["processes"], gc(host)["runs"]) == ([], [])
+    assert gc(host)["processes"] == []
+    assert gc(host)["runs"] == []
     path.write_text(json.dumps(state))
     kill(host.supervisor(spec), signal.SIGCONT)
 

@@ -110,7 +110,8 @@ def test_setup_is_read_as_a_shell_reads_its_command_line(
             host.up(spec_with(host, text))
     else:
         host.up(spec_with(host, text))
-    assert (host.root / "clusters" / "c" / "h1" / "setup.log").read_text() == output.format(home=host.home.resolve())
+    log = host.root / "clusters" / "c" / "h1" / "setup.log"
+    assert log.read_text() == output.format(home=host.home.resolve())
 
 
 def test_the_log_of_setup_is_not_written_through_a_link(host: AgentHost) -> None:

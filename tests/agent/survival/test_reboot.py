@@ -139,17 +139,20 @@ def test_lingering_is_switched_on_where_no_password_is_needed(systemd: Account) 
 
 def test_without_lingering_it_is_cron(systemd: Account) -> None:
     systemd.lingers("no")
-    assert (systemd.offer(), systemd.units) == (("cron", ""), [])
+    assert systemd.offer() == ("cron", "")
+    assert systemd.units == []
     assert systemd.table is not None
     assert systemd.table.startswith("@reboot ")
 
 
 def test_without_systemd_it_is_cron_and_other_lines_stay(account: Account) -> None:
     (account.home / "table").write_text("17 4 * * * true\n")
-    assert (account.offer(), account.offer()) == (("cron", ""), ("cron", ""))
+    assert account.offer() == ("cron", "")
+    assert account.offer() == ("cron", "")
     assert account.table is not None
     lines = account.table.splitlines()
-    assert (lines[0], len(lines)) == ("17 4 * * * true", 1 + len(reboot.WHEN))
+    assert lines[0] == "17 4 * * * true"
+    assert len(lines) == 1 + len(reboot.WHEN)
     assert all(str(account.root / "agent" / "current") in line for line in lines[1:])
 
 
@@ -250,7 +253,8 @@ def test_the_entry_goes_when_the_last_run_that_needs_it_has_ended(account: Accou
     assert account.units or "@reboot" in (account.table or "")
     finish(second)
     reboot.withdraw(str(account.root))
-    assert (account.units, account.table) == ([], mine)
+    assert account.units == []
+    assert account.table == mine
     assert first.exists()
     assert not (account.root / "agent" / "current").is_symlink()
 
@@ -277,7 +281,8 @@ def test_a_damaged_state_counts_as_one_that_continues(account: Account) -> None:
 
 
 def test_another_machine_that_shares_the_home_directory_keeps_its_program(account: Account) -> None:
-    (account.keep_run("r1") / "machine").write_text("of another machine\n")
+    elsewhere = account.keep_run("r1")
+    (elsewhere / "machine").write_text("of another machine\n")
     account.offer()
     reboot.withdraw(str(account.root))
     assert account.table is None

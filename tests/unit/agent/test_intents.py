@@ -66,7 +66,8 @@ def test_an_order_is_followed_and_written(files: RunFiles) -> None:
     assert not followed.take({"worker:0": intent("run", 2)})
     assert followed.value["tasks"]["worker:0"]["want"] == "run"
     assert followed.value["tasks"]["worker:1"]["want"] == "hold"
-    assert (on_disk(files)["tasks"]["worker:0"]["want"], on_disk(files)["serial"]) == ("run", 2)
+    assert on_disk(files)["tasks"]["worker:0"]["want"] == "run"
+    assert on_disk(files)["serial"] == 2
     assert followed.settled()
 
 
@@ -258,7 +259,8 @@ def test_only_a_stop_is_written_at_any_price(
 ) -> None:
     written: list[bool] = []
     monkeypatch.setattr(files, "write_intent", lambda _, urgent: written.append(urgent))
-    intents.IntentFollower(files).take({f"worker:{index}": intent(want, 2) for index, want in enumerate(wants)})
+    followed = intents.IntentFollower(files)
+    followed.take({f"worker:{index}": intent(want, 2) for index, want in enumerate(wants)})
     assert written == [urgent]
 
 

@@ -71,7 +71,8 @@ success: auto
     assert gpu_3.reach == SshSettings(target="10.0.0.23", user="train")
     assert (gpu_3.address, gpu_3.gpus) == ("192.168.7.23", 2)
     assert list(cluster.jobs) == ["ps", "worker", "evaluator"]
-    assert (cluster.jobs["ps"].hosts, cluster.jobs["ps"].ports) == (("ps-a", "ps-a"), (2222, 2223))
+    assert cluster.jobs["ps"].hosts == ("ps-a", "ps-a")
+    assert cluster.jobs["ps"].ports == (2222, 2223)
     assert cluster.jobs["worker"].hosts == ("gpu-1", "gpu-1", "gpu-2", "gpu-2", "gpu-3", "gpu-3", "gpu-4", "gpu-4")
     assert cluster.jobs["worker"].ports == (2222, 2223) * 4
     assert cluster.jobs["evaluator"].ports == (2224,)
@@ -186,9 +187,12 @@ jobs:
   v: {hosts: a}
 """
     jobs = load(write, text).jobs
-    assert (jobs["w"].launch.command, jobs["w"].launch.args) == (("b.py",), ("--x=1", "--z=3"))
-    assert (dict(jobs["w"].launch.env), jobs["w"].launch.dialect) == ({"A": "1", "B": "3"}, "flags")
-    assert (jobs["v"].launch.args, jobs["v"].launch.dialect) == (("--x=1", "--y=2"), "tensorflow")
+    assert jobs["w"].launch.command == ("b.py",)
+    assert jobs["w"].launch.args == ("--x=1", "--z=3")
+    assert dict(jobs["w"].launch.env) == {"A": "1", "B": "3"}
+    assert jobs["w"].launch.dialect == "flags"
+    assert jobs["v"].launch.args == ("--x=1", "--y=2")
+    assert jobs["v"].launch.dialect == "tensorflow"
 
 
 def test_a_list_of_args_replaces_those_of_the_trainer(write: Path) -> None:

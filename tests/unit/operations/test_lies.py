@@ -121,7 +121,8 @@ def test_how_a_host_is_reached_is_never_taken_from_a_host() -> None:
     for lie in (with_settings, put(None, "ssh")):
         transport = FakeTransport(Liar("c", "status", lie, viewed()))
         found = status(record(), transport)
-        assert (found.record.hosts, found.record.file) == (record().hosts, record().file)
+        assert found.record.hosts == record().hosts
+        assert found.record.file == record().file
         assert transport.opened == ["c"]
 
 
@@ -305,7 +306,8 @@ def test_a_restart_of_what_nobody_asked_for_is_not_trusted() -> None:
     agents = Agents(viewed())
     answer = {"run": "digits-1", "tasks": {"ps:0": entry()}, "unreached": []}
     agents.extra["restart"] = [{"type": "result", **answer, "inventory": inventory(record()), "coordination": viewed()}]
-    assert restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me").away is not None
+    result = restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
+    assert result.away is not None
 
 
 class Talker(Agents):
@@ -388,7 +390,8 @@ def test_a_stream_that_is_neither_output_is_refused() -> None:
     places = [Target(host) for host in record().hosts.values()]
     transport = FakeTransport(Talker("exec", lambda: frames))
     done = execute(record(), transport, places, ["true"], lambda *output: chunks.append(output[2]), cwd="home")
-    assert (list(done.errors), sorted(done.results)) == (["@d"], ["@a", "@b", "@c"])
+    assert list(done.errors) == ["@d"]
+    assert sorted(done.results) == ["@a", "@b", "@c"]
     assert chunks == []
 
 
@@ -434,4 +437,5 @@ def test_a_host_reports_its_own_events_only() -> None:
             return [*forged, {"type": "result", "run": "digits-1", "next": 1}]
 
     story = read_events(record(), FakeTransport(Teller(), {"c": TransportError("off")}), last=None)
-    assert (story.lines, set(story.errors)) == ((), {"c", "d"})
+    assert story.lines == ()
+    assert set(story.errors) == {"c", "d"}

@@ -141,7 +141,8 @@ def test_no_text_makes_a_path_outside_of_the_runs(run: str) -> None:
         file = Memory()._file(run)
     except UsageError:
         return
-    assert (file.parent, file.name) == (Memory()._runs, f"{run}.json")
+    assert file.parent == Memory()._runs
+    assert file.name == f"{run}.json"
 
 
 def test_the_pointer_to_the_current_run_is_no_path_either(state: Path) -> None:
@@ -195,7 +196,8 @@ def test_a_record_of_an_earlier_version_is_read(state: Path, saved: object, reac
 
 
 def test_a_cancelled_run_leaves_the_history_unchanged(state: Path) -> None:
-    Memory().save(record("digits-1"))
+    memory = Memory()
+    memory.save(record("digits-1"))
     again = Memory()
     again.save(record("digits-2"))
     again.take_back(record("digits-2"))

@@ -169,7 +169,8 @@ def test_key_files_that_are_not_there_are_asked_about_once_and_not_for_a_run_her
         f"ssh.identity_file: there is no file {here}/key",
         f"ssh.known_hosts: there is no file {here}/known_hosts",
     ]
-    assert (look(more=more), look(more=more, local=True)) == (([], doubts), ([], []))
+    assert look(more=more) == ([], doubts)
+    assert look(more=more, local=True) == ([], [])
     assert look(more=more.replace("}", ", host_keys: accept-new}")) == ([], doubts[:1])
     for name in ("key", "known_hosts"):
         Path(name).touch()
@@ -232,7 +233,8 @@ def test_what_a_run_is_going_to_listen_on_is_not_free(port: int) -> None:
 def test_two_agents_may_claim_a_port_and_a_refused_one_is_not_kept_from_others(port: int) -> None:
     one = host_ports.claim([port])
     two = host_ports.claim([port, port])  # of the same process: its name is taken, and that is nobody's trouble
-    assert not LocalPorts().is_free(port)
+    looking = LocalPorts()
+    assert not looking.is_free(port)
     for claim in (*one, *two):
         os.close(claim)
     assert is_free(port)

@@ -105,7 +105,8 @@ def test_one_connection_tells_all_changes_until_all_is_over() -> None:
     agents = Watched(c=[[states(viewed()), states(step), dict(RESULT)]])
     transport = FakeTransport(agents)
     found = seen(watch_run(record(), transport), is_over)
-    assert [one.progress.step for one in found if isinstance(one, RunStatus)] == [None, None, 7, None]
+    steps = [one.progress.step for one in found if isinstance(one, RunStatus)]
+    assert steps == [None, None, 7, None]
     assert transport.opened == ["c"]
     assert agents.asked_to_watch[0]["for_s"] == watching.LOOK_AGAIN_S
     assert [kind for _, kind, _ in agents.asked] == ["status", "status"]

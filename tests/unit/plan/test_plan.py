@@ -152,7 +152,8 @@ def test_storage_urls_reach_the_trainer_as_they_are_and_the_agent_not_at_all() -
 def test_the_evaluator_stands_in_the_task_but_not_in_the_cluster() -> None:
     plan = planned(cluster(job("worker", ["a"], [2222]), job("evaluator", ["b"], [2222])))
     config = json.loads(task(plan, "evaluator:0").env["TF_CONFIG"])
-    assert (list(config["cluster"]), config["task"]) == (["worker"], {"type": "evaluator", "index": 0})
+    assert list(config["cluster"]) == ["worker"]
+    assert config["task"] == {"type": "evaluator", "index": 0}
     assert not any("evaluator_hosts" in word for word in task(plan, "worker:0").argv)
 
 
@@ -174,7 +175,8 @@ def test_the_gpus_of_a_host_are_shared_and_ps_sees_none() -> None:
     ids=["own number first", "fewer than an even share", "uneven"],
 )
 def test_gpus_are_shared(gpus: int, jobs: list[Job], shares: list[tuple[int, ...]]) -> None:
-    assert [one.gpus for one in planned(cluster(*jobs, hosts=[ssh_host("a", gpus=gpus)])).tasks] == shares
+    plan = planned(cluster(*jobs, hosts=[ssh_host("a", gpus=gpus)]))
+    assert [one.gpus for one in plan.tasks] == shares
 
 
 def test_gpus_stay_as_they_are_where_none_are_declared_but_ps_sees_none() -> None:
@@ -245,7 +247,8 @@ def test_the_lead_decides_with_ps_and_all_workers_decide_without() -> None:
     ("jobs", "lead"), [(("ps", "worker"), "worker:0"), (("worker", "chief"), "chief:0"), (("x",), "x:0")]
 )
 def test_the_lead_is_the_chief_or_else_the_first_worker(jobs: tuple[str, ...], lead: str) -> None:
-    assert cluster(*(job(name, ["a"], [index]) for index, name in enumerate(jobs, 1))).lead == TaskId.parse(lead)
+    value = cluster(*(job(name, ["a"], [index]) for index, name in enumerate(jobs, 1)))
+    assert value.lead == TaskId.parse(lead)
 
 
 def test_the_spec_of_a_host_holds_its_tasks_and_the_roster_of_all() -> None:

@@ -94,7 +94,8 @@ def test_task_with_a_server_is_ready_when_it_listens(dialect: Any, strategy: Any
     template = ("{task}",) if dialect == "template" else ()
     launch = Launch(command=("./t",), dialect=dialect, template=template)
     jobs = [job(name, ["a"], [port], launch=launch) for port, name in enumerate(ready, 1)]
-    assert {one.id.job: one.ready for one in planned(cluster(*jobs, strategy=strategy)).tasks} == ready
+    plan = planned(cluster(*jobs, strategy=strategy))
+    assert {one.id.job: one.ready for one in plan.tasks} == ready
 
 
 def test_every_field_is_that_of_the_task() -> None:

@@ -256,7 +256,8 @@ def test_each_task_is_given_the_directory_that_it_gets() -> None:
 
 def test_on_this_machine_the_source_itself_is_read() -> None:
     here = on_this_machine(with_data("worker"), lambda port: True)
-    assert (data_places(here), directories(here, here.hosts["d"])["data"]) == ((), str(SOURCE))
+    assert data_places(here) == ()
+    assert directories(here, here.hosts["d"])["data"] == str(SOURCE)
     assert TaskId("worker", 0) in here.tasks()
 
 

@@ -69,7 +69,8 @@ def test_what_acts_on_a_terminal_becomes_a_mark(text: str, shown: str) -> None:
     ],
 )
 def test_of_a_log_only_colours_stay_and_end_with_their_line(data: bytes, colored: str, plain: str) -> None:
-    assert (log_lines(data, color=True), log_lines(data, color=False)) == ([colored], [plain])
+    assert log_lines(data, color=True) == [colored]
+    assert log_lines(data, color=False) == [plain]
 
 
 @pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)

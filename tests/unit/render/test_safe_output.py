@@ -641,7 +641,8 @@ def test_a_command_off_a_terminal_passes_its_bytes(raw: bool, capfdbinary: pytes
 
 def test_a_raw_command_passes_its_bytes_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(monkeypatch)
-    OutputPrinter(["a"], raw=True).print("a", 1, b"\x1b]0;t\x07")
+    printer = OutputPrinter(["a"], raw=True)
+    printer.print("a", 1, b"\x1b]0;t\x07")
     assert terminal.shown() == "\x1b]0;t\x07"
 
 

@@ -50,7 +50,8 @@ def write(home: Path, text: str) -> ConfigFiles:
     ],
 )
 def test_a_place_is_read_and_written(text: str, place: LoginTarget) -> None:
-    assert (LoginTarget.parse(text), LoginTarget.parse(str(place))) == (place, place)
+    assert LoginTarget.parse(text) == place
+    assert LoginTarget.parse(str(place)) == place
 
 
 @pytest.mark.parametrize("text", ["", "a b", "host:port"])
@@ -178,7 +179,8 @@ def test_what_lies_beside_a_key_holds_nobody_up(tmp_path: Path, make: Callable[[
     key = tmp_path / "id"
     key.write_bytes(keys.make_key("login").read_bytes())
     make(key.with_name(key.name + beside))
-    assert read_key_file(key).type == "ssh-ed25519"
+    file = read_key_file(key)
+    assert file.type == "ssh-ed25519"
     key.write_text("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n")
     assert read_key_file(key).problem
 

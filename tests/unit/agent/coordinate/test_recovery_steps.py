@@ -128,7 +128,8 @@ def test_what_is_held_begins_another_generation_and_only_the_lost_task_pays() ->
 
 
 def test_the_grace_of_a_gang_is_no_longer_than_the_users() -> None:
-    assert {intent["grace_s"] for intent in lost("ps:0", "sync-ps", grace_s=0.5).view.intents.values()} == {0.5}
+    run = lost("ps:0", "sync-ps", grace_s=0.5)
+    assert {intent["grace_s"] for intent in run.view.intents.values()} == {0.5}
 
 
 def test_a_gang_leaves_out_who_was_stopped_and_evaluators() -> None:
@@ -578,7 +579,8 @@ def test_what_an_agent_says_is_believed_only_of_the_attempt_that_waits_for_anoth
     ],
 )
 def test_a_decision_tells_the_loss_and_who_is_started_again(strategy: str, task: str, plan: Fact) -> None:
-    assert lost(task, strategy).told == [{"why": [fact("killed", signal=9), plan], "task": task}]
+    run = lost(task, strategy)
+    assert run.told == [{"why": [fact("killed", signal=9), plan], "task": task}]
 
 
 def seconds(kind: str, after_s: float) -> Fact:
