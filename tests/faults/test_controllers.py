@@ -57,9 +57,13 @@ def test_up_that_is_interrupted_leaves_a_whole_run_or_none_and_no_lock(fleet: Fl
 
 
 STEPS_OF_REPLACE = (
-    Moment("prepared after", 5), Moment("asked for stop", 1), Moment("asked for start", 1),
-    Moment("started after", 5), Moment("asked for keep", 1), Moment("asked for keep", 5),
-)  # fmt: skip
+    Moment("prepared after", 5),
+    Moment("asked for stop", 1),
+    Moment("asked for start", 1),
+    Moment("started after", 5),
+    Moment("asked for keep", 1),
+    Moment("asked for keep", 5),
+)
 
 
 @pytest.mark.parametrize(

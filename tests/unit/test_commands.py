@@ -94,10 +94,20 @@ WITHOUT_CLUSTER = {
 """Commands that need no -o json, and why."""
 
 WORDS = {
-    "init": "--template nosuch", "explain": "nosuchword", "schema": "nosuch", "exec": "--home -o json -- true",
-    "restart": "worker:0", "compare": "demo-1 demo-2", "scale": "worker=1", "drain": "node-1", "undrain": "node-1",
-    "replace": "node-1 node-3 -y", "down": "-y", "gc": "-y", "trust": "-y",
-}  # fmt: skip
+    "init": "--template nosuch",
+    "explain": "nosuchword",
+    "schema": "nosuch",
+    "exec": "--home -o json -- true",
+    "restart": "worker:0",
+    "compare": "demo-1 demo-2",
+    "scale": "worker=1",
+    "drain": "node-1",
+    "undrain": "node-1",
+    "replace": "node-1 node-3 -y",
+    "down": "-y",
+    "gc": "-y",
+    "trust": "-y",
+}
 """What else has to be typed for a command to come as far as its mistake."""
 
 NO_FILE = {"init", "explain", "schema"}

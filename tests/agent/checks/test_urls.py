@@ -15,9 +15,13 @@ from tests.buckets import Bucket, cloud_storage, s3
 
 def ask(host: AgentHost, *urls: str, write: bool = True, program: str = sys.executable, **fields: Any) -> Any:
     question = {
-        "token": "ab", "host": "h1", "program": program, "libraries": ["fsspec"],
-        "urls": [{"url": url, "write": write} for url in urls], **fields,
-    }  # fmt: skip
+        "token": "ab",
+        "host": "h1",
+        "program": program,
+        "libraries": ["fsspec"],
+        "urls": [{"url": url, "write": write} for url in urls],
+        **fields,
+    }
     with host.open() as talk:
         return talk.ask("check", **host.about({"ask": {"urls": question}}))["facts"]["urls"]
 

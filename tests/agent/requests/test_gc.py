@@ -36,9 +36,17 @@ def test_a_live_run_and_all_that_is_its_own_stay(host: AgentHost) -> None:
     before = host.processes()
     result = gc(host)
     assert {name: value for name, value in result.items() if name not in ("type", "payload", "dry_run")} == {
-        "processes": [], "survivors": [], "runs": [], "bundles": [], "environments": [], "files": [], "written": [],
-        "kept": [], "omitted": 0, "freed_bytes": 0,
-    }  # fmt: skip
+        "processes": [],
+        "survivors": [],
+        "runs": [],
+        "bundles": [],
+        "environments": [],
+        "files": [],
+        "written": [],
+        "kept": [],
+        "omitted": 0,
+        "freed_bytes": 0,
+    }
     assert set(before) <= set(host.processes())
     assert host.ask("status")["state"]["tasks"]["worker:0"]["attempt"] == 1
 

@@ -100,9 +100,14 @@ def test_runs_lists_those_of_a_cluster_or_all(host: AgentHost) -> None:
     (run,) = host.ask("runs")["runs"]
     assert run.pop("condition")["type"] == "Running"
     assert run == {
-        "run": mine["run"], "cluster": "c", "host": "h1", "created": mine["created"], "live": True,
-        "by": mine["controller"], "tasks": {"worker:0": "running"},
-    }  # fmt: skip
+        "run": mine["run"],
+        "cluster": "c",
+        "host": "h1",
+        "created": mine["created"],
+        "live": True,
+        "by": mine["controller"],
+        "tasks": {"worker:0": "running"},
+    }
 
 
 def test_a_file_that_names_no_run_as_the_current_one_is_reported_and_not_followed(host: AgentHost) -> None:

@@ -29,8 +29,16 @@ def test_a_failed_task_is_started_again_until_its_budget_is_used_up(host: AgentH
     events = [json.loads(line) for line in (host.run_directory(spec) / "events.jsonl").read_text().splitlines()]
     steps = [event["to"] for event in events]
     assert steps == [
-        "starting", "running", "backoff", "starting", "running", "backoff", "starting", "running", "failed",
-    ]  # fmt: skip
+        "starting",
+        "running",
+        "backoff",
+        "starting",
+        "running",
+        "backoff",
+        "starting",
+        "running",
+        "failed",
+    ]
 
 
 @pytest.mark.parametrize(

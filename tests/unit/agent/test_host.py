@@ -337,9 +337,16 @@ def test_the_environment_is_inherited_then_the_tasks_then_secrets_then_ours() ->
     task = supervised.task("ps:0", env={"A": "2", "B": "2", "DTCTL_TASK": "mine"}, secrets=["B", "ABSENT"])
     got = environment.of_task({"A": "1", "C": "1"}, SPEC, task, {"B": "3", "OTHER": "x"}, 4, "k")
     assert got == {
-        "A": "2", "B": "3", "C": "1", "DTCTL_RUN": "r", "DTCTL_CLUSTER": "c", "DTCTL_HOST": "h1",
-        "DTCTL_TASK": "ps:0", "DTCTL_ATTEMPT": "4", "DTCTL_KEY": "k",
-    }  # fmt: skip
+        "A": "2",
+        "B": "3",
+        "C": "1",
+        "DTCTL_RUN": "r",
+        "DTCTL_CLUSTER": "c",
+        "DTCTL_HOST": "h1",
+        "DTCTL_TASK": "ps:0",
+        "DTCTL_ATTEMPT": "4",
+        "DTCTL_KEY": "k",
+    }
 
 
 def test_proxies_of_the_host_are_dropped_and_those_of_the_task_stay() -> None:

@@ -61,9 +61,17 @@ SECRETS = [
     ".mlflow/credentials", ".vault_pass.txt", "vault_password", "client_secret_1.apps.json", ".config/wandb/settings",
 ]  # fmt: skip
 DIRECTORIES = [
-    ".kube/config", ".terraform.d/credentials.tfrc.json", ".config/sops/age/keys.txt", ".kaggle/x", ".ssh/id_work",
-    ".ssh/known_hosts", ".aws/credentials", "old/.aws/config", ".config/gcloud/x", ".gnupg/x",
-]  # fmt: skip
+    ".kube/config",
+    ".terraform.d/credentials.tfrc.json",
+    ".config/sops/age/keys.txt",
+    ".kaggle/x",
+    ".ssh/id_work",
+    ".ssh/known_hosts",
+    ".aws/credentials",
+    "old/.aws/config",
+    ".config/gcloud/x",
+    ".gnupg/x",
+]
 HARMLESS = [
     ".env.example", ".env.sample", "example.env", "id_map.py", "id_rsa.pub", "id_list", "environment.yml", "env/x.py",
     "tokens.json", "config.json", "kube/config", "monkey.py", "keys.py", "secrets.py", "netrc", "pem",

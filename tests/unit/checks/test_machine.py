@@ -311,11 +311,16 @@ def test_each_figure_of_a_machine_is_reported_by_host() -> None:
     )
     greeted = {"a": Greeted({"system": "Debian 12"}, 0.1), "b": Greeted({}, 0.1)}
     assert lines(Answers([{"a": full, "b": machine()}], clocks={"a": (90.0, 90.1)}, greeted=greeted)) == {
-        "system": {"a": "Debian 12", "b": ""}, "processors": {"a": 8, "b": 8},
-        "memory_bytes": {"a": 16 * GB, "b": 16 * GB}, "free memory_bytes": {"a": 3 * GB, "b": 8 * GB},
-        "tasks took_bytes": {"a": 3, "b": None}, "GPUs": {"a": "", "b": ""}, "free disk_bytes": {"a": 5, "b": None},
-        "clock": {"a": "90 s ahead"}, "SELinux": {"a": "enforcing"},
-    }  # fmt: skip
+        "system": {"a": "Debian 12", "b": ""},
+        "processors": {"a": 8, "b": 8},
+        "memory_bytes": {"a": 16 * GB, "b": 16 * GB},
+        "free memory_bytes": {"a": 3 * GB, "b": 8 * GB},
+        "tasks took_bytes": {"a": 3, "b": None},
+        "GPUs": {"a": "", "b": ""},
+        "free disk_bytes": {"a": 5, "b": None},
+        "clock": {"a": "90 s ahead"},
+        "SELinux": {"a": "enforcing"},
+    }
 
 
 def gpu(index: int, used: int = 0, name: str = "A100", driver: str = "550.54") -> dict[str, Any]:

@@ -330,7 +330,13 @@ def test_settings_are_the_keys_as_they_are_written_without_secrets_and_routes(wr
     settings = dict(load(write, text, "trainer.args.rate=1e-3").settings)
     assert settings.pop("trainer.args.long").startswith("x" * 200 + "... (sha256 ")
     assert settings == {
-        "name": "digits", "jobs.worker.hosts": "a", "jobs.worker.port": "0x900", "grace": "1m",
-        "trainer.command": "python train.py --api_key ***", "trainer.secrets": "WANDB_API_KEY",
-        "trainer.args.rate": "1e-3", "trainer.args.token": "***", "trainer.env.PASSWORD": "***",
-    }  # fmt: skip
+        "name": "digits",
+        "jobs.worker.hosts": "a",
+        "jobs.worker.port": "0x900",
+        "grace": "1m",
+        "trainer.command": "python train.py --api_key ***",
+        "trainer.secrets": "WANDB_API_KEY",
+        "trainer.args.rate": "1e-3",
+        "trainer.args.token": "***",
+        "trainer.env.PASSWORD": "***",
+    }

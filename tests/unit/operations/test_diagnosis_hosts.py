@@ -52,10 +52,17 @@ def test_a_straggler_is_reported_with_its_rate_and_what_is_short_on_its_host() -
         (TaskId("worker", 2),),
         ("gpu-2",),
         {
-            "rate": 1.0, "usual": 10.0, "cpu_share": 0.4, "load": "9.13", "cpus": 4, "available_bytes": 8 << 30,
-            "memory_bytes": 16 << 30, "taker": "stress of eve (pid 9)", "taker_cpus": "3.9",
+            "rate": 1.0,
+            "usual": 10.0,
+            "cpu_share": 0.4,
+            "load": "9.13",
+            "cpus": 4,
+            "available_bytes": 8 << 30,
+            "memory_bytes": 16 << 30,
+            "taker": "stress of eve (pid 9)",
+            "taker_cpus": "3.9",
         },
-    )  # fmt: skip
+    )
     (seen,) = hosts.stragglers(facts(*workers(10.0, 12.0, 1.0)))
     assert seen.fields == {"rate": 1.0, "usual": 10.0}
 

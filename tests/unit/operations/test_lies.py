@@ -405,11 +405,16 @@ def test_runs_of_every_cluster_are_told_once_by_the_hosts_that_were_asked() -> N
     """Two of them share a home directory; in the other cluster they have other names."""
     others = [
         {
-            "run": "mnist-1", "cluster": "mnist", "host": name, "created": 1.0, "live": True, "by": "ada@x",
+            "run": "mnist-1",
+            "cluster": "mnist",
+            "host": name,
+            "created": 1.0,
+            "live": True,
+            "by": "ada@x",
             "tasks": tasks,
         }
         for name, tasks in (("gpu-1", {"ps:0": "running"}), ("gpu-2", {"worker:0": "failed"}))
-    ]  # fmt: skip
+    ]
     answers = {"c": others, "d": others}
 
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:

@@ -76,11 +76,16 @@ def test_the_program_of_a_command_is_known_where_its_words_tell(command: str, pr
 @pytest.mark.parametrize(
     "command",
     [
-        "[python, train.py]", "[python, ./pkg/main.py]", "[python, -m, pkg.main]", "[python, -m, pkg]",
-        "[python, -m, torch.distributed.run, nothing.py]", "[./run.sh]", "[/opt/program]",
+        "[python, train.py]",
+        "[python, ./pkg/main.py]",
+        "[python, -m, pkg.main]",
+        "[python, -m, pkg]",
+        "[python, -m, torch.distributed.run, nothing.py]",
+        "[./run.sh]",
+        "[/opt/program]",
         "[python, '{work_dir}/x.py']",
     ],
-)  # fmt: skip
+)
 def test_what_is_in_the_code_or_cannot_be_known_is_let_pass(command: str) -> None:
     assert look(command, "dirs: {work: w}\n") == ([], [])
 

@@ -273,10 +273,15 @@ def test_up_that_fails_names_who_has_taken_a_place(known: RunRecord, error: Dtct
         ("c", TransportError("no route"), {"unchanged": True, "s": TransportError("no route to s")}, False),
     ],
     ids=[
-        "gone", "gone with the other, which is allowed", "empty", "back", "the run is gone", "the file differs",
+        "gone",
+        "gone with the other, which is allowed",
+        "empty",
+        "back",
+        "the run is gone",
+        "the file differs",
         "the other is away",
     ],
-)  # fmt: skip
+)
 def test_up_without_a_host_that_was_replaced_finds_the_run_unchanged(
     spared: Start, lost: str, answer_of_it: Any, of_others: Any, finds_it: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

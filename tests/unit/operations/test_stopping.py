@@ -60,9 +60,14 @@ def test_other_hosts_report_their_own_tasks_only() -> None:
 
 
 STOPPED = {
-    "type": "result", "run": "digits-1", "stopped": ["worker:0"], "already": [], "survivors": [],
-    "coordination": viewed("Stopped", "stopped"), "inventory": inventory(record()),
-}  # fmt: skip
+    "type": "result",
+    "run": "digits-1",
+    "stopped": ["worker:0"],
+    "already": [],
+    "survivors": [],
+    "coordination": viewed("Stopped", "stopped"),
+    "inventory": inventory(record()),
+}
 
 
 def answering(*frames: Mapping[str, Any]) -> FakeTransport:

@@ -239,11 +239,17 @@ class Upstream:
 HONEST = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 LYING = b"\r\n".join(
     [
-        b"HTTP/1.1 200 OK", b"Set-Cookie: session=mine; Path=/", b"Location: http://127.0.0.1:8888/",
-        b'Clear-Site-Data: "*"', b"Service-Worker-Allowed: /", b"Referrer-Policy: unsafe-url",
-        b"Content-Type: text/html", b"", b"<script>steal()</script>",
+        b"HTTP/1.1 200 OK",
+        b"Set-Cookie: session=mine; Path=/",
+        b"Location: http://127.0.0.1:8888/",
+        b'Clear-Site-Data: "*"',
+        b"Service-Worker-Allowed: /",
+        b"Referrer-Policy: unsafe-url",
+        b"Content-Type: text/html",
+        b"",
+        b"<script>steal()</script>",
     ]
-)  # fmt: skip
+)
 
 
 @contextmanager

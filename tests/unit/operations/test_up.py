@@ -30,8 +30,13 @@ from tests.unit.clusters import cluster
 from tests.unit.fakes import Answer, FakeSession, FakeTransport, rolled_back
 
 READY = {
-    "type": "prepared", "run": "digits-1", "unchanged": False, "replaces": None, "current": None, "checkpoints": [],
-}  # fmt: skip
+    "type": "prepared",
+    "run": "digits-1",
+    "unchanged": False,
+    "replaces": None,
+    "current": None,
+    "checkpoints": [],
+}
 
 
 @pytest.fixture

@@ -289,8 +289,14 @@ def known(phase: str = "starting", condition: str = "Running", cause: str | None
 
 def ended(attempt: int, code: int | None = 125, **fields: Any) -> dict[str, Any]:
     usual = {
-        "attempt": attempt, "started": 1.0, "ended": 2.0, "asked": False, "code": code, "signal": None, "cause": "",
-    }  # fmt: skip
+        "attempt": attempt,
+        "started": 1.0,
+        "ended": 2.0,
+        "asked": False,
+        "code": code,
+        "signal": None,
+        "cause": "",
+    }
     return {**usual, "step": None, "short_of_memory": False, "hung": False, "early": False, **fields}
 
 

@@ -33,9 +33,13 @@ def task(plan: RunPlan, name: str) -> TaskPlan:
 
 def test_flags_hold_every_job_in_the_order_of_the_file() -> None:
     assert task(planned(cluster()), "worker:1").argv == (
-        "python3", "train.py", "--ps_hosts=a.example:2222,b.example:2222",
-        "--worker_hosts=c.example:2222,d.example:2222", "--job_name=worker", "--task_index=1",
-    )  # fmt: skip
+        "python3",
+        "train.py",
+        "--ps_hosts=a.example:2222,b.example:2222",
+        "--worker_hosts=c.example:2222,d.example:2222",
+        "--job_name=worker",
+        "--task_index=1",
+    )
 
 
 def test_tf_config_names_the_cluster_and_the_task() -> None:
@@ -278,19 +282,43 @@ def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
         {"name": "worker", "tasks": ["worker:1"], "after": [0, 1], "held": False},
     ]
     assert spec["roster"][2] == {
-        "task": "worker:0", "host": "c", "address": "c.example:2222", "role": "lead", "scope": "gang", "vital": True,
-        "decides": True, "serves": False, "seat": None, "addressed": False,
-    }  # fmt: skip
+        "task": "worker:0",
+        "host": "c",
+        "address": "c.example:2222",
+        "role": "lead",
+        "scope": "gang",
+        "vital": True,
+        "decides": True,
+        "serves": False,
+        "seat": None,
+        "addressed": False,
+    }
     assert (spec["tasks"][0]["ready"], spec["tasks"][0]["own"]) == ("listening", False)
     assert spec["recovery"] == {
-        "max_restarts": 3, "max_run_restarts": 100, "backoff_min_s": 1.0, "backoff_max_s": 60.0,
-        "reset_after_s": 600.0, "repeat": 3, "allow_scratch": False, "retry": [75], "permanent": [2], "stall_s": 0.0,
-        "first_step_s": None, "host_timeout_s": 60.0, "reboot": "auto", "replace_s": None,
-    }  # fmt: skip
+        "max_restarts": 3,
+        "max_run_restarts": 100,
+        "backoff_min_s": 1.0,
+        "backoff_max_s": 60.0,
+        "reset_after_s": 600.0,
+        "repeat": 3,
+        "allow_scratch": False,
+        "retry": [75],
+        "permanent": [2],
+        "stall_s": 0.0,
+        "first_step_s": None,
+        "host_timeout_s": 60.0,
+        "reboot": "auto",
+        "replace_s": None,
+    }
     policies = {name: spec[name] for name in ("strategy", "ttl_s", "keep", "target_step", "fail_fast", "settle_s")}
     assert policies == {
-        "strategy": "async-ps", "ttl_s": 5.0, "keep": 2, "target_step": 300, "fail_fast": False, "settle_s": 30.0,
-    }  # fmt: skip
+        "strategy": "async-ps",
+        "ttl_s": 5.0,
+        "keep": 2,
+        "target_step": 300,
+        "fail_fast": False,
+        "settle_s": 30.0,
+    }
     assert (spec["active_deadline_s"], spec["start_timeout_s"], spec["needs_checkpoint"]) == (9.0, 600.0, False)
 
 

@@ -259,8 +259,12 @@ def test_the_machine_form_has_the_same_and_what_follows() -> None:
         {"name": "evaluator", "tasks": ["evaluator:0"], "after": [], "needs": [1]},
     ]
     assert {task["task"]: task["scope"] for task in shown["tasks"]} == {
-        "chief:0": "gang", "ps:0": "gang", "worker:0": "task", "worker:1": "task", "evaluator:0": "task",
-    }  # fmt: skip
+        "chief:0": "gang",
+        "ps:0": "gang",
+        "worker:0": "task",
+        "worker:1": "task",
+        "evaluator:0": "task",
+    }
     assert (shown["needsCheckpoint"], shown["settleSeconds"], shown["targetStep"]) == (True, 150.0, None)
 
 

@@ -173,16 +173,33 @@ TOLD = viewed(
 
 CALL: Frame = {"function": f"train{BAD}", "file": f"/x/train.py{BAD}", "line": 7}
 STACK: Stack = {
-    "thread": "0xff", "name": f"MainThread{BAD}", "tid": 77, "main": True, "active": True, "gil": True,
-    "frames": [CALL], "omitted": 1,
-}  # fmt: skip
+    "thread": "0xff",
+    "name": f"MainThread{BAD}",
+    "tid": 77,
+    "main": True,
+    "active": True,
+    "gil": True,
+    "frames": [CALL],
+    "omitted": 1,
+}
 KERNEL: Thread = {
-    "tid": 77, "name": f"python{BAD}", "state": f"D{BAD}", "wchan": f"nfs{BAD}", "kernel": [f"[<0>]{BAD}"],
-}  # fmt: skip
+    "tid": 77,
+    "name": f"python{BAD}",
+    "state": f"D{BAD}",
+    "wchan": f"nfs{BAD}",
+    "kernel": [f"[<0>]{BAD}"],
+}
 PROCESS: ProcessDump = {
-    "pid": 77, "command": f"python{BAD}", "way": None, "stacks": [STACK], "stacks_omitted": 1, "missing": "blocked",
-    "said": f"Permission denied{BAD}", "threads": [KERNEL], "threads_omitted": 1,
-}  # fmt: skip
+    "pid": 77,
+    "command": f"python{BAD}",
+    "way": None,
+    "stacks": [STACK],
+    "stacks_omitted": 1,
+    "missing": "blocked",
+    "said": f"Permission denied{BAD}",
+    "threads": [KERNEL],
+    "threads_omitted": 1,
+}
 DUMP: Dump = {"task": "worker:0", "attempt": 1, "state": "running", "processes": [PROCESS], "omitted": 1}
 DUMPS = Dumps("demo-1", (Dumped(TASK, "a", DUMP),))
 
@@ -276,10 +293,15 @@ PICKED = Found("/dir", CHECKPOINT, ("a", "b"), {0: "a"})
 READ = checked(
     VerifiedRecord,
     {
-        "dir": "/d", "prefix": "m", "problems": ["is wrong"], "unread": "long", "tensors": 1, "read_bytes": 2,
+        "dir": "/d",
+        "prefix": "m",
+        "problems": ["is wrong"],
+        "unread": "long",
+        "tensors": 1,
+        "read_bytes": 2,
         "seconds": 0.1,
     },
-)  # fmt: skip
+)
 VERIFIED = Verification((Verified(PICKED, READ),), {"b": ERROR})
 PULLED = Pulled(PICKED, (Path("/here/model-7.index"),), 10, 5)
 OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" * 64),), "too long")

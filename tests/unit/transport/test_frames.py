@@ -52,10 +52,17 @@ def test_noise_before_the_start_is_kept_apart_and_only_its_end() -> None:
 
 
 NO_FRAMES = [
-    b"Traceback (most recent call last):", b"[]", b'{"kind":1}', b'{"type":1}', b"\xff\xfe",
-    b'{"type":"a","bytes":-1}', b'{"type":"a","bytes":true}', b'{"type":"a","bytes":"9"}',
-    b'{"type":"a","bytes":999999999999}', b'{"type":"a","time":NaN}',
-]  # fmt: skip
+    b"Traceback (most recent call last):",
+    b"[]",
+    b'{"kind":1}',
+    b'{"type":1}',
+    b"\xff\xfe",
+    b'{"type":"a","bytes":-1}',
+    b'{"type":"a","bytes":true}',
+    b'{"type":"a","bytes":"9"}',
+    b'{"type":"a","bytes":999999999999}',
+    b'{"type":"a","time":NaN}',
+]
 """Lines that neither side takes."""
 
 

@@ -96,8 +96,12 @@ def test_lines_that_cannot_be_read_are_passed_over() -> None:
 
 def test_a_file_finds_the_lines_of_a_name_in_their_order() -> None:
     text = [
-        line("*.lan", 1), line("GPU-A.lan,10.0.0.2", 2), line("gpu-a.lan", 3), line("other,x?", 4), line("!gpu-a", 5),
-    ]  # fmt: skip
+        line("*.lan", 1),
+        line("GPU-A.lan,10.0.0.2", 2),
+        line("gpu-a.lan", 3),
+        line("other,x?", 4),
+        line("!gpu-a", 5),
+    ]
     file = KnownFile(parse_known_hosts("\n".join(text), Path("f")))
     for _ in range(2):
         assert [found.line for found in file.of("gpu-a.lan")] == [1, 2, 3]
@@ -257,10 +261,16 @@ def accept(file: Path, project: Path | None, shown: HostKey | None = None, name:
 
 
 AUTHORIZED_KEYS = [
-    line("restrict"), line("no-pty,no-agent-forwarding"), line("cert-authority"), line('from="10.0.0.1"'),
-    line('command="sh"'), line("environment=A"), line("").strip(), line("").strip() + " gpu-a",
+    line("restrict"),
+    line("no-pty,no-agent-forwarding"),
+    line("cert-authority"),
+    line('from="10.0.0.1"'),
+    line('command="sh"'),
+    line("environment=A"),
+    line("").strip(),
+    line("").strip() + " gpu-a",
     line("").strip() + f" {key().base64}",
-]  # fmt: skip
+]
 OTHERS = [
     *("alias ls=ls", "export PATH=$PATH:~/bin", "[ -z x ] && return", "Host gpu-z", "  HostName x"),
     *("-----BEGIN KEY-----", "gpu-z", "gpu-z ssh-ed25519", "gpu-z ssh-ed25519 !!!", "gpu-z ssh-ed25519 AAAA"),

@@ -270,9 +270,17 @@ def test_a_host_that_has_no_part_in_the_run_is_refused(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        "", "{", "[]", "[" * 100_000, '{"version": 1}', '{"serial": 1e999}', "another run", "a task too many", "\xff",
+        "",
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"version": 1}',
+        '{"serial": 1e999}',
+        "another run",
+        "a task too many",
+        "\xff",
     ],
-)  # fmt: skip
+)
 def test_a_damaged_view_is_put_aside_and_rebuilt_from_what_the_agents_tell(desk: Desk, damage: str) -> None:
     path = Path(desk.files.path("cluster.json"))
     view: Any = desk.view

@@ -45,11 +45,23 @@ def test_a_step_is_found(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "global_step/sec: 7.1", "steps/sec 7.1", "step_time 100", "step_time: 100", "steps 100", "warmup_step = 100",
-        "total step 100", "step 7.1", "step 100ms", "step 50%", "footstep 100", "per-step 100", "next step: train",
-        "step 1e5", "",
+        "global_step/sec: 7.1",
+        "steps/sec 7.1",
+        "step_time 100",
+        "step_time: 100",
+        "steps 100",
+        "warmup_step = 100",
+        "total step 100",
+        "step 7.1",
+        "step 100ms",
+        "step 50%",
+        "footstep 100",
+        "per-step 100",
+        "next step: train",
+        "step 1e5",
+        "",
     ],
-)  # fmt: skip
+)
 def test_other_numbers_are_no_steps(line: str) -> None:
     assert step_reader.read(line.encode()).step is None
 
