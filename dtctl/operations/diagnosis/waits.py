@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from dtctl.agent.records.vitals import Unreached
 from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Find, Match, Wait
-
-if TYPE_CHECKING:
-    from dtctl.agent.records.vitals import Unreached
-    from dtctl.operations.snapshot import TaskStatus
+from dtctl.operations.snapshot import TaskStatus
 
 PATIENCE_S = 20.0
 """So long one may wait for another that starts: TensorFlow alone takes ten seconds to be imported."""
