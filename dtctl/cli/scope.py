@@ -193,7 +193,7 @@ class Scope:
 
     def _run_of_others(self, run: str) -> RunRecord:
         """One that this machine has not started: the cluster file says which hosts may know it."""
-        from dtctl.operations.runs import check_known, unknown
+        from dtctl.operations.status import check_known, unknown
 
         remembered = [str(record.run) for record in self.memory.runs()]
         try:

@@ -59,7 +59,7 @@ def follow_logs(
 
     `words`: the tasks as they were named. A run that was named itself is followed to its end.
     """
-    from dtctl.operations.logs.following import onward
+    from dtctl.operations.follow import onward
     from dtctl.render.logs import show_onward
 
     printer = printer_for(wanted.tasks)

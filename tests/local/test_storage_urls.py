@@ -19,7 +19,7 @@ import pytest
 
 from dtctl.agent.checkpoints import reading
 from dtctl.agent.records.checkpoints import CheckpointReport
-from dtctl.agent.records.metrics import FolderPoints
+from dtctl.agent.records.tensorboard import FolderPoints
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations import storage

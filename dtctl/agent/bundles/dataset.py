@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 from ..host import files, locks, paths
 from ..host.errors import Refused
-from ..records.answers import DataDropped, DataHeld
+from ..records.answers import DataDropped, DataHeld, DataPushResult
 from ..records.kinds import made
 from ..records.run_state import DataFolder
 from . import blocks, receiver, store
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
     from ..conversation import Wire
-    from ..records.answers import DataPushResult
     from ..records.starting import DataPushRequest
     from .relay import Relay
 

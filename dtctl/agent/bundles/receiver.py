@@ -8,10 +8,10 @@ import time
 import zlib
 from contextlib import suppress
 
-from ..conversation import Aborted, Gone, expect_control
+from ..conversation import Aborted, Gone, Wire, expect_control
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
-from ..records.answers import Need
+from ..records.answers import BlockAt, Need, Progress
 from ..records.kinds import made
 from ..records.values import CHUNK_BYTES, LARGE_BYTES
 from .blocks import DIGEST_BYTES, PARTIAL, Partial
@@ -21,8 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-    from ..conversation import Wire
-    from ..records.answers import BlockAt, Progress
     from .relay import Relay
 
 _MOST_SOURCES = 8

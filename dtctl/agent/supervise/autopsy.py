@@ -16,7 +16,7 @@ from ..dump import kernel_threads
 from ..dump.stacks import find_py_spy, py_spy_command
 from ..host import files, machine, paths, ports, processes
 from ..logs.lines import end_of
-from ..records.reasons import fact
+from ..records.reasons import Fact, fact
 from ..records.vitals import MOST_THREADS
 from ..run import policy
 from ..run.cause import cause_of_end
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing import List, Match, Optional, Tuple
 
     from ..host.secrets import Masks
-    from ..records.reasons import Fact
     from ..records.run_state import Ending, Entry, Left, Process
     from ..records.spec import RecoverySpec
     from .attempt import Attempt

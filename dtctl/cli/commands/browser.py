@@ -119,8 +119,7 @@ def report(
     from dtctl.render import errors
     from dtctl.render.format import size
     from dtctl.render.machine import document
-    from dtctl.render.report import markdown, page, put
-    from dtctl.render.report.sections import show_unasked
+    from dtctl.render.report import markdown, page, put, show_unasked
     from dtctl.render.terminal.console import say
 
     form = format or ("md" if file and file.endswith((".md", ".markdown")) else "html")

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dtctl.agent.records.vitals import Busy, Machine
 from dtctl.model import TaskState, grouped
-from dtctl.operations.diagnosis import (
-    ENDED,
-    LIVING,
-    Facts,
-    Match,
-    commonness,
-    is_full,
-    versions,
-)
-
-if TYPE_CHECKING:
-    from dtctl.agent.records.vitals import Busy, Machine
-    from dtctl.operations.snapshot import TaskStatus
+from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Match, commonness, is_full, versions
+from dtctl.operations.snapshot import TaskStatus
 
 SLOW_SHARE = 0.6
 """Of its peers' usual rate."""

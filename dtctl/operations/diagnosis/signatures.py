@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dtctl.agent.records.vitals import Disk
 from dtctl.operations.diagnosis import PACKAGES, Facts, Fields, Join, Match, Signature, hosts, table, waits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dtctl.agent.records.vitals import Disk
-    from dtctl.operations.snapshot import TaskStatus
+from dtctl.operations.snapshot import TaskStatus
 
 
 def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:

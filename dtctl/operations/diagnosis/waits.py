@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Intent
+from dtctl.agent.records.vitals import Unreached
 from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Find, Match, Wait
-
-if TYPE_CHECKING:
-    from dtctl.agent.records.vitals import Unreached
-    from dtctl.operations.snapshot import Coordination, TaskStatus
+from dtctl.operations.snapshot import Coordination, TaskStatus
 
 PATIENCE_S = 20.0
 """So long one may wait for another that starts: TensorFlow alone takes ten seconds to be imported."""

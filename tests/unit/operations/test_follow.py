@@ -19,13 +19,12 @@ from dtctl.cli import watching
 from dtctl.cli.options import Scope
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import TaskId
+from dtctl.operations import follow as onwards
 from dtctl.operations import watch
 from dtctl.operations.client import streams
 from dtctl.operations.client.streams import Disconnected, Reconnected
-from dtctl.operations.follow import Ended, Event, follow
+from dtctl.operations.follow import PATIENCE_S, Ended, Event, Onward, follow, onward
 from dtctl.operations.logs import LogRequest
-from dtctl.operations.logs import following as onwards
-from dtctl.operations.logs.following import PATIENCE_S, Onward, onward
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.operations.status import status

@@ -14,8 +14,7 @@ import pytest
 from dtctl.errors import ConnectionLost, DtctlError, TransportError, UsageError
 from dtctl.model import TaskId
 from dtctl.operations.logs import LogLines, LogRequest
-from dtctl.operations.logs.reading import Merging, read_logs
-from dtctl.operations.logs.saving import save_logs
+from dtctl.operations.logs.reading import Merging, read_logs, save_logs
 from tests.unit.coordinated import Agents, Script, record
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.tasks import log_lines_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate import incidents
-from dtctl.agent.coordinate.hangs import NEVER_BEGAN_S, SILENCE_S
+from dtctl.agent.coordinate.incidents import NEVER_BEGAN_S, SILENCE_S
 from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Recovery, Services
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
