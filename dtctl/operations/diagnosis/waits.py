@@ -195,9 +195,8 @@ def away(facts: Facts) -> Iterator[Match]:
         spares = tuple(
             name for name in coordination.idle if coordination.idle[name]["connected"] and name not in arbiters
         )
-        fields = {"away_s": facts.age(coordination.contacts[host]["heard"])}
-        if spares and _is_awaited(coordination, host, tasks):
-            fields = {**fields, "spares": spares}
+        taken = {"spares": spares} if spares and _is_awaited(coordination, host, tasks) else {}
+        fields = {"away_s": facts.age(coordination.contacts[host]["heard"]), **taken}
         yield Match(tasks, (host,), fields, waiting=who)
 
 
