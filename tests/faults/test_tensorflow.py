@@ -18,12 +18,8 @@ from tests.faults.tensorflow_run import TRAINERS, tensorflow
 from tests.hosts.fleet import Fleet
 
 pytestmark = [
-    pytest.mark.fleet,
-    pytest.mark.faults,
-    pytest.mark.training,
-    pytest.mark.nightly,
-    pytest.mark.timeout(900),
-]
+    pytest.mark.fleet, pytest.mark.faults, pytest.mark.training, pytest.mark.nightly, pytest.mark.timeout(900),
+]  # fmt: skip
 
 STEPS = 15000
 

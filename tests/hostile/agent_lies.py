@@ -77,8 +77,7 @@ def foreign_state(told: Message) -> None:
 
 
 def event(**fields: Any) -> Message:
-    usual = {"time": 1e9, "task": OWN, "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
-    return {**usual, **fields}
+    return {"time": 1e9, "task": OWN, "attempt": 1, "from": "running", "to": "failed", "reason": "lie", **fields}
 
 
 def events(first: Any, *told: Any) -> bytes:

@@ -241,16 +241,7 @@ class User:
 
 
 PARTS: dict[str, Callable[[], PartResult]] = {
-    "wheel": wheel,
-    "documents": documents,
-    "lowest": lowest,
-    "pythons": pythons,
-    "fuzz": fuzz,
-    "lies": lies,
-    "sequences": sequences,
-    "elections": elections,
-    "cases": cases,
-    "templates": templates,
-    "faults": faults,
-}
+    "wheel": wheel, "documents": documents, "lowest": lowest, "pythons": pythons, "fuzz": fuzz, "lies": lies,
+    "sequences": sequences, "elections": elections, "cases": cases, "templates": templates, "faults": faults,
+}  # fmt: skip
 """The short ones first."""

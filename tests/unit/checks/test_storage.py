@@ -245,5 +245,4 @@ a line of another form
     ],
 )
 def test_a_file_system_is_that_of_the_nearest_mount_point(path: str, filesystem: str) -> None:
-    assert filesystem_of(path, MOUNTS) == filesystem
-    assert filesystem_of(path, "") == ""
+    assert (filesystem_of(path, MOUNTS), filesystem_of(path, "")) == (filesystem, "")

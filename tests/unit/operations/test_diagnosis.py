@@ -558,8 +558,7 @@ def test_a_wait_is_over_when_the_task_says_something_else() -> None:
 
 def test_a_start_may_take_its_time() -> None:
     young = says(running("worker:0"), STILL, for_s=10.0)
-    assert names(facts(young, changed(PS, ready=False))) == []
-    assert names(facts(young, PS)) == []
+    assert (names(facts(young, changed(PS, ready=False))), names(facts(young, PS))) == ([], [])
 
 
 def test_that_nobody_begins_is_not_reported_beside_its_cause() -> None:

@@ -61,8 +61,7 @@ class Sequence:
 
     def _has_taught(self) -> bool:
         """Of a program that has told one step nobody knows whether it will tell another."""
-        lead = self.trial.tasks[self.trial.spec["lead"]]
-        return lead.entry["first_step_s"] > 0
+        return self.trial.tasks[self.trial.spec["lead"]].entry["first_step_s"] > 0
 
     def _until(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
         trial = self.trial
