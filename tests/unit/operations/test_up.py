@@ -126,7 +126,7 @@ def unless(kind: str, host: str, answer: dict[str, Any] | DtctlError | type[Base
             raise answer
         return [answer]
 
-    return agents(**{kind: other})
+    return agents(None, **{kind: other})
 
 
 class Hearing(UpReport):
@@ -184,6 +184,7 @@ def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(la
     result = up(launch, FakeTransport(agents(order, look=looked, up=prepared)), report, Notes())
     assert [one.partition(" ")[0] for one in order] == ["up"] * 4 + ["look"] * 4 + ["start"] * 4 + ["keep"] * 4
     (checked,) = report.found
+    assert isinstance(checked, Checked)
     assert checked is result.checked
     assert checked.failed
     assert {host for one in checked.found for host in one.seen.hosts} == {"b"}
@@ -415,7 +416,7 @@ def test_an_interrupt_reports_what_is_left(
     deaf = {"abort": lambda session, _: gone if session.host.name == unreachable else None}
     notes = Notes()
     with pytest.raises(Interrupted) as caught:
-        started(launch, agents(**{kind: interrupt, **deaf}), notes)
+        started(launch, agents(None, **{kind: interrupt, **deaf}), notes)
     left = caught.value.left
     assert (left.kept, left.started, left.unclear, notes.order) == (False, is_started, unclear, then)
 
