@@ -70,19 +70,14 @@ TRAINED = {**BEGUN, "kept": 9}
 PARTS: dict[str, tuple[Run, dict[str, float]]] = {
     "before the first step": (started(), {"wait": 5, "start": 10}),
     "training": (started().train(1, 80), {**BEGUN, "kept": 79}),
-    "steps that were reported before are done again": (
-        lost(started().train(1, 100)).train(61, 120), {"wait": 8, "start": 19, "kept": 99 + 20, "again": 39},
-    ),
-    "silence while a host is away": (
-        lost(started().train(1, 10).pass_(6).pass_(20, "away").pass_(3), 2, 0), {**TRAINED, "wait": 7, "away": 29},
-    ),
+    "steps that were reported before are done again": (lost(started().train(1, 100)).train(61, 120),
+        {"wait": 8, "start": 19, "kept": 99 + 20, "again": 39}),
+    "silence while a host is away": (lost(started().train(1, 10).pass_(6).pass_(20, "away").pass_(3), 2, 0),
+        {**TRAINED, "wait": 7, "away": 29}),
     "a host away while others trained": (started().train(1, 10).pass_(2, "away").tell(12), {**BEGUN, "kept": 12}),
-    "a host away before training": (
-        Run().pass_(4, "wait").pass_(9, "away").pass_(1, "wait"), {"wait": 5, "away": 9},
-    ),
-    "one step proves nothing without a pace": (
-        started().tell(0).tell(1, passed_s=STALL_S + 1), {**BEGUN, "stall": STALL_S + 1},
-    ),
+    "a host away before training": (Run().pass_(4, "wait").pass_(9, "away").pass_(1, "wait"), {"wait": 5, "away": 9}),
+    "one step proves nothing without a pace": (started().tell(0).tell(1, passed_s=STALL_S + 1),
+        {**BEGUN, "stall": STALL_S + 1}),
     "a time in which nobody looked": (started().train(1, 10).miss(300.0), {**TRAINED, "stall": 300}),
     "nobody looked while it waited": (Run().pass_(5, "wait").miss(10.0).pass_(1, "start"), {"wait": 15, "start": 1}),
     "nobody looked while a host was away": (Run().pass_(4, "away").miss(6.0), {"away": 10}),

@@ -86,32 +86,22 @@ HUNG_TWICE: dict[str, Any] = {"first_step_s": 5.0, "history": [past(hung=True)] 
 TRAINED = span(30, steps_every=5)
 REGULAR = span(15, grows_every=5)
 SPANS: dict[str, Any] = {
-    "a server is judged only when it is frozen": (
-        limited(20, trains=False),
-        *(span(100, steps_every=1), span(3600), span(21, fact("frozen", seconds=10), frozen=True)),
-    ),
-    "before it is ready a task may be silent": (
-        limited(20, proven=True), span(3600, ready=False), span(19), span(1, True),
-    ),
+    "a server is judged only when it is frozen": (limited(20, trains=False),
+        *(span(100, steps_every=1), span(3600), span(21, fact("frozen", seconds=10), frozen=True))),
+    "before it is ready a task may be silent": (limited(20, proven=True), span(3600, ready=False), span(19),
+        span(1, True)),
     "a newer checkpoint is progress": (limited(20), TRAINED, span(600, saves_every=15), span(25, True)),
     "a trainer may close in silence": (limited(20), TRAINED, span(200, excused=True)),
     "zero switches it off": (limited(0), TRAINED, span(3600), span(3600, frozen=True)),
-    "a limit for the first step": (
-        limited(20, first_s=50.0), span(40), span(1, grows_every=1), span(49), span(1, fact("stalled", seconds=50)),
-    ),
-    "a server is judged until it listens by its earlier attempts": (
-        limited(20, trains=False, ready_s=5.0),
-        span(49, ready=False, excused=True),
-        span(1, fact("stalled", seconds=50), ready=False, excused=True),
-    ),
+    "a limit for the first step": (limited(20, first_s=50.0), span(40), span(1, grows_every=1), span(49),
+        span(1, fact("stalled", seconds=50))),
+    "a server is judged until it listens by its earlier attempts": (limited(20, trains=False, ready_s=5.0),
+        span(49, ready=False, excused=True), span(1, fact("stalled", seconds=50), ready=False, excused=True)),
     "and not afterwards": (limited(20, trains=False, ready_s=5.0), span(40, ready=False), span(5000)),
-    "after hangs in a row the first step may take longer": (
-        limited(20, **HUNG_TWICE), span(199), span(1, fact("stalled", seconds=200)),
-    ),
+    "after hangs in a row the first step may take longer": (limited(20, **HUNG_TWICE), span(199),
+        span(1, fact("stalled", seconds=200))),
     "but only once it listens": (limited(20, **HUNG_TWICE), span(50, fact("stalled", seconds=50), ready=False)),
-    "regularity begins anew after a pause": (
-        limited(20), REGULAR, span(10, pause_s=11, grows_every=5), span(100),
-    ),
+    "regularity begins anew after a pause": (limited(20), REGULAR, span(10, pause_s=11, grows_every=5), span(100)),
     "after an excuse": (limited(20), REGULAR, span(1, excused=True), span(10, grows_every=5), span(3600)),
     "after it was not ready": (limited(20), REGULAR, span(1, ready=False), span(10, grows_every=5), span(3600)),
     "two steps prove nothing": (limited(20), span(10, steps_every=5), span(3620)),

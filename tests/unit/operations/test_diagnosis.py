@@ -149,11 +149,9 @@ BY_FACTS = [
         ),
         "data/x is in the code directory here, but is not pushed to the hosts, by the rule private key",
     ),
-    (
-        "killed_for_memory",
-        facts(ended("worker:0", "", **KILLED, beside=fact("out_of_memory", count=1)), machines={"gpu-a": machine()}),
-        "the kernel ended it, because gpu-a ran out of memory: 8.6 GB of 17.2 GB are free now",
-    ),
+    ("killed_for_memory",
+     facts(ended("worker:0", "", **KILLED, beside=fact("out_of_memory", count=1)), machines={"gpu-a": machine()}),
+     "the kernel ended it, because gpu-a ran out of memory: 8.6 GB of 17.2 GB are free now"),
     (
         "cannot_run",
         facts(
@@ -167,19 +165,13 @@ BY_FACTS = [
     ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
     ("illegal_instruction", facts(ended("worker:0", "", code=None, signal=4)), "another processor than that of gpu-a"),
     ("crashed", facts(ended("worker:0", "", code=139)), "a library of the program crashed"),
-    (
-        "ended_itself",
-        facts(ended("worker:0", "loading\nTensorFlow finds 0 GPUs here, not 2\n")),
-        ": TensorFlow finds 0 GPUs here, not 2\nthe program ended itself",
-    ),
+    ("ended_itself", facts(ended("worker:0", "loading\nTensorFlow finds 0 GPUs here, not 2\n")),
+     ": TensorFlow finds 0 GPUs here, not 2\nthe program ended itself"),
     ("ended_itself", facts(ended("worker:0", "error: no GPU\n")), "should be its reason"),
     ("ended", facts(ended("worker:0", "step 3\n")), "unrecognised error; last lines of worker:0:\n  step 3\n"),
     ("ended", facts(ended("worker:0", FRAMES + "ValueError: bad\n")), "dtctl logs worker:0 -n all"),
-    (
-        "host_away",
-        facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact, heard=960.0)}),
-        "gpu-b has been away for 40s",
-    ),
+    ("host_away", facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact, heard=960.0)}),
+     "gpu-b has been away for 40s"),
     (
         "host_away",
         facts(
@@ -190,81 +182,49 @@ BY_FACTS = [
         ),
         "nobody can tell how ps:0 is; s takes its place after recovery.replace",
     ),
-    (
-        "coordinator_away",
-        without_coordinator(facts(running("worker:0"), PS), "gpu-a"),
-        "the coordinator's host gpu-a cannot be asked: nobody can tell how worker:0 is; no route to gpu-a",
-    ),
-    (
-        "host_silent",
-        facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact)}, missing="agents dial gpu-a:1"),
-        "gpu-b has not called the coordinator for 1m40s: agents dial gpu-a:1",
-    ),
+    ("coordinator_away", without_coordinator(facts(running("worker:0"), PS), "gpu-a"),
+     "the coordinator's host gpu-a cannot be asked: nobody can tell how worker:0 is; no route to gpu-a"),
+    ("host_silent", facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact)}, missing="agents dial gpu-a:1"),
+     "gpu-b has not called the coordinator for 1m40s: agents dial gpu-a:1"),
     ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),
     ("stalled", facts(HANGS), "no sign of progress for 5m"),
     ("hung_before", facts(HUNG_TWICE), "worker:0 on gpu-a hung 2 times, last at "),
-    (
-        "name_unresolved",
-        facts(WAITS, PS, hosts=unreached("unresolved", "Name or service not known")),
-        "hosts.gpu-b.address",
-    ),
+    ("name_unresolved", facts(WAITS, PS, hosts=unreached("unresolved", "Name or service not known")),
+     "hosts.gpu-b.address"),
     (
         "firewall",
         facts(WAITS, PS, hosts=unreached("timeout", "Connection timed out")),
         "worker:0 has waited 40s for ps:0 on gpu-b:2223\n"
         "ps:0 listens on gpu-b:2223, but gpu-a cannot connect to it (Connection timed out): a firewall",
     ),
-    (
-        "firewall",
-        facts(running("worker:0"), PS, hosts=unreached("no_route", "No route to host")),
-        "open port 2223 of gpu-b",
-    ),
+    ("firewall", facts(running("worker:0"), PS, hosts=unreached("no_route", "No route to host")),
+     "open port 2223 of gpu-b"),
     ("refused", facts(WAITS, PS, hosts=unreached("refused", "Connection refused")), "is refused there"),
-    (
-        "waits_for_one_that_is_over",
-        facts(WAITS, dataclasses.replace(PS, state=TaskState.STOPPED)),
-        "ps:0 on gpu-b has stopped, while others still need it",
-    ),
-    (
-        "waits_for_start",
-        facts(WAITS, changed(PS, ready=False)),
-        "is running for 1m40s and does not listen on gpu-b:2223 yet",
-    ),
+    ("waits_for_one_that_is_over", facts(WAITS, dataclasses.replace(PS, state=TaskState.STOPPED)),
+     "ps:0 on gpu-b has stopped, while others still need it"),
+    ("waits_for_start", facts(WAITS, changed(PS, ready=False)),
+     "is running for 1m40s and does not listen on gpu-b:2223 yet"),
     ("waits", facts(WAITS, PS), "listens on gpu-b:2223, and is waited for all the same"),
-    (
-        "never_listened",
-        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, NOT_READY)),
-        "did not listen on gpu-a:2222",
-    ),
-    (
-        "diverging",
-        facts(running("worker:0", loss="nan", step=70)),
-        "the loss of worker:0 is nan at step 70: training has diverged",
-    ),
+    ("never_listened", facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, NOT_READY)),
+     "did not listen on gpu-a:2222"),
+    ("diverging", facts(running("worker:0", loss="nan", step=70)),
+     "the loss of worker:0 is nan at step 70: training has diverged"),
     ("diverging", facts(running("worker:0", loss="nan")), "the loss of worker:0 is nan: training has diverged"),
-    (
-        "diverging",
-        facts(running("worker:0"), hosts={"gpu-a": host(diverged=[{"path": "/o", "tag": "loss", "step": 7}])}),
-        "the loss is not finite (loss in /o) at step 7",
-    ),
+    ("diverging",
+     facts(running("worker:0"), hosts={"gpu-a": host(diverged=[{"path": "/o", "tag": "loss", "step": 7}])}),
+     "the loss is not finite (loss in /o) at step 7"),
     ("disk_is_full", facts(running("worker:0"), hosts={"gpu-a": FULL}), "a disk of gpu-a is full: 0 B of 50.0 GB"),
     ("no_steps", facts(*STILL_ALL), "no task has reported a step for 50s; worker:[0-3] use no processor"),
-    (
-        "straggler",
-        facts(*SLOW, machines={"gpu-3": machine(load=9.0)}),
-        "makes 12 steps/s, its peers 60; load 9 on 4 CPUs",
-    ),
+    ("straggler", facts(*SLOW, machines={"gpu-3": machine(load=9.0)}),
+     "makes 12 steps/s, its peers 60; load 9 on 4 CPUs"),
     (
         "nobody_begins",
         facts(*SILENT),
         "no task has reported a step in the 1m40s since the start, and none has done anything for 4m; "
         "worker:1 stopped first, 4m50s ago",
     ),
-    (
-        "not_begun",
-        facts(*NOT_BEGUN),
-        "worker:3 on gpu-3 has reported no step in the 5m since its start, others did within 20s\n",
-    ),
+    ("not_begun", facts(*NOT_BEGUN),
+     "worker:3 on gpu-3 has reported no step in the 5m since its start, others did within 20s\n"),
     (
         "not_begun",
         facts(*BESIDE_LEAD),
@@ -286,11 +246,8 @@ BY_FACTS = [
         ),
         "load 9 on 4 CPUs; stress of eve (pid 9) takes 3.9 of them; waits for processors 80 % of the time",
     ),
-    (
-        "throttled",
-        facts(*WORKERS[:3], changed(WORKERS[3], throttled=0.9, cpu=0.202)),
-        "worker:3 on gpu-3 may not use more than 0.2 processors: a limit of its control group holds it back 90 % of",
-    ),
+    ("throttled", facts(*WORKERS[:3], changed(WORKERS[3], throttled=0.9, cpu=0.202)),
+     "worker:3 on gpu-3 may not use more than 0.2 processors: a limit of its control group holds it back 90 % of"),
     (
         "versions_differ",
         facts(
@@ -302,7 +259,7 @@ BY_FACTS = [
         ),
         "tensorflow is not the same everywhere: 2.15.1 on gpu-1, 2.21.0 on gpu-0",
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "found", "text"), BY_FACTS, ids=[f"{n}-{one[0]}" for n, one in enumerate(BY_FACTS)])
@@ -449,15 +406,12 @@ REFUSING = unreached("refused", "Connection refused")
 YOUNG = says(running("worker:0"), STILL, for_s=10.0)
 NAMED: dict[str, tuple[Facts, list[str]]] = {
     "a lost connection beside its cause": (
-        facts(ended("worker:0", CONNECTION), ended("ps:0", FRAMES + "MemoryError\n", "gpu-b")), ["host_memory"],
-    ),
+        facts(ended("worker:0", CONNECTION), ended("ps:0", FRAMES + "MemoryError\n", "gpu-b")), ["host_memory"]),
     "a lost connection alone": (facts(ended("worker:0", CONNECTION), PS), ["peer_lost"]),
-    "an overcome loss beside a present one": (
-        facts(OVERCOME, ended("ps:0", CONNECTION, "gpu-b")), ["peer_lost", "host_memory"],
-    ),
-    "an overcome loss and a full disk": (
-        facts(after_losses(NO_ROOM, OVERCOME), hosts={"gpu-a": FULL}), ["disk_is_full", "disk_full"],
-    ),
+    "an overcome loss beside a present one": (facts(OVERCOME, ended("ps:0", CONNECTION, "gpu-b")),
+        ["peer_lost", "host_memory"]),
+    "an overcome loss and a full disk": (facts(after_losses(NO_ROOM, OVERCOME), hosts={"gpu-a": FULL}),
+        ["disk_is_full", "disk_full"]),
     "an overcome loss of a connection beside its cause": (facts(OVERCOME, PEER_LOST), ["host_memory"]),
     "an overcome loss of a connection alone": (facts(PEER_LOST), ["peer_lost"]),
     "an overcome loss in a run that has failed": (decided(facts(OVERCOME)), []),
@@ -465,8 +419,7 @@ NAMED: dict[str, tuple[Facts, list[str]]] = {
     "killed by dtctl as frozen": (killed_as("frozen"), ["frozen"]),
     "asked to end": (facts(restarted(code=None, signal=9, asked=True)), []),
     "failed, and the run was stopped": (
-        facts(ended("worker:0", LOGS["argparse"]), verdict=Verdict(Outcome.STOPPED, (fact("stopped"),))), [],
-    ),
+        facts(ended("worker:0", LOGS["argparse"]), verdict=Verdict(Outcome.STOPPED, (fact("stopped"),))), []),
     "failed before its peers were ready": (facts(restarted(cause="ConnectionRefusedError: x", early=True)), []),
     "failed later": (facts(restarted(cause="ConnectionRefusedError: x")), ["ended"]),
     "healthy": (facts(*WORKERS, machines={f"gpu-{n}": machine() for n in range(4)}), []),

@@ -215,15 +215,12 @@ UP, AWAY, ABSENT = {"connected": True}, {"connected": False}, {"absent": True, "
     ("told", "idle", "lines"),
     [
         (BEFORE, {"s": UP, "t": UP, "z": UP}, ["spares: s,t ready", "arbiters: z ready"]),
-        (
-            BEFORE,
-            {"s": AWAY, "t": UP, "z": ABSENT},
-            ["spares: s away; t ready", "arbiters: z not started: dtctl up    adds it"],
-        ),
+        (BEFORE, {"s": AWAY, "t": UP, "z": ABSENT},
+         ["spares: s away; t ready", "arbiters: z not started: dtctl up    adds it"]),
         (AFTER, {"c": AWAY, "t": UP, "z": UP}, ["s has taken the place of c", "spares: t ready", "arbiters: z ready"]),
         (AFTER, {"c": UP, "t": UP, "z": UP}, ["s has taken the place of c", "spares: c,t ready", "arbiters: z ready"]),
     ],
-)
+)  # fmt: skip
 def test_status_shows_idle_hosts_and_moves(told: Inventory, idle: dict[str, dict[str, Any]], lines: list[str]) -> None:
     assert idle_lines(status_of(RECORD.as_known(told), idle)) == lines
 
@@ -231,24 +228,13 @@ def test_status_shows_idle_hosts_and_moves(told: Inventory, idle: dict[str, dict
 @pytest.mark.parametrize(
     ("known", "error", "lines"),
     [
-        (
-            RECORD.as_known(AFTER),
-            TransportError("no route to c"),
-            ["s has taken the place of c in the live run,"],
-        ),
-        (
-            RECORD.as_known(AFTER),
-            PreflightError("run r continues, but not on c"),
-            ["s has taken the place of c"],
-        ),
+        (RECORD.as_known(AFTER), TransportError("no route to c"), ["s has taken the place of c in the live run,"]),
+        (RECORD.as_known(AFTER), PreflightError("run r continues, but not on c"), ["s has taken the place of c"]),
         (RECORD.as_known(BEFORE), TransportError("no route to c"), []),
-        (
-            dataclasses.replace(RECORD, replaced={"c": "e"}),
-            AgentError("changed_run", "another run is live"),
-            ["e has taken the place of c in the live run: write it into f.yaml"],
-        ),
+        (dataclasses.replace(RECORD, replaced={"c": "e"}), AgentError("changed_run", "another run is live"),
+         ["e has taken the place of c in the live run: write it into f.yaml"]),
     ],
-)
+)  # fmt: skip
 def test_up_that_fails_names_who_has_taken_a_place(known: RunRecord, error: DtctlError, lines: list[str]) -> None:
     told = starting.taken_places(error, known, "f.yaml")
     assert [text.startswith(line) for text, line in zip(told, lines, strict=True)] == [True] * len(lines)
@@ -353,14 +339,10 @@ ALONE = fact("drained_alone", host="d", by="anna")
         ({"strategy": "mirrored", "resizes": True, "min_workers": 1}, RUN, ["worker:1"], ["ps:0", "ps:1", "worker:0"]),
         ({"strategy": "mirrored", "resizes": True}, RUN, ["ps:0", "ps:1", "worker:0", "worker:1"], []),
         ({"strategy": "async-ps", "min_workers": 1}, RUN, ["worker:1"], []),
-        (
-            {"strategy": "mirrored", "resizes": True, "min_workers": 1},
-            {"want": "hold", "version": 2, **because([ALONE])},
-            [],
-            [],
-        ),
+        ({"strategy": "mirrored", "resizes": True, "min_workers": 1},
+         {"want": "hold", "version": 2, **because([ALONE])}, [], []),
     ],
-)
+)  # fmt: skip
 def test_drain_says_beforehand_who_restarts_with_fewer(run: Any, intent: Any, ends: Any, restarts: Any) -> None:
     roles = {"ps:0": "ps", "ps:1": "ps", "worker:0": "lead", "worker:1": "worker"}
     roster = [{**one, "role": roles[one["task"]], "scope": "task"} for one in BEFORE["roster"]]

@@ -438,29 +438,17 @@ def found_files(**answers: EventDirsResult) -> EventFileSources:
 
 CASES = {
     "one host has them": (found_files(a=answer("x"), b=answer()), True, Location("a", "one_host")),
-    "the lead's host of those that share them": (
-        found_files(a=answer("x"), b=answer("x")),
-        True,
-        Location("b", "one_host"),
-    ),
-    "that of them which can": (
-        found_files(a=answer("x"), b=answer("x", tensorboard=False)),
-        False,
-        Location("a", "one_host"),
-    ),
+    "the lead's host of those that share them": (found_files(a=answer("x"), b=answer("x")), True,
+        Location("b", "one_host")),
+    "that of them which can": (found_files(a=answer("x"), b=answer("x", tensorboard=False)), False,
+        Location("a", "one_host")),
     "none yet": (found_files(a=answer(), b=answer()), True, Location("b", "no_files")),
-    "the host cannot, this machine can": (
-        found_files(a=answer("x", tensorboard=False), b=answer(tensorboard=False)),
-        True,
-        Location(None, "no_tensorboard", ("b", "a")),
-    ),
+    "the host cannot, this machine can": (found_files(a=answer("x", tensorboard=False), b=answer(tensorboard=False)),
+        True, Location(None, "no_tensorboard", ("b", "a"))),
     "on two hosts": (found_files(a=answer("x"), b=answer("y")), True, Location(None, "several_hosts", ("b", "a"))),
-    "on two hosts, and not here": (
-        found_files(a=answer("x", "z"), b=answer("y")),
-        False,
-        Location("a", "not_here", left_out=("b",)),
-    ),
-}
+    "on two hosts, and not here": (found_files(a=answer("x", "z"), b=answer("y")), False,
+        Location("a", "not_here", left_out=("b",))),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
