@@ -95,7 +95,7 @@ def willing(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, A
         run = getattr(session, "run", "digits-1")
         tasks = {task: entry() for task in session.tasks}  # type: ignore[attr-defined]
         return [{"type": "started", "run": run, "tasks": tasks}]
-    kept = {"type": "result", "run": "digits-1", "unchanged": False}
+    kept = {"type": "result", "run": getattr(session, "run", "digits-1"), "unchanged": False}
     return [kept] if kind == "keep" else [rolled_back()]
 
 
