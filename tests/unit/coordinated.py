@@ -90,21 +90,17 @@ Script = list[dict[str, Any] | DtctlError]
 
 
 class Agents:
-    """Every host answers for itself; c also as the coordinator, with `view`; `extra`: what it says to a request."""
+    """Every host answers for itself; c also as the coordinator, with `view`."""
 
     def __init__(
-        self,
-        view: Mapping[str, Any] | None = None,
-        *,
-        run: RunRecord | None = None,
-        servers: Collection[str] = ("ps",),
-        **extra: Script,
+        self, view: Mapping[str, Any] | None = None, *, run: RunRecord | None = None, servers: Collection[str] = ("ps",)
     ) -> None:
         self.view = view
         self.run = run or record()
         self._servers = servers
         self.asked: list[tuple[str, str, Mapping[str, Any]]] = []
-        self.extra = extra
+        self.extra: dict[str, Script] = {}
+        """Kind of request -> what the coordinator says to it."""
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
         host, kind = session.host.name, str(fields["type"])

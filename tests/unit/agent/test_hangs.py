@@ -192,10 +192,14 @@ def test_after_a_pause_the_silence_and_what_was_regular_begin_anew() -> None:
         (21, {"grows_every": 21}, False),
     ],
     ids=[
-        "two steps", "three steps", "a log that has grown for less than the limit",
-        "a log that has grown for as long as the limit", "a gap as long as the limit", "a longer gap",
+        "two steps",
+        "three steps",
+        "a log that has grown for less than the limit",
+        "a log that has grown for as long as the limit",
+        "a gap as long as the limit",
+        "a longer gap",
     ],
-)  # fmt: skip
+)
 def test_silence_is_a_hang_once_progress_was_proven(seconds: int, signs: dict[str, int], proven: bool) -> None:
     watched = Watched(20)
     watched.seconds(seconds, **signs)  # type: ignore[arg-type]

@@ -297,7 +297,9 @@ def test_every_kind_of_event_has_a_text() -> None:
     assert set(run_events.TEXTS) == set(run_events.NEXT) == set(EVENTS)
 
 
-def test_an_elected_coordinator_sends_again_what_may_have_been_left(receiver: Receiver, tmp_path: Path) -> None:
+def test_a_coordinator_that_was_elected_sends_again_only_what_may_have_been_left(
+    receiver: Receiver, tmp_path: Path
+) -> None:
     files = RunFiles(str(tmp_path))
     post = made(Post, name="slack", on=["restarting"], url="http://x/", timeout_s=1.0)
     for name, value in (("environ.json", {}), ("hooks.json", {"posts": [post]})):

@@ -66,7 +66,8 @@ def test_an_order_is_followed_and_written(files: RunFiles) -> None:
     assert not followed.take({"worker:0": intent("run", 2)})
     assert followed.value["tasks"]["worker:0"]["want"] == "run"
     assert followed.value["tasks"]["worker:1"]["want"] == "hold"
-    assert (on_disk(files)["tasks"]["worker:0"]["want"], on_disk(files)["serial"]) == ("run", 2)
+    assert on_disk(files)["tasks"]["worker:0"]["want"] == "run"
+    assert on_disk(files)["serial"] == 2
     assert followed.settled()
 
 
@@ -126,7 +127,9 @@ def test_what_a_session_has_written_before_its_end_holds(files: RunFiles, monkey
     assert (followed.value["session"], followed.lost_session) == (None, False)
 
 
-def test_a_kept_run_needs_no_session_and_later_no_free_disk(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_its_coordinator_keeps_is_kept_without_its_session_and_on_a_full_disk_later(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
     monkeypatch.setattr(processes, "find", lambda _: None)
     followed = reading(files)
@@ -150,7 +153,9 @@ def test_a_kept_run_needs_no_session_and_later_no_free_disk(files: RunFiles, mon
         (("stop", "run"), "rolled_back", False),
     ],
 )
-def test_a_start_is_cancelled_when_all_tasks_are_stopped(wants: tuple[Want, Want], kind: str, cancelled: bool) -> None:
+def test_a_start_is_cancelled_when_all_tasks_are_stopped_for_that(
+    wants: tuple[Want, Want], kind: str, cancelled: bool
+) -> None:
     why = because([fact("run_failed"), fact(kind)])
     assert intents.is_cancelled({str(at): intent(want, **why) for at, want in enumerate(wants)}) is cancelled
 
@@ -193,7 +198,9 @@ def test_a_file_that_is_damaged_later_is_written_again_as_it_was_followed(files:
     assert len(reported) == 1
 
 
-def test_a_kept_run_continues_though_the_word_was_damaged(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_run_continues_though_the_word_was_damaged_before_it_was_read(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
     living = dict(SESSION)
     monkeypatch.setattr(processes, "find", lambda session: living or None)
@@ -252,7 +259,8 @@ def test_only_a_stop_is_written_at_any_price(
 ) -> None:
     written: list[bool] = []
     monkeypatch.setattr(files, "write_intent", lambda _, urgent: written.append(urgent))
-    intents.IntentFollower(files).take({f"worker:{index}": intent(want, 2) for index, want in enumerate(wants)})
+    followed = intents.IntentFollower(files)
+    followed.take({f"worker:{index}": intent(want, 2) for index, want in enumerate(wants)})
     assert written == [urgent]
 
 
@@ -266,7 +274,9 @@ class Looks:
         )
 
 
-def test_a_file_that_looks_like_one_before_an_order_is_read(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_looks_like_the_one_before_an_order_is_read(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Looks(monkeypatch)
     followed = reading(files)
     followed.take({"worker:0": intent("run", 2)})
@@ -275,7 +285,9 @@ def test_a_file_that_looks_like_one_before_an_order_is_read(files: RunFiles, mon
     assert followed.value["serial"] == 3
 
 
-def test_a_file_that_looks_like_one_before_damage_is_read(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_looks_like_the_one_before_the_damage_is_read(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = Looks(monkeypatch)
     followed = reading(files, None, lambda _: None)
     Path(files.intent_path).write_text("{")
@@ -302,7 +314,9 @@ class Session(runs.Run):
         pass
 
 
-def test_a_session_has_the_supervisor_repair_a_damaged_file(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_finds_the_file_damaged_has_the_supervisor_mend_it(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     followed = reading(files, None, lambda _: None)
     Path(files.intent_path).write_text("{")
     monkeypatch.setattr(fifo, "ring", lambda _: followed.read())

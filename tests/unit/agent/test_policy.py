@@ -363,9 +363,16 @@ def test_state_json_holds_the_exit_whether_it_may_be_tried_again_and_the_end_of_
     ending = code(127, "cannot run it")
     exit_ = exit_record(ending, Verdict(retry=False), "last words")
     assert exit_ == {
-        "why": [], "code": 127, "signal": None, "error": "cannot run it", "ended": 1.0, "retry": False,
-        "left_behind": [], "killed_after_s": None, "tail": "last words",
-    }  # fmt: skip
+        "why": [],
+        "code": 127,
+        "signal": None,
+        "error": "cannot run it",
+        "ended": 1.0,
+        "retry": False,
+        "left_behind": [],
+        "killed_after_s": None,
+        "tail": "last words",
+    }
     assert exit_record(killed(9), Verdict(retry=True), "")["signal"] == 9
 
 

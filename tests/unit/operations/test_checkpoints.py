@@ -180,7 +180,9 @@ def test_names_that_were_given_before_a_crash_are_taken_back(
 
 @pytest.mark.parametrize("planted", [{}, {"m-7.meta": "1-1"}, {"m-7.meta": "mine", "other": "mine"}])
 @pytest.mark.parametrize("name", ["m-7.meta", "m-7.index", "m-7.data-00000-of-00001"])
-def test_a_users_own_file_is_neither_moved_nor_replaced(tmp_path: Path, name: str, planted: dict[str, str]) -> None:
+def test_a_file_of_the_users_own_is_neither_moved_nor_replaced(
+    tmp_path: Path, name: str, planted: dict[str, str]
+) -> None:
     (tmp_path / name).write_bytes(b"mine")
     (tmp_path / "other").write_bytes(b"mine")
     (tmp_path / ".m-7.part").mkdir(mode=0o700)
@@ -318,7 +320,9 @@ def test_a_host_delivers_only_what_it_was_asked_for(tmp_path: Path, more: Mappin
 
 
 @pytest.mark.parametrize("shards", [TWO_SHARDS, {0: "a", 7: "b"}, {5: "a", 7: "b"}])
-def test_shards_of_several_hosts_that_make_no_checkpoint_get_no_name(tmp_path: Path, shards: dict[int, str]) -> None:
+def test_shards_of_several_hosts_that_make_no_sound_checkpoint_get_no_name(
+    tmp_path: Path, shards: dict[int, str]
+) -> None:
     with pytest.raises(DtctlError, match="/out/m-7 is damaged as a, b hold it"):
         pulled(tmp_path, scattered(shards))
     assert [path.name for path in (tmp_path / "here").iterdir()] == [".m-7.part"]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.run_state import Intent
 from dtctl.agent.records.whole_run import Contact, Incident
 from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
@@ -131,6 +132,16 @@ def without_coordinator(found: Facts, host: str) -> Facts:
     return dataclasses.replace(found, status=dataclasses.replace(found.status, away=away))
 
 
+def scaled_down(task: str) -> Facts:
+    """The host of the task is lost, and a spare is there."""
+    contacts, idle = {"gpu-b": made(Contact, heard=960.0)}, {"s": made(Contact, connected=True)}
+    found = facts(running("worker:0"), running(task, "gpu-b"), contacts=contacts, idle=idle)
+    why = because([fact("scaled_down", task=task, text="worker", count=1, by="ann@desk")])
+    assert found.status.coordination is not None
+    view = with_view(found.status.coordination, intents={task: made(Intent, want="hold", **why)})
+    return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=view))
+
+
 WAITS = says(running("worker:0"), STILL)
 PS = running("ps:0", "gpu-b")
 
@@ -188,12 +199,13 @@ BY_FACTS = [
             contacts={"gpu-b": made(Contact, heard=960.0)},
             idle={"s": made(Contact, connected=True)},
         ),
-        "nobody can tell how ps:0 is; s takes its place after recovery.replace",
+        "the state of ps:0 is unknown; s takes its place after recovery.replace",
     ),
+    ("host_away", scaled_down("worker:1"), "the state of worker:1 is unknown\n"),
     (
         "coordinator_away",
         without_coordinator(facts(running("worker:0"), PS), "gpu-a"),
-        "the coordinator's host gpu-a cannot be asked: nobody can tell how worker:0 is; no route to gpu-a",
+        "the coordinator's host gpu-a cannot be asked: the state of worker:0 is unknown; no route to gpu-a",
     ),
     (
         "host_silent",
@@ -241,7 +253,14 @@ BY_FACTS = [
         facts(running("worker:0", loss="nan", step=70)),
         "the loss of worker:0 is nan at step 70: training has diverged",
     ),
-    ("diverging", facts(running("worker:0", loss="nan")), "the loss of worker:0 is nan: training has diverged"),
+    ("diverging", facts(running("worker:0", loss="nan")), "is nan: training has diverged, and continues\n"),
+    (
+        "diverging",
+        facts(
+            changed(running("worker:0", loss="nan"), state=TaskState.SUCCEEDED), verdict=Verdict(Outcome.SUCCEEDED, ())
+        ),
+        "the loss of worker:0 is nan: training has diverged\n",
+    ),
     (
         "diverging",
         facts(running("worker:0"), hosts={"gpu-a": host(diverged=[{"path": "/o", "tag": "loss", "step": 7}])}),
@@ -558,7 +577,8 @@ def test_a_wait_is_over_when_the_task_says_something_else() -> None:
 
 def test_a_start_may_take_its_time() -> None:
     young = says(running("worker:0"), STILL, for_s=10.0)
-    assert (names(facts(young, changed(PS, ready=False))), names(facts(young, PS))) == ([], [])
+    assert names(facts(young, changed(PS, ready=False))) == []
+    assert names(facts(young, PS)) == []
 
 
 def test_that_nobody_begins_is_not_reported_beside_its_cause() -> None:

@@ -153,7 +153,9 @@ def test_a_task_has_trained_for_a_while_before_its_gpus_are_called_unused() -> N
         ([gpu(given=[], users=[user("worker:0", run="demo-0")])], ["", "", ""]),
     ],
 )
-def test_a_task_has_the_gpus_that_it_may_use_and_does_use(each: list[dict[str, Any]], cells: list[str]) -> None:
+def test_a_task_has_the_gpus_that_it_may_use_and_those_that_it_uses(
+    each: list[dict[str, Any]], cells: list[str]
+) -> None:
     status = facts(running("worker:0"), machines={"gpu-a": on(*each)}).status
     (row,) = rows_of(status)
     assert [cells_of(row, status)[name] for name in ("GPU USE", "GPU MEMORY", "GPU HEAT")] == cells

@@ -72,7 +72,9 @@ SAVED = checkpoint("model.ckpt-7", 7)
         ((checkpoint_directory("gpu-b", "/o", SAVED),), {"checkpoint": "/o/model.ckpt-7", "holder_host": "gpu-b"}),
     ],
 )
-def test_the_newest_complete_one_is_restored(directories: tuple[Checkpoints, ...], fields: dict[str, str]) -> None:
+def test_the_checkpoint_that_trainers_restore_is_the_newest_complete_one(
+    directories: tuple[Checkpoints, ...], fields: dict[str, str]
+) -> None:
     found = facts(TASK)
     found = dataclasses.replace(found, status=dataclasses.replace(found.status, checkpoints=directories))
     assert signatures.checkpoint(found, TASK, {}) == fields
@@ -100,7 +102,9 @@ NAMES = {4: "SIGILL", 9: "SIGKILL", 11: "SIGSEGV"}
     ("code", "signal", "by"),
     [(None, 9, {9}), (137, None, {9}), (139, None, {11}), (1, None, set()), (None, 4, {4}), (None, None, set())],
 )
-def test_an_end_by_signal_is_known_by_it_or_the_shells_code(code: int | None, signal: int | None, by: set[int]) -> None:
+def test_an_end_by_a_signal_is_known_by_itself_or_by_the_shells_code(
+    code: int | None, signal: int | None, by: set[int]
+) -> None:
     task = ended("worker:0", "", code=code or 0, signal=signal)
     task = changed(task, code=code)
     found = facts(task, machines={"gpu-a": machine()})
@@ -127,7 +131,8 @@ def test_each_host_is_asked_in_one_conversation() -> None:
 def test_what_others_tell_is_reported_where_the_coordinator_is_away() -> None:
     transport = FakeTransport(Agents(viewed()), {"c": GONE})
     found = diagnose(record(), transport)
-    assert (sorted(found.facts.hosts), list(found.errors)) == (["a", "b", "d"], ["c"])
+    assert sorted(found.facts.hosts) == ["a", "b", "d"]
+    assert list(found.errors) == ["c"]
     assert "frozen" in [one.signature.name for one in found.found]
     assert found.status.verdict.outcome is not Outcome.FAILED
 

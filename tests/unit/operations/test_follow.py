@@ -264,7 +264,9 @@ class Following:
         return int(ended.value.exit_code)
 
 
-def test_a_new_run_is_shown_and_searched(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_of_the_new_run_is_shown_and_what_is_searched_for_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     fewer = dataclasses.replace(record("digits-2"), roster={TaskId("worker", 0): "c", TaskId("worker", 1): "d"})
     followed = Following(monkeypatch, Onward(fewer), None)
     assert followed.by(Scope("logs"), ["worker"], lines=10, since=5.0, grep="loss") == 1
@@ -277,11 +279,15 @@ def test_a_new_run_is_shown_and_searched(monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_a_run_that_was_named_is_followed_to_its_end_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     followed = Following(monkeypatch)
-    assert (followed.by(Scope("logs", run="digits-1"), None), len(followed.asked)) == (1, 1)
+    assert followed.by(Scope("logs", run="digits-1"), None) == 1
+    assert len(followed.asked) == 1
 
 
-def test_a_run_that_never_begins_ends_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert Following(monkeypatch, Onward(None)).by(Scope("logs"), None) == 1
+def test_where_the_new_run_does_not_begin_the_command_ends_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    followed = Following(monkeypatch, Onward(None))
+    assert followed.by(Scope("logs"), None) == 1
     assert (
         "digits-1 was stopped to make room for another run, which has not begun within 120 s" in capsys.readouterr().err
     )

@@ -76,11 +76,16 @@ def test_the_program_of_a_command_is_known_where_its_words_tell(command: str, pr
 @pytest.mark.parametrize(
     "command",
     [
-        "[python, train.py]", "[python, ./pkg/main.py]", "[python, -m, pkg.main]", "[python, -m, pkg]",
-        "[python, -m, torch.distributed.run, nothing.py]", "[./run.sh]", "[/opt/program]",
+        "[python, train.py]",
+        "[python, ./pkg/main.py]",
+        "[python, -m, pkg.main]",
+        "[python, -m, pkg]",
+        "[python, -m, torch.distributed.run, nothing.py]",
+        "[./run.sh]",
+        "[/opt/program]",
         "[python, '{work_dir}/x.py']",
     ],
-)  # fmt: skip
+)
 def test_what_is_in_the_code_or_cannot_be_known_is_let_pass(command: str) -> None:
     assert look(command, "dirs: {work: w}\n") == ([], [])
 
@@ -169,7 +174,8 @@ def test_key_files_that_are_not_there_are_asked_about_once_and_not_for_a_run_her
         f"ssh.identity_file: there is no file {here}/key",
         f"ssh.known_hosts: there is no file {here}/known_hosts",
     ]
-    assert (look(more=more), look(more=more, local=True)) == (([], doubts), ([], []))
+    assert look(more=more) == ([], doubts)
+    assert look(more=more, local=True) == ([], [])
     assert look(more=more.replace("}", ", host_keys: accept-new}")) == ([], doubts[:1])
     for name in ("key", "known_hosts"):
         Path(name).touch()
@@ -232,7 +238,8 @@ def test_what_a_run_is_going_to_listen_on_is_not_free(port: int) -> None:
 def test_two_agents_may_claim_a_port_and_a_refused_one_is_not_kept_from_others(port: int) -> None:
     one = host_ports.claim([port])
     two = host_ports.claim([port, port])  # of the same process: its name is taken, and that is nobody's trouble
-    assert not LocalPorts().is_free(port)
+    looking = LocalPorts()
+    assert not looking.is_free(port)
     for claim in (*one, *two):
         os.close(claim)
     assert is_free(port)
@@ -245,7 +252,9 @@ def test_a_port_that_somebody_listens_on_is_not_free(port: int) -> None:
         assert not LocalPorts().is_free(port)
 
 
-def test_a_system_without_such_names_has_free_ports(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_such_names_has_free_ports_too(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(local_ports, "_CHOOSING", "x" * 200 + "{}")
     assert LocalPorts(tmp_path / "none").is_free(port)
 

@@ -30,8 +30,13 @@ from tests.unit.clusters import cluster
 from tests.unit.fakes import Answer, FakeSession, FakeTransport, rolled_back
 
 READY = {
-    "type": "prepared", "run": "digits-1", "unchanged": False, "replaces": None, "current": None, "checkpoints": [],
-}  # fmt: skip
+    "type": "prepared",
+    "run": "digits-1",
+    "unchanged": False,
+    "replaces": None,
+    "current": None,
+    "checkpoints": [],
+}
 
 
 @pytest.fixture
@@ -314,7 +319,9 @@ def test_an_interrupt_takes_everything_back_and_waits_until_it_is_done(launch: S
     assert all(session.closed for session in transport.sessions.values())
 
 
-def test_a_host_lost_after_the_coordinators_host_keeps_the_run_is_named(launch: Start) -> None:
+def test_a_host_that_is_lost_after_the_coordinators_host_keeps_the_run_is_named_and_the_run_continues(
+    launch: Start,
+) -> None:
     transport = FakeTransport(unless("keep", "b", ConnectionLost("b has gone")))
     result, remembered = started(launch, transport)
     assert {host: error.summary for host, error in result.unconfirmed.items()} == {"b": "b has gone"}
@@ -369,7 +376,9 @@ def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_no
         assert len({each[field] for each in given.values()}) == different
 
 
-def test_the_run_is_written_down_before_any_host_hears_of_it_and_before_keep(launch: Start) -> None:
+def test_the_run_is_written_down_before_any_host_hears_of_it_and_again_before_one_is_asked_to_keep_it(
+    launch: Start,
+) -> None:
     order: list[str] = []
 
     def noting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
@@ -386,7 +395,9 @@ def test_the_run_is_written_down_before_any_host_hears_of_it_and_before_keep(lau
 @pytest.mark.parametrize(
     ("code", "then"), [("port_taken", ["begin", "take_back"]), ("disk_full", ["begin"]), ("internal", ["begin"])]
 )
-def test_only_a_start_that_every_host_took_back_is_forgotten(launch: Start, code: str, then: list[str]) -> None:
+def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
+    launch: Start, code: str, then: list[str]
+) -> None:
     """A host with a full disk, say, may not have been able to."""
 
     notes = Notes()

@@ -105,7 +105,8 @@ def test_one_connection_tells_all_changes_until_all_is_over() -> None:
     agents = Watched(c=[[states(viewed()), states(step), dict(RESULT)]])
     transport = FakeTransport(agents)
     found = seen(watch_run(record(), transport), is_over)
-    assert [one.progress.step for one in found if isinstance(one, RunStatus)] == [None, None, 7, None]
+    steps = [one.progress.step for one in found if isinstance(one, RunStatus)]
+    assert steps == [None, None, 7, None]
     assert transport.opened == ["c"]
     assert agents.asked_to_watch[0]["for_s"] == watching.LOOK_AGAIN_S
     assert [kind for _, kind, _ in agents.asked] == ["status", "status"]
@@ -288,8 +289,14 @@ def known(phase: str = "starting", condition: str = "Running", cause: str | None
 
 def ended(attempt: int, code: int | None = 125, **fields: Any) -> dict[str, Any]:
     usual = {
-        "attempt": attempt, "started": 1.0, "ended": 2.0, "asked": False, "code": code, "signal": None, "cause": "",
-    }  # fmt: skip
+        "attempt": attempt,
+        "started": 1.0,
+        "ended": 2.0,
+        "asked": False,
+        "code": code,
+        "signal": None,
+        "cause": "",
+    }
     return {**usual, "step": None, "short_of_memory": False, "hung": False, "early": False, **fields}
 
 
@@ -310,7 +317,9 @@ def lost(*ends: dict[str, Any], state: str = "backoff") -> dict[str, Any]:
         ("ended", entry("pending"), True),
     ],
 )
-def test_a_start_is_over_when_all_have_begun_or_decided(phase: str, worker: dict[str, Any], begun: bool) -> None:
+def test_a_start_is_over_when_every_task_has_begun_or_the_run_is_decided(
+    phase: str, worker: dict[str, Any], begun: bool
+) -> None:
     assert has_begun(known(phase, worker1=worker)) is begun
 
 
