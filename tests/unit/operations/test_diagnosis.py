@@ -94,13 +94,13 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
 def test_a_file_that_was_not_pushed_is_reported_with_its_rule(log: str, path: str) -> None:
     asked = facts(ended("worker:0", log))
     found = dataclasses.replace(asked, left_out=lambda one: IGNORED if one == path else None)
-    assert names(found)[0] == "left_out"
+    assert names(found)[0] == "file_missing"
     assert (
-        f"{path} is in the code directory here, but is not pushed to the hosts, by the rule .gitignore:1"
+        f"{path} is not on gpu-a: it is in the code directory here, but is not pushed, by the rule .gitignore:1"
         in first_hint(found)
     )
     assert "a line !/data/ in .dtctlignore" in first_hint(found)
-    assert "left_out" not in names(asked)
+    assert "!/data/" not in first_hint(asked)
 
 
 KILLED: dict[str, Any] = {"code": None, "signal": 9}
@@ -153,12 +153,17 @@ def unreached(problem: str, text: str) -> dict[str, Any]:
 
 BY_FACTS = [
     (
-        "left_out",
+        "file_missing",
         dataclasses.replace(
             facts(ended("worker:0", "FileNotFoundError: [Errno 2] No such file or directory: 'data/x'\n")),
             left_out=lambda path: LeftOut("data/x", "private key"),
         ),
-        "data/x is in the code directory here, but is not pushed to the hosts, by the rule private key",
+        "data/x is not on gpu-a: it is in the code directory here, but is not pushed, by the rule private key",
+    ),
+    (
+        "file_missing",
+        facts(ended("worker:0", "FileNotFoundError: [Errno 2] No such file or directory: '/data/a b'\n")),
+        "/data/a b is not on gpu-a\ndtctl exec -- ls -ld '/data/a b'    shows which hosts have it",
     ),
     (
         "killed_for_memory",
