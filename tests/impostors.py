@@ -65,9 +65,13 @@ def victim(path: Path) -> Path:
 
 
 NO_FILES: dict[str, Callable[[Path], None]] = {
-    "is a FIFO": fifo, "is a link": link_to_a_file, "is a link without end": link_without_end,
-    "is a link to nothing": link_to_nothing, "is a directory": directory, "is a socket": local_socket,
-}  # fmt: skip
+    "is a FIFO": fifo,
+    "is a link": link_to_a_file,
+    "is a link without end": link_without_end,
+    "is a link to nothing": link_to_nothing,
+    "is a directory": directory,
+    "is a socket": local_socket,
+}
 """By what is said of them, or how that begins."""
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.dataclass import dataclass
+from dtctl.errors import DtctlError
+from dtctl.model import TaskState
 from dtctl.operations.checkpoints import Checkpoints, Found, every
 from dtctl.operations.goodput import goodput_of
+from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus
 from dtctl.render.format import number
-
-if TYPE_CHECKING:
-    from dtctl.agent.records.whole_run import HistoryEvent
-    from dtctl.errors import DtctlError
-    from dtctl.model import TaskState
-    from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ SHOWN_INCIDENTS = 3
 def show_status(status: RunStatus, *, every: bool = False) -> None:
     """`every`: each task has a line of its own, as it has where no terminal sets a limit."""
     out = console.out()
-    out.print(summary(status))
+    out.print(summary(status), soft_wrap=not out.is_terminal)
     for line in problem_lines(status):
         out.print(line)
     print_table(status_table(status, every=every))

@@ -110,7 +110,9 @@ def test_a_post_is_json_with_the_headers_that_were_asked_for(server: Server) -> 
 
 
 @pytest.mark.parametrize(("word", "again"), [("gone", False), ("busy", True), ("later", True)])
-def test_a_refused_post_is_reported_with_the_answer_without_the_secret(server: Server, word: str, again: bool) -> None:
+def test_what_is_not_taken_is_reported_with_the_answer_and_without_the_secret(
+    server: Server, word: str, again: bool
+) -> None:
     sent = post(server, f"{word}/{SECRET}?token={SECRET}")
     assert (sent["problem"], sent["again"]) == ("answer", again)
     assert "no_service" in sent["text"]

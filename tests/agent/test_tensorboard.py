@@ -161,7 +161,9 @@ def test_one_that_cannot_begin_says_why(host: AgentHost) -> None:
     assert "no such plugin" in refused.value.frame["detail"]
 
 
-def test_without_tensorboard_the_tried_pythons_are_named(host: AgentHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tensorboard_the_pythons_that_were_tried_are_named(
+    host: AgentHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bare = Path("/usr/bin/python3")
     if not bare.exists():
         pytest.skip("no other Python on this machine")

@@ -95,7 +95,9 @@ def test_a_gpu_that_a_task_is_given_and_that_is_not_there_is_lost(fake: Gpus) ->
 
 
 @pytest.mark.parametrize("function", ["nvmlInit_v2", "nvmlDeviceGetUtilizationRates", "nvmlEventSetWait_v2"])
-def test_a_hung_library_is_retried(fake: Gpus, reader: Reader, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+def test_a_library_that_hangs_delays_nobody_and_is_tried_again(
+    fake: Gpus, reader: Reader, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
     monkeypatch.setattr(gpus, "SILENT_S", 0.5)
     monkeypatch.setattr(gpus, "RETRY_S", 0.2)
     fake.are(gpu(), f"hang {function}")
@@ -122,7 +124,9 @@ def test_a_library_that_crashes_takes_nobody_along(fake: Gpus, reader: Reader, m
     assert known(reader, problem="", lost=False)
 
 
-def test_nothing_is_started_without_driver_and_gpu_tasks(fake: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_driver_and_no_task_is_given_a_gpu_nothing_is_started(
+    fake: Gpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gpus, "_DRIVERS", ())
     reader = Reader([task("worker:0", "true")])  # type: ignore[list-item]
     assert reader.read(time.monotonic()) is None
@@ -161,7 +165,9 @@ def test_gpus_of_amd_are_read_from_sysfs(tmp_path: Path, monkeypatch: pytest.Mon
     assert [(one["pid"], one["used_bytes"]) for one in second["users"]] == [(os.getpid(), 200)]
 
 
-def test_the_state_names_gpu_users_and_a_hanging_library_delays_no_stop(host: AgentHost, tmp_path: Path) -> None:
+def test_the_state_has_the_tasks_that_use_a_gpu_and_a_library_that_hangs_delays_no_stop(
+    host: AgentHost, tmp_path: Path
+) -> None:
     fake = Gpus(tmp_path, gpu())
     host.env.update(fake.env)
     spec, pid = host.running(shell("worker:0", "sleep 1000 & wait", env={"CUDA_VISIBLE_DEVICES": "0"}))

@@ -57,16 +57,22 @@ def test_up_that_is_interrupted_leaves_a_whole_run_or_none_and_no_lock(fleet: Fl
 
 
 STEPS_OF_REPLACE = (
-    Moment("prepared after", 5), Moment("asked for stop", 1), Moment("asked for start", 1),
-    Moment("started after", 5), Moment("asked for keep", 1), Moment("asked for keep", 5),
-)  # fmt: skip
+    Moment("prepared after", 5),
+    Moment("asked for stop", 1),
+    Moment("asked for start", 1),
+    Moment("started after", 5),
+    Moment("asked for keep", 1),
+    Moment("asked for keep", 5),
+)
 
 
 @pytest.mark.parametrize(
     "step",
     [pytest.param(one, id=str(one), marks=[pytest.mark.nightly] * (at > 0)) for at, one in enumerate(STEPS_OF_REPLACE)],
 )
-def test_an_up_replace_that_is_killed_names_no_unbegun_successor(fleet: Fleet, user: Desk, step: Moment) -> None:
+def test_an_up_replace_that_is_killed_names_no_successor_that_did_not_begin(
+    fleet: Fleet, user: Desk, step: Moment
+) -> None:
     scene = stand_in(fleet, user, ASYNC)
     scene.up()
     old = user.status()["run"]

@@ -32,7 +32,9 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize("scenario", PARAMETERS)
-def test_the_run_recovers_from_faults_and_ends(scenario: Scenario, fleet: Fleet, user: Desk, rows: list[Row]) -> None:
+def test_the_run_recovers_from_the_fault_and_ends(
+    scenario: Scenario, fleet: Fleet, user: Desk, rows: list[Row]
+) -> None:
     with scenario.around(fleet):
         row = come_to_its_end(scenario, stand_in(fleet, user, scenario.way, **scenario.settings))
     rows.append(row)

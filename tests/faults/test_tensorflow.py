@@ -18,8 +18,12 @@ from tests.faults.tensorflow_run import TRAINERS, tensorflow
 from tests.hosts.fleet import Fleet
 
 pytestmark = [
-    pytest.mark.fleet, pytest.mark.faults, pytest.mark.training, pytest.mark.nightly, pytest.mark.timeout(900),
-]  # fmt: skip
+    pytest.mark.fleet,
+    pytest.mark.faults,
+    pytest.mark.training,
+    pytest.mark.nightly,
+    pytest.mark.timeout(900),
+]
 
 STEPS = 15000
 

@@ -39,7 +39,8 @@ def broken(user: Desk, fleet: Fleet) -> Iterator[Desk]:
     for host, version in VERSIONS.items():
         make_environment(fleet[host], version)
     with contextlib.ExitStack() as wrong:
-        wrong.enter_context(faults.clock_of_its_own(fleet["gpu-5"])).write_text("300")
+        clock = wrong.enter_context(faults.clock_of_its_own(fleet["gpu-5"]))
+        clock.write_text("300")
         wrong.enter_context(faults.small_disk(fleet["gpu-3"], "saved", 4))
         wrong.enter_context(faults.full_disk(fleet["gpu-3"], "saved"))
         yield user

@@ -77,7 +77,8 @@ def foreign_state(told: Message) -> None:
 
 
 def event(**fields: Any) -> Message:
-    return {"time": 1e9, "task": OWN, "attempt": 1, "from": "running", "to": "failed", "reason": "lie", **fields}
+    usual = {"time": 1e9, "task": OWN, "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
+    return {**usual, **fields}
 
 
 def events(first: Any, *told: Any) -> bytes:

@@ -210,10 +210,16 @@ def modules(facts: Facts) -> None:
 
 
 DEEDS: dict[str, Deed] = {
-    **PORT, "beside checkpoints": beside, "take a port": squat, "open": opened, "signal": signalled,
-    "read environments": environments, "read command lines": command_lines, "make a directory": own_directory,
+    **PORT,
+    "beside checkpoints": beside,
+    "take a port": squat,
+    "open": opened,
+    "signal": signalled,
+    "read environments": environments,
+    "read command lines": command_lines,
+    "make a directory": own_directory,
     "leave modules": modules,
-}  # fmt: skip
+}
 
 
 def main() -> None:

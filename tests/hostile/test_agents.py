@@ -49,9 +49,17 @@ class Liar:
     def hello(self) -> Message:
         state, intent = (json.loads((self.directory / name).read_text()) for name in ("state.json", "intent.json"))
         return {
-            "type": "hello", "v": PROTOCOL, "run": state["run"], "host": "c", "agent": state["agent"], "events": 0,
-            "state": state, "intents": intent["tasks"], "kept": True, "lost_session": False,
-        }  # fmt: skip
+            "type": "hello",
+            "v": PROTOCOL,
+            "run": state["run"],
+            "host": "c",
+            "agent": state["agent"],
+            "events": 0,
+            "state": state,
+            "intents": intent["tasks"],
+            "kept": True,
+            "lost_session": False,
+        }
 
     def connect(self) -> Intruder:
         made = Intruder(self.cluster.port)

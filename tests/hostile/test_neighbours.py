@@ -75,7 +75,8 @@ def test_foreign_files_beside_checkpoints_block_no_command(place: SharedHost, wh
     finally:
         place.sweep()
     assert re.search(CHECKPOINTS[what][1], answers["checkpoints"])
-    assert (place.untouched(), set(place.steps())) == (before, attempts)
+    assert place.untouched() == before
+    assert set(place.steps()) == attempts
     assert place.genuine == names(place.output)
 
 
@@ -143,7 +144,8 @@ def test_no_command_line_holds_a_secret(place: SharedHost) -> None:
 
 
 def test_dtctl_makes_nothing_outside_of_directories_that_are_closed_to_others(place: SharedHost) -> None:
-    assert (list(place.temporary.iterdir()), place.genuine) == ([], names(place.output))
+    assert list(place.temporary.iterdir()) == []
+    assert place.genuine == names(place.output)
     home = {".dtctl", ".local", ".cache", "project", "victim"}
     assert names(place.desk.home) <= home
     assert names(place.desk.project) == {"cluster.yaml", "stand_in.py"}

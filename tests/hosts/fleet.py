@@ -172,11 +172,17 @@ class Fleet:
 
     def _sshd_config(self, host: FleetHost) -> str:
         lines = [
-            f"ListenAddress {host.address}:22", *(f"HostKey {path}" for path in host.host_keys.values()),
+            f"ListenAddress {host.address}:22",
+            *(f"HostKey {path}" for path in host.host_keys.values()),
             *(f"{name} {value}" for name, value in self.options.items()),
-            f"AuthorizedKeysFile {host.directory}/authorized_keys", "StrictModes no", "UsePAM no", "UseDNS no",
-            "PidFile none", "PasswordAuthentication no", "KbdInteractiveAuthentication no",
-        ]  # fmt: skip
+            f"AuthorizedKeysFile {host.directory}/authorized_keys",
+            "StrictModes no",
+            "UsePAM no",
+            "UseDNS no",
+            "PidFile none",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+        ]
         return "\n".join(lines) + "\n"
 
     def _launch(self, host: FleetHost) -> None:

@@ -81,7 +81,8 @@ def add_to_agent(socket: Path, key: Path) -> None:
 
 def _answers(socket: Path) -> bool:
     """The socket is there before anybody listens on it; ssh-add(1) ends with 2 where no agent can be reached."""
-    return subprocess.run(["ssh-add", "-l"], check=False, env=_with(socket), capture_output=True).returncode != 2
+    asked = subprocess.run(["ssh-add", "-l"], check=False, env=_with(socket), capture_output=True)
+    return asked.returncode != 2
 
 
 def _with(socket: Path) -> dict[str, str]:

@@ -109,12 +109,21 @@ class Sshd:
         authorized.write_text("".join(keys.public_text(key) for key in self.authorized))
         authorized.chmod(0o644)
         lines = [
-            f"ListenAddress {listen}", *(f"HostKey {path}" for path in self.host_keys.values()),
-            *(f"{name} {value}" for name, value in self.options.items()), f"AuthorizedKeysFile {authorized}",
-            "StrictModes no", "UsePAM no", "UseDNS no", "PidFile none", "PrintMotd no", "PasswordAuthentication no",
-            "KbdInteractiveAuthentication no", "PermitRootLogin prohibit-password", "Subsystem sftp internal-sftp",
+            f"ListenAddress {listen}",
+            *(f"HostKey {path}" for path in self.host_keys.values()),
+            *(f"{name} {value}" for name, value in self.options.items()),
+            f"AuthorizedKeysFile {authorized}",
+            "StrictModes no",
+            "UsePAM no",
+            "UseDNS no",
+            "PidFile none",
+            "PrintMotd no",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "PermitRootLogin prohibit-password",
+            "Subsystem sftp internal-sftp",
             "LogLevel VERBOSE",
-        ]  # fmt: skip
+        ]
         if sandbox.missing():
             lines.append(f"SetEnv HOME={self.home} {MARK}={self.directory.name}")
         config = self.directory / "sshd_config"

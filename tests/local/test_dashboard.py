@@ -77,7 +77,8 @@ def test_the_page_follows_the_run_and_ends_with_the_command(trains: Desk, stop: 
         process.send_signal(stop)
         assert [kind for kind, _ in events][-1] == "over"
         assert process.wait(60) == STOPS[stop]
-    assert (list(Path(trains.env["TMPDIR"]).iterdir()), trains.states()["worker:1"]) == ([], "running")
+    assert list(Path(trains.env["TMPDIR"]).iterdir()) == []
+    assert trains.states()["worker:1"] == "running"
 
 
 @pytest.mark.nightly

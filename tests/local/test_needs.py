@@ -88,7 +88,8 @@ def test_secrets_are_not_pushed_and_every_command_reports_them(home: Desk) -> No
         assert LINE in home.run(*command).stderr.splitlines()
     assert pushed(home) == []
     home.dtctl("stop")
-    assert json.loads(home.run("plan", "-o", "json").stdout)["notPushed"] == [".env", "keys/id_rsa"]
+    plan = json.loads(home.run("plan", "-o", "json").stdout)
+    assert plan["notPushed"] == [".env", "keys/id_rsa"]
 
 
 def test_a_home_directory_is_no_code(home: Desk) -> None:

@@ -110,7 +110,8 @@ def test_checkpoints_in_a_bucket_are_judged_as_those_in_a_directory(
         upload(bucket, directory, "digits")
         report = look(Place(f"{bucket.url}/digits/"))
         here = reading.inspect(str(directory), time.monotonic() + 60.0)
-        assert (judged(report), len(report["all"])) == (judged(here), 8)
+        assert judged(report) == judged(here)
+        assert len(report["all"]) == 8
         assert report["dir"] == f"{bucket.url}/digits"
         assert all(abs(one["time"] - time.time()) < 60.0 for one in report["all"])
         assert look(Place(f"{bucket.url}/nothing"))["all"] == []
@@ -253,7 +254,8 @@ def test_old_checkpoints_are_removed_at_a_url_as_in_a_directory(
     shown = prune(record(""), NOBODY, places, keep=keep, dry_run=True, live=live)
     assert bucket.names() == before
     done = prune(record(""), NOBODY, places, keep=keep, dry_run=False, live=live)
-    assert (done.directories, done.removed) == (shown.directories, 3 - len(left))
+    assert done.directories == shown.directories
+    assert done.removed == 3 - len(left)
     files = [f"digits/model.ckpt-{step}.{end}" for step in left for end in ("data-00000-of-00001", "index")]
     assert bucket.names() == ["digits/checkpoint", *files, "digits/notes.txt"]
     assert bucket.server.files["/runs/digits/checkpoint"].decode() == state
@@ -265,7 +267,9 @@ def points(url: str) -> list[int]:
     return [step for folder in answer["folders"] for series in folder["series"] for step in series["steps"]]
 
 
-def test_event_files_are_fetched_as_they_grow_once_a_minute(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_files_are_fetched_as_far_as_they_have_grown_once_a_minute(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, name = f"{bucket.url}/digits", "digits/logs/train/events.out.tfevents.1.a"
     first, more = (b"".join(scalar(step) for step in steps) for steps in (range(1, 4), range(4, 6)))
     bucket.put(name, first)
@@ -303,7 +307,9 @@ def test_what_nobody_has_looked_at_for_a_month_goes(bucket: Bucket, cache: Path)
     assert {one.name for one in kept.iterdir()} == before - old
 
 
-def test_a_follower_gets_new_points_alone_and_those_of_the_end(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_gets_the_new_points_alone_and_those_of_the_end(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, name = f"{bucket.url}/digits", "digits/events.out.tfevents.1.a"
     content = b"".join(map(scalar, (1, 2)))
     bucket.put(name, content)
@@ -339,7 +345,9 @@ def scalar(step: int) -> bytes:
 
 @pytest.mark.parametrize("refusal", [webhdfs.EXPIRED, webhdfs.UNAVAILABLE])
 @pytest.mark.parametrize("of_data", [False, True])
-def test_what_is_briefly_unreadable_keeps_its_time(bucket: Bucket, refusal: webhdfs.Refusal, of_data: bool) -> None:
+def test_what_cannot_be_read_for_a_while_stays_as_it_was_with_the_time(
+    bucket: Bucket, refusal: webhdfs.Refusal, of_data: bool
+) -> None:
     upload(bucket, DATA / "tf1_plain", "digits")
     place = record(f"{bucket.url}/digits")
     (good,) = at_urls(place, fresh=True)

@@ -138,7 +138,9 @@ def by_terminate(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(("end", "code"), [(by_ctrl_c, 130), (by_interrupt, 130), (by_terminate, 143)])
-def test_the_terminal_is_restored_and_the_run_goes_on(trains: Desk, end: Callable[[Terminal], None], code: int) -> None:
+def test_however_it_ends_the_terminal_is_as_before_and_the_run_continues(
+    trains: Desk, end: Callable[[Terminal], None], code: int
+) -> None:
     with Terminal(trains, "top") as terminal:
         terminal.shows("worker:1")
         end(terminal)

@@ -241,7 +241,16 @@ class User:
 
 
 PARTS: dict[str, Callable[[], PartResult]] = {
-    "wheel": wheel, "documents": documents, "lowest": lowest, "pythons": pythons, "fuzz": fuzz, "lies": lies,
-    "sequences": sequences, "elections": elections, "cases": cases, "templates": templates, "faults": faults,
-}  # fmt: skip
+    "wheel": wheel,
+    "documents": documents,
+    "lowest": lowest,
+    "pythons": pythons,
+    "fuzz": fuzz,
+    "lies": lies,
+    "sequences": sequences,
+    "elections": elections,
+    "cases": cases,
+    "templates": templates,
+    "faults": faults,
+}
 """The short ones first."""

@@ -83,7 +83,9 @@ def test_nothing_at_all_is_no_success() -> None:
         ("", 0, PartResult(False, "nothing has run; no test has run")),
     ],
 )
-def test_a_report_is_judged_by_failures_and_exit_code(tmp_path: Path, cases: str, code: int, seen: PartResult) -> None:
+def test_a_report_is_judged_by_what_failed_and_by_the_exit_code(
+    tmp_path: Path, cases: str, code: int, seen: PartResult
+) -> None:
     (tmp_path / "report.xml").write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
     assert judged(tmp_path / "report.xml", code) == seen
 
@@ -91,7 +93,9 @@ def test_a_report_is_judged_by_failures_and_exit_code(tmp_path: Path, cases: str
 THREE = "import pytest\n\n@pytest.mark.parametrize('n', range(3))\ndef test_it(n): assert True\n"
 
 
-def test_what_a_short_night_has_not_begun_is_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "test_three.py").write_text(THREE)
     arguments = ("--rootdir", str(tmp_path), "-n", "2", str(tmp_path))
     monkeypatch.setattr(running, "MINUTES", 5)
@@ -101,7 +105,9 @@ def test_what_a_short_night_has_not_begun_is_undecided(tmp_path: Path, monkeypat
     assert none == PartResult(False, "3 not begun in -1 min; no test has run", whole=False)
 
 
-def test_short_nights_differ_in_their_first_tests_and_workers_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_night_begins_with_other_tests_each_time_and_every_worker_with_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def order(seed: str) -> tuple[Any, ...]:
         monkeypatch.setenv(until.SEED, seed)
         items: list[Any] = list(range(100))
@@ -187,7 +193,9 @@ def test_a_skip_fails_in_ci_unless_it_is_expected_for_its_reason(
     run(pytester, monkeypatch, ci, "-n0").assert_outcomes(**outcomes)
 
 
-def test_skips_of_any_kind_fail_in_ci_on_workers(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skips_of_tests_and_of_modules_fail_in_ci_on_workers(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytester.makepyfile(test_whole=WHOLE, test_it=TESTS)
     done = run(pytester, monkeypatch, "true", "-n2")
     assert done.ret != 0

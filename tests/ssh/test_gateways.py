@@ -76,7 +76,9 @@ def test_a_jump_host_of_the_cluster_file_wins(home: Path, sshd: Sshd, bastion: S
     assert bastion.logins() == before + 1
 
 
-def test_keys_and_known_hosts_of_the_cluster_file_serve_the_jump_host(home: Path, sshd: Sshd, bastion: Sshd) -> None:
+def test_key_and_known_hosts_of_the_cluster_file_count_for_the_jump_host_too(
+    home: Path, sshd: Sshd, bastion: Sshd
+) -> None:
     known = home / "known"
     known.write_text(sshd.known_hosts_text() + bastion.known_hosts_text())
     jump = f"{bastion.user}@{bastion.address}:{bastion.port}"

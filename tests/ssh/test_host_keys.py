@@ -49,7 +49,9 @@ def public(key: Path) -> str:
     return " ".join(public_text(key).split()[:2])
 
 
-def test_an_unknown_key_is_refused_with_fingerprint_and_next_step(sshd: Sshd, home: Path, refusal: Refusal) -> None:
+def test_an_unknown_key_is_refused_with_its_fingerprint_and_the_next_step(
+    sshd: Sshd, home: Path, refusal: Refusal
+) -> None:
     error = refusal(direct(sshd, known_hosts=str(home / "none")))
     assert error.summary == f"the host key of gpu-a ({sshd.address}:{sshd.port}) is not known"
     assert f"ssh-ed25519 {fingerprint(sshd.host_keys['ed25519'])}" in error.detail
@@ -65,7 +67,9 @@ def test_a_refused_host_never_sees_a_login(sshd: Sshd, home: Path, refusal: Refu
 
 
 @pytest.mark.parametrize("policy", ["strict", "accept-new"])
-def test_a_changed_key_is_refused_with_both_fingerprints(sshd: Sshd, home: Path, policy: str, refusal: Refusal) -> None:
+def test_a_changed_key_is_refused_with_both_fingerprints_and_where_the_old_one_stands(
+    sshd: Sshd, home: Path, policy: str, refusal: Refusal
+) -> None:
     old = make_key("old-host")
     file = home / "known_hosts 1"
     file.write_text(f"# mine\n{name(sshd)} {public(old)}\n")
@@ -129,7 +133,8 @@ def test_accept_new_pins_the_first_key_once_for_all_threads(sshd: Sshd, home: Pa
     file = home / ".ssh" / "known_hosts.d" / "new"
     transport = SshTransport()
     host = direct(sshd, known_hosts=str(file), host_keys="accept-new")
-    assert fan_out(range(6), lambda _: answering(transport, host).close(), name=str).errors == {}
+    outcomes = fan_out(range(6), lambda _: answering(transport, host).close(), name=str)
+    assert outcomes.errors == {}
     assert file.read_text() == f"{name(sshd)} {public(sshd.host_keys['ed25519'])}\n"
     log_in(direct(sshd, known_hosts=str(file)))
 
@@ -143,7 +148,8 @@ def test_all_keys_of_a_host_are_found_without_a_login_and_pinned(sshd: Sshd, hom
     assert {key.fingerprint for key in keys} == {fingerprint(key) for key in sshd.host_keys.values()}
     assert {key.type for key in keys} == {"ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa"}
     assert sshd.logins() == before
-    assert (station.pin(keys), station.keys.pinned()) == (home / "known_hosts.own", keys)
+    assert station.pin(keys) == home / "known_hosts.own"
+    assert station.keys.pinned() == keys
     log_in(direct(sshd, known_hosts=str(home / "known_hosts.own")))
 
 

@@ -18,9 +18,13 @@ from tests.nights import at_night
 
 COMMANDS = sorted(set(typer.main.get_command(app).commands) - {"init", "explain", "schema"})  # type: ignore[attr-defined]
 WORDS = {
-    "down": ["--yes"], "exec": ["--", "true"], "replace": ["bad", "spare"], "restart": ["worker:0"], "ssh": ["bad"],
+    "down": ["--yes"],
+    "exec": ["--", "true"],
+    "replace": ["bad", "spare"],
+    "restart": ["worker:0"],
+    "ssh": ["bad"],
     "trust": ["--yes"],
-}  # fmt: skip
+}
 
 PROXY = "Host *\n  ProxyCommand nc %h %p %r\n"
 BAD = "$(touch${IFS}$HOME/hit)"

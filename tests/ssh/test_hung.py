@@ -144,7 +144,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         ("greeting", "did not answer|silent"),
     ],
 )
-def test_a_hang_in_any_login_phase_ends(phase: str, why: str, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_hangs_is_given_up_in_every_phase_of_a_login(
+    phase: str, why: str, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if phase in ("exec", "greeting"):  # an `ssh` that keeps a connection waits for no answer to "exec"
         monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 1.5)
     threads = threading.active_count()

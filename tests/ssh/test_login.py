@@ -68,7 +68,9 @@ def test_a_key_without_passphrase_gets_in(sshd: Sshd, kind: str) -> None:
 @pytest.mark.parametrize(
     ("make", "kind"), [*((locked, kind) for kind in KINDS), *((old_format, kind) for kind in OLD_FORMAT)]
 )
-def test_a_key_with_passphrase_gets_in_and_is_asked_once(sshd: Sshd, make: Callable[[str], Path], kind: str) -> None:
+def test_a_key_with_passphrase_gets_in_and_is_asked_for_once(
+    sshd: Sshd, make: Callable[[str], Path], kind: str
+) -> None:
     key = make(kind)
     asked: list[str] = []
 
@@ -78,7 +80,8 @@ def test_a_key_with_passphrase_gets_in_and_is_asked_once(sshd: Sshd, make: Calla
 
     transport = SshTransport(passphrase=passphrase)
     host = direct(sshd, identity_file=str(key))
-    assert fan_out(range(4), lambda _: log_in(host, transport), name=str).errors == {}
+    outcomes = fan_out(range(4), lambda _: log_in(host, transport), name=str)
+    assert outcomes.errors == {}
     assert asked == [str(key)]
 
 
@@ -133,7 +136,9 @@ def test_an_agent_gets_in(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, kind: str
     assert outcomes.errors == {}
 
 
-def test_a_locked_key_in_the_agent_is_not_asked_for(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_a_locked_key_that_the_agent_holds_is_not_asked_for(
+    sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
     unlocked = home / "key"
     unlocked.write_bytes(plain("ed25519").read_bytes())
     unlocked.chmod(0o600)
@@ -146,7 +151,9 @@ def test_a_locked_key_in_the_agent_is_not_asked_for(sshd: Sshd, monkeypatch: pyt
         log_in(direct(sshd, identity_file=str(public)), transport)
 
 
-def test_identities_only_withholds_other_agent_keys(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_identities_only_keeps_the_agents_other_keys_back(
+    sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
     with ssh_agent(plain("rsa")) as socket:
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
         config = home / "config"
@@ -164,7 +171,7 @@ def test_a_refused_key_is_named_with_user_and_what_the_host_accepts(sshd: Sshd) 
     error = refusal(direct(sshd, identity_file=str(stranger())))
     assert error.summary == f"cannot log in to gpu-a ({sshd.address}:{sshd.port}) as {sshd.user}"
     assert error.detail == f"offered {make_key('stranger')}; the host accepts publickey"
-    assert error.hint == f"ssh -p {sshd.port} {sshd.user}@{sshd.address} true    should work first"
+    assert error.hint.startswith(f"ssh -i {make_key('stranger')} -p {sshd.port} {sshd.user}@{sshd.address} true    ")
 
 
 def test_a_key_file_that_is_not_there_is_named(sshd: Sshd, home: Path) -> None:
@@ -210,7 +217,8 @@ def test_connections_leave_the_configuration_that_they_share_as_it_is(sshd: Sshd
     host = direct(sshd)
     assert isinstance(host.reach, SshSettings)
     login = transport.logins.log_in(host.name, host.reach)
-    assert login.connection.config._modifications == {}
+    shared = login.connection.config
+    assert shared._modifications == {}
     login.close()
 
 
@@ -218,5 +226,6 @@ def test_nothing_hangs_when_all_hosts_refuse(sshd: Sshd) -> None:
     host = direct(sshd, identity_file=str(stranger()))
     transport = SshTransport()
     threads = threading.active_count()
-    assert len(fan_out(range(6), lambda _: log_in(host, transport), name=str).errors) == 6
+    outcomes = fan_out(range(6), lambda _: log_in(host, transport), name=str)
+    assert len(outcomes.errors) == 6
     assert threading.active_count() <= threads + 6

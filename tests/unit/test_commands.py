@@ -46,7 +46,9 @@ WITHOUT = ["status", "stop", "up", "logs", "down -y", "validate", "plan", "push"
 
 
 @pytest.mark.parametrize("command", WITHOUT)
-def test_no_cluster_no_action(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed) -> None:
+def test_without_a_cluster_here_nothing_is_done(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
+) -> None:
     monkeypatch.chdir(tmp_path)
     ended, _, stderr = typed(command)
     assert ended == ExitCode.USAGE, stderr
@@ -92,10 +94,20 @@ WITHOUT_CLUSTER = {
 """Commands that need no -o json, and why."""
 
 WORDS = {
-    "init": "--template nosuch", "explain": "nosuchword", "schema": "nosuch", "exec": "--home -o json -- true",
-    "restart": "worker:0", "compare": "demo-1 demo-2", "scale": "worker=1", "drain": "node-1", "undrain": "node-1",
-    "replace": "node-1 node-3 -y", "down": "-y", "gc": "-y", "trust": "-y",
-}  # fmt: skip
+    "init": "--template nosuch",
+    "explain": "nosuchword",
+    "schema": "nosuch",
+    "exec": "--home -o json -- true",
+    "restart": "worker:0",
+    "compare": "demo-1 demo-2",
+    "scale": "worker=1",
+    "drain": "node-1",
+    "undrain": "node-1",
+    "replace": "node-1 node-3 -y",
+    "down": "-y",
+    "gc": "-y",
+    "trust": "-y",
+}
 """What else has to be typed for a command to come as far as its mistake."""
 
 NO_FILE = {"init", "explain", "schema"}

@@ -74,7 +74,9 @@ def completed(monkeypatch: pytest.MonkeyPatch, *args: str) -> list[str]:
         ("logs --run dig", RUN),
     ],
 )
-def test_words_of_the_right_cluster(command: str, offered: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_of_the_cluster_here_or_of_what_was_named(
+    command: str, offered: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (project / "other.yaml").write_text(HERE.replace("chief", "ps"))
     assert completed(monkeypatch, *shlex.split(command)) == offered.split()
 

@@ -88,7 +88,9 @@ def test_a_linked_directory_of_the_working_directory_is_not_followed(project: Pa
     assert list((project.parent / "victim").iterdir()) == []
 
 
-def test_a_linked_directory_of_another_project_is_not_followed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_linked_directory_of_a_project_elsewhere_is_not_followed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (project / "linked").symlink_to("../victim")
     monkeypatch.chdir("/")
     with pytest.raises(OSError, match="is not followed"):
@@ -99,7 +101,9 @@ def test_a_linked_directory_of_another_project_is_not_followed(project: Path, mo
         assert folder.names() == []
 
 
-def test_a_linked_directory_of_the_repository_is_not_followed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_linked_directory_of_the_repository_around_is_not_followed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (project / "linked").symlink_to("../victim")
     monkeypatch.chdir(project / "out")
     with Folder(Path("../linked")):

@@ -34,7 +34,8 @@ def test_import_dtctl_imports_nothing_else() -> None:
         "import sys; sys.path.insert(0, sys.argv[1]); old = {*sys.modules}; import dtctl; print(*{*sys.modules} - old)"
     )
     command = [sys.executable, "-IS", "-c", script, str(ROOT)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["dtctl"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["dtctl"]
 
 
 FILE = """\
@@ -62,7 +63,8 @@ def file(tmp_path: Path) -> Path:
     ],
 )
 def test_overrides_have_the_values_of_python(file: Path, path: str, value: Any, given: tuple[str, ...]) -> None:
-    assert dtctl.load(file, {path: value}).checked.cluster.jobs["worker"].launch.args == given
+    args = dtctl.load(file, {path: value}).checked.cluster.jobs["worker"].launch.args
+    assert args == given
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()])
@@ -112,7 +114,9 @@ WORKER = TaskId("worker", 0)
         (StopResult(errors={"b": TransportError("b is down")}), ExitCode.UNREACHABLE, "0 tasks stopped"),
     ],
 )
-def test_what_was_not_stopped_is_an_error_with_its_exit_code(result: StopResult, code: ExitCode, said: str) -> None:
+def test_what_was_not_stopped_is_an_error_with_the_commands_exit_code(
+    result: StopResult, code: ExitCode, said: str
+) -> None:
     with pytest.raises(DtctlError, match=said) as raised:
         _check(result)
     assert raised.value.exit_code is code

@@ -122,7 +122,9 @@ def test_a_worker_stops_when_another_one_wishes_it_and_waits_for_its_save() -> N
 
 
 @pytest.mark.parametrize("at_its_end", [True, False])
-def test_a_hook_stops_a_session_unless_it_has_just_ended(monkeypatch: pytest.MonkeyPatch, at_its_end: bool) -> None:
+def test_a_hook_stops_a_session_unless_that_has_just_come_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, at_its_end: bool
+) -> None:
     v1 = SimpleNamespace(train=SimpleNamespace(SessionRunHook=SimpleNamespace))
     compat = SimpleNamespace(v1=v1)
     for name, module in {"": SimpleNamespace(compat=compat), ".compat": compat, ".compat.v1": v1}.items():

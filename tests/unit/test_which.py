@@ -67,7 +67,9 @@ def ssh(record: RunRecord, host: str) -> SshSettings:
 
 
 @pytest.mark.parametrize("command", CHANGING)
-def test_changes_name_clusters_and_guess_none(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changing_commands_name_candidate_clusters_and_guess_none(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started(project(tmp_path / "one"), "digits-1", 1.0)
     started(project(tmp_path / "two", "words"), "words-7", 2.0)
     monkeypatch.setattr(sys, "argv", ["dtctl", "--color", "never", command, "worker:1", "-v"])
@@ -83,7 +85,9 @@ def test_changes_name_clusters_and_guess_none(command: str, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("command", LOOKING)
-def test_reading_commands_show_the_last_run(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reading_commands_show_the_last_run_and_say_so(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     started(project(tmp_path / "one"), "digits-1")
     assert Scope(command).record().cluster == "digits"
     output = capsys.readouterr()
@@ -164,7 +168,9 @@ def test_known_outcomes_are_shown_and_unfinished_runs_first(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("other", ["other.yaml", "../one/other.yaml"])
-def test_two_files_are_an_error_unless_the_same(other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_files_are_an_error_unless_they_are_one(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = project(tmp_path / "one")
     (file.parent / "other.yaml").write_text(file.read_text())
     monkeypatch.chdir(file.parent)
@@ -194,7 +200,9 @@ def test_a_corrected_file_applies_to_its_running_run(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_is_parsed_again_only_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_file_is_not_parsed_and_a_changed_one_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = project(tmp_path / "one")
     started(file, "digits-1")
     project(tmp_path / "one", key="new_key")

@@ -281,6 +281,8 @@ class Tree:
         if (mode, sha256) != (their_mode, their_sha256) or not other.is_right(at):
             return False
         known = other._stats.get(theirs)
+        if known is None:  # it may have been written to just now
+            return False
         part = self._arrival(index, staging)
         shared = False
         try:
@@ -290,7 +292,7 @@ class Tree:
             except OSError:  # not on this file system, or too many names, or it is gone
                 return False
             # All but the time of the inode's last change, which is another one now that the file has another name.
-            if known is None or [*found[:2], found[3]] != [*known[:2], known[3]]:
+            if [*found[:2], found[3]] != [*known[:2], known[3]]:
                 return False  # it has been written to just now
             other._stats[theirs] = self._put(part, path, found)
             shared = True

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dtctl.operations.checkpoints.push import Pushed
     from dtctl.operations.checkpoints.upkeep import Pruning, Verification
     from dtctl.operations.compare import Compared, Comparison
-    from dtctl.operations.consent import Program
+    from dtctl.operations.consent import KeyScan, NewKeys, Program
     from dtctl.operations.data import DataSet, PlaceState
     from dtctl.operations.down import DownResult
     from dtctl.operations.drain import Scaling
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import Ending, StopResult
-    from dtctl.operations.trust import KeyScan, NewKeys
     from dtctl.operations.up.result import UpResult
     from dtctl.plan.hosts import DataPlace
     from dtctl.transport.fanout import Outcomes

@@ -21,7 +21,7 @@ from dtctl.render.errors import note
 from dtctl.render.events import event_line
 from dtctl.render.format import by_value, count, duration, fold, local_time, size
 from dtctl.render.report import drawings
-from dtctl.render.report.html import templates
+from dtctl.render.report.drawings import templates
 from dtctl.render.status import comparison_rows, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line

@@ -89,7 +89,9 @@ def test_only_changed_blocks_of_a_large_file_travel(large: Path, root: Path, cha
     assert content(tree_of(root, bundle)) == content(large)
 
 
-def test_blocks_of_an_older_file_are_read_once(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_block_is_read_once_where_an_older_file_has_it(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[int] = []
 
     def read_at(file: int, offset: int, size: int) -> bytes:
@@ -99,7 +101,8 @@ def test_blocks_of_an_older_file_are_read_once(large: Path, tmp_path: Path, monk
     monkeypatch.setattr("dtctl.agent.host.files.read_at", read_at)
     with (large / "data").open("rb") as file:
         digests = b"".join(hashlib.sha256(file.read(BLOCK_BYTES)).digest() for _ in range(BLOCKS))
-    assert Partial(str(tmp_path / "part"), SIZE).missing(digests, [str(large / "data")]) == []
+    arriving = Partial(str(tmp_path / "part"), SIZE)
+    assert arriving.missing(digests, [str(large / "data")]) == []
     assert read == [number * BLOCK_BYTES for number in range(BLOCKS)]
 
 
@@ -147,7 +150,8 @@ def test_a_transfer_that_was_cut_off_resumes(large: Path, root: Path) -> None:
     assert partial.startswith(".partial-")
     asked, _ = needs(bundle, root)
     assert 1 <= len(blocks(asked)) <= BLOCKS - 7, "30 frames are 7 blocks, of which train.py had one frame"
-    assert (content(tree_of(root, bundle)), left_in(root)) == (content(large), {bundle.id})
+    assert content(tree_of(root, bundle)) == content(large)
+    assert left_in(root) == {bundle.id}
 
 
 def test_what_a_killed_session_has_received_is_used(large: Path, root: Path) -> None:
@@ -189,7 +193,9 @@ def test_a_link_in_the_place_of_an_old_version_is_not_read(large: Path, root: Pa
     ("index", "size", "code"),
     [(0, 1, "bad_request"), (1, 32 * BLOCKS, "bad_request"), (0, 32 * BLOCKS, "bundle_damaged")],
 )
-def test_impossible_digests_end_trust_in_the_file(large: Path, root: Path, index: int, size: int, code: str) -> None:
+def test_digests_that_cannot_be_are_refused_and_the_file_is_not_trusted(
+    large: Path, root: Path, index: int, size: int, code: str
+) -> None:
     """Where they are of the right number every block is wanted, and what comes is not what they say."""
     first = scan(large)
     push(first, root)
@@ -218,7 +224,8 @@ def test_impossible_digests_end_trust_in_the_file(large: Path, root: Path, index
 def test_a_host_gets_the_code_as_it_is(code: Path, root: Path) -> None:
     bundle = scan(code)
     tree, asked = push(bundle, root)
-    assert (tree, content(Path(tree))) == (str(root / "bundles" / bundle.id / "tree"), content(code))
+    assert tree == str(root / "bundles" / bundle.id / "tree")
+    assert content(Path(tree)) == content(code)
     assert len(asked) == len(bundle.manifest.files) - 1, "one of the two empty files is made from the other"
     assert left_in(root) == {bundle.id}
     assert stat.S_IMODE((root / "bundles").stat().st_mode) == 0o700
@@ -257,5 +264,6 @@ def test_progress_is_reported_on_both_sides(code: Path, root: Path, monkeypatch:
     assert reported[-1] == ("here", total, total)
     assert all(done <= total for _, done, _ in reported)
     for message in session.received[2:]:
-        assert (message.type, message["phase"]) == ("progress", "receive")
+        assert message.type == "progress"
+        assert message["phase"] == "receive"
         assert message["total_bytes"] == total

@@ -159,7 +159,9 @@ def needed_blocks(bundle: Bundle, session: Any) -> list[int]:
     return blocks
 
 
-def test_what_left_the_source_goes_and_files_of_others_stay(source: Path, root: Path, place: Path) -> None:
+def test_what_the_source_has_no_more_goes_and_what_others_have_put_there_stays(
+    source: Path, root: Path, place: Path
+) -> None:
     push(source, root, place)
     (place / "dog" / "cache").write_text("of a trainer")
     (source / "cat" / "2").unlink()
@@ -181,7 +183,9 @@ WAYS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_files_of_others_are_replaced_only_on_request(source: Path, root: Path, place: Path, way: str) -> None:
+def test_what_others_have_put_there_is_not_replaced_unless_it_may_be(
+    source: Path, root: Path, place: Path, way: str
+) -> None:
     (place / "cat").mkdir(parents=True)
     WAYS[way](place)
     before = content(place)
@@ -236,7 +240,9 @@ def test_a_drop_of_all_leaves_no_directory_that_was_made_for_it(source: Path, ro
     assert list((root / "data").iterdir()) == []
 
 
-def test_drop_follows_no_link_in_place_of_a_directory(source: Path, root: Path, place: Path, tmp_path: Path) -> None:
+def test_a_drop_does_not_go_through_a_link_in_the_place_of_a_directory(
+    source: Path, root: Path, place: Path, tmp_path: Path
+) -> None:
     push(source, root, place)
     (place / "cat").rename(tmp_path / "moved")
     (place / "cat").symlink_to(tmp_path / "moved")
@@ -288,7 +294,9 @@ def test_hosts_that_share_a_directory_send_it_once(source: Path, tmp_path: Path,
     assert dropped(roots[0], place) == (3, 0)
 
 
-def test_hosts_that_share_a_directory_receive_it_once(source: Path, tmp_path: Path, place: Path) -> None:
+def test_of_hosts_that_share_a_directory_one_receives_and_the_others_wait(
+    source: Path, tmp_path: Path, place: Path
+) -> None:
     bundle = scan(source, data=True)
     request: Any = {"dir": str(place), "bundle": bundle.id, "overwrite": False, "credentials": None}
 
@@ -309,7 +317,9 @@ def test_hosts_that_share_a_directory_receive_it_once(source: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("way", ["a link", "another user's"])
-def test_nothing_arrives_over_files_of_others(source: Path, root: Path, place: Path, tmp_path: Path, way: str) -> None:
+def test_nothing_arrives_where_others_have_put_something_in_the_way(
+    source: Path, root: Path, place: Path, tmp_path: Path, way: str
+) -> None:
     (tmp_path / "elsewhere").mkdir()
     place.mkdir(parents=True)
     incoming = place / ".dtctl-incoming"
@@ -329,5 +339,6 @@ def test_a_damaged_record_makes_nothing_ours(source: Path, root: Path, place: Pa
     push(source, root, place)
     for one in (root / "data").glob("*/place.json"):
         one.write_text("{")
-    assert (held(root, place), dropped(root, place)) == ((0, 0, 0), (0, 0))
+    assert held(root, place) == (0, 0, 0)
+    assert dropped(root, place) == (0, 0)
     assert content(place) == content(source)

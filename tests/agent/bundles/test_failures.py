@@ -89,7 +89,8 @@ def test_a_file_that_changes_before_it_is_sent_stops_the_push(code: Path, root: 
 
 
 def _mounts() -> bool:
-    return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
+    done = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not _mounts(), reason="needs root and mount namespaces to make a small disk")

@@ -36,7 +36,8 @@ def pattern(choose: random.Random) -> str:
 
 def listed_by_git(directory: Path) -> set[str]:
     command = ["git", "-C", str(directory), "ls-files", "-z", "-o", "--exclude-per-directory=.gitignore"]
-    return set(subprocess.run(command, capture_output=True, check=True).stdout.decode().split("\0")) - {""}
+    done = subprocess.run(command, capture_output=True, check=True)
+    return set(done.stdout.decode().split("\0")) - {""}
 
 
 def sent(directory: Path) -> set[str]:

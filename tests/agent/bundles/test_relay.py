@@ -131,7 +131,9 @@ def test_what_a_feeder_does_not_send_rightly_the_controller_does(
     assert [one["number"] for need in own for one in need["blocks"]] == blocks
 
 
-def test_an_empty_feeder_is_given_up(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_feeder_that_gets_nothing_itself_is_given_up(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(receiver, "IDLE_S", 0.3)
     monkeypatch.setattr(relay, "_ALIVE_S", 0.1)
     shown = credentials()

@@ -68,7 +68,9 @@ def test_what_a_killed_agent_received_is_removed_by_the_next(code: Path, root: P
     assert left_in(root) == {bundle.id}
 
 
-def test_an_unchanged_file_of_another_bundle_is_shared(code: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_file_of_another_bundle_is_neither_sent_nor_copied_nor_read(
+    code: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = placed(code, root)[1]
     read: list[str] = []
     monkeypatch.setattr("dtctl.agent.bundles.tree.file_sha256", read.append)
@@ -113,7 +115,9 @@ def test_a_file_whose_mode_has_changed_is_a_file_of_its_own(code: Path, root: Pa
     assert content(Path(tree)) == content(code)
 
 
-def test_a_file_that_cannot_be_linked_is_copied(code: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_file_cannot_have_two_names_it_is_copied(
+    code: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = placed(code, root)[1]
     monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError(1, "Operation not permitted")))
     (code / "train.py").write_text("second\n")
@@ -124,7 +128,8 @@ def test_a_file_that_cannot_be_linked_is_copied(code: Path, root: Path, monkeypa
 
 
 def test_a_damaged_file_of_another_bundle_is_not_copied(code: Path, root: Path) -> None:
-    (placed(code, root)[1] / "weights.bin").write_bytes(bytes(700_000))
+    first = placed(code, root)[1]
+    (first / "weights.bin").write_bytes(bytes(700_000))
     (code / "train.py").write_text("second\n")
     tree, asked = push(scan(code), root)
     assert sorted(asked) == ["train.py", "weights.bin"]

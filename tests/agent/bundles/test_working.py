@@ -93,7 +93,9 @@ def test_where_both_have_written_the_push_wins_and_the_other_is_moved_aside(code
     assert (directory / "one").read_text() == "1"
 
 
-def test_a_trainers_file_that_equals_the_pushed_one_is_no_conflict(code: Path, root: Path, tree: Path) -> None:
+def test_a_file_that_a_trainer_wrote_just_as_it_is_pushed_now_is_no_conflict(
+    code: Path, root: Path, tree: Path
+) -> None:
     start(code, root, "r1")
     (tree / "vocabulary").write_text("a b c\n")
     (code / "vocabulary").write_text("a b c\n")
@@ -116,7 +118,9 @@ def test_a_run_is_laid_out_once_whatever_its_trainers_have_done_since(code: Path
     assert (tree / "train.py").read_text() == "changed by a trainer that runs already"
 
 
-def test_what_setup_made_is_linked_and_its_directories_are_the_trainers(code: Path, root: Path, tree: Path) -> None:
+def test_what_the_setup_has_made_is_linked_and_its_directories_are_the_trainers(
+    code: Path, root: Path, tree: Path
+) -> None:
     bundle, pushed = placed(code, root)
     (pushed / "lib" / "package").mkdir(parents=True)
     (pushed / "lib" / "package" / "big.so").write_text("built")
@@ -130,7 +134,9 @@ def test_what_setup_made_is_linked_and_its_directories_are_the_trainers(code: Pa
 
 
 @pytest.mark.parametrize("spoilt", ["", "[]", '{"id": "no hex"}', None], ids=str)
-def test_files_without_a_record_are_known_by_content(code: Path, root: Path, tree: Path, spoilt: str | None) -> None:
+def test_without_a_good_record_files_are_known_by_their_content(
+    code: Path, root: Path, tree: Path, spoilt: str | None
+) -> None:
     start(code, root, "r1")
     record = tree.parent / "code.json"
     record.unlink() if spoilt is None else record.write_text(spoilt)
@@ -141,7 +147,9 @@ def test_files_without_a_record_are_known_by_content(code: Path, root: Path, tre
     assert Path(aside).read_text() == "who knows whose"
 
 
-def test_a_change_cut_by_full_disk_resumes(code: Path, root: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_a_full_disk_breaks_off_is_taken_up_again(
+    code: Path, root: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start(code, root, "r1")
     (code / "a.py").write_text("a\n")
     (code / "train.py").write_text("second\n")

@@ -158,7 +158,8 @@ def test_a_hundred_damaged_ones_that_are_newer_do_not_hide_the_complete_one(outp
     for number in range(100):
         (output / f"model.ckpt-{1000 + number}.index").write_bytes(b"rubbish")
     found = look(output)
-    assert (complete(found)["prefix"], len(found["incomplete"])) == ("model.ckpt-100", 20)
+    assert complete(found)["prefix"] == "model.ckpt-100"
+    assert len(found["incomplete"]) == 20
     assert found["problem"] is None
 
 
@@ -247,7 +248,9 @@ def test_links_of_other_users_lead_nowhere_and_their_directories_hide_nothing(ou
     assert [each["prefix"] for each in look(output)["all"]] == ["own/model.ckpt-100", "model.ckpt-100"]
 
 
-def test_an_unreadable_directory_does_not_hide_the_others(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_may_not_be_read_does_not_hide_the_others(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (output / "aaa").mkdir()
     (output / "chief").mkdir()
     for path in output.glob("model.*"):
@@ -323,7 +326,9 @@ def aside_is_anothers(path: Path) -> None:
         (impostors.fifo, "Not a directory"),
     ],
 )
-def test_nothing_moves_to_others_places(damaged: Path, tmp_path: Path, make: Callable[[Path], None], why: str) -> None:
+def test_nothing_is_moved_into_a_place_that_others_have_made(
+    damaged: Path, tmp_path: Path, make: Callable[[Path], None], why: str
+) -> None:
     make(damaged / "damaged")
     [text] = repair_directory(str(damaged))
     assert text.endswith(f"it cannot be set aside: damaged: {why}")

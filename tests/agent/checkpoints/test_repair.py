@@ -41,7 +41,8 @@ def test_the_damaged_one_is_moved_and_nothing_is_lost(directory: Path) -> None:
     assert names(directory) == ["damaged", "model.ckpt-100.data-00000-of-00001", "model.ckpt-100.index"]
     assert len(names(directory / "damaged")) == before - 2
     [found] = reading.report([str(directory)])
-    assert (complete(found)["step"], found["incomplete"]) == (100, [])
+    assert complete(found)["step"] == 100
+    assert found["incomplete"] == []
     assert repair_directory(str(directory)) == []
 
 
@@ -77,7 +78,8 @@ def test_each_directory_is_repaired_from_its_own_complete_checkpoints(directory:
 def test_without_a_complete_checkpoint_nothing_is_touched(directory: Path) -> None:
     os.truncate(directory / "model.ckpt-100.data-00000-of-00001", 10)
     before = names(directory)
-    assert (repair_directory(str(directory)), names(directory)) == ([], before)
+    assert repair_directory(str(directory)) == []
+    assert names(directory) == before
 
 
 def test_a_missing_directory_needs_no_repair(tmp_path: Path) -> None:

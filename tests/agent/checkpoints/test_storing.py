@@ -158,7 +158,9 @@ def test_hosts_that_share_the_directory_are_known_by_a_name_of_each_push(begin: 
     assert name == f"id-{'1' * 32}", "that of an earlier push may have been copied with the directory"
 
 
-def test_a_missing_name_is_waited_for(begin: Begin, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_not_written_the_name_yet_is_waited_for(
+    begin: Begin, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (place / f".{NAME}.part").mkdir(parents=True, mode=0o700)
     name = place / f".{NAME}.part" / f"id-{'0' * 32}"
     name.write_text("")

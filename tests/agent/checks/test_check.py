@@ -137,7 +137,9 @@ def mm(one, other):
 """
 
 
-def test_each_gpu_multiplies_and_its_state_is_inspected_meanwhile(host: AgentHost, tmp_path: Path) -> None:
+def test_each_gpu_multiplies_by_the_framework_and_its_state_is_looked_at_meanwhile(
+    host: AgentHost, tmp_path: Path
+) -> None:
     """What NVML and torch would say; no GPU was ever seen by this test."""
     (host.home / "lib").mkdir()
     (host.home / "lib" / "torch.py").write_text(TORCH)

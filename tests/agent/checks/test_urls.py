@@ -15,15 +15,21 @@ from tests.buckets import Bucket, cloud_storage, s3
 
 def ask(host: AgentHost, *urls: str, write: bool = True, program: str = sys.executable, **fields: Any) -> Any:
     question = {
-        "token": "ab", "host": "h1", "program": program, "libraries": ["fsspec"],
-        "urls": [{"url": url, "write": write} for url in urls], **fields,
-    }  # fmt: skip
+        "token": "ab",
+        "host": "h1",
+        "program": program,
+        "libraries": ["fsspec"],
+        "urls": [{"url": url, "write": write} for url in urls],
+        **fields,
+    }
     with host.open() as talk:
         return talk.ask("check", **host.about({"ask": {"urls": question}}))["facts"]["urls"]
 
 
 @pytest.mark.parametrize("serve", [cloud_storage, s3])
-def test_a_bucket_is_tried_and_kept_clean(host: AgentHost, serve: Callable[[], AbstractContextManager[Bucket]]) -> None:
+def test_a_bucket_is_written_read_and_listed_and_nothing_stays_in_it(
+    host: AgentHost, serve: Callable[[], AbstractContextManager[Bucket]]
+) -> None:
     with serve() as bucket:
         bucket.put("old/checkpoint", b'model_checkpoint_path: "model.ckpt-1"\n')
         before = bucket.names()

@@ -175,7 +175,9 @@ def end_controller(cluster: Cluster, talks: dict[str, Conversation], *killed: st
 
 
 @pytest.mark.parametrize("killed", ["", "a", "abc"], ids=lambda hosts: f"killed sessions: {hosts or 'none'}")
-def test_a_run_that_the_coordinators_host_keeps_is_kept_on_every_host(cluster: Cluster, killed: str) -> None:
+def test_a_run_that_only_the_coordinators_host_was_asked_to_keep_is_kept_on_every_host(
+    cluster: Cluster, killed: str
+) -> None:
     with ExitStack() as stack:
         talks = cluster.start(stack)
         talks["b"].send("keep")
@@ -193,7 +195,9 @@ def test_a_run_that_the_coordinators_host_keeps_is_kept_on_every_host(cluster: C
     [("", True), ("a", True), ("", False)],
     ids=["running", "one session is killed", "the agents have not met"],
 )
-def test_a_run_that_the_coordinators_host_drops_is_kept_nowhere(cluster: Cluster, killed: str, running: bool) -> None:
+def test_a_run_that_the_coordinators_host_was_not_asked_to_keep_is_kept_nowhere(
+    cluster: Cluster, killed: str, running: bool
+) -> None:
     with ExitStack() as stack:
         talks = cluster.start(stack)
         if running:
@@ -280,7 +284,9 @@ def test_a_host_that_shuts_down_saves_is_lost_by_nobody_and_starts_again(cluster
 
 
 @pytest.mark.parametrize("asked", ["stop", "replace"])
-def test_a_host_that_was_away_at_the_end_does_not_disturb_the_next_run(cluster: Cluster, asked: str) -> None:
+def test_a_host_that_was_away_when_its_run_was_ended_does_not_meddle_with_the_next(
+    cluster: Cluster, asked: str
+) -> None:
     cluster.up()
     eventually(cluster.running, what="the start")
     old = cluster.specs["a"]

@@ -210,7 +210,8 @@ def takes(coordinator: Coordinator) -> None:
 def test_stop_tells_what_outlives_it(coordinator: Coordinator) -> None:
     coordinator.does = takes
     coordinator.set("ps:0", left=[{"pid": 7, "command": "stuck"}])
-    assert ask(stop.stop, tasks=["ps:0"], grace_s=0)["survivors"] == [{"task": "ps:0", "pid": 7, "command": "stuck"}]
+    answer = ask(stop.stop, tasks=["ps:0"], grace_s=0)
+    assert answer["survivors"] == [{"task": "ps:0", "pid": 7, "command": "stuck"}]
 
 
 def test_a_task_that_is_none_of_the_run_is_refused(coordinator: Coordinator) -> None:
@@ -226,7 +227,8 @@ def test_restart_waits_for_the_new_attempts(coordinator: Coordinator) -> None:
             one.view["request_serial"] = request["serial"]
 
     coordinator.does = restarts
-    assert ask(stop.restart, tasks=["worker:1"], by="me")["tasks"]["worker:1"]["attempt"] == 2
+    answer = ask(stop.restart, tasks=["worker:1"], by="me")
+    assert answer["tasks"]["worker:1"]["attempt"] == 2
 
 
 def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator) -> None:
@@ -326,7 +328,9 @@ def test_watch_tells_each_change_and_ends_with_the_run(coordinator: Coordinator)
 
 
 @pytest.mark.parametrize(("silent_s", "over"), [(1.0, False), (60.0, True)])
-def test_a_host_that_is_away_for_long_delays_no_end(coordinator: Coordinator, silent_s: float, over: bool) -> None:
+def test_a_host_that_is_away_for_long_does_not_hold_up_the_end(
+    coordinator: Coordinator, silent_s: float, over: bool
+) -> None:
     coordinator.view["condition"]["type"] = "Succeeded"
     for task in ("ps:0", "worker:0"):
         coordinator.set(task, state="stopped")
@@ -339,7 +343,9 @@ def posted(kind: str, tasks: list[str] | None) -> PostedRequest:
     return made(PostedRequest, serial=0, kind=kind, tasks=tasks)
 
 
-def test_a_bad_cluster_json_is_awaited_then_named(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_json_that_does_not_hold_is_awaited_and_then_named(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_handles, "BIRTH_LIMIT_S", 0.2)
     whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
     (coordinator.directory / "cluster.json").write_text(json.dumps({**coordinator.view, "restarts": "many"}))
@@ -360,7 +366,9 @@ def test_hosts_and_tasks_that_cluster_json_does_not_tell_of_have_not_been_heard(
     assert checked(StopResult, answer)["unreached"] == ["c"]
 
 
-def test_an_unchanged_cluster_json_is_not_read_again(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_json_is_read_again_only_when_it_has_changed(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
     assert whole.peek() is whole.peek()
     coordinator.save()
@@ -370,7 +378,9 @@ def test_an_unchanged_cluster_json_is_not_read_again(coordinator: Coordinator, m
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]", '{"serial": -1, "requests": []}', '{"serial": 1, "requests": [7]}'])
-def test_an_invalid_requests_json_is_put_aside_by_the_next_writer(coordinator: Coordinator, damaged: str) -> None:
+def test_requests_json_that_does_not_hold_is_put_aside_by_who_writes_next(
+    coordinator: Coordinator, damaged: str
+) -> None:
     (coordinator.directory / "requests.json").write_text(damaged)
     whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
     serial = whole._post(posted("stop", None))

@@ -171,7 +171,9 @@ STRANGERS = [(opening, source) for opening in OPENINGS[:3] for source in ("127.0
 
 
 @pytest.mark.parametrize(("opening", "source"), [*STRANGERS, (_knock_and_hang, OTHER)])
-def test_a_flood_delays_no_agent_and_costs_what_the_door_may_take(links: Links, opening: Opening, source: str) -> None:
+def test_a_flood_delays_no_agent_and_costs_no_more_than_the_door_may_take(
+    links: Links, opening: Opening, source: str
+) -> None:
     """Who holds the run's knock and floods from an agent's own host delays that host's agent, and no other's."""
     come_first(links.hub)
     before = links.agent("h2")

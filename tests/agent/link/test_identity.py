@@ -199,7 +199,9 @@ def squatter(port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def test_an_unavailable_port_is_reported_once_and_its_end(tmp_path: Path, port: int, squatter: socket.socket) -> None:
+def test_a_port_that_cannot_be_had_is_reported_once_and_so_is_its_end(
+    tmp_path: Path, port: int, squatter: socket.socket
+) -> None:
     files, spec = make_run(tmp_path, "r1", port)
     leading = Leading(files, spec, 100.0)
     view = leading.coordinator.view

@@ -128,7 +128,9 @@ def trained(host: AgentHost, bundle: Bundle, **fields: Any) -> Fields:
     return spec
 
 
-def test_down_reports_trainers_files_and_removes_the_rest(host: AgentHost, trains: Callable[[str], Bundle]) -> None:
+def test_down_reports_what_trainers_wrote_and_removes_the_rest(
+    host: AgentHost, trains: Callable[[str], Bundle]
+) -> None:
     other = trained(host, trains("# other"), cluster="other")
     trained(host, trains("# first"))
     tree = host.root / "work" / "c" / "tree"
@@ -136,10 +138,13 @@ def test_down_reports_trainers_files_and_removes_the_rest(host: AgentHost, train
     assert (kept["cluster"], kept["path"], kept["files"]) == ("c", str(tree), 1)
     assert [path.name for path in tree.rglob("*")] == ["model", "step"]
     assert (host.root / "work" / "other" / "tree" / "train.sh").exists()
-    assert [path.name for path in (host.root / "bundles").iterdir() if path.suffix != ".lock"] == [other["bundle"]]
+    bundles = [path.name for path in (host.root / "bundles").iterdir() if path.suffix != ".lock"]
+    assert bundles == [other["bundle"]]
 
 
-def test_gc_names_trainers_files_and_removes_them_on_request(host: AgentHost, trains: Callable[[str], Bundle]) -> None:
+def test_gc_names_what_trainers_wrote_and_removes_it_when_that_is_asked(
+    host: AgentHost, trains: Callable[[str], Bundle]
+) -> None:
     trained(host, trains("# first"))
     host.ask("down", grace_s=0, by="")
     trained(host, trains("# other"), cluster="other")
@@ -157,7 +162,9 @@ def test_gc_names_trainers_files_and_removes_them_on_request(host: AgentHost, tr
     assert (host.root / "work" / "other" / "tree" / "model" / "step").exists()
 
 
-def test_a_cancelled_start_leaves_no_working_directory(host: AgentHost, trains: Callable[[str], Bundle]) -> None:
+def test_a_start_that_is_taken_back_leaves_no_working_directory(
+    host: AgentHost, trains: Callable[[str], Bundle]
+) -> None:
     code = trains("")
     job = {**shell("worker:0", "sleep 1000"), "code": True}
     spec = host.spec(job, bundle=code.id)

@@ -20,8 +20,10 @@ from tests.waiting import eventually
 def test_the_greeting_has_the_facts_of_the_host(host: AgentHost) -> None:
     with host.open() as talk:
         facts = talk.greeting
-    assert (facts["protocol"], facts["home"]) == (PROTOCOL, str(host.home))
-    assert (facts["root"], facts["hostname"]) == (str(host.root), os.uname().nodename)
+    assert facts["protocol"] == PROTOCOL
+    assert facts["home"] == str(host.home)
+    assert facts["root"] == str(host.root)
+    assert facts["hostname"] == os.uname().nodename
     assert facts["pid"] > 1
     assert facts["cpus"] >= 1
     assert facts["free_bytes"] > 0
@@ -164,7 +166,8 @@ def test_the_noise_of_a_login_shell_comes_before_the_conversation(host: AgentHos
         ["/bin/sh", "-c", noisy], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=host.env, start_new_session=True
     )
     with Conversation(process) as talk:
-        assert (talk.noise, talk.ask("runs", cluster=None)["runs"]) == (b"Welcome to gpu-b!\n", [])
+        assert talk.noise == b"Welcome to gpu-b!\n"
+        assert talk.ask("runs", cluster=None)["runs"] == []
 
 
 def test_the_end_of_input_ends_the_session(host: AgentHost) -> None:
@@ -203,7 +206,9 @@ def test_a_conversation_holds_several_requests(host: AgentHost) -> None:
         ("up", {"cluster": "c", "host": "h1", "spec": {"version": 99}}),
     ],
 )
-def test_a_senseless_request_is_refused(host: AgentHost, request_type: str, fields: dict[str, object]) -> None:
+def test_a_request_that_makes_no_sense_is_refused(
+    host: AgentHost, request_type: str, fields: dict[str, object]
+) -> None:
     with host.open() as talk, pytest.raises(AgentRefused, match="bad_request: "):
         talk.ask(request_type, **fields)
 

@@ -165,7 +165,8 @@ def test_a_damaged_start_record_hides_no_survivor(host: AgentHost) -> None:
     state = host.state(spec)
     state["tasks"]["worker:0"]["state"] = "stopped"
     damage(host, spec, "state.json", json.dumps({**state, "finished": True}))
-    assert [one["pid"] for one in host.ask("stop", grace_s=0)["survivors"]] == [pid]
+    answer = host.ask("stop", grace_s=0)
+    assert [one["pid"] for one in answer["survivors"]] == [pid]
 
 
 def lines(path: Path, *more: str) -> None:

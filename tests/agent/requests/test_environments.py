@@ -145,7 +145,9 @@ MODULE = 'module() { [ "$*" = "load tools/1 more" ] && export MARK=set PATH="$HO
         ("modules", "tools/1 more", MODULE, True),
     ],
 )
-def test_each_kind_has_its_python_and_values(host: AgentHost, kind: str, what: str, program: str, marked: bool) -> None:
+def test_each_kind_gives_trainers_its_python_and_what_it_sets(
+    host: AgentHost, kind: str, what: str, program: str, marked: bool
+) -> None:
     """The programs are stand-ins, which know nothing but the words that the real ones take."""
     names = ["pyproject.toml", "uv.lock"] if kind == "uv" else [what] if what.endswith(".yml") else []
     for name in names:
@@ -175,9 +177,11 @@ def test_gc_removes_an_environment_with_the_last_run_that_uses_it(host: AgentHos
     host.ask("stop", by="ada", grace_s=0)
     eventually(lambda: host.state(spec)["finished"])
     time.sleep(0.01)
-    assert host.ask("gc", dry_run=True, all=True)["environments"] == [str(directory)]
+    seen = host.ask("gc", dry_run=True, all=True)
+    assert seen["environments"] == [str(directory)]
     assert directory.exists()
-    assert host.ask("gc", dry_run=False, all=True)["environments"] == [str(directory)]
+    gone = host.ask("gc", dry_run=False, all=True)
+    assert gone["environments"] == [str(directory)]
     assert list(host.root.glob("environments/*")) == []
 
 

@@ -101,14 +101,17 @@ def test_the_text_of_setup_stands_on_no_command_line_and_is_gone_afterwards(host
         ("trap 'echo bye' EXIT", "bye\n", 0),
     ],
 )
-def test_setup_is_read_as_a_shell_reads_commands(make_host: MakeHost, text: str, output: str, code: int) -> None:
+def test_setup_is_read_as_a_shell_reads_its_command_line(
+    make_host: MakeHost, text: str, output: str, code: int
+) -> None:
     host = make_host()
     if code:
         with pytest.raises(AgentRefused, match=f"exit code {code}"):
             host.up(spec_with(host, text))
     else:
         host.up(spec_with(host, text))
-    assert (host.root / "clusters" / "c" / "h1" / "setup.log").read_text() == output.format(home=host.home.resolve())
+    log = host.root / "clusters" / "c" / "h1" / "setup.log"
+    assert log.read_text() == output.format(home=host.home.resolve())
 
 
 def test_the_log_of_setup_is_not_written_through_a_link(host: AgentHost) -> None:

@@ -114,7 +114,9 @@ time.sleep(1000)
 """
 
 
-def test_a_task_that_misses_its_ps_starts_again_for_free_when_that_listens(host: AgentHost, tmp_path: Path) -> None:
+def test_who_does_not_find_its_ps_starts_again_when_it_listens_and_it_counts_for_nothing(
+    host: AgentHost, tmp_path: Path
+) -> None:
     spec, word = ps_and_worker(host, tmp_path, python_task("worker:0", NEEDS_PS), held=False)
     with host.open() as talk:
         host.prepare(talk, spec)

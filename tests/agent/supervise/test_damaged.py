@@ -91,7 +91,8 @@ def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host:
     spec, pid = host.running(shell("worker:0", script), recovery=budget(1))
     eventually(lambda: (host.attempt(spec, "worker:0") / "start.json").read_text() == '{"pid": -1}\n')
     kill(host.supervisor(spec))
-    assert host.wait_state(spec, "worker:0", "running", attempt=2)["restarts"] == 1
+    entry = host.wait_state(spec, "worker:0", "running", attempt=2)
+    assert entry["restarts"] == 1
     assert not alive(pid)
     assert sum("sleep 1000" in line for line in host.remains().splitlines() if "sh -c" not in line) == 1
     assert "Traceback" not in (host.run_directory(spec) / "agent.log").read_text()

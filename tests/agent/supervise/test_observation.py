@@ -72,7 +72,9 @@ def test_a_task_without_a_port_is_ready_when_it_runs(host: AgentHost) -> None:
     host.wait_entry(spec, "worker:0", lambda entry: entry["ready"])
 
 
-def test_a_port_of_another_makes_no_task_ready(host: AgentHost, port: int, request: pytest.FixtureRequest) -> None:
+def test_a_port_at_which_another_process_listens_makes_no_task_ready(
+    host: AgentHost, port: int, request: pytest.FixtureRequest
+) -> None:
     counts = "for i in 1 2 3 4 5 6 7 8; do echo look $i; sleep 0.5; done; sleep 1000"
     spec = host.started(shell("ps:0", counts, port=port, ready="listening"))
     request.getfixturevalue("stranger")

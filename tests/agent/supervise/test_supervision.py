@@ -29,8 +29,16 @@ def test_a_failed_task_is_started_again_until_its_budget_is_used_up(host: AgentH
     events = [json.loads(line) for line in (host.run_directory(spec) / "events.jsonl").read_text().splitlines()]
     steps = [event["to"] for event in events]
     assert steps == [
-        "starting", "running", "backoff", "starting", "running", "backoff", "starting", "running", "failed",
-    ]  # fmt: skip
+        "starting",
+        "running",
+        "backoff",
+        "starting",
+        "running",
+        "backoff",
+        "starting",
+        "running",
+        "failed",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +59,8 @@ def test_a_command_that_cannot_be_run_fails_at_once(host: AgentHost, argv: list[
     entry = host.state(spec)["tasks"]["worker:0"]
     assert entry["attempt"] == 1
     assert entry["reason"].endswith(reason)
-    assert (entry["exit"]["code"], entry["exit"]["error"]) == (127, entry["reason"])
+    assert entry["exit"]["code"] == 127
+    assert entry["exit"]["error"] == entry["reason"]
 
 
 def test_the_rest_of_a_failed_trainer_is_ended_before_the_next_attempt(host: AgentHost) -> None:
@@ -62,7 +71,8 @@ setsid sleep 1000 &
 exit 3
 """
     spec = host.started(shell("worker:0", script), recovery=budget(2))
-    assert [past["code"] for past in host.wait_state(spec, "worker:0", "failed")["history"]] == [3, 3, 3]
+    entry = host.wait_state(spec, "worker:0", "failed")
+    assert [past["code"] for past in entry["history"]] == [3, 3, 3]
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
@@ -87,7 +97,8 @@ def test_an_attempt_that_is_newer_than_the_state_is_adopted(host: AgentHost) -> 
     stale["tasks"]["worker:0"].update(state="running", attempt=1, restarts=0, history=[])
     path.write_text(json.dumps(stale))
     host.ask("status")
-    assert host.wait_state(spec, "worker:0", "running", attempt=2)["pid"] == entry["pid"]
+    adopted = host.wait_state(spec, "worker:0", "running", attempt=2)
+    assert adopted["pid"] == entry["pid"]
     (host.home / "go").touch()
     assert host.wait_state(spec, "worker:0", "failed", "backoff")["exit"]["code"] == 7
 

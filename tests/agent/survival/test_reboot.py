@@ -139,17 +139,20 @@ def test_lingering_is_switched_on_where_no_password_is_needed(systemd: Account) 
 
 def test_without_lingering_it_is_cron(systemd: Account) -> None:
     systemd.lingers("no")
-    assert (systemd.offer(), systemd.units) == (("cron", ""), [])
+    assert systemd.offer() == ("cron", "")
+    assert systemd.units == []
     assert systemd.table is not None
     assert systemd.table.startswith("@reboot ")
 
 
 def test_without_systemd_it_is_cron_and_other_lines_stay(account: Account) -> None:
     (account.home / "table").write_text("17 4 * * * true\n")
-    assert (account.offer(), account.offer()) == (("cron", ""), ("cron", ""))
+    assert account.offer() == ("cron", "")
+    assert account.offer() == ("cron", "")
     assert account.table is not None
     lines = account.table.splitlines()
-    assert (lines[0], len(lines)) == ("17 4 * * * true", 1 + len(reboot.WHEN))
+    assert lines[0] == "17 4 * * * true"
+    assert len(lines) == 1 + len(reboot.WHEN)
     assert all(str(account.root / "agent" / "current") in line for line in lines[1:])
 
 
@@ -195,7 +198,9 @@ def test_without_systemd_and_cron_the_reason_is_reported(
     assert account.table == "17 4 * * * true\n"
 
 
-def test_another_home_leaves_the_account_alone(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_with_another_home_leaves_the_account_alone(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("HOME", str(account.home))
     kind, why = account.offer()
@@ -248,7 +253,8 @@ def test_the_entry_goes_when_the_last_run_that_needs_it_has_ended(account: Accou
     assert account.units or "@reboot" in (account.table or "")
     finish(second)
     reboot.withdraw(str(account.root))
-    assert (account.units, account.table) == ([], mine)
+    assert account.units == []
+    assert account.table == mine
     assert first.exists()
     assert not (account.root / "agent" / "current").is_symlink()
 
@@ -275,7 +281,8 @@ def test_a_damaged_state_counts_as_one_that_continues(account: Account) -> None:
 
 
 def test_another_machine_that_shares_the_home_directory_keeps_its_program(account: Account) -> None:
-    (account.keep_run("r1") / "machine").write_text("of another machine\n")
+    elsewhere = account.keep_run("r1")
+    (elsewhere / "machine").write_text("of another machine\n")
     account.offer()
     reboot.withdraw(str(account.root))
     assert account.table is None
@@ -301,7 +308,9 @@ def test_the_path_in_the_entry_stays_while_the_program_changes(account: Account)
     assert Path(path).readlink().name == Path(programs.directory()).name
 
 
-def test_the_program_of_a_restart_is_written_to_disk_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_a_restart_begins_with_is_written_to_the_disk_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "agent" / agent_program().sha256
     written: list[str] = []
 

@@ -34,7 +34,9 @@ from dtctl.transport.payload import LOADER, agent_program, once, opening, whole
         (b'{"type":"file","bytes":4}\n{"\n2{"type":"abort"}\n3\nabc', b"abc", b""),
     ],
 )
-def test_early_frames_are_skipped(sent: bytes, program: bytes, rest: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_before_the_program_are_passed_over(
+    sent: bytes, program: bytes, rest: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bootstrap, "say", lambda **frame: None)
     reader = io.BytesIO(sent)
     assert bootstrap.received(reader, 0) == program
@@ -42,7 +44,9 @@ def test_early_frames_are_skipped(sent: bytes, program: bytes, rest: bytes, monk
 
 
 @pytest.mark.parametrize("sent", [b'{"type":"status"}\n', b"", b"3\nab"])
-def test_a_session_ends_if_its_controller_goes_before_the_program(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_session_ends_when_the_controller_goes_before_the_program_has_arrived(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bootstrap, "say", lambda **frame: None)
     monkeypatch.setattr("os._exit", sys.exit)
     with pytest.raises(SystemExit):
@@ -231,7 +235,9 @@ def test_apptainer_gets_all_variables_by_its_own() -> None:
         ("/dev/kfd", "apptainer", "--rocm"),
     ],
 )
-def test_gpus_are_given_unless_zero(driver: str, engine: str, gpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_given_unless_the_task_has_none(
+    driver: str, engine: str, gpus: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os.path, "exists", lambda path: path == driver)
     assert f" {gpus} " in words(engine)[0]
     assert gpus not in words(engine, CUDA_VISIBLE_DEVICES="-1")[0]
@@ -248,7 +254,9 @@ def test_gpus_are_given_unless_zero(driver: str, engine: str, gpus: str, monkeyp
         ("singularity", "", ""),
     ],
 )
-def test_trainers_run_as_the_hosts_user(engine: str, facts: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trainer_is_the_user_of_the_host(
+    engine: str, facts: str, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers: dict[str, Callable[[], object]] = {"getuid": lambda: 7, "getgid": lambda: 8, "getgroups": lambda: [8, 9]}
     for name, answer in answers.items():
         monkeypatch.setattr(os, name, answer)

@@ -83,7 +83,9 @@ def test_the_user_of_a_process_that_cannot_be_seen_is_reported(monkeypatch: pyte
         (LOADER, ("pid 7 (a dtctl check, for some seconds)", True)),
     ],
 )
-def test_another_port_check_is_known(command: str, holding: tuple[str, bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_check_that_tries_a_port_is_known_at_one_look(
+    command: str, holding: tuple[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks: list[int] = []
 
     def listening(port: int) -> dict[str, int]:
@@ -143,7 +145,9 @@ def test_a_child_that_is_forked_while_the_table_is_read_is_in_it(monkeypatch: py
     assert proc.read == [1, 30, 31]
 
 
-def test_a_machine_with_ever_new_processes_is_not_listed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_on_which_there_is_always_somebody_new_is_not_listed_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     proc = Proc(monkeypatch, {1}, *([1, pid] for pid in range(100, 200)))
     assert set(processes.every()) == {1}
     assert len(proc.read) < 10
@@ -193,7 +197,8 @@ def test_an_empty_directory_and_one_that_was_made_anew_have_no_owner(root: str, 
 def test_an_empty_directory_belongs_to_a_run_that_will_still_write_there(root: str, output: Path) -> None:
     write(root, output)
     (output / "checkpoint").unlink()
-    assert (owners(root, output, "a-1"), owners(root, output, "b-1")) == (["a"], [])
+    assert owners(root, output, "a-1") == ["a"]
+    assert owners(root, output, "b-1") == []
 
 
 def test_a_directory_is_known_by_whatever_links_lead_to_it(root: str, output: Path) -> None:
@@ -203,7 +208,9 @@ def test_a_directory_is_known_by_whatever_links_lead_to_it(root: str, output: Pa
     assert owners(root, output) == ["a"]
 
 
-def test_a_storage_url_has_its_last_writer_as_owner(root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_url_has_the_owner_that_wrote_last_and_no_directory_is_made(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     outputs.write(root, ["gs://b/run/"], "a", "a-1", "me@desk", "/p/cluster.yaml", 1.0)
     assert [mark["path"] for mark in outputs.found(root, ["gs://b/run"], lambda: ())] == ["gs://b/run"]
@@ -241,7 +248,8 @@ def test_the_oldest_marks_are_forgotten(root: str, tmp_path: Path, monkeypatch: 
         write(root, place)
         for mark in Path(root, "outputs").iterdir():
             os.utime(mark, (mark.stat().st_mtime - 10, mark.stat().st_mtime - 10 - age))
-    assert (len(list(Path(root, "outputs").iterdir())), owners(root, places[0])) == (2, [])
+    assert len(list(Path(root, "outputs").iterdir())) == 2
+    assert owners(root, places[0]) == []
     assert owners(root, places[2]) == ["a"]
 
 
@@ -329,16 +337,24 @@ def test_the_environment_is_inherited_then_the_tasks_then_secrets_then_ours() ->
     task = supervised.task("ps:0", env={"A": "2", "B": "2", "DTCTL_TASK": "mine"}, secrets=["B", "ABSENT"])
     got = environment.of_task({"A": "1", "C": "1"}, SPEC, task, {"B": "3", "OTHER": "x"}, 4, "k")
     assert got == {
-        "A": "2", "B": "3", "C": "1", "DTCTL_RUN": "r", "DTCTL_CLUSTER": "c", "DTCTL_HOST": "h1",
-        "DTCTL_TASK": "ps:0", "DTCTL_ATTEMPT": "4", "DTCTL_KEY": "k",
-    }  # fmt: skip
+        "A": "2",
+        "B": "3",
+        "C": "1",
+        "DTCTL_RUN": "r",
+        "DTCTL_CLUSTER": "c",
+        "DTCTL_HOST": "h1",
+        "DTCTL_TASK": "ps:0",
+        "DTCTL_ATTEMPT": "4",
+        "DTCTL_KEY": "k",
+    }
 
 
 def test_proxies_of_the_host_are_dropped_and_those_of_the_task_stay() -> None:
     inherited = {"http_proxy": "h", "HTTPS_PROXY": "h", "no_proxy": "h"}
     task = supervised.task("ps:0", env={"no_proxy": "t"})
     assert set(environment.of_task(inherited, SPEC, task, {}, 1, "k")) & {*inherited} == {"no_proxy"}
-    assert environment.of_task(inherited, SPEC, {**task, "keep_proxy": True}, {}, 1, "k")["HTTPS_PROXY"] == "h"
+    kept = environment.of_task(inherited, SPEC, {**task, "keep_proxy": True}, {}, 1, "k")
+    assert kept["HTTPS_PROXY"] == "h"
 
 
 def test_a_bare_path_gets_the_usual_directories(monkeypatch: pytest.MonkeyPatch) -> None:

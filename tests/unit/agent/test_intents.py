@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,29 +19,6 @@ from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.supervise.supervised import intent
 
 SESSION = {"pid": 7, "start_time": 1, "boot_id": "of another machine"}
-
-
-def write(files: RunFiles, **fields: Any) -> None:
-    paths.write_json(files.intent_path, {**on_disk(files), **fields})
-
-
-def damage(files: RunFiles) -> None:
-    Path(files.intent_path).write_text("{")
-
-
-@pytest.fixture
-def living(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The session that has the run in hand, until a test empties it."""
-    write(files, session=SESSION)
-    living = dict(SESSION)
-    monkeypatch.setattr(processes, "find", lambda _: living or None)
-    return living
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    with patch.object(paths, "write_json", side_effect=OSError(28, "No space left on device")):
-        yield
 
 
 @pytest.fixture
@@ -91,25 +66,30 @@ def test_an_order_is_followed_and_written(files: RunFiles) -> None:
     assert not followed.take({"worker:0": intent("run", 2)})
     assert followed.value["tasks"]["worker:0"]["want"] == "run"
     assert followed.value["tasks"]["worker:1"]["want"] == "hold"
-    assert (on_disk(files)["tasks"]["worker:0"]["want"], on_disk(files)["serial"]) == ("run", 2)
+    assert on_disk(files)["tasks"]["worker:0"]["want"] == "run"
+    assert on_disk(files)["serial"] == 2
     assert followed.settled()
 
 
 def test_what_a_session_has_asked_for_in_the_meantime_is_kept(files: RunFiles) -> None:
     followed = reading(files)
-    write(files, tasks={**on_disk(files)["tasks"], "worker:0": intent("stop", 5)}, serial=2)
+    asked = on_disk(files)
+    asked["tasks"]["worker:0"] = intent("stop", 5)
+    paths.write_json(files.intent_path, {**asked, "serial": 2})
     followed.take({"worker:0": intent("run", 2), "worker:1": intent("run", 2)})
     followed.read()
-    assert tasks_of(followed) == {"worker:0": "stop", "worker:1": "run"}
+    wants = {task: each["want"] for task, each in followed.value["tasks"].items()}
+    assert wants == {"worker:0": "stop", "worker:1": "run"}
     assert on_disk(files)["tasks"] == followed.value["tasks"]
 
 
-def test_on_a_full_disk_an_order_holds_and_is_written_later(files: RunFiles) -> None:
+def test_on_a_full_disk_an_order_holds_and_is_written_later(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     followed = reading(files)
-    with full_disk():
+    with monkeypatch.context() as during:
+        during.setattr(paths, "write_json", Mock(side_effect=OSError(28, "No space left on device")))
         followed.take({"worker:0": intent("run", 2)})
         followed.read()
-        assert tasks_of(followed)["worker:0"] == "run"
+        assert followed.value["tasks"]["worker:0"]["want"] == "run"
         assert not followed.settled()
     assert on_disk(files)["tasks"]["worker:0"]["want"] == "hold"
     followed.read()
@@ -124,33 +104,38 @@ def test_an_intent_of_an_earlier_dtctl_has_every_field(files: RunFiles) -> None:
     assert (read["generation"], read["version"], read["restarts"]) == (2, 1, 0)
 
 
-def test_a_session_that_ended_unexpectedly_is_lost_until_another_keeps_the_run(
-    files: RunFiles, living: dict[str, Any]
-) -> None:
+def test_a_session_that_ended_unexpectedly_is_lost(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    living = dict(SESSION)
+    monkeypatch.setattr(processes, "find", lambda session: living or None)
     followed = reading(files)
     assert followed.lost_session is False
     living.clear()
-    assert intents.IntentFollower(files).lost_session is False, "it has not looked yet"
     followed.read()
     assert followed.lost_session is True
-    write(files, session=None, serial=2)
-    followed.read()
-    assert followed.lost_session is False
 
 
 def test_what_a_session_has_written_before_its_end_holds(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says `keep` and ends after its intent has been read, and before it is looked for."""
-    write(files, session=SESSION)
-    monkeypatch.setattr(processes, "find", lambda _: write(files, serial=2, session=None))
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+
+    def kept_and_gone(session: object) -> None:
+        paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
+
+    monkeypatch.setattr(processes, "find", kept_and_gone)
     followed = reading(files)
     assert (followed.value["session"], followed.lost_session) == (None, False)
 
 
-def test_a_kept_run_needs_no_session_and_later_no_free_disk(files: RunFiles, living: dict[str, Any]) -> None:
-    living.clear()
+def test_a_run_that_its_coordinator_keeps_is_kept_without_its_session_and_on_a_full_disk_later(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    monkeypatch.setattr(processes, "find", lambda _: None)
     followed = reading(files)
     assert followed.lost_session is True
-    with full_disk():
+    with monkeypatch.context() as during:
+        during.setattr(paths, "write_json", Mock(side_effect=OSError(28, "No space left on device")))
         assert followed.keep() is True
         followed.read()
         assert (followed.lost_session, followed.settled(), on_disk(files)["session"]) == (False, False, SESSION)
@@ -168,7 +153,9 @@ def test_a_kept_run_needs_no_session_and_later_no_free_disk(files: RunFiles, liv
         (("stop", "run"), "rolled_back", False),
     ],
 )
-def test_a_start_is_cancelled_when_all_tasks_are_stopped(wants: tuple[Want, Want], kind: str, cancelled: bool) -> None:
+def test_a_start_is_cancelled_when_all_tasks_are_stopped_for_that(
+    wants: tuple[Want, Want], kind: str, cancelled: bool
+) -> None:
     why = because([fact("run_failed"), fact(kind)])
     assert intents.is_cancelled({str(at): intent(want, **why) for at, want in enumerate(wants)}) is cancelled
 
@@ -184,7 +171,7 @@ def fallback(**wants: Want) -> IntentFile:
 
 
 def test_a_file_that_is_damaged_from_the_beginning_gives_way_to_what_is_known(files: RunFiles) -> None:
-    damage(files)
+    Path(files.intent_path).write_text("{")
     with pytest.raises(paths.Damaged):
         intents.IntentFollower(files)
     reported: list[str] = []
@@ -211,10 +198,15 @@ def test_a_file_that_is_damaged_later_is_written_again_as_it_was_followed(files:
     assert len(reported) == 1
 
 
-def test_a_kept_run_continues_though_the_word_was_damaged(files: RunFiles, living: dict[str, Any]) -> None:
+def test_a_kept_run_continues_though_the_word_was_damaged_before_it_was_read(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    living = dict(SESSION)
+    monkeypatch.setattr(processes, "find", lambda session: living or None)
     followed = reading(files, None, lambda _: None)
-    write(files, serial=2, session=None)
-    damage(files)
+    paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
+    Path(files.intent_path).write_text("{")
     followed.read()
     living.clear()
     followed.read()
@@ -222,11 +214,12 @@ def test_a_kept_run_continues_though_the_word_was_damaged(files: RunFiles, livin
     assert on_disk(files) == followed.value
 
 
-def test_a_run_that_was_given_up_before_the_damage_stays_so(files: RunFiles, living: dict[str, Any]) -> None:
-    living.clear()
+def test_a_run_that_was_given_up_before_the_damage_stays_so(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    monkeypatch.setattr(processes, "find", lambda _: None)
     followed = reading(files, None, lambda _: None)
     assert followed.lost_session is True
-    damage(files)
+    Path(files.intent_path).write_text("{")
     for _ in range(2):
         followed.read()
         assert followed.lost_session is True
@@ -246,6 +239,18 @@ def test_an_unchanged_file_is_not_read_again(files: RunFiles, monkeypatch: pytes
     followed.read()
 
 
+def test_another_session_that_keeps_the_run_has_not_lost_it(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    monkeypatch.setattr(processes, "find", lambda _: None)
+    followed = intents.IntentFollower(files)
+    assert followed.lost_session is False
+    followed.read()
+    assert followed.lost_session is True
+    paths.write_json(files.intent_path, {**on_disk(files), "session": None, "serial": 2})
+    followed.read()
+    assert followed.lost_session is False
+
+
 @pytest.mark.parametrize(
     ("wants", "urgent"), [(("stop", "run"), True), (("run", "run"), False), (("stop", "stop"), True)]
 )
@@ -254,7 +259,8 @@ def test_only_a_stop_is_written_at_any_price(
 ) -> None:
     written: list[bool] = []
     monkeypatch.setattr(files, "write_intent", lambda _, urgent: written.append(urgent))
-    intents.IntentFollower(files).take({f"worker:{index}": intent(want, 2) for index, want in enumerate(wants)})
+    followed = intents.IntentFollower(files)
+    followed.take({f"worker:{index}": intent(want, 2) for index, want in enumerate(wants)})
     assert written == [urgent]
 
 
@@ -268,22 +274,26 @@ class Looks:
         )
 
 
-def test_a_file_that_looks_like_one_before_an_order_is_read(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_looks_like_the_one_before_an_order_is_read(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Looks(monkeypatch)
     followed = reading(files)
     followed.take({"worker:0": intent("run", 2)})
-    write(files, serial=3)
+    paths.write_json(files.intent_path, {**on_disk(files), "serial": 3})
     followed.read()
     assert followed.value["serial"] == 3
 
 
-def test_a_file_that_looks_like_one_before_damage_is_read(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_looks_like_the_one_before_the_damage_is_read(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = Looks(monkeypatch)
     followed = reading(files, None, lambda _: None)
     Path(files.intent_path).write_text("{")
     looks.number = 2
     followed.read()
-    write(files, serial=3)
+    paths.write_json(files.intent_path, {**on_disk(files), "serial": 3})
     looks.number = 1
     followed.read()
     assert followed.value["serial"] == 3
@@ -304,7 +314,9 @@ class Session(runs.Run):
         pass
 
 
-def test_a_session_has_the_supervisor_repair_a_damaged_file(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_finds_the_file_damaged_has_the_supervisor_mend_it(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     followed = reading(files, None, lambda _: None)
     Path(files.intent_path).write_text("{")
     monkeypatch.setattr(fifo, "ring", lambda _: followed.read())
@@ -314,6 +326,6 @@ def test_a_session_has_the_supervisor_repair_a_damaged_file(files: RunFiles, mon
 
 def test_without_a_supervisor_the_file_is_reported_as_damaged(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_MEND_LIMIT_S", 0.1)
-    damage(files)
+    Path(files.intent_path).write_text("{")
     with pytest.raises(paths.Damaged):
         Session(files, None).change(lambda _: None)

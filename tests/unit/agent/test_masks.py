@@ -72,12 +72,19 @@ HIDDEN = [
 ]
 SHOWN = [
     "step 100 loss 0.1 key=layer/kernel:0 keys: 4 primary_key=id",
-    "tokens/s 1234, token: 50256, eos_token='</s>', pad_token: <pad>", "next token: world",
-    "NUM_TOKENS=5 MAX_TOKEN: 512", "password: None", "the author is Ann",
-    "--key_dim 64 --num_heads 8 --tokenizer gpt2", "epoch pass: 3", "secrets: [A, B]",
-    "grpc://10.0.0.1:2222 s3://bucket/a@b", "a base64 line: " + "aBcDeF0123456789" * 5,
-    "sha256 " + "0123456789abcdef" * 4, "task-1234567890123456789012345678901234567890",
-]  # fmt: skip
+    "tokens/s 1234, token: 50256, eos_token='</s>', pad_token: <pad>",
+    "next token: world",
+    "NUM_TOKENS=5 MAX_TOKEN: 512",
+    "password: None",
+    "the author is Ann",
+    "--key_dim 64 --num_heads 8 --tokenizer gpt2",
+    "epoch pass: 3",
+    "secrets: [A, B]",
+    "grpc://10.0.0.1:2222 s3://bucket/a@b",
+    "a base64 line: " + "aBcDeF0123456789" * 5,
+    "sha256 " + "0123456789abcdef" * 4,
+    "task-1234567890123456789012345678901234567890",
+]
 
 
 @pytest.mark.parametrize(("text", "secret"), HIDDEN)
@@ -109,7 +116,8 @@ def test_names_of_secrets_are_distinguished_from_others() -> None:
 
 def test_a_private_key_that_is_read_line_by_line_is_masked() -> None:
     masks = Masks([])
-    assert "".join(masks.hide(line.encode()).decode() for line in KEY.splitlines(keepends=True)) == "***\n" * 5
+    shown = "".join(masks.hide(line.encode()).decode() for line in KEY.splitlines(keepends=True))
+    assert shown == "***\n" * 5
     assert Masks([]).hide(KEY.splitlines()[1].encode()) != b"***", "elsewhere it is a line of text"
 
 

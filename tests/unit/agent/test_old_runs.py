@@ -101,7 +101,9 @@ def cannot_be_read(monkeypatch: pytest.MonkeyPatch, place: Path, reason: int) ->
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_an_unreadable_run_is_reported(talk: Any, spec: Path, monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
+def test_a_run_that_cannot_be_read_is_reported_with_the_reason(
+    talk: Any, spec: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
     cannot_be_read(monkeypatch, spec, reason)
     assert runs.every(talk) == []
     (found,) = damaged_runs.every(talk)
@@ -109,7 +111,9 @@ def test_an_unreadable_run_is_reported(talk: Any, spec: Path, monkeypatch: pytes
     assert found.record() == {"run": "r-1", "host": "h1", "cluster": "c", "problem": problem}
 
 
-def test_a_possibly_whole_run_stays_and_down_says_why(talk: Any, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_may_be_whole_stays_and_down_reports_why(
+    talk: Any, spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (spec.parent / "machine").write_text(machine.identity())
     assert [run.is_dead() for run in damaged_runs.every(talk)] == [True], "while it is damaged for certain"
     cannot_be_read(monkeypatch, spec, errno.EIO)

@@ -134,14 +134,20 @@ STANDING = {
     "none run": (facts(dict.fromkeys(ROSTER, "pending")), None, None),
     "a lost task is not said to run": (facts({"worker:0": None}), None, ("Running", "3 of 4 tasks run")),
     "something is mended": (facts({}), "ps:0: lost", ("Restarting", "ps:0: lost")),
-    "the lead is stopped": (facts({"worker:0": "stopped"}, {"worker:0": {"want": "stop", "reason": "by me"}}),
-        "ps:0: lost", ("Stopped", "by me")),
-    "the lead is stopped without a word": (facts({"worker:0": "stopped"}, {"worker:0": "stop"}), None,
-        ("Stopped", "worker:0 was stopped")),
+    "the lead is stopped": (
+        facts({"worker:0": "stopped"}, {"worker:0": {"want": "stop", "reason": "by me"}}),
+        "ps:0: lost",
+        ("Stopped", "by me"),
+    ),
+    "the lead is stopped without a word": (
+        facts({"worker:0": "stopped"}, {"worker:0": "stop"}),
+        None,
+        ("Stopped", "worker:0 was stopped"),
+    ),
     "the lead is being stopped": (facts({}, {"worker:0": "stop"}), None, ("Running", "4 of 4 tasks run")),
     "the lead is to start again": (facts({"worker:0": "stopped"}), None, ("Running", "3 of 4 tasks run")),
     "another is stopped": (facts({"ps:0": "stopped"}, {"ps:0": "stop"}), None, ("Running", "3 of 4 tasks run")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", STANDING, ids=lambda name: name.replace(" ", "_"))

@@ -21,10 +21,19 @@ from tests.agent.host import record_of
 from tests.fuzz import few
 
 FILES = [
-    spec.Spec, run_state.IntentFile, run_state.State, run_state.Start, run_state.Ending, run_state.Holder,
-    starting.Latecomers, whole_run.RunView, whole_run.RequestBook, whole_run.Event, whole_run.HistoryEvent,
+    spec.Spec,
+    run_state.IntentFile,
+    run_state.State,
+    run_state.Start,
+    run_state.Ending,
+    run_state.Holder,
+    starting.Latecomers,
+    whole_run.RunView,
+    whole_run.RequestBook,
+    whole_run.Event,
+    whole_run.HistoryEvent,
     values.Variables,
-]  # fmt: skip
+]
 RECORDS: list[Any] = [
     *map(record_of, dict.fromkeys(one.request for one in exchanges.EXCHANGES.values())),
     *map(record_of, exchanges.WORDS.values()),
@@ -103,9 +112,22 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "record": _record,
 }
 EXAMPLES = [
-    "3.11", "events.out.tfevents.1.host", "0x7f099aafc6c0", "r-1", "a" * 200, "0", "worker:1", "chief:999999",
-    "0" * 32, "0" * 64, "0123456789abcdef" * 4, "PATH", "A B", "task_failed", "gs://bucket/run",
-]  # fmt: skip
+    "3.11",
+    "events.out.tfevents.1.host",
+    "0x7f099aafc6c0",
+    "r-1",
+    "a" * 200,
+    "0",
+    "worker:1",
+    "chief:999999",
+    "0" * 32,
+    "0" * 64,
+    "0123456789abcdef" * 4,
+    "PATH",
+    "A B",
+    "task_failed",
+    "gs://bucket/run",
+]
 
 
 def name_of(record: Any) -> str:
@@ -143,7 +165,9 @@ def test_what_is_made_of_the_kinds_holds(seed: int) -> None:
 
 @few
 @given(seed=seeds, other=anything)
-def test_a_record_with_any_value_replaced_is_refused_in_words_or_holds(seed: int, other: object) -> None:
+def test_a_record_with_anything_in_the_place_of_one_value_is_refused_in_words_or_holds(
+    seed: int, other: object
+) -> None:
     for record in RECORDS:
         dice = random.Random(seed)
         raw = {"": 0, **like(kind_of(record), dice)}
@@ -184,10 +208,20 @@ WORKER = {"id": "worker:0", "argv": ["true"], "env": {}, "secrets": [], "code": 
 MEMBER = {"task": "worker:0", "host": "a"}
 ELSEWHERE = {"task": "worker:1", "host": "b"}
 LED: dict[str, Any] = {
-    "version": spec.VERSION, "run": "r", "cluster": "c", "host": "a", "digest": "", "created": 0, "controller": "",
-    "tasks": [WORKER], "grace_s": 1, "recovery": RECOVERY, "coordinator": {"host": "a", "address": "a:1", "port": 1},
-    "lead": "worker:0", "roster": [MEMBER],
-}  # fmt: skip
+    "version": spec.VERSION,
+    "run": "r",
+    "cluster": "c",
+    "host": "a",
+    "digest": "",
+    "created": 0,
+    "controller": "",
+    "tasks": [WORKER],
+    "grace_s": 1,
+    "recovery": RECOVERY,
+    "coordinator": {"host": "a", "address": "a:1", "port": 1},
+    "lead": "worker:0",
+    "roster": [MEMBER],
+}
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,8 @@ def test_the_id_is_the_hash_of_the_canonical_manifest_that_agents_accept(code: P
     assert json.dumps(value, sort_keys=True, separators=(",", ":")).encode() == manifest.canonical
     assert manifest.id == hashlib.sha256(manifest.canonical).hexdigest()
     assert value["files"][1][:3] == ["ä/b\nc", (code / "ä" / "b\nc").stat().st_mode & 0o777, 1]
-    assert (value["links"], value["dirs"]) == ([["link", "ä"]], [["ä", 0o750]])
+    assert value["links"] == [["link", "ä"]]
+    assert value["dirs"] == [["ä", 0o750]]
     assert [tuple(file) for file in manifest.files] == AgentsManifest.parse(manifest.canonical, manifest.id).files
 
 
@@ -69,7 +70,8 @@ def test_directories_and_sizes_are_known(code: Path) -> None:
     (code / "a" / "b" / "ten").write_bytes(bytes(10))
     bundle = scan(code)
     assert [path for path, _ in bundle.manifest.dirs] == ["a", "a-b", "a/b"]
-    assert (bundle.total_bytes, bundle.root) == (10 + len("print('training')\n"), code)
+    assert bundle.total_bytes == 10 + len("print('training')\n")
+    assert bundle.root == code
 
 
 def test_setuid_and_sticky_bits_do_not_travel(code: Path) -> None:
@@ -118,7 +120,9 @@ def test_what_cannot_be_sent_is_named_with_a_remedy(code: Path, make: Callable[[
 
 
 @pytest.mark.parametrize(("encoding", "errors"), [("latin-1", "strict"), ("ascii", "surrogateescape")])
-def test_a_good_name_is_never_blamed(encoding: str, errors: str, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_good_name_that_the_locale_reads_otherwise_is_not_blamed(
+    encoding: str, errors: str, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = "grün".encode().decode(encoding, errors)
     monkeypatch.setattr("dtctl.bundle.entries.os.fsencode", lambda text: text.encode(encoding, errors))
     check_utf8("train.py", "train.py")
@@ -161,7 +165,9 @@ def test_a_code_directory_that_is_none_is_refused(code: Path, name: str, summary
         scan(code.parent / name)
 
 
-def test_dtctls_own_files_are_not_sent_from_a_home_directory(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_dtctl_keeps_for_itself_is_not_sent_from_a_home_directory(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "DTCTL_ROOT"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(code))
@@ -289,11 +295,14 @@ def test_a_change_that_keeps_size_and_modification_time_is_seen(scanned_code: Pa
     "text",
     ["", "null", "[]", "{", '{"version": 1}', '{"version": 99, "code": "x", "files": {}}', "\0\xff", "[" * 100_000],
 )
-def test_a_damaged_cache_is_skipped_and_replaced(scanned_code: Path, cache: Path, read: list[str], text: str) -> None:
+def test_a_damaged_cache_is_passed_over_and_replaced(
+    scanned_code: Path, cache: Path, read: list[str], text: str
+) -> None:
     bundle = scan(scanned_code)
     [file] = cache.iterdir()
     file.write_text(text)
-    assert (scan(scanned_code), scan(scanned_code)) == (bundle, bundle)
+    assert scan(scanned_code) == bundle
+    assert scan(scanned_code) == bundle
     assert read == ["train.py", "train.py"]
     assert [path.name for path in cache.iterdir()] == [file.name]
 
@@ -368,6 +377,7 @@ def test_what_is_gone_is_forgotten(scanned_code: Path) -> None:
     fingerprints.put("gone", (scanned_code / "train.py").stat(), "0" * 64)
     fingerprints.save()
     found = (scanned_code / "train.py").stat()
-    assert Fingerprints(scanned_code).get("gone", found) == "0" * 64
+    second = Fingerprints(scanned_code)
+    assert second.get("gone", found) == "0" * 64
     Fingerprints(scanned_code).save()
     assert Fingerprints(scanned_code).get("gone", found) is None

@@ -271,7 +271,9 @@ def test_a_file_that_is_exchanged_between_the_look_and_the_reading_is_refused(
         scan(code)
 
 
-def test_a_directory_exchanged_for_a_link_leads_nowhere_else(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_is_exchanged_for_a_link_leads_nowhere_else(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     really = os.open
 
     def late(path: Any, flags: int, *rest: Any, **more: Any) -> int:
@@ -285,7 +287,9 @@ def test_a_directory_exchanged_for_a_link_leads_nowhere_else(code: Path, monkeyp
         scan(code)
 
 
-def test_a_directory_exchanged_while_read_is_the_one_opened(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_is_exchanged_while_it_is_read_is_still_the_one_that_was_opened(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     really = _Found._read
 
     def late(self: _Found, parent: int, path: str) -> Any:

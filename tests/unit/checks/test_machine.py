@@ -273,7 +273,9 @@ def test_a_disk_is_full_or_low_below_a_size_and_a_share(left: Any, name: str | N
         (9 * GB + 1, 8, GB, "memory_taken"),
     ],
 )
-def test_memory_is_short_when_tasks_took_too_much(took: int, available: int, taking: int, name: str | None) -> None:
+def test_memory_is_short_when_the_tasks_took_more_than_there_is_or_is_free(
+    took: int, available: int, taking: int, name: str | None
+) -> None:
     value = context(cluster(job("worker", ["a", "a"], [2222, 2223])))
     earlier = {"worker:0": took - GB, "worker:1": GB, "ps:7": 99 * GB}
     facts = {"a": machine(available=available, took=earlier, taking_bytes=taking)}
@@ -309,11 +311,16 @@ def test_each_figure_of_a_machine_is_reported_by_host() -> None:
     )
     greeted = {"a": Greeted({"system": "Debian 12"}, 0.1), "b": Greeted({}, 0.1)}
     assert lines(Answers([{"a": full, "b": machine()}], clocks={"a": (90.0, 90.1)}, greeted=greeted)) == {
-        "system": {"a": "Debian 12", "b": ""}, "processors": {"a": 8, "b": 8},
-        "memory_bytes": {"a": 16 * GB, "b": 16 * GB}, "free memory_bytes": {"a": 3 * GB, "b": 8 * GB},
-        "tasks took_bytes": {"a": 3, "b": None}, "GPUs": {"a": "", "b": ""}, "free disk_bytes": {"a": 5, "b": None},
-        "clock": {"a": "90 s ahead"}, "SELinux": {"a": "enforcing"},
-    }  # fmt: skip
+        "system": {"a": "Debian 12", "b": ""},
+        "processors": {"a": 8, "b": 8},
+        "memory_bytes": {"a": 16 * GB, "b": 16 * GB},
+        "free memory_bytes": {"a": 3 * GB, "b": 8 * GB},
+        "tasks took_bytes": {"a": 3, "b": None},
+        "GPUs": {"a": "", "b": ""},
+        "free disk_bytes": {"a": 5, "b": None},
+        "clock": {"a": "90 s ahead"},
+        "SELinux": {"a": "enforcing"},
+    }
 
 
 def gpu(index: int, used: int = 0, name: str = "A100", driver: str = "550.54") -> dict[str, Any]:

@@ -125,7 +125,9 @@ def test_other_packages_and_pythons_that_differ_are_warnings() -> None:
         (["summaries"], {"torch": "2.2.0"}, None),
     ],
 )
-def test_known_traps_are_reported_beforehand(uses: list[str], packages: dict[str, str], signature: str | None) -> None:
+def test_known_traps_are_reported_before_they_snap(
+    uses: list[str], packages: dict[str, str], signature: str | None
+) -> None:
     found = judged(TOPIC, context(uses=uses), {host: software(**packages) for host in "abcd"})
     assert [one.signature.name for one in found] == ([signature] if signature else [])
     assert all(one.seen.hosts == ("a", "b", "c", "d") for one in found)

@@ -102,7 +102,8 @@ SLOWLY: dict[str, Any] = {"flops": 1e9}
 
 
 def test_what_is_the_same_everywhere_explains_nothing() -> None:
-    assert (fields(fast(**SLOWLY)), fields(fast(**SLOWLY, cpus=16))) == ({}, {})
+    assert fields(fast(**SLOWLY)) == {}
+    assert fields(fast(**SLOWLY, cpus=16)) == {}
     assert fields(fast(**SLOWLY, stolen=0.049)) == {}
     assert fields(fast(**SLOWLY, stolen=0.05)) == {"stolen_share": 0.05}
     assert fields(fast(**SLOWLY, cpus=7)) == {"cpus": 7, "usual_cpus": 8}

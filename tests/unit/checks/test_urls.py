@@ -102,7 +102,9 @@ def test_a_host_that_can_passes_and_the_others_are_told_together() -> None:
         ("other", {}, "w could not write in gs://runs/digits: words", "dtctl up --force"),
     ],
 )
-def test_refusals_have_the_message_and_next_command(kind: str, fields: dict[str, Any], means: str, remedy: str) -> None:
+def test_each_refusal_has_the_hosts_message_and_the_next_command(
+    kind: str, fields: dict[str, Any], means: str, remedy: str
+) -> None:
     value = of({"output": fields.get("url", OUT)})
     (one,) = judged(TOPIC, value, {"w": facts(kind, "words", **fields)})
     assert means in sentence(one)

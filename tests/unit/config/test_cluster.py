@@ -71,7 +71,8 @@ success: auto
     assert gpu_3.reach == SshSettings(target="10.0.0.23", user="train")
     assert (gpu_3.address, gpu_3.gpus) == ("192.168.7.23", 2)
     assert list(cluster.jobs) == ["ps", "worker", "evaluator"]
-    assert (cluster.jobs["ps"].hosts, cluster.jobs["ps"].ports) == (("ps-a", "ps-a"), (2222, 2223))
+    assert cluster.jobs["ps"].hosts == ("ps-a", "ps-a")
+    assert cluster.jobs["ps"].ports == (2222, 2223)
     assert cluster.jobs["worker"].hosts == ("gpu-1", "gpu-1", "gpu-2", "gpu-2", "gpu-3", "gpu-3", "gpu-4", "gpu-4")
     assert cluster.jobs["worker"].ports == (2222, 2223) * 4
     assert cluster.jobs["evaluator"].ports == (2224,)
@@ -168,7 +169,9 @@ jobs: {{worker: {{hosts: "n[08-10]"}}}}
         ("env", "{F: 'a b', G: 12:30}", {"F": "a b", "G": "12:30"}),
     ],
 )
-def test_launch_values_stay_as_written(write: Path, key: str, text: str, expected: list[str] | dict[str, str]) -> None:
+def test_values_of_a_launch_are_kept_as_written(
+    write: Path, key: str, text: str, expected: list[str] | dict[str, str]
+) -> None:
     trainer = {"command": "[python, train.py]", key: text}
     text = ONE_WORKER.replace("command: [python, train.py]", ", ".join(f"{k}: {v}" for k, v in trainer.items()))
     assert type(expected)(getattr(load(write, text).jobs["worker"].launch, key)) == expected
@@ -184,9 +187,12 @@ jobs:
   v: {hosts: a}
 """
     jobs = load(write, text).jobs
-    assert (jobs["w"].launch.command, jobs["w"].launch.args) == (("b.py",), ("--x=1", "--z=3"))
-    assert (dict(jobs["w"].launch.env), jobs["w"].launch.dialect) == ({"A": "1", "B": "3"}, "flags")
-    assert (jobs["v"].launch.args, jobs["v"].launch.dialect) == (("--x=1", "--y=2"), "tensorflow")
+    assert jobs["w"].launch.command == ("b.py",)
+    assert jobs["w"].launch.args == ("--x=1", "--z=3")
+    assert dict(jobs["w"].launch.env) == {"A": "1", "B": "3"}
+    assert jobs["w"].launch.dialect == "flags"
+    assert jobs["v"].launch.args == ("--x=1", "--y=2")
+    assert jobs["v"].launch.dialect == "tensorflow"
 
 
 def test_a_list_of_args_replaces_those_of_the_trainer(write: Path) -> None:
@@ -205,7 +211,9 @@ def test_a_list_of_args_replaces_those_of_the_trainer(write: Path) -> None:
         ("dialect: tf_config", "", "tf_config", ()),
     ],
 )
-def test_a_template_is_a_dialect(write: Path, trainer: str, job: str, dialect: str, template: tuple[str, ...]) -> None:
+def test_a_template_is_a_dialect_of_its_own(
+    write: Path, trainer: str, job: str, dialect: str, template: tuple[str, ...]
+) -> None:
     text = f"name: n\nhosts: {{a: }}\ntrainer: {{command: a, {trainer}}}\njobs: {{w: {{hosts: a, {job}}}}}"
     launch = load(write, text).jobs["w"].launch
     assert (launch.dialect, launch.template) == (dialect, template)
@@ -322,7 +330,13 @@ def test_settings_are_the_keys_as_they_are_written_without_secrets_and_routes(wr
     settings = dict(load(write, text, "trainer.args.rate=1e-3").settings)
     assert settings.pop("trainer.args.long").startswith("x" * 200 + "... (sha256 ")
     assert settings == {
-        "name": "digits", "jobs.worker.hosts": "a", "jobs.worker.port": "0x900", "grace": "1m",
-        "trainer.command": "python train.py --api_key ***", "trainer.secrets": "WANDB_API_KEY",
-        "trainer.args.rate": "1e-3", "trainer.args.token": "***", "trainer.env.PASSWORD": "***",
-    }  # fmt: skip
+        "name": "digits",
+        "jobs.worker.hosts": "a",
+        "jobs.worker.port": "0x900",
+        "grace": "1m",
+        "trainer.command": "python train.py --api_key ***",
+        "trainer.secrets": "WANDB_API_KEY",
+        "trainer.args.rate": "1e-3",
+        "trainer.args.token": "***",
+        "trainer.env.PASSWORD": "***",
+    }

@@ -28,9 +28,16 @@ from tests.fuzz import cases
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh not found")
 
 HOSTS = [
-    "gpu-1", "GPU_1.lan", "_gateway", "10.0.0.2", "::1", "fe80::1%eth0", "fe80::1%br-1.2", "::ffff:10.0.0.1",
+    "gpu-1",
+    "GPU_1.lan",
+    "_gateway",
+    "10.0.0.2",
+    "::1",
+    "fe80::1%eth0",
+    "fe80::1%br-1.2",
+    "::ffff:10.0.0.1",
     "xn--bcher-kva.de",
-]  # fmt: skip
+]
 USERS = ["train", "ann.b_c-d", "ann@example.com", "DOMAIN\\ann", "DOM+ann", "42"]
 NO_NAMES = [
     *("$(touch${IFS}x)", "`touch x`", "$HOME", "${IFS}", "a;b", "a|b", "a&b", "a<b", "a>b", "a'b", 'a"b'),

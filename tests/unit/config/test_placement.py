@@ -254,7 +254,9 @@ def test_an_invalid_port_is_a_mistake(setting: str, tmp_path: Path) -> None:
         ("strategy: sync-ps", "ps", 2),
     ],
 )
-def test_tasks_beyond_replicas_keep_places_for_later(tmp_path: Path, more: str, job: str, places: int) -> None:
+def test_tasks_beyond_replicas_keep_their_places_where_they_can_be_let_run_later(
+    tmp_path: Path, more: str, job: str, places: int
+) -> None:
     jobs = {"ps": '"h[1-4]"', "worker": '"h[1-4]"', job: '"h[1-4]", replicas: 2'}
     lines = [f"  {name}: {{hosts: {said}}}" for name, said in jobs.items()]
     text = ['name: d\nhosts: {"h[1-4]": {}}', "jobs:", *lines, "trainer: {command: [python, t.py]}", more]

@@ -266,7 +266,9 @@ def test_an_override_on_the_command_line_is_refused_too(home: Path) -> None:
     assert "a home directory" in error.value.problems[0].summary
 
 
-def test_the_systems_home_counts_when_the_environment_differs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_of_the_system_counts_when_the_environment_names_another(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entry = list(pwd.getpwuid(os.geteuid()))
     monkeypatch.setattr(pwd, "getpwuid", lambda user: pwd.struct_passwd([*entry[:5], str(home), entry[6]]))
     for elsewhere in ("/nonexistent", "", "relative"):
@@ -284,7 +286,9 @@ def test_a_user_without_an_entry_has_no_home(home: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("reason", [errno.EACCES, errno.EIO])
-def test_an_unreadable_directory_is_not_called_absent(home: Path, monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
+def test_an_unreadable_directory_is_not_reported_as_absent(
+    home: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
     look = Path.stat
 
     def refuse(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:

@@ -180,7 +180,9 @@ def test_names_that_were_given_before_a_crash_are_taken_back(
 
 @pytest.mark.parametrize("planted", [{}, {"m-7.meta": "1-1"}, {"m-7.meta": "mine", "other": "mine"}])
 @pytest.mark.parametrize("name", ["m-7.meta", "m-7.index", "m-7.data-00000-of-00001"])
-def test_a_users_own_file_is_neither_moved_nor_replaced(tmp_path: Path, name: str, planted: dict[str, str]) -> None:
+def test_a_file_of_the_users_own_is_neither_moved_nor_replaced(
+    tmp_path: Path, name: str, planted: dict[str, str]
+) -> None:
     (tmp_path / name).write_bytes(b"mine")
     (tmp_path / "other").write_bytes(b"mine")
     (tmp_path / ".m-7.part").mkdir(mode=0o700)
@@ -318,7 +320,9 @@ def test_a_host_delivers_only_what_it_was_asked_for(tmp_path: Path, more: Mappin
 
 
 @pytest.mark.parametrize("shards", [TWO_SHARDS, {0: "a", 7: "b"}, {5: "a", 7: "b"}])
-def test_shards_of_several_hosts_that_make_no_checkpoint_get_no_name(tmp_path: Path, shards: dict[int, str]) -> None:
+def test_shards_of_several_hosts_that_make_no_sound_checkpoint_get_no_name(
+    tmp_path: Path, shards: dict[int, str]
+) -> None:
     with pytest.raises(DtctlError, match="/out/m-7 is damaged as a, b hold it"):
         pulled(tmp_path, scattered(shards))
     assert [path.name for path in (tmp_path / "here").iterdir()] == [".m-7.part"]
@@ -357,18 +361,19 @@ def test_a_directory_of_orbax_is_not_pulled_and_the_error_says_how_to_copy_it(tm
 
 
 def test_nothing_is_pruned_without_a_confirmed_list() -> None:
-    """c only beats."""
-    asked: list[tuple[str, bool]] = []
+    class Silent(Agents):
+        """c only beats."""
 
-    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        asked.append((session.host.name, fields["dry_run"]))
-        pruned = {"dir": "/out", "removed": [], "kept": [], "freed_bytes": 0, "problem": None, "listed": True}
-        result = {"type": "result", "run": "digits-1", "directories": [pruned]}
-        return [dict(BEATS_FOR_EVER) if session.host.name == "c" else result]
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+            self.asked.append((session.host.name, "prune", fields))
+            if session.host.name == "c":
+                return [dict(BEATS_FOR_EVER)]
+            answer = {"dir": "/out", "removed": [], "kept": [], "freed_bytes": 0, "problem": None, "listed": True}
+            return [{"type": "result", "run": "digits-1", "directories": [answer]}]
 
-    found = [place("c", WHOLE), place("a", WHOLE, directory="/out")]
-    looked = prune(record(), FakeTransport(answer), found, keep=1, dry_run=True, live=True)
+    agents, found = Silent(), [place("c", WHOLE), place("a", WHOLE, directory="/out")]
+    looked = prune(record(), FakeTransport(agents), found, keep=1, dry_run=True, live=True)
     assert list(looked.errors) == ["c"]
-    done = prune(record(), FakeTransport(answer), looked.as_reported(found), keep=1, dry_run=False, live=True)
+    done = prune(record(), FakeTransport(agents), looked.as_reported(found), keep=1, dry_run=False, live=True)
     assert not done.errors
-    assert [host for host, dry_run in asked if not dry_run] == ["a"]
+    assert [(host, fields["dry_run"]) for host, _, fields in agents.asked if not fields["dry_run"]] == [("a", False)]

@@ -77,7 +77,9 @@ def test_links_cannot_be_dealt_out(source: Path) -> None:
         found(source, shard="worker")
 
 
-def test_changes_since_make_the_whole_unknown_without_reading(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_reading_what_has_changed_since_makes_the_whole_unknown(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     really = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: really() + 10**10)  # the files are old enough to be remembered
     assert found(source, read=False).bundle is None

@@ -52,33 +52,49 @@ def of_last(**fields: Any) -> Facts:
 
 PS = running("ps:0", "gpu-3")
 OF_GPUS = [
-    ("gpu_lost", of_last(lost=True, xid=79, busy=None),
-     "GPU 0 of gpu-3 does not answer its driver, or is not there; the driver's last error is Xid 79. worker:3"),
-    ("gpu_unknown", facts(*WORKERS[:1], machines={"gpu-0": on(problem="silent")}),
-     "the GPUs of gpu-0 are unknown, because their driver does not answer: its calls do not return"),
-    ("gpu_unknown",
-     facts(*WORKERS[:1], machines={"gpu-0": on(problem="error", text="Driver/library version mismatch")}),
-     "because their driver does not answer: Driver/library version mismatch"),
+    (
+        "gpu_lost",
+        of_last(lost=True, xid=79, busy=None),
+        "GPU 0 of gpu-3 does not answer its driver, or is not there; the driver's last error is Xid 79. worker:3",
+    ),
+    (
+        "gpu_unknown",
+        facts(*WORKERS[:1], machines={"gpu-0": on(problem="silent")}),
+        "the GPUs of gpu-0 are unknown, because their driver does not answer: its calls do not return",
+    ),
+    (
+        "gpu_unknown",
+        facts(*WORKERS[:1], machines={"gpu-0": on(problem="error", text="Driver/library version mismatch")}),
+        "because their driver does not answer: Driver/library version mismatch",
+    ),
     ("gpu_errors", of_last(xid=74), "the driver of gpu-3 has reported Xid 74 of GPU 0: an error of NVLink"),
     ("gpu_errors", of_last(xid=999), "the driver of gpu-3 has reported Xid 999 of GPU 0\n"),
     ("gpu_memory_errors", of_last(ecc_errors=2), "GPU 0 of gpu-3 has had 2 memory errors that ECC could not correct"),
-    ("gpu_throttled", of_last(throttled=["thermal", "hardware"], degrees=91, clock_mhz=600),
-     "GPU 0 of gpu-3 lowers its clock to 600 of 1410 MHz: it is too hot, its protection, at 91 degrees. worker:3 is"),
+    (
+        "gpu_throttled",
+        of_last(throttled=["thermal", "hardware"], degrees=91, clock_mhz=600),
+        "GPU 0 of gpu-3 lowers its clock to 600 of 1410 MHz: it is too hot, its protection, at 91 degrees. worker:3 is",
+    ),
     ("gpu_throttled", of_last(throttled=["power_cap"], clock_mhz=500), "500 of 1410 MHz: its power limit"),
     ("gpu_slow", of_last(clock_mhz=900), "GPU 0 of gpu-3, which worker:3 uses, is at 900 MHz, others at 1400"),
     ("gpu_slow", of_last(busy=0.2), "GPU 0 of gpu-3, which worker:3 uses, is 20 % busy, others 90 %"),
-    ("gpu_held",
-     facts(WORKERS[3], PS, machines={"gpu-3": on(gpu(task="worker:3", users=[user("worker:3"), user("ps:0")]))}),
-     "ps:0 on gpu-3 has 30.0 GB of the memory of GPU 0, which trainers need"),
+    (
+        "gpu_held",
+        facts(WORKERS[3], PS, machines={"gpu-3": on(gpu(task="worker:3", users=[user("worker:3"), user("ps:0")]))}),
+        "ps:0 on gpu-3 has 30.0 GB of the memory of GPU 0, which trainers need",
+    ),
     (
         "gpu_shared",
         of_last(users=[user("worker:3"), STRANGER, user("worker:0", GB, "other-1")]),
         "GPU 0 of gpu-3, which worker:3 may use, is also used by python of eve (pid 41, 3.0 GB), python of me "
         "(worker:0 of run other-1, pid 7, 1.0 GB)",
     ),
-    ("gpu_unused", of_last(users=[], busy=0.0, used_bytes=0),
-     "worker:3 on gpu-3 is given GPU 0 and uses none: it trains on processors"),
-]  # fmt: skip
+    (
+        "gpu_unused",
+        of_last(users=[], busy=0.0, used_bytes=0),
+        "worker:3 on gpu-3 is given GPU 0 and uses none: it trains on processors",
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "found", "text"), OF_GPUS, ids=[f"{n}-{one[0]}" for n, one in enumerate(OF_GPUS)])
@@ -137,7 +153,9 @@ def test_a_task_has_trained_for_a_while_before_its_gpus_are_called_unused() -> N
         ([gpu(given=[], users=[user("worker:0", run="demo-0")])], ["", "", ""]),
     ],
 )
-def test_a_task_has_the_gpus_that_it_may_use_and_does_use(each: list[dict[str, Any]], cells: list[str]) -> None:
+def test_a_task_has_the_gpus_that_it_may_use_and_those_that_it_uses(
+    each: list[dict[str, Any]], cells: list[str]
+) -> None:
     status = facts(running("worker:0"), machines={"gpu-a": on(*each)}).status
     (row,) = rows_of(status)
     assert [cells_of(row, status)[name] for name in ("GPU USE", "GPU MEMORY", "GPU HEAT")] == cells

@@ -52,10 +52,17 @@ def test_a_straggler_is_reported_with_its_rate_and_what_is_short_on_its_host() -
         (TaskId("worker", 2),),
         ("gpu-2",),
         {
-            "rate": 1.0, "usual": 10.0, "cpu_share": 0.4, "load": "9.13", "cpus": 4, "available_bytes": 8 << 30,
-            "memory_bytes": 16 << 30, "taker": "stress of eve (pid 9)", "taker_cpus": "3.9",
+            "rate": 1.0,
+            "usual": 10.0,
+            "cpu_share": 0.4,
+            "load": "9.13",
+            "cpus": 4,
+            "available_bytes": 8 << 30,
+            "memory_bytes": 16 << 30,
+            "taker": "stress of eve (pid 9)",
+            "taker_cpus": "3.9",
         },
-    )  # fmt: skip
+    )
     (seen,) = hosts.stragglers(facts(*workers(10.0, 12.0, 1.0)))
     assert seen.fields == {"rate": 1.0, "usual": 10.0}
 
@@ -82,7 +89,9 @@ def late(*ages: float | None) -> list[TaskStatus]:
         ((1.0, 8.0, 9.0, 40.0), ["worker:3"]),
     ],
 )
-def test_a_straggler_is_silent_while_its_peers_are_not(ages: tuple[float | None, ...], behind: list[str]) -> None:
+def test_who_is_behind_has_been_silent_for_long_and_its_peers_have_not(
+    ages: tuple[float | None, ...], behind: list[str]
+) -> None:
     assert who(hosts.behind(facts(*late(*ages)))) == behind
 
 
@@ -104,7 +113,9 @@ def test_who_does_not_run_is_not_behind_and_makes_nobody_so() -> None:
         ((30.0,), 9, False),
     ],
 )
-def test_a_run_is_silent_after_half_a_minute(ages: tuple[float | None, ...], target: int | None, tells: bool) -> None:
+def test_a_run_is_silent_when_the_last_step_of_anybody_is_half_a_minute_ago(
+    ages: tuple[float | None, ...], target: int | None, tells: bool
+) -> None:
     found = of_record(facts(*late(*ages)), target_step=target)
     assert bool(list(hosts.silent(found))) is tells
     assert not list(hosts.silent(decided(found)))
@@ -191,7 +202,9 @@ def test_only_hosts_of_the_run_on_which_somebody_works_count() -> None:
         (500, 1000, None, False),
     ],
 )
-def test_a_full_disk_lacks_share_size_or_free_inodes(free: int, size: int, files: int | None, full: bool) -> None:
+def test_a_disk_is_full_below_a_share_and_a_size_or_without_room_for_another_file(
+    free: int, size: int, files: int | None, full: bool
+) -> None:
     disks = [{"path": "/d", "free_bytes": free, "size_bytes": size, "free_files": files}]
     matches = list(hosts.full_disks(facts(running("worker:0"), hosts={"gpu-a": host(disks=disks)})))
     fields = {"where": "/d", "free_bytes": free, "size_bytes": size}
@@ -280,7 +293,9 @@ PEERS = [taught("worker:0"), taught("worker:1", 24.0)]
         (500.0, [], False),
     ],
 )
-def test_a_late_task_is_told_by_first_steps_of_most_peers(age_s: float, peers: list[TaskStatus], tells: bool) -> None:
+def test_one_has_not_begun_when_most_of_its_peers_reported_a_step_in_a_fifth_of_the_time(
+    age_s: float, peers: list[TaskStatus], tells: bool
+) -> None:
     found = facts(running("chief:0"), started("worker:9", age_s), *peers)
     assert ("worker:9" in who(hosts.not_begun(found))) is tells
 
@@ -306,8 +321,10 @@ def beside(lead: TaskStatus | None = None, **fields: Any) -> list[str]:
 
 
 def test_one_that_was_idle_soon_after_its_start_while_the_lead_trains_has_not_begun() -> None:
-    assert (beside(), beside(idle_since=NOW - 300.0 + 70.1)) == (["worker:1"], [])
-    assert (beside(idle_since=None), beside(lead=taught("chief:0", 0.0))) == ([], [])
+    assert beside() == ["worker:1"]
+    assert beside(idle_since=NOW - 300.0 + 70.1) == []
+    assert beside(idle_since=None) == []
+    assert beside(lead=taught("chief:0", 0.0)) == []
     assert beside(lead=taught("chief:0", step=None)) == []
     assert beside(lead=taught("chief:0", 5.0), idle_since=NOW - 299.0) == ["worker:1"]
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from dtctl.agent.records.reasons import fact
-from dtctl.errors import TransportError
+from dtctl.errors import DtctlError, TransportError
+from dtctl.model import TaskId
 from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.diagnosis import signatures
 from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.snapshot import Outcome
-from tests.unit.coordinated import Agents, Beating, moved_record, record, viewed
+from tests.unit.coordinated import Agents, record, viewed
 from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
-from tests.unit.fakes import FakeTransport
+from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.unit.tasks import changed, checkpoint, checkpoint_directory, past_attempt
 
 TASK = running("worker:0")
@@ -70,7 +72,9 @@ SAVED = checkpoint("model.ckpt-7", 7)
         ((checkpoint_directory("gpu-b", "/o", SAVED),), {"checkpoint": "/o/model.ckpt-7", "holder_host": "gpu-b"}),
     ],
 )
-def test_the_newest_complete_one_is_restored(directories: tuple[Checkpoints, ...], fields: dict[str, str]) -> None:
+def test_the_checkpoint_that_trainers_restore_is_the_newest_complete_one(
+    directories: tuple[Checkpoints, ...], fields: dict[str, str]
+) -> None:
     found = facts(TASK)
     found = dataclasses.replace(found, status=dataclasses.replace(found.status, checkpoints=directories))
     assert signatures.checkpoint(found, TASK, {}) == fields
@@ -98,7 +102,9 @@ NAMES = {4: "SIGILL", 9: "SIGKILL", 11: "SIGSEGV"}
     ("code", "signal", "by"),
     [(None, 9, {9}), (137, None, {9}), (139, None, {11}), (1, None, set()), (None, 4, {4}), (None, None, set())],
 )
-def test_an_end_by_signal_is_known_by_it_or_the_shells_code(code: int | None, signal: int | None, by: set[int]) -> None:
+def test_an_end_by_a_signal_is_known_by_itself_or_by_the_shells_code(
+    code: int | None, signal: int | None, by: set[int]
+) -> None:
     task = ended("worker:0", "", code=code or 0, signal=signal)
     task = changed(task, code=code)
     found = facts(task, machines={"gpu-a": machine()})
@@ -125,7 +131,8 @@ def test_each_host_is_asked_in_one_conversation() -> None:
 def test_what_others_tell_is_reported_where_the_coordinator_is_away() -> None:
     transport = FakeTransport(Agents(viewed()), {"c": GONE})
     found = diagnose(record(), transport)
-    assert (sorted(found.facts.hosts), list(found.errors)) == (["a", "b", "d"], ["c"])
+    assert sorted(found.facts.hosts) == ["a", "b", "d"]
+    assert list(found.errors) == ["c"]
     assert "frozen" in [one.signature.name for one in found.found]
     assert found.status.verdict.outcome is not Outcome.FAILED
 
@@ -139,9 +146,17 @@ def test_a_host_that_tells_of_foreign_tasks_is_not_trusted(monkeypatch: pytest.M
 
 
 def test_a_host_that_the_run_was_moved_to_and_that_only_beats_is_waited_for_once() -> None:
-    here = moved_record("e", spare=True)
-    agents = Beating(run=here, on="e")
-    transport = FakeTransport(agents, {"c": GONE})
-    found = diagnose(dataclasses.replace(record(), others={"e": here.hosts["e"]}), transport)
+    class Beating(Agents):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+            answer = super().__call__(session, fields)
+            return [dict(BEATS_FOR_EVER)] if session.host.name == "e" else answer
+
+    moved = record(created=2000.0)
+    spare = dataclasses.replace(moved.hosts["d"], name="e")
+    here = dataclasses.replace(
+        moved, roster={**moved.roster, TaskId("worker", 0): "e"}, hosts={**moved.hosts, "e": spare}
+    )
+    agents = Beating(run=here)
+    found = diagnose(dataclasses.replace(record(), others={"e": spare}), FakeTransport(agents, {"c": GONE}))
     assert [kind for host, kind, _ in agents.asked if host == "e"] == ["status"]
     assert set(found.errors) == {"c", "e"}

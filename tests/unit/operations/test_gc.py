@@ -16,7 +16,7 @@ from dtctl.render.machine import document
 from dtctl.render.result import show_kept, show_remains, written_line
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport
-from tests.unit.tasks import changed, task_status
+from tests.unit.tasks import task_status
 
 NOTHING: dict[str, Any] = {
     "type": "result", "dry_run": True, "survivors": [],
@@ -47,7 +47,8 @@ def test_every_host_is_asked_and_informed_whether_it_is_serious(capsys: pytest.C
 
     found = collect(record(), FakeTransport(answer, {"d": TransportError("off")}), dry_run=True, every_cluster=False)
     assert asked == [("gc", True, False)] * 3
-    assert (found.processes, list(found.errors)) == (1, ["d"])
+    assert found.processes == 1
+    assert list(found.errors) == ["d"]
     show_remains(found, dry_run=True)
     output = capsys.readouterr()
     assert "1 process, 1 run" in output.out
@@ -133,7 +134,8 @@ def test_what_is_followed_comes_once_whichever_host_tells_it_and_a_host_that_is_
 
     some = record()
     updates = list(follow_metrics(some, FakeTransport(answer), [], points=5))
-    assert [point.step for one in updates if isinstance(one, Series) for point in one.points] == [0, 1, 2]
+    points = [point.step for one in updates if isinstance(one, Series) for point in one.points]
+    assert points == [0, 1, 2]
     off = next(iter(some.hosts))
     found = read_metrics(some, FakeTransport(answer, {off: TransportError("off")}), [], points=5)
     assert off in found.errors
@@ -146,53 +148,48 @@ def task(name: str, state: TaskState = TaskState.RUNNING, **fields: Any) -> Task
     return task_status(name, state=state, **fields)
 
 
-FURTHEST = task("worker:0", step=100, step_time=6.0, rate=9.0, loss="0.7")
-LEADS = task("chief:0", step=90, step_time=5.0, rate=2.0, loss="0.5")
-TIED = [task("worker:0", step=90, step_time=6.0), task("chief:0", step=90, step_time=5.0)]
+def test_a_run_that_has_reported_no_step_has_a_target_alone() -> None:
+    assert progress_of([task("ps:0"), task("chief:0")], LEAD, 100) == Progress(target=100)
 
 
-def workers(*steps: int) -> list[TaskStatus]:
-    return [task(f"worker:{n}", step=step, rate=float(n), loss=f"0.{n}") for n, step in enumerate(steps)]
+def test_the_furthest_step_counts_and_the_leads_rate_and_loss() -> None:
+    tasks = [
+        task("chief:0", step=90, step_time=5.0, rate=2.0, loss="0.5"),
+        task("worker:0", step=100, step_time=6.0, rate=9.0, loss="0.7"),
+    ]
+    assert progress_of(tasks, LEAD, 200) == Progress(100, 6.0, 200, 2.0, "0.5")
 
 
-@pytest.mark.parametrize(
-    ("tasks", "target", "progress"),
-    [
-        ([task("ps:0"), task("chief:0")], 100, Progress(target=100)),
-        ([LEADS, FURTHEST], 200, Progress(100, 6.0, 200, 2.0, "0.5")),
-        ([task("chief:0"), FURTHEST], None, Progress(100, 6.0, None, 9.0, "0.7")),
-        (TIED, None, Progress(90, 5.0)),
-        (TIED[::-1], None, Progress(90, 5.0)),
-        ([task("chief:0", step=0), task("worker:0", step=1, step_time=5.0)], None, Progress(1, 5.0)),
-        (workers(0, 1, 0), None, Progress(1, rate=1.0, loss="0.1")),
-        (workers(10, 30, 20), None, Progress(30, rate=1.0, loss="0.1")),
-        ([changed(FURTHEST, state=TaskState.BACKOFF)], 200, Progress(100, 6.0, 200, None, "0.7")),
-    ],
-    ids=[
-        *(
-            "no step has a target alone",
-            "the furthest step, and the lead's rate and loss",
-            "what the lead does not tell",
-        ),
-        *("of two as far the lead", "in any order", "a step is further than none", "without the lead's the furthest's"),
-        *("of later steps too", "one that runs no more has no rate"),
-    ],
-)
-def test_how_far_a_run_is(tasks: list[TaskStatus], target: int | None, progress: Progress) -> None:
-    assert progress_of(tasks, LEAD, target) == progress
+def test_what_the_lead_does_not_tell_a_worker_does() -> None:
+    tasks = [task("chief:0"), task("worker:0", step=100, step_time=6.0, rate=9.0, loss="0.7")]
+    assert progress_of(tasks, LEAD, None) == Progress(100, 6.0, None, 9.0, "0.7")
 
 
-@pytest.mark.parametrize(
-    ("step", "target", "rate", "left_s"),
-    [
-        (100, 300, 4.0, 50.0),
-        (301, 300, 4.0, 0.0),
-        (100, None, 4.0, None),
-        (100, 300, None, None),
-        (None, 300, 4.0, None),
-    ],
-)
-def test_the_time_that_is_left_is_that_of_the_steps_that_are_left(
-    step: int | None, target: int | None, rate: float | None, left_s: float | None
-) -> None:
-    assert Progress(step, 0.0, target, rate).left_s == left_s
+def test_of_two_equally_far_the_lead_counts() -> None:
+    tasks = [task("worker:0", step=90, step_time=6.0), task("chief:0", step=90, step_time=5.0)]
+    for order in (tasks, tasks[::-1]):
+        assert progress_of(order, LEAD, None) == Progress(90, 5.0)
+
+
+def test_a_step_is_further_than_none() -> None:
+    tasks = [task("chief:0", step=0, step_time=6.0), task("worker:0", step=1, step_time=5.0)]
+    assert progress_of(tasks, LEAD, None) == Progress(1, 5.0)
+
+
+def test_without_the_leads_the_rate_and_loss_of_the_furthest_count() -> None:
+    for steps in ((0, 1, 0), (10, 30, 20)):
+        tasks = [task(f"worker:{n}", step=step, rate=float(n), loss=f"0.{n}") for n, step in enumerate(steps)]
+        assert progress_of(tasks, LEAD, None) == Progress(max(steps), rate=1.0, loss="0.1")
+
+
+def test_a_task_that_runs_no_more_has_no_rate() -> None:
+    tasks = [task("worker:0", TaskState.BACKOFF, step=100, rate=9.0, loss="nan")]
+    assert progress_of(tasks, LEAD, 200) == Progress(100, None, 200, None, "nan")
+
+
+def test_the_time_that_is_left_is_that_of_the_steps_that_are_left() -> None:
+    assert Progress(100, 0.0, 300, 4.0).left_s == 50.0
+    assert Progress(301, 0.0, 300, 4.0).left_s == 0.0
+    assert Progress(100, 0.0, None, 4.0).left_s is None
+    assert Progress(100, 0.0, 300, None).left_s is None
+    assert Progress(None, None, 300, 4.0).left_s is None

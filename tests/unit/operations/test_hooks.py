@@ -111,7 +111,8 @@ def test_a_command_that_has_changed_since_it_was_allowed_does_not_run(monkeypatc
 def test_the_coordinator_gets_addresses_with_their_secrets() -> None:
     posting = hook(post="https://x/${TOKEN}", headers={"Authorization": "Bearer ${TOKEN}"})
     (post,) = find_hooks(cluster(hooks={"web": posting, "here": hook("here", run=("true",))}), {"TOKEN": "t0k3n"})
-    assert (post["url"], post["headers"]) == ("https://x/t0k3n", {"Authorization": "Bearer t0k3n"})
+    assert post["url"] == "https://x/t0k3n"
+    assert post["headers"] == {"Authorization": "Bearer t0k3n"}
 
 
 @pytest.mark.parametrize(

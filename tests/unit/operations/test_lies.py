@@ -19,12 +19,12 @@ from dtctl.operations.execute import Target, execute
 from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.restart import restart
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import known_runs, status
 from dtctl.operations.stop import StopOrder, stop
-from tests.unit.coordinated import HOSTS, Agents, Script, entry, inventory, moved_record, record, state_of, viewed
+from tests.unit.coordinated import Agents, Script, entry, inventory, record, state_of, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
-from tests.unit.operations.test_gc import NOTHING
 
 ORDER = StopOrder("me@here")
 ALL = tuple(record().roster)
@@ -87,7 +87,9 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("field", "lie"), FORMS, ids=[f"{number} {field}" for number, (field, _) in enumerate(FORMS)])
-def test_an_invalid_record_is_one_error_with_host_and_field(field: str, lie: Callable[[Answer], Answer]) -> None:
+def test_a_record_that_does_not_hold_is_one_error_that_names_host_and_field(
+    field: str, lie: Callable[[Answer], Answer]
+) -> None:
     def listed(answer: Answer) -> Answer:
         answer["inventory"]["roster"] = dict(enumerate_names(answer["inventory"]["roster"]))
         answer = lie(answer)
@@ -119,12 +121,18 @@ def test_how_a_host_is_reached_is_never_taken_from_a_host() -> None:
     for lie in (with_settings, put(None, "ssh")):
         transport = FakeTransport(Liar("c", "status", lie, viewed()))
         found = status(record(), transport)
-        assert (found.record.hosts, found.record.file) == (record().hosts, record().file)
+        assert found.record.hosts == record().hosts
+        assert found.record.file == record().file
         assert transport.opened == ["c"]
 
 
+def moved(to: str) -> RunRecord:
+    """The lead is on a host that is not in the file."""
+    return dataclasses.replace(record(created=2000.0), roster={**record().roster, TaskId("worker", 0): to})
+
+
 def test_a_host_that_only_the_run_knows_is_named_and_not_dialled() -> None:
-    transport = FakeTransport(Agents(run=moved_record("gpu-9")))
+    transport = FakeTransport(Agents(run=moved("gpu-9")))
     found = status(record(), transport)
     assert set(transport.opened) <= set("abcd")
     lost = found.tasks[TaskId("worker", 0)]
@@ -146,7 +154,7 @@ def test_no_command_dials_a_host_that_only_the_run_knows(command: str) -> None:
                 return [{"type": "result", "run": "digits-1", "next": 0}]
             return super().__call__(session, fields)
 
-    run = moved_record("gpu-9")
+    run = moved("gpu-9")
     transport = FakeTransport(Quiet(run=run))
     lead = (TaskId("worker", 0),)
     known = dataclasses.replace(run, hosts={name: run.hosts[name] for name in "abd"})
@@ -298,7 +306,8 @@ def test_a_restart_of_what_nobody_asked_for_is_not_trusted() -> None:
     agents = Agents(viewed())
     answer = {"run": "digits-1", "tasks": {"ps:0": entry()}, "unreached": []}
     agents.extra["restart"] = [{"type": "result", **answer, "inventory": inventory(record()), "coordination": viewed()}]
-    assert restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me").away is not None
+    result = restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
+    assert result.away is not None
 
 
 class Talker(Agents):
@@ -313,7 +322,7 @@ class Talker(Agents):
             return super().__call__(session, fields)
         if session.host.name == "d":
             return self._frames()
-        task = HOSTS[session.host.name]
+        task = HONEST_TASK[session.host.name]
         honest = {
             "logs": [log(task, b"honest\n"), {"type": "result", "run": "digits-1"}],
             "exec": [{"type": "result", "exit_code": 0, "signal": None}],
@@ -323,7 +332,11 @@ class Talker(Agents):
         return honest[self._kind]  # type: ignore[return-value]
 
 
-GC = {**NOTHING, "dry_run": True}
+HONEST_TASK = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
+GC = {
+    "type": "result", "dry_run": True, "processes": [], "survivors": [], "runs": [], "bundles": [], "files": [],
+    "freed_bytes": 0,
+}  # fmt: skip
 
 
 def log(task: str, data: bytes, **fields: Any) -> dict[str, Any]:
@@ -377,7 +390,8 @@ def test_a_stream_that_is_neither_output_is_refused() -> None:
     places = [Target(host) for host in record().hosts.values()]
     transport = FakeTransport(Talker("exec", lambda: frames))
     done = execute(record(), transport, places, ["true"], lambda *output: chunks.append(output[2]), cwd="home")
-    assert (list(done.errors), sorted(done.results)) == (["@d"], ["@a", "@b", "@c"])
+    assert list(done.errors) == ["@d"]
+    assert sorted(done.results) == ["@a", "@b", "@c"]
     assert chunks == []
 
 
@@ -391,11 +405,16 @@ def test_runs_of_every_cluster_are_told_once_by_the_hosts_that_were_asked() -> N
     """Two of them share a home directory; in the other cluster they have other names."""
     others = [
         {
-            "run": "mnist-1", "cluster": "mnist", "host": name, "created": 1.0, "live": True, "by": "ada@x",
+            "run": "mnist-1",
+            "cluster": "mnist",
+            "host": name,
+            "created": 1.0,
+            "live": True,
+            "by": "ada@x",
             "tasks": tasks,
         }
         for name, tasks in (("gpu-1", {"ps:0": "running"}), ("gpu-2", {"worker:0": "failed"}))
-    ]  # fmt: skip
+    ]
     answers = {"c": others, "d": others}
 
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
@@ -423,4 +442,5 @@ def test_a_host_reports_its_own_events_only() -> None:
             return [*forged, {"type": "result", "run": "digits-1", "next": 1}]
 
     story = read_events(record(), FakeTransport(Teller(), {"c": TransportError("off")}), last=None)
-    assert (story.lines, set(story.errors)) == ((), {"c", "d"})
+    assert story.lines == ()
+    assert set(story.errors) == {"c", "d"}

@@ -141,7 +141,8 @@ def test_no_text_makes_a_path_outside_of_the_runs(run: str) -> None:
         file = Memory()._file(run)
     except UsageError:
         return
-    assert (file.parent, file.name) == (Memory()._runs, f"{run}.json")
+    assert file.parent == Memory()._runs
+    assert file.name == f"{run}.json"
 
 
 def test_the_pointer_to_the_current_run_is_no_path_either(state: Path) -> None:
@@ -195,7 +196,8 @@ def test_a_record_of_an_earlier_version_is_read(state: Path, saved: object, reac
 
 
 def test_a_cancelled_run_leaves_the_history_unchanged(state: Path) -> None:
-    Memory().save(record("digits-1"))
+    memory = Memory()
+    memory.save(record("digits-1"))
     again = Memory()
     again.save(record("digits-2"))
     again.take_back(record("digits-2"))
@@ -240,7 +242,9 @@ def test_a_damaged_record_is_put_aside_and_reported_once(state: Path, text: str)
 
 
 @pytest.mark.parametrize("reason", [errno.EMFILE, errno.EIO, errno.EACCES])
-def test_an_unreadable_record_stays_where_it_is(state: Path, monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
+def test_a_record_that_cannot_be_read_now_stays_where_it_is(
+    state: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
     messages: list[str] = []
     memory = Memory(messages.append)
     memory.save(record("digits-1"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -54,30 +53,21 @@ def test_a_cluster_of_another_directory_of_this_machine_is_another_even_by_the_s
     assert f"{here}/mine/cluster.yaml" in error.hint
 
 
-@pytest.mark.parametrize(
-    ("file", "fields", "is_of_others"),
-    [
-        ("mine/cluster.yaml", {}, False),
-        ("mine/other.yaml", {"cluster": "evaluation"}, False),
-        ("gone/cluster.yaml", {}, False),
-        ("gone/cluster.yaml", {"cluster": "letters"}, True),
-        ("other/cluster.yaml", {"controller": "ada@laptop"}, False),
-        ("other/cluster.yaml", {"controller": "ada@laptop", "cluster": "letters"}, True),
-    ],
-    ids=[
-        "same",
-        "same directory",
-        "moved",
-        "moved, another cluster",
-        "a colleague's clone",
-        "another cluster of a clone",
-    ],
-)
-def test_a_project_is_known_by_its_directory_or_cluster(
-    here: Path, file: str, fields: dict[str, str], is_of_others: bool
-) -> None:
-    with pytest.raises(PreflightError) if is_of_others else nullcontext():
-        check(here, mark(here / file, **fields))
+def test_the_same_directory_is_the_same_whatever_its_files_and_clusters_are_called(here: Path) -> None:
+    check(here, mark(here / "mine" / "cluster.yaml"))
+    check(here, mark(here / "mine" / "other.yaml", cluster="evaluation"))
+
+
+def test_a_project_that_was_moved_continues(here: Path) -> None:
+    check(here, mark(here / "gone" / "cluster.yaml"))
+    with pytest.raises(PreflightError):
+        check(here, mark(here / "gone" / "cluster.yaml", cluster="letters"))
+
+
+def test_a_clone_of_a_colleague_is_the_same_project_if_its_cluster_has_the_same_name(here: Path) -> None:
+    check(here, mark(here / "other" / "cluster.yaml", controller="ada@laptop"))
+    with pytest.raises(PreflightError):
+        check(here, mark(here / "other" / "cluster.yaml", controller="ada@laptop", cluster="letters"))
 
 
 def test_a_directory_that_several_hosts_share_is_reported_once(here: Path) -> None:

@@ -175,13 +175,15 @@ def test_no_host_is_sent_a_byte_before_all_have_room_and_the_lead_names_it_last(
     outcome = pushed(agents, own)
     assert [one.host for one in outcome.placed] == ["c", "a", "b"]
     assert {one.sent_bytes for one in outcome.placed} == {own.size_bytes}
-    assert [kind for _, kind in agents.heard] == ["store"] * 3 + ["start"] * 3 + ["keep"] * 3
+    kinds = [kind for _, kind in agents.heard]
+    assert kinds == ["store"] * 3 + ["start"] * 3 + ["keep"] * 3
     assert agents.heard[-1] == ("c", "keep")
 
 
 def test_a_directory_that_hosts_share_is_written_once(own: OwnCheckpoint) -> None:
     agents = Stores({"c": "x", "a": "x", "b": "y"})
-    assert [(one.host, one.others) for one in pushed(agents, own).placed] == [("c", ("a",)), ("b", ())]
+    outcome = pushed(agents, own)
+    assert [(one.host, one.others) for one in outcome.placed] == [("c", ("a",)), ("b", ())]
     assert set(agents.bytes) == {"c", "b"}
 
 

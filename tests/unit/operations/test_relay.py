@@ -132,7 +132,8 @@ def test_hosts_get_credentials_only_where_they_hand_files_on(
 
     known = record()
     value = cluster(dirs={"data": "/data"}, data=Data(source=tmp_path / "digits", relay=setting, jobs=("ps", "worker")))
-    assert not push_data(known, data_set(value), FakeTransport(answer), silent, overwrite=False).errors
+    outcome = push_data(known, data_set(value), FakeTransport(answer), silent, overwrite=False)
+    assert not outcome.errors
     assert {name: bool(fields.get("credentials")) for name, fields in asked.items()} == dict.fromkeys(asked, is_used)
     assert len(asked) > 2
     assert not is_used or all(fields["ports"] for fields in asked.values())

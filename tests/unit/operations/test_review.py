@@ -73,53 +73,47 @@ def test_the_program_of_a_command_is_known_where_its_words_tell(command: str, pr
     assert program_of(command.split()) == program
 
 
-TRAIN, GONE = "[python, train.py]", "[python, gone.py]"
-IGNORE = {".dtctlignore": "train.py\npkg/\n"}
-LEFT_OUT = "is not pushed: the ignore rules leave it out"
-NOWHERE = "trainer.command[1]: there is no gone.py in the code, HERE"
-SECRET, OF_FILE = "  secrets: [B_KEY]\n", "  secrets: [B_KEY]\n  env_file: env\n"
-REVIEWED: list[tuple[str, str, dict[str, str], list[str]]] = [
-    (TRAIN, "", {}, []),
-    ("[python, ./pkg/main.py]", "", {}, []),
-    ("[python, -m, pkg.main]", "", {}, []),
-    ("[python, -m, pkg]", "", {}, []),
-    ("[python, -m, torch.distributed.run, nothing.py]", "", {}, []),
-    ("[./run.sh]", "", {}, []),
-    ("[/opt/program]", "", {}, []),
-    ("[python, '{work_dir}/x.py']", "dirs: {work: w}\n", {}, []),
-    (GONE, "", {}, [NOWHERE]),
-    (GONE, "  setup: make\n", {}, [f"? {NOWHERE}; does trainer.setup make it?"]),
-    ("[python, ../x.py]", "", {}, ["trainer.command[1]: ../x.py lies outside of the code directory HERE"]),
-    (TRAIN, "", IGNORE, [f"trainer.command[1]: train.py {LEFT_OUT}"]),
-    ("[python, pkg/main.py]", "", IGNORE, [f"trainer.command[1]: pkg/main.py {LEFT_OUT}"]),
-    ("[python, -m, pkg.main]", "", IGNORE, [f"trainer.command[2]: the module pkg.main {LEFT_OUT}"]),
-    ("[python, -m, pkg.mian]", "", {}, ["trainer.command[2]: there is no module pkg.mian in the code, HERE"]),
-    ("[python, -m, trian]", "", {},
-     ["? trainer.command[2]: there is no module trian in the code; it has to be installed"]),
-    (TRAIN, "  secrets: [A_KEY, EMPTY]\n", {}, []),
-    (TRAIN, "  secrets: [A_KEY, B_KEY]\n", {}, ["trainer.secrets names B_KEY, which has no value here"]),
-    (TRAIN, OF_FILE.replace("[B", "[C_KEY, B"), {"env": "C_KEY=x\n"},
-     ["trainer.secrets names B_KEY, which has a value neither in HERE/env nor here"]),
-    ("[python, gone.py, '{data_dir}']", OF_FILE, {},
-     [NOWHERE, "trainer.command[2]: {data_dir} has no value, because dirs.data is not set",
-      "trainer.env_file is 'env', but there is no file HERE/env"]),
-    (GONE, OF_FILE, {"env": "hunter2\n"},
-     [NOWHERE, "trainer.env_file: HERE/env:1: not a line of the form NAME=VALUE"]),
-    (TRAIN, f"  code: nowhere\n{SECRET}", {},
-     ["trainer.code is 'nowhere', but there is no directory HERE/nowhere",
-      "trainer.secrets names B_KEY, which has no value here"]),
-]  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[python, train.py]",
+        "[python, ./pkg/main.py]",
+        "[python, -m, pkg.main]",
+        "[python, -m, pkg]",
+        "[python, -m, torch.distributed.run, nothing.py]",
+        "[./run.sh]",
+        "[/opt/program]",
+        "[python, '{work_dir}/x.py']",
+    ],
+)
+def test_what_is_in_the_code_or_cannot_be_known_is_let_pass(command: str) -> None:
+    assert look(command, "dirs: {work: w}\n") == ([], [])
 
 
-@pytest.mark.parametrize(("command", "more", "files", "found"), REVIEWED)
-def test_what_a_start_lacks_is_reported_or_asked_about(
-    command: str, more: str, files: dict[str, str], found: list[str]
-) -> None:
-    """`found`: mistakes, and doubts behind a question mark."""
-    for name, text in files.items():
-        Path(name).write_text(text)
-    mistakes, doubts = look(command, more, environ={"A_KEY": "x", "EMPTY": ""})
-    assert [*mistakes, *(f"? {one}" for one in doubts)] == [one.replace("HERE", str(Path.cwd())) for one in found]
+def test_a_script_that_is_not_in_the_code_is_a_mistake_and_asked_about_where_a_setup_may_make_it() -> None:
+    here = Path.cwd()
+    assert look("[python, trian.py]") == ([f"trainer.command[1]: there is no trian.py in the code, {here}"], [])
+    mistakes, doubts = look("[python, trian.py]", "  setup: make\n")
+    assert mistakes == []
+    assert doubts == [f"trainer.command[1]: there is no trian.py in the code, {here}; does trainer.setup make it?"]
+    assert look("[python, ../x.py]")[0] == [f"trainer.command[1]: ../x.py lies outside of the code directory {here}"]
+
+
+def test_a_script_that_the_ignore_rules_leave_out_is_reported_as_that() -> None:
+    Path(".dtctlignore").write_text("train.py\npkg/\n")
+    summary = "is not pushed: the ignore rules leave it out"
+    assert look()[0] == [f"trainer.command[1]: train.py {summary}"]
+    assert look("[python, pkg/main.py]")[0] == [f"trainer.command[1]: pkg/main.py {summary}"]
+    assert look("[python, -m, pkg.main]")[0] == [f"trainer.command[2]: the module pkg.main {summary}"]
+
+
+def test_a_module_of_a_package_of_the_code_has_to_be_in_it_and_others_may_be_installed() -> None:
+    here = Path.cwd()
+    assert look("[python, -m, pkg.mian]")[0] == [f"trainer.command[2]: there is no module pkg.mian in the code, {here}"]
+    assert look("[python, -m, trian]") == (
+        [],
+        ["trainer.command[2]: there is no module trian in the code; it has to be installed"],
+    )
 
 
 def test_the_command_of_a_job_is_looked_at_where_it_stands() -> None:
@@ -134,9 +128,41 @@ def test_the_command_of_a_job_is_looked_at_where_it_stands() -> None:
     assert (caught.value.problems[0].place.line, caught.value.problems[0].place.column) == (3, 36)
 
 
-def test_code_that_cannot_be_sent_hides_no_other_mistake() -> None:
+def test_a_secret_without_a_value_is_reported_by_its_name() -> None:
+    more = "  secrets: [A_KEY, B_KEY]\n"
+    assert look(more=more, environ={"A_KEY": "x"})[0] == ["trainer.secrets names B_KEY, which has no value here"]
+    assert look(more=more, environ={"A_KEY": "x", "B_KEY": ""}) == ([], [])
+    Path("env").write_text("A_KEY=x\n")
+    found = look(more=f"{more}  env_file: env\n")[0]
+    assert found == [f"trainer.secrets names B_KEY, which has a value neither in {Path.cwd()}/env nor here"]
+
+
+def test_an_env_file_that_is_not_here_is_reported_with_all_other_mistakes_but_its_secrets() -> None:
+    mistakes, _ = look("[python, gone.py, '{data_dir}']", "  secrets: [A_KEY]\n  env_file: env\n")
+    here = Path.cwd()
+    assert mistakes == [
+        f"trainer.command[1]: there is no gone.py in the code, {here}",
+        "trainer.command[2]: {data_dir} has no value, because dirs.data is not set",
+        f"trainer.env_file is 'env', but there is no file {here}/env",
+    ]
+
+
+def test_an_env_file_that_says_nothing_is_reported_with_all_other_mistakes_and_shows_nothing_of_itself() -> None:
+    Path("env").write_text("hunter2\n")
+    mistakes, _ = look("[python, gone.py]", "  secrets: [A_KEY]\n  env_file: env\n")
+    here = Path.cwd()
+    assert mistakes == [
+        f"trainer.command[1]: there is no gone.py in the code, {here}",
+        f"trainer.env_file: {here}/env:1: not a line of the form NAME=VALUE",
+    ]
+
+
+def test_code_that_is_not_here_or_cannot_be_sent_hides_no_other_mistake() -> None:
+    secret = "trainer.secrets names A_KEY, which has no value here"
+    mistakes, _ = look(more="  code: nowhere\n  secrets: [A_KEY]\n")
+    assert mistakes == [f"trainer.code is 'nowhere', but there is no directory {Path.cwd()}/nowhere", secret]
     Path("away").symlink_to("/etc/hostname")
-    assert look(more=SECRET)[0] == ["trainer.secrets names B_KEY, which has no value here"]
+    assert look(more="  secrets: [A_KEY]\n")[0] == [secret]
     with pytest.raises(PreflightError, match="leads out of the code directory"):
         look()
 
@@ -148,7 +174,8 @@ def test_key_files_that_are_not_there_are_asked_about_once_and_not_for_a_run_her
         f"ssh.identity_file: there is no file {here}/key",
         f"ssh.known_hosts: there is no file {here}/known_hosts",
     ]
-    assert (look(more=more), look(more=more, local=True)) == (([], doubts), ([], []))
+    assert look(more=more) == ([], doubts)
+    assert look(more=more, local=True) == ([], [])
     assert look(more=more.replace("}", ", host_keys: accept-new}")) == ([], doubts[:1])
     for name in ("key", "known_hosts"):
         Path(name).touch()
@@ -211,7 +238,8 @@ def test_what_a_run_is_going_to_listen_on_is_not_free(port: int) -> None:
 def test_two_agents_may_claim_a_port_and_a_refused_one_is_not_kept_from_others(port: int) -> None:
     one = host_ports.claim([port])
     two = host_ports.claim([port, port])  # of the same process: its name is taken, and that is nobody's trouble
-    assert not LocalPorts().is_free(port)
+    looking = LocalPorts()
+    assert not looking.is_free(port)
     for claim in (*one, *two):
         os.close(claim)
     assert is_free(port)
@@ -224,7 +252,9 @@ def test_a_port_that_somebody_listens_on_is_not_free(port: int) -> None:
         assert not LocalPorts().is_free(port)
 
 
-def test_a_system_without_such_names_has_free_ports(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_such_names_has_free_ports_too(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(local_ports, "_CHOOSING", "x" * 200 + "{}")
     assert LocalPorts(tmp_path / "none").is_free(port)
 

@@ -59,7 +59,9 @@ EXCHANGES = map(in_place_of_a_file, (fifo, directory, link_without_end))
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("spoil", [Path.unlink, *EXCHANGES, sparse, latin1, nul, no_line])
-def test_an_unusable_file_is_an_error_that_quotes_nothing(env_file: Path, spoil: Callable[[Path], None]) -> None:
+def test_a_file_that_cannot_be_used_is_an_error_that_quotes_nothing_of_it(
+    env_file: Path, spoil: Callable[[Path], None]
+) -> None:
     spoil(env_file)
     with pytest.raises(PreflightError, match=str(env_file)) as error:
         find_secrets(of(env_file), {})
@@ -171,7 +173,9 @@ def test_whatever_changes_what_would_start_asks_again(tmp_path: Path, consents: 
     assert consents.missing(programs(tmp_path, FILE.replace(old, new)))
 
 
-def test_pip_asks_again_when_requirements_or_an_index_change(tmp_path: Path, consents: Consents) -> None:
+def test_pip_for_other_hosts_asks_again_when_the_requirements_or_an_index_change(
+    tmp_path: Path, consents: Consents
+) -> None:
     wheels = FILE.replace("{transport: local, python: /x/python, env: {B: c}}", "")
     wheels = wheels.replace("setup: make", "environment: {requirements: r.txt, wheels: true}, env: {PIP_X: y}")
 

@@ -64,7 +64,9 @@ def spared(launch: Start) -> Start:
     ],
 )
 @pytest.mark.parametrize("host", ["s", "z"])
-def test_start_continues_without_a_spare_or_arbiter(spared: Start, kind: str, error: DtctlError, host: str) -> None:
+def test_start_goes_on_without_a_spare_or_an_arbiter_that_fails(
+    spared: Start, kind: str, error: DtctlError, host: str
+) -> None:
     sent: dict[str, list[Mapping[str, Any]]] = {}
 
     def answers(session: Any, fields: Mapping[str, Any]) -> Any:
@@ -89,7 +91,8 @@ def test_spare_whose_port_is_taken_is_left_out_of_the_start(spared: Start) -> No
     taken = {"port": 2221, "whose": "the coordinator", "holder": "nginx"}
     answer = {**READY, "taken": [taken], "free_from": []}
     fixed = dataclasses.replace(spared, replan=None)
-    assert list(up(fixed, FakeTransport(unless("up", "s", answer)), UpReport(), Notes()).absent) == ["s"]
+    result = up(fixed, FakeTransport(unless("up", "s", answer)), UpReport(), Notes())
+    assert list(result.absent) == ["s"]
 
 
 def test_arbiter_is_sent_neither_code_nor_secrets(spared: Start) -> None:
@@ -136,7 +139,9 @@ BEFORE, AFTER = inventory_after(), inventory_after(1, 2, "s", c="s")
         ({"a": BEFORE, "b": AFTER}, {}, None),
     ],
 )
-def test_hosts_agree_during_a_move(told: dict[str, Inventory], moved: dict[str, str], elected: str | None) -> None:
+def test_hosts_agree_on_a_run_though_not_all_have_heard_of_a_move(
+    told: dict[str, Inventory], moved: dict[str, str], elected: str | None
+) -> None:
     answers: Any = {host: {"inventory": one} for host, one in told.items()}
     found = agreed(RECORD, answers)
     assert found is not None
@@ -215,26 +220,42 @@ UP, AWAY, ABSENT = {"connected": True}, {"connected": False}, {"absent": True, "
     ("told", "idle", "lines"),
     [
         (BEFORE, {"s": UP, "t": UP, "z": UP}, ["spares: s,t ready", "arbiters: z ready"]),
-        (BEFORE, {"s": AWAY, "t": UP, "z": ABSENT},
-         ["spares: s away; t ready", "arbiters: z not started: dtctl up    adds it"]),
+        (
+            BEFORE,
+            {"s": AWAY, "t": UP, "z": ABSENT},
+            ["spares: s away; t ready", "arbiters: z not started: dtctl up    adds it"],
+        ),
         (AFTER, {"c": AWAY, "t": UP, "z": UP}, ["s has taken the place of c", "spares: t ready", "arbiters: z ready"]),
         (AFTER, {"c": UP, "t": UP, "z": UP}, ["s has taken the place of c", "spares: c,t ready", "arbiters: z ready"]),
     ],
-)  # fmt: skip
-def test_status_shows_idle_hosts_and_moves(told: Inventory, idle: dict[str, dict[str, Any]], lines: list[str]) -> None:
+)
+def test_status_shows_idle_hosts_and_who_has_taken_whose_place(
+    told: Inventory, idle: dict[str, dict[str, Any]], lines: list[str]
+) -> None:
     assert idle_lines(status_of(RECORD.as_known(told), idle)) == lines
 
 
 @pytest.mark.parametrize(
     ("known", "error", "lines"),
     [
-        (RECORD.as_known(AFTER), TransportError("no route to c"), ["s has taken the place of c in the live run,"]),
-        (RECORD.as_known(AFTER), PreflightError("run r continues, but not on c"), ["s has taken the place of c"]),
+        (
+            RECORD.as_known(AFTER),
+            TransportError("no route to c"),
+            ["s has taken the place of c in the live run,"],
+        ),
+        (
+            RECORD.as_known(AFTER),
+            PreflightError("run r continues, but not on c"),
+            ["s has taken the place of c"],
+        ),
         (RECORD.as_known(BEFORE), TransportError("no route to c"), []),
-        (dataclasses.replace(RECORD, replaced={"c": "e"}), AgentError("changed_run", "another run is live"),
-         ["e has taken the place of c in the live run: write it into f.yaml"]),
+        (
+            dataclasses.replace(RECORD, replaced={"c": "e"}),
+            AgentError("changed_run", "another run is live"),
+            ["e has taken the place of c in the live run: write it into f.yaml"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_up_that_fails_names_who_has_taken_a_place(known: RunRecord, error: DtctlError, lines: list[str]) -> None:
     told = starting.taken_places(error, known, "f.yaml")
     assert [text.startswith(line) for text, line in zip(told, lines, strict=True)] == [True] * len(lines)
@@ -252,10 +273,15 @@ def test_up_that_fails_names_who_has_taken_a_place(known: RunRecord, error: Dtct
         ("c", TransportError("no route"), {"unchanged": True, "s": TransportError("no route to s")}, False),
     ],
     ids=[
-        "gone", "gone with the other, which is allowed", "empty", "back", "the run is gone", "the file differs",
+        "gone",
+        "gone with the other, which is allowed",
+        "empty",
+        "back",
+        "the run is gone",
+        "the file differs",
         "the other is away",
     ],
-)  # fmt: skip
+)
 def test_up_without_a_host_that_was_replaced_finds_the_run_unchanged(
     spared: Start, lost: str, answer_of_it: Any, of_others: Any, finds_it: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,7 +323,9 @@ def test_replace_names_who_has_taken_a_place() -> None:
 
 
 @pytest.mark.parametrize(("elected", "serial"), [("s", 9), (None, 5)])
-def test_status_without_a_lease_is_that_of_the_elected_coordinator(elected: str | None, serial: int) -> None:
+def test_status_of_a_coordinator_without_a_lease_is_that_of_another_that_hosts_have_elected(
+    elected: str | None, serial: int
+) -> None:
     """It may have been cut off, and shows what it knew then."""
 
     def answers(session: Any, fields: Mapping[str, Any]) -> Any:
@@ -339,10 +367,14 @@ ALONE = fact("drained_alone", host="d", by="anna")
         ({"strategy": "mirrored", "resizes": True, "min_workers": 1}, RUN, ["worker:1"], ["ps:0", "ps:1", "worker:0"]),
         ({"strategy": "mirrored", "resizes": True}, RUN, ["ps:0", "ps:1", "worker:0", "worker:1"], []),
         ({"strategy": "async-ps", "min_workers": 1}, RUN, ["worker:1"], []),
-        ({"strategy": "mirrored", "resizes": True, "min_workers": 1},
-         {"want": "hold", "version": 2, **because([ALONE])}, [], []),
+        (
+            {"strategy": "mirrored", "resizes": True, "min_workers": 1},
+            {"want": "hold", "version": 2, **because([ALONE])},
+            [],
+            [],
+        ),
     ],
-)  # fmt: skip
+)
 def test_drain_says_beforehand_who_restarts_with_fewer(run: Any, intent: Any, ends: Any, restarts: Any) -> None:
     roles = {"ps:0": "ps", "ps:1": "ps", "worker:0": "lead", "worker:1": "worker"}
     roster = [{**one, "role": roles[one["task"]], "scope": "task"} for one in BEFORE["roster"]]

@@ -28,13 +28,27 @@ from dtctl.operations.watch import Over, watch_run
 from dtctl.render.starting import show_late
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
-from tests.unit.operations.test_follow import RESULT, states
-from tests.unit.operations.test_gc import folder
-from tests.unit.tasks import past_attempt
 from tests.waiting import PATIENCE_S
 
+RESULT = {"type": "result", "run": "digits-1"}
 LOG = {"type": "log", "task": "worker:0", "attempt": 1, "offset": 0, "end": 5, "time": 1.0, "payload": b"line\n"}
-POINTS = {"type": "points", "run": "digits-1", "folders": [folder("/out", "7-events", 1)]}
+POINTS = {
+    "type": "points",
+    "run": "digits-1",
+    "folders": [
+        {
+            "dir": "/out",
+            "name": "train",
+            "identity": "7-events",
+            "series": [
+                {
+                    "tag": "loss", "count": 1, "least": "0.5", "most": "0.5",
+                    "steps": [1], "times": [1.0], "values": ["0.5"],
+                }
+            ],
+        }
+    ],
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +81,10 @@ class Watched(Agents):
         return super().__call__(session, fields)
 
 
+def states(view: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "states", "run": "digits-1", "coordination": view}
+
+
 def seen(stream: Generator[object, None, None], enough: Callable[[list[object]], bool]) -> list[object]:
     """What it tells until there is enough of it."""
     found: list[object] = []
@@ -87,7 +105,8 @@ def test_one_connection_tells_all_changes_until_all_is_over() -> None:
     agents = Watched(c=[[states(viewed()), states(step), dict(RESULT)]])
     transport = FakeTransport(agents)
     found = seen(watch_run(record(), transport), is_over)
-    assert [one.progress.step for one in found if isinstance(one, RunStatus)] == [None, None, 7, None]
+    steps = [one.progress.step for one in found if isinstance(one, RunStatus)]
+    assert steps == [None, None, 7, None]
     assert transport.opened == ["c"]
     assert agents.asked_to_watch[0]["for_s"] == watching.LOOK_AGAIN_S
     assert [kind for _, kind, _ in agents.asked] == ["status", "status"]
@@ -269,7 +288,16 @@ def known(phase: str = "starting", condition: str = "Running", cause: str | None
 
 
 def ended(attempt: int, code: int | None = 125, **fields: Any) -> dict[str, Any]:
-    return dict(past_attempt(attempt, 1.0, 2.0, code, **fields))
+    usual = {
+        "attempt": attempt,
+        "started": 1.0,
+        "ended": 2.0,
+        "asked": False,
+        "code": code,
+        "signal": None,
+        "cause": "",
+    }
+    return {**usual, "step": None, "short_of_memory": False, "hung": False, "early": False, **fields}
 
 
 def lost(*ends: dict[str, Any], state: str = "backoff") -> dict[str, Any]:
@@ -289,7 +317,9 @@ def lost(*ends: dict[str, Any], state: str = "backoff") -> dict[str, Any]:
         ("ended", entry("pending"), True),
     ],
 )
-def test_a_start_is_over_when_all_have_begun_or_decided(phase: str, worker: dict[str, Any], begun: bool) -> None:
+def test_a_start_is_over_when_every_task_has_begun_or_the_run_is_decided(
+    phase: str, worker: dict[str, Any], begun: bool
+) -> None:
     assert has_begun(known(phase, worker1=worker)) is begun
 
 

@@ -33,9 +33,13 @@ def task(plan: RunPlan, name: str) -> TaskPlan:
 
 def test_flags_hold_every_job_in_the_order_of_the_file() -> None:
     assert task(planned(cluster()), "worker:1").argv == (
-        "python3", "train.py", "--ps_hosts=a.example:2222,b.example:2222",
-        "--worker_hosts=c.example:2222,d.example:2222", "--job_name=worker", "--task_index=1",
-    )  # fmt: skip
+        "python3",
+        "train.py",
+        "--ps_hosts=a.example:2222,b.example:2222",
+        "--worker_hosts=c.example:2222,d.example:2222",
+        "--job_name=worker",
+        "--task_index=1",
+    )
 
 
 def test_tf_config_names_the_cluster_and_the_task() -> None:
@@ -152,7 +156,8 @@ def test_storage_urls_reach_the_trainer_as_they_are_and_the_agent_not_at_all() -
 def test_the_evaluator_stands_in_the_task_but_not_in_the_cluster() -> None:
     plan = planned(cluster(job("worker", ["a"], [2222]), job("evaluator", ["b"], [2222])))
     config = json.loads(task(plan, "evaluator:0").env["TF_CONFIG"])
-    assert (list(config["cluster"]), config["task"]) == (["worker"], {"type": "evaluator", "index": 0})
+    assert list(config["cluster"]) == ["worker"]
+    assert config["task"] == {"type": "evaluator", "index": 0}
     assert not any("evaluator_hosts" in word for word in task(plan, "worker:0").argv)
 
 
@@ -174,7 +179,8 @@ def test_the_gpus_of_a_host_are_shared_and_ps_sees_none() -> None:
     ids=["own number first", "fewer than an even share", "uneven"],
 )
 def test_gpus_are_shared(gpus: int, jobs: list[Job], shares: list[tuple[int, ...]]) -> None:
-    assert [one.gpus for one in planned(cluster(*jobs, hosts=[ssh_host("a", gpus=gpus)])).tasks] == shares
+    plan = planned(cluster(*jobs, hosts=[ssh_host("a", gpus=gpus)]))
+    assert [one.gpus for one in plan.tasks] == shares
 
 
 def test_gpus_stay_as_they_are_where_none_are_declared_but_ps_sees_none() -> None:
@@ -245,7 +251,8 @@ def test_the_lead_decides_with_ps_and_all_workers_decide_without() -> None:
     ("jobs", "lead"), [(("ps", "worker"), "worker:0"), (("worker", "chief"), "chief:0"), (("x",), "x:0")]
 )
 def test_the_lead_is_the_chief_or_else_the_first_worker(jobs: tuple[str, ...], lead: str) -> None:
-    assert cluster(*(job(name, ["a"], [index]) for index, name in enumerate(jobs, 1))).lead == TaskId.parse(lead)
+    value = cluster(*(job(name, ["a"], [index]) for index, name in enumerate(jobs, 1)))
+    assert value.lead == TaskId.parse(lead)
 
 
 def test_the_spec_of_a_host_holds_its_tasks_and_the_roster_of_all() -> None:
@@ -275,19 +282,43 @@ def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
         {"name": "worker", "tasks": ["worker:1"], "after": [0, 1], "held": False},
     ]
     assert spec["roster"][2] == {
-        "task": "worker:0", "host": "c", "address": "c.example:2222", "role": "lead", "scope": "gang", "vital": True,
-        "decides": True, "serves": False, "seat": None, "addressed": False,
-    }  # fmt: skip
+        "task": "worker:0",
+        "host": "c",
+        "address": "c.example:2222",
+        "role": "lead",
+        "scope": "gang",
+        "vital": True,
+        "decides": True,
+        "serves": False,
+        "seat": None,
+        "addressed": False,
+    }
     assert (spec["tasks"][0]["ready"], spec["tasks"][0]["own"]) == ("listening", False)
     assert spec["recovery"] == {
-        "max_restarts": 3, "max_run_restarts": 100, "backoff_min_s": 1.0, "backoff_max_s": 60.0,
-        "reset_after_s": 600.0, "repeat": 3, "allow_scratch": False, "retry": [75], "permanent": [2], "stall_s": 0.0,
-        "first_step_s": None, "host_timeout_s": 60.0, "reboot": "auto", "replace_s": None,
-    }  # fmt: skip
+        "max_restarts": 3,
+        "max_run_restarts": 100,
+        "backoff_min_s": 1.0,
+        "backoff_max_s": 60.0,
+        "reset_after_s": 600.0,
+        "repeat": 3,
+        "allow_scratch": False,
+        "retry": [75],
+        "permanent": [2],
+        "stall_s": 0.0,
+        "first_step_s": None,
+        "host_timeout_s": 60.0,
+        "reboot": "auto",
+        "replace_s": None,
+    }
     policies = {name: spec[name] for name in ("strategy", "ttl_s", "keep", "target_step", "fail_fast", "settle_s")}
     assert policies == {
-        "strategy": "async-ps", "ttl_s": 5.0, "keep": 2, "target_step": 300, "fail_fast": False, "settle_s": 30.0,
-    }  # fmt: skip
+        "strategy": "async-ps",
+        "ttl_s": 5.0,
+        "keep": 2,
+        "target_step": 300,
+        "fail_fast": False,
+        "settle_s": 30.0,
+    }
     assert (spec["active_deadline_s"], spec["start_timeout_s"], spec["needs_checkpoint"]) == (9.0, 600.0, False)
 
 

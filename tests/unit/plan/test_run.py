@@ -42,7 +42,9 @@ def trained(*args: str, host: dict[str, Any] | None = None, **trainer: Any) -> T
         ({"venv": "/opt/venv"}, {"python": "pypy3"}, "pypy3"),
     ],
 )
-def test_the_interpreter_follows_host_or_venv(trainer: dict[str, str], host: dict[str, str], interpreter: str) -> None:
+def test_the_interpreter_is_the_hosts_or_the_trainers_or_the_venvs(
+    trainer: dict[str, str], host: dict[str, str], interpreter: str
+) -> None:
     for word in ("python", "python3"):
         argv = trained(word, "-u", "python", host=host, **trainer).argv
         assert tuple(map(shown, argv)) == (interpreter, "-u", "python")
@@ -92,7 +94,8 @@ def test_task_with_a_server_is_ready_when_it_listens(dialect: Any, strategy: Any
     template = ("{task}",) if dialect == "template" else ()
     launch = Launch(command=("./t",), dialect=dialect, template=template)
     jobs = [job(name, ["a"], [port], launch=launch) for port, name in enumerate(ready, 1)]
-    assert {one.id.job: one.ready for one in planned(cluster(*jobs, strategy=strategy)).tasks} == ready
+    plan = planned(cluster(*jobs, strategy=strategy))
+    assert {one.id.job: one.ready for one in plan.tasks} == ready
 
 
 def test_every_field_is_that_of_the_task() -> None:
@@ -256,8 +259,12 @@ def test_the_machine_form_has_the_same_and_what_follows() -> None:
         {"name": "evaluator", "tasks": ["evaluator:0"], "after": [], "needs": [1]},
     ]
     assert {task["task"]: task["scope"] for task in shown["tasks"]} == {
-        "chief:0": "gang", "ps:0": "gang", "worker:0": "task", "worker:1": "task", "evaluator:0": "task",
-    }  # fmt: skip
+        "chief:0": "gang",
+        "ps:0": "gang",
+        "worker:0": "task",
+        "worker:1": "task",
+        "evaluator:0": "task",
+    }
     assert (shown["needsCheckpoint"], shown["settleSeconds"], shown["targetStep"]) == (True, 150.0, None)
 
 

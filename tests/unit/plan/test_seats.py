@@ -66,16 +66,24 @@ def test_idle_hosts_vote_where_that_survives_more(value: Cluster, voting: str) -
 def test_spec_of_an_arbiter_asks_nothing_of_it_but_its_vote() -> None:
     spec = spec_of(planned(with_idle(workers("a", "b"), arbiters=("z",), dirs={"output": "/out"})), "z")
     assert (spec["bundle"], spec["tasks"], spec["seats"], spec["dirs"], spec["checkpoint_dirs"]) == (
-        None, [], {}, [], [],
-    )  # fmt: skip
+        None,
+        [],
+        {},
+        [],
+        [],
+    )
     assert (spec["arbiters"], spec["spares"]) == (["z"], {})
 
 
 def test_spare_has_every_seat_with_ports_of_its_own_and_addresses_that_all_know() -> None:
     plan = planned(with_idle(cluster(), "s", coordinator_port=2222))
     assert {voter["host"]: voter["port"] for voter in plan.voters} == {
-        "c": 2223, "a": 2223, "b": 2223, "d": 2223, "s": 2222,
-    }  # fmt: skip
+        "c": 2223,
+        "a": 2223,
+        "b": 2223,
+        "d": 2223,
+        "s": 2222,
+    }
     spec = spec_of(plan, "s")
     ports = {task["id"]: task["port"] for tasks in spec["seats"].values() for task in tasks}
     assert ports == {"ps:0": 2223, "ps:1": 2224, "worker:0": 2225, "worker:1": 2226}
@@ -256,7 +264,8 @@ def test_each_task_is_given_the_directory_that_it_gets() -> None:
 
 def test_on_this_machine_the_source_itself_is_read() -> None:
     here = on_this_machine(with_data("worker"), lambda port: True)
-    assert (data_places(here), directories(here, here.hosts["d"])["data"]) == ((), str(SOURCE))
+    assert data_places(here) == ()
+    assert directories(here, here.hosts["d"])["data"] == str(SOURCE)
     assert TaskId("worker", 0) in here.tasks()
 
 

@@ -183,7 +183,8 @@ def test_a_collective_restarts_as_a_whole_and_a_lead_without_companions_alone() 
 def test_the_mode_of_recovery_stands_over_the_way_of_training() -> None:
     gang = planned(of(*WITH_PS, recovery=Recovery(mode="gang")))
     assert {str(task.id) for task in gang.tasks if task.scope != "gang"} == {"evaluator:0"}
-    assert {task.scope for task in planned(of("worker", recovery=Recovery(mode="task"))).tasks} == {"task"}
+    alone = planned(of("worker", recovery=Recovery(mode="task")))
+    assert {task.scope for task in alone.tasks} == {"task"}
     never = planned(of("ps", "worker", strategy="sync-ps", recovery=Recovery(mode="never")))
     assert places(never)["ps:0"].scope == "gang"
 

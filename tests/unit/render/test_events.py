@@ -53,7 +53,8 @@ class Tellers(Agents):
 
 def test_the_coordinator_shows_the_whole_story() -> None:
     transport = FakeTransport(Tellers([line(0, 1.0), line(1, 2.0)]))
-    assert [one["n"] for one in read_events(record(), transport, last=None).lines] == [0, 1]
+    events = read_events(record(), transport, last=None)
+    assert [one["n"] for one in events.lines] == [0, 1]
     assert transport.opened == ["c"]
 
 

@@ -204,7 +204,9 @@ def test_what_is_shown_again_after_a_question_erases_nothing_above_it(monkeypatc
         assert "\x1b[1A" not in above, "the cursor goes up"
 
 
-def test_interrupted_questions_stay_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_question_that_is_interrupted_stays_on_the_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupted(question: str, **_: object) -> None:
         try:
             raise KeyboardInterrupt
@@ -405,7 +407,9 @@ def test_a_host_that_has_failed_is_shown_while_others_are_waited_for() -> None:
     assert more == "cannot connect to gpu-1: connection refused and 1 more; waiting for gpu-2"[:60]
 
 
-def test_off_a_terminal_a_failed_host_is_shown_once_before_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_off_a_terminal_a_failed_host_is_shown_once_while_others_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(awaiting, "LOOKED_EVERY_S", 0.001)
     shown: list[str] = []
     monkeypatch.setattr(awaiting, "note", shown.append)
@@ -440,4 +444,5 @@ def test_hosts_count_as_dialled_until_they_are_connected_to(monkeypatch: pytest.
     with pytest.raises(TransportError):
         transports.open(Host("b", Local()))
     assert [list(each) for each in during] == [["a"], ["b"]]
-    assert (transports.dialled(), list(transports.failed())) == ({}, ["b"])
+    assert transports.dialled() == {}
+    assert list(transports.failed()) == ["b"]

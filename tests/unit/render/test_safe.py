@@ -69,7 +69,8 @@ def test_what_acts_on_a_terminal_becomes_a_mark(text: str, shown: str) -> None:
     ],
 )
 def test_of_a_log_only_colours_stay_and_end_with_their_line(data: bytes, colored: str, plain: str) -> None:
-    assert (log_lines(data, color=True), log_lines(data, color=False)) == ([colored], [plain])
+    assert log_lines(data, color=True) == [colored]
+    assert log_lines(data, color=False) == [plain]
 
 
 @pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
@@ -223,7 +224,9 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("env", POOR, ids=str)
 @pytest.mark.parametrize("args", [["plan"], ["--color", "always", "plan"]], ids=" ".join)
-def test_a_stream_without_a_character_shows_a_mark(args: list[str], env: dict[str, str], project: Path) -> None:
+def test_a_stream_that_cannot_show_a_character_shows_a_mark(
+    args: list[str], env: dict[str, str], project: Path
+) -> None:
     done = dtctl(*args, cwd=project, **env)
     assert (done.returncode, done.stderr) == (0, b"")
     assert not left_in(done.stdout.decode("latin-1" if "latin-1" in env.values() else "utf-8"))
@@ -234,7 +237,9 @@ def test_a_stream_without_a_character_shows_a_mark(args: list[str], env: dict[st
 @pytest.mark.parametrize(
     "args", [[b"n\xff\xc3\xbc"], [b"--n\xff=\xc3\xbc"], [b"logs", b"w\xff\xe2\x80\xae:0"]], ids=str
 )
-def test_an_unshowable_command_line_is_a_usage_error(args: list[bytes], env: dict[str, str], project: Path) -> None:
+def test_a_command_line_that_cannot_be_shown_is_a_usage_error(
+    args: list[bytes], env: dict[str, str], project: Path
+) -> None:
     done = dtctl(*args, cwd=project, **env)
     assert done.returncode == 2, done
     assert b"Traceback" not in done.stderr

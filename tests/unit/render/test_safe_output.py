@@ -173,16 +173,33 @@ TOLD = viewed(
 
 CALL: Frame = {"function": f"train{BAD}", "file": f"/x/train.py{BAD}", "line": 7}
 STACK: Stack = {
-    "thread": "0xff", "name": f"MainThread{BAD}", "tid": 77, "main": True, "active": True, "gil": True,
-    "frames": [CALL], "omitted": 1,
-}  # fmt: skip
+    "thread": "0xff",
+    "name": f"MainThread{BAD}",
+    "tid": 77,
+    "main": True,
+    "active": True,
+    "gil": True,
+    "frames": [CALL],
+    "omitted": 1,
+}
 KERNEL: Thread = {
-    "tid": 77, "name": f"python{BAD}", "state": f"D{BAD}", "wchan": f"nfs{BAD}", "kernel": [f"[<0>]{BAD}"],
-}  # fmt: skip
+    "tid": 77,
+    "name": f"python{BAD}",
+    "state": f"D{BAD}",
+    "wchan": f"nfs{BAD}",
+    "kernel": [f"[<0>]{BAD}"],
+}
 PROCESS: ProcessDump = {
-    "pid": 77, "command": f"python{BAD}", "way": None, "stacks": [STACK], "stacks_omitted": 1, "missing": "blocked",
-    "said": f"Permission denied{BAD}", "threads": [KERNEL], "threads_omitted": 1,
-}  # fmt: skip
+    "pid": 77,
+    "command": f"python{BAD}",
+    "way": None,
+    "stacks": [STACK],
+    "stacks_omitted": 1,
+    "missing": "blocked",
+    "said": f"Permission denied{BAD}",
+    "threads": [KERNEL],
+    "threads_omitted": 1,
+}
 DUMP: Dump = {"task": "worker:0", "attempt": 1, "state": "running", "processes": [PROCESS], "omitted": 1}
 DUMPS = Dumps("demo-1", (Dumped(TASK, "a", DUMP),))
 
@@ -276,10 +293,15 @@ PICKED = Found("/dir", CHECKPOINT, ("a", "b"), {0: "a"})
 READ = checked(
     VerifiedRecord,
     {
-        "dir": "/d", "prefix": "m", "problems": ["is wrong"], "unread": "long", "tensors": 1, "read_bytes": 2,
+        "dir": "/d",
+        "prefix": "m",
+        "problems": ["is wrong"],
+        "unread": "long",
+        "tensors": 1,
+        "read_bytes": 2,
         "seconds": 0.1,
     },
-)  # fmt: skip
+)
 VERIFIED = Verification((Verified(PICKED, READ),), {"b": ERROR})
 PULLED = Pulled(PICKED, (Path("/here/model-7.index"),), 10, 5)
 OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" * 64),), "too long")
@@ -586,7 +608,9 @@ def test_bars_show_the_notes_of_hosts_without_poison(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("phase", "line"), [("prepared", "set up in 0 s"), ("failed", "setup failed after 0 s")])
-def test_setup_off_a_terminal_is_one_safe_line(capsys: pytest.CaptureFixture[str], phase: str, line: str) -> None:
+def test_a_setup_off_a_terminal_is_one_line_without_poison(
+    capsys: pytest.CaptureFixture[str], phase: str, line: str
+) -> None:
     with UpProgress(["a"]) as progress:
         for text in ("Collecting a\n", f"pip\n{BAD}\n"):
             progress(Progress(f"a{BAD}", "setup", text=text))
@@ -639,7 +663,8 @@ def test_a_command_off_a_terminal_passes_its_bytes(raw: bool, capfdbinary: pytes
 
 def test_a_raw_command_passes_its_bytes_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(monkeypatch)
-    OutputPrinter(["a"], raw=True).print("a", 1, b"\x1b]0;t\x07")
+    printer = OutputPrinter(["a"], raw=True)
+    printer.print("a", 1, b"\x1b]0;t\x07")
     assert terminal.shown() == "\x1b]0;t\x07"
 
 

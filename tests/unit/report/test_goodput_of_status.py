@@ -41,7 +41,8 @@ def test_steps_after_the_last_checkpoint_of_a_run_that_failed_were_not_kept(outc
 
 def test_a_checkpoint_from_before_the_last_rollback_takes_all_of_the_last_steps() -> None:
     spans = [Span("start", 0, 5, 10), Span("kept", 5, 25, 30), Span("start", 25, 30, 20), Span("kept", 30, 40, 40)]
-    assert [(one.what, one.seconds) for one in without_unsaved(spans, 15)[-2:]] == [("kept", 0), ("unsaved", 10)]
+    cut = without_unsaved(spans, 15)
+    assert [(one.what, one.seconds) for one in cut[-2:]] == [("kept", 0), ("unsaved", 10)]
     assert without_unsaved(spans, 40) == spans
 
 

@@ -17,7 +17,7 @@ from dtctl.model import TaskState
 from dtctl.operations.compare import Comparison, compared
 from dtctl.operations.report import MARK, Report
 from dtctl.render.report import STYLE, markdown, page, policy
-from dtctl.render.report.html import across, path, scaled, templates
+from dtctl.render.report.drawings import across, path, scaled, templates
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report
 from tests.unit.tasks import changed, checkpoint_directory
@@ -74,7 +74,9 @@ def beside_itself(made: Report) -> Comparison:
 
 
 def test_it_is_one_whole_document(read: Read) -> None:
-    assert (read.declared, read.open, read.named("html")) == ("DOCTYPE html", [], [{"lang": "en"}])
+    assert read.declared == "DOCTYPE html"
+    assert read.open == []
+    assert read.named("html") == [{"lang": "en"}]
     assert read.text_in("title")[0].startswith("digits-1: Failed")
 
 
@@ -110,7 +112,8 @@ def test_every_link_leads_to_a_place_and_every_place_has_one_name(read: Read) ->
 
 def test_headings_go_down_one_level_at_a_time(read: Read) -> None:
     levels = [int(name[1]) for name, _ in read.tags if re.fullmatch("h[1-6]", name)]
-    assert (levels[0], levels.count(1)) == (1, 1)
+    assert levels[0] == 1
+    assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
@@ -146,7 +149,8 @@ def test_runs_stand_side_by_side_and_each_has_a_curve_in_the_same_figure(tmp_pat
     found = Read(page(made, beside_itself(made)))
     assert "Side by side" in found.text_in("h2")
     assert "digits-1" in found.text_in("th")
-    assert [text for text in found.text_in("li") if text.startswith("digits-1") and ": from " in text]
+    legend = [text for text in found.text_in("li") if text.startswith("digits-1") and ": from " in text]
+    assert legend
     assert any("digits-3: no host knows" in text for text in found.text_in("p"))
     text = markdown(made, beside_itself(made))
     assert "## Side by side" in text

@@ -294,7 +294,8 @@ def test_or_raise_tells_of_every_host_that_failed() -> None:
         "  two",
     ]
     assert error.hint == "", "each has its own"
-    assert (error.exit_code, error.errors) == (ExitCode.UNREACHABLE, errors)
+    assert error.exit_code == ExitCode.UNREACHABLE
+    assert error.errors == errors
 
 
 def to(number: int) -> Destination:
@@ -400,7 +401,8 @@ def test_what_hosts_advise_is_reported_as_theirs() -> None:
 def test_a_thousand_reasons_do_not_fill_the_screen() -> None:
     failed: dict[str, DtctlError] = {f"gpu-{n}": DtctlError(f"reason {'x' * n}") for n in range(1, 1001)}
     shown = lines(failed)
-    assert (len(shown), shown[-1]) == (MOST_KINDS + 1, "gpu-[21-1000]: for other reasons")
+    assert len(shown) == MOST_KINDS + 1
+    assert shown[-1] == "gpu-[21-1000]: for other reasons"
 
 
 def test_details_do_not_repeat_the_summary() -> None:
@@ -408,7 +410,8 @@ def test_details_do_not_repeat_the_summary() -> None:
         f"gpu-{n}": errors.cannot_connect(to(n), OSError(113, "No route to host"), 10.0) for n in (1, 2)
     }
     (error,) = group_errors(failed)
-    assert (error.summary, error.detail) == ("gpu-[1-2]: cannot be reached: No route to host", "")
+    assert error.summary == "gpu-[1-2]: cannot be reached: No route to host"
+    assert error.detail == ""
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.EHOSTUNREACH, "No route to host")])

@@ -96,8 +96,12 @@ def test_lines_that_cannot_be_read_are_passed_over() -> None:
 
 def test_a_file_finds_the_lines_of_a_name_in_their_order() -> None:
     text = [
-        line("*.lan", 1), line("GPU-A.lan,10.0.0.2", 2), line("gpu-a.lan", 3), line("other,x?", 4), line("!gpu-a", 5),
-    ]  # fmt: skip
+        line("*.lan", 1),
+        line("GPU-A.lan,10.0.0.2", 2),
+        line("gpu-a.lan", 3),
+        line("other,x?", 4),
+        line("!gpu-a", 5),
+    ]
     file = KnownFile(parse_known_hosts("\n".join(text), Path("f")))
     for _ in range(2):
         assert [found.line for found in file.of("gpu-a.lan")] == [1, 2, 3]
@@ -120,7 +124,8 @@ def test_a_plain_name_is_not_looked_at_for_other_names() -> None:
 
     [pinned] = parse_known_hosts(line("gpu-a"), Path("f"))
     known = KnownFile([Pinned((Counted("gpu-a"),), pinned.key, pinned.file, pinned.line)])
-    assert (known.of("gpu-b"), len(known.of("gpu-a"))) == ([], 1)
+    assert known.of("gpu-b") == []
+    assert len(known.of("gpu-a")) == 1
     assert Counted.compared == 0
 
 
@@ -148,7 +153,8 @@ def test_hashed_names_are_those_of_ssh_keygen(tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(file)], check=True, capture_output=True)
     text = file.read_text()
     assert "gpu-" not in text
-    assert (matching(text, "gpu-a"), matching(text, "[gpu-b]:2222")) == ([1], [2])
+    assert matching(text, "gpu-a") == [1]
+    assert matching(text, "[gpu-b]:2222") == [2]
     assert matching(text, "gpu-b") == []
 
 
@@ -255,10 +261,16 @@ def accept(file: Path, project: Path | None, shown: HostKey | None = None, name:
 
 
 AUTHORIZED_KEYS = [
-    line("restrict"), line("no-pty,no-agent-forwarding"), line("cert-authority"), line('from="10.0.0.1"'),
-    line('command="sh"'), line("environment=A"), line("").strip(), line("").strip() + " gpu-a",
+    line("restrict"),
+    line("no-pty,no-agent-forwarding"),
+    line("cert-authority"),
+    line('from="10.0.0.1"'),
+    line('command="sh"'),
+    line("environment=A"),
+    line("").strip(),
+    line("").strip() + " gpu-a",
     line("").strip() + f" {key().base64}",
-]  # fmt: skip
+]
 OTHERS = [
     *("alias ls=ls", "export PATH=$PATH:~/bin", "[ -z x ] && return", "Host gpu-z", "  HostName x"),
     *("-----BEGIN KEY-----", "gpu-z", "gpu-z ssh-ed25519", "gpu-z ssh-ed25519 !!!", "gpu-z ssh-ed25519 AAAA"),
@@ -300,7 +312,9 @@ def test_a_file_of_known_hosts_lines_is_added_to(project: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["known_hosts", "known_hosts2"])
-def test_a_link_of_the_project_takes_no_keys_even_to_known_hosts(home: Path, project: Path, target: str) -> None:
+def test_a_link_of_the_project_is_no_place_for_keys_also_where_it_leads_to_known_hosts(
+    home: Path, project: Path, target: str
+) -> None:
     (home / ".ssh" / "known_hosts").write_text(line("gpu-b") + "\n")
     (project / "known_hosts").symlink_to(home / ".ssh" / target)
     (project / "keys").symlink_to(home / ".ssh")
@@ -468,7 +482,9 @@ def test_a_file_of_another_user_is_not_added_to(project: Path) -> None:
     assert file.read_text() == ""
 
 
-def test_a_file_that_another_process_locked_is_awaited_briefly(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_another_process_has_locked_is_waited_for_no_longer_than_said(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(known_hosts, "LOCK_PATIENCE_S", 0.2)
     file = project / "known_hosts"
     with file.open("w") as stream:
@@ -493,7 +509,9 @@ except TransportError as error:
 
 @pytest.mark.parametrize("call", ["write", "fsync", "open"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_told_in_words(project: Path, call: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_in_words_and_with_what_to_do(
+    project: Path, call: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = project / "known_hosts"
     file.write_text(line("gpu-b") + "\n")
     before = file.read_bytes()
@@ -529,7 +547,9 @@ def test_a_disk_that_is_full_is_reported_and_leaves_no_half_line(project: Path, 
 @pytest.mark.parametrize("name", ["GPU-A", "Gpu-A.LAN", "FE80::1%Eth0"])
 @pytest.mark.parametrize("port", [22, 2222])
 @needs_keygen
-def test_a_changed_key_is_seen_in_a_hashed_file_in_any_case_of_a_name(project: Path, name: str, port: int) -> None:
+def test_a_changed_key_is_seen_in_a_hashed_file_whatever_the_case_of_the_name(
+    project: Path, name: str, port: int
+) -> None:
     written = name.lower() if port == 22 else f"[{name.lower()}]:{port}"
     file = project / "known_hosts"
     file.write_text(line(written, 1) + "\n")

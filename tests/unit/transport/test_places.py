@@ -217,7 +217,8 @@ def known_hosts(tmp_path: Path) -> Path:
 def test_a_silent_server_frees_its_slot(clock: Clock, known_hosts: Path) -> None:
     door = Door()
     with beside(clock, lambda: log_in(door, known_hosts), door.close) as one:
-        assert door.let_in().recv(1) == b"S", "dtctl has greeted"
+        heard = door.let_in().recv(1)
+        assert heard == b"S", "dtctl has greeted"
         one.keeps_it_until(BEGIN + IDLE_S)
 
 

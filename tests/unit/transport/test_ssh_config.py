@@ -50,7 +50,8 @@ def write(home: Path, text: str) -> ConfigFiles:
     ],
 )
 def test_a_place_is_read_and_written(text: str, place: LoginTarget) -> None:
-    assert (LoginTarget.parse(text), LoginTarget.parse(str(place))) == (place, place)
+    assert LoginTarget.parse(text) == place
+    assert LoginTarget.parse(str(place)) == place
 
 
 @pytest.mark.parametrize("text", ["", "a b", "host:port"])
@@ -163,7 +164,9 @@ NO_KEYS: list[Callable[[Path], None]] = [fifo, link_without_end, sparse, directo
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("make", NO_KEYS)
-def test_what_is_no_key_file_is_said_to_be_none_without_blocking(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def test_what_is_no_file_of_a_key_is_said_to_be_none_and_holds_nobody_up(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
     """/dev/zero has no end, and took all memory of the machine."""
     make(tmp_path / "id")
     assert Keyring().file(tmp_path / "id").problem
@@ -176,7 +179,8 @@ def test_what_lies_beside_a_key_holds_nobody_up(tmp_path: Path, make: Callable[[
     key = tmp_path / "id"
     key.write_bytes(keys.make_key("login").read_bytes())
     make(key.with_name(key.name + beside))
-    assert read_key_file(key).type == "ssh-ed25519"
+    file = read_key_file(key)
+    assert file.type == "ssh-ed25519"
     key.write_text("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n")
     assert read_key_file(key).problem
 

@@ -231,7 +231,9 @@ def test_a_save_in_progress_is_incomplete(tmp_path: Path, name: str) -> None:
         (None, True, True),
     ],
 )
-def test_a_checkpoint_is_complete_once_saved(tmp_path: Path, metadata: object, committed: bool, complete: bool) -> None:
+def test_it_is_complete_when_its_save_has_ended(
+    tmp_path: Path, metadata: object, committed: bool, complete: bool
+) -> None:
     saved(tmp_path / "5", metadata, committed=committed)
     assert saves(tmp_path) == [("5", 5, complete, "orbax")]
 

@@ -126,7 +126,9 @@ def test_a_number_that_only_counts_the_checkpoints_is_no_step(tmp_path: Path) ->
     assert Bundle(tmp_path, "last").tensor(counter, 7).index().step() is None
 
 
-def test_few_variables_are_kept_and_always_the_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_variables_are_remembered_and_always_the_counter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tensor_bundle, "_MOST_STEP_VARIABLES", 1)
     bundle = Bundle(tmp_path).tensor("a/b/step" + SUFFIX, 5).tensor("b/step" + SUFFIX, 6)
     assert bundle.tensor("save_counter" + SUFFIX, 7).index().step() == 5
@@ -172,7 +174,8 @@ def test_a_shard_that_holds_nothing_may_be_empty_and_not_missing(tmp_path: Path)
 
 def test_a_tensor_in_a_shard_that_cannot_be_is_named_the_first_of_them(tmp_path: Path) -> None:
     bundle = Bundle(tmp_path, shards=2).tensor("a", 1, shard=1).tensor("b" * 300, 2, in_shard=2)
-    assert bundle.tensor("c", 3, in_shard=9).index().problem() == f"{'b' * 200} lies in shard 2, and there are 2"
+    index = bundle.tensor("c", 3, in_shard=9).index()
+    assert index.problem() == f"{'b' * 200} lies in shard 2, and there are 2"
 
 
 def test_a_step_in_a_shard_that_cannot_be_is_not_looked_for(tmp_path: Path) -> None:

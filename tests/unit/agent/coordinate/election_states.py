@@ -59,9 +59,13 @@ def frozen_voter(voter: Voter, now: float) -> Hashable:
     own = (voter.processes, voter.process, voter.coordinated, tuple(voter.held), voter.last_sent)
     ballot, *kept = voter.disk
     return (
-        voter.name, (ballot["term"], ballot["voted"], ballot["coordinator"]), tuple(kept), own, tuple(fields),
+        voter.name,
+        (ballot["term"], ballot["voted"], ballot["coordinator"]),
+        tuple(kept),
+        own,
+        tuple(fields),
         election.has_lease(now),
-    )  # fmt: skip
+    )
 
 
 def thawed_voter(frozen: Any, caller: Caller, names: str) -> Voter:

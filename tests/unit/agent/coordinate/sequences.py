@@ -61,7 +61,8 @@ class Sequence:
 
     def _has_taught(self) -> bool:
         """Of a program that has told one step nobody knows whether it will tell another."""
-        return self.trial.tasks[self.trial.spec["lead"]].entry["first_step_s"] > 0
+        lead = self.trial.tasks[self.trial.spec["lead"]]
+        return lead.entry["first_step_s"] > 0
 
     def _until(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
         trial = self.trial

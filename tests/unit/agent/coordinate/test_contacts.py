@@ -51,7 +51,9 @@ def test_those_are_expected_who_have_spoken_before_and_have_something_left_to_do
 
 
 @pytest.mark.parametrize(("counts_on", "since"), [(True, 60.0), (False, 100.0)])
-def test_silence_is_counted_on_once_where_nobody_else_can_have_heard_the_host(counts_on: bool, since: float) -> None:
+def test_how_long_a_host_was_silent_is_counted_on_once_and_only_where_nobody_can_have_heard_it(
+    counts_on: bool, since: float
+) -> None:
     view = views.running()
     view.hosts["a"]["silent_s"] = 40.0
     told = Reports(view)
@@ -116,10 +118,13 @@ def back_alone(*reached: str, rebooted: bool = True) -> World:
 
 
 @pytest.mark.parametrize("reached", [(), ("d",)], ids=["nobody", "one of four"])
-def test_after_a_reboot_a_coordinator_starts_nothing_before_most_have_called(reached: tuple[str]) -> None:
+def test_after_a_restart_of_its_machine_a_coordinator_starts_nothing_before_most_have_called(
+    reached: tuple[str],
+) -> None:
     world = back_alone(*reached)
     world.run_for(600)
-    assert (world.attempts["chief:0"], world.condition) == (1, "Running")
+    assert world.attempts["chief:0"] == 1
+    assert world.condition == "Running"
     missing = "1 more host" if reached else "2 more hosts"
     assert f"until the coordinator is connected to {missing} of the run" in str(world.data["missing"])
 
@@ -257,7 +262,8 @@ def test_the_run_warns_of_an_agent_that_is_gone_until_it_calls_or_the_machine_is
     for answered in (True, True, False, True):
         world.coordinator.contacts.note_answer("d", answers=answered)
         assert any(text.startswith("d answers, but its agent") for text in world.data["warnings"]) is answered
-    assert (len(world.data["warnings"]), set(world.coordinator.away)) == (1, {"d"})
+    assert len(world.data["warnings"]) == 1
+    assert set(world.coordinator.away) == {"d"}
     world.cut.clear()
     world.run_for(2)
     assert world.data["warnings"] == []

@@ -91,7 +91,8 @@ def test_a_machine_sample_is_sent_alone(host: Host) -> None:
 )
 def test_several_changes_are_sent_as_the_whole_state(host: Host, task: str, changed: dict[str, Any]) -> None:
     told = host.tell(task, **changed)
-    assert (told["type"], told["state"]) == ("state", host.state)
+    assert told["type"] == "state"
+    assert told["state"] == host.state
 
 
 @pytest.mark.parametrize("change", ["intent", "kept", "lost session"])
@@ -259,7 +260,9 @@ def test_newer_moves_are_what_an_agent_begins_anew_with_and_it_reports_nothing_b
     assert part._dialer.sent == ["hello"]
 
 
-def test_an_agent_that_may_be_replaced_asks_before_it_starts(followed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_whose_tasks_others_may_have_asks_whether_it_is_heard_and_starts_nothing_before(
+    followed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = 1000.0
     monkeypatch.setattr(following, "clock", lambda: seen)
     part = followed({"type": "connected"})

@@ -90,7 +90,9 @@ class Training:
         ("collective", "", 0.25, 0.25),
     ],
 )
-def test_spares_keep_goodput_with_hourly_losses(strategy: str, spares: str, goodput: float, steps: float) -> None:
+def test_spares_keep_the_goodput_of_a_run_that_loses_a_host_each_hour(
+    strategy: str, spares: str, goodput: float, steps: float
+) -> None:
     """`steps`: as a share of those without a loss."""
     training = Training(strategy, *spares)
     began = training.world.now

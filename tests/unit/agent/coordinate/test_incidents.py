@@ -39,7 +39,9 @@ def test_an_incident_tells_what_was_lost_and_when() -> None:
 @pytest.mark.parametrize(
     ("task", "others", "own"), [("worker:0", (), True), ("worker:0", ("worker:1",), False), ("ps:0", (), False)]
 )
-def test_a_restart_that_concerns_nobody_else_is_the_agents_own(task: str, others: tuple[str, ...], own: bool) -> None:
+def test_a_restart_is_the_agents_own_where_it_concerns_nobody_else(
+    task: str, others: tuple[str, ...], own: bool
+) -> None:
     assert lost(views.running(), task, *others)["own"] is own
 
 

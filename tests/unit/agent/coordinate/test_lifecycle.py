@@ -83,7 +83,9 @@ def test_who_is_blocked_or_away_may_not_run() -> None:
         ({"state": "failed"}, {}, False),
     ],
 )
-def test_nobody_waits_for_stopped_or_finished(entry: dict[str, Any], intent: dict[str, Any], released: bool) -> None:
+def test_nobody_waits_for_who_was_stopped_or_has_done_its_part(
+    entry: dict[str, Any], intent: dict[str, Any], released: bool
+) -> None:
     view = held("chief:0")
     views.told(view, "ps:1", **entry)
     view.wanted(["ps:1"], **intent)
@@ -136,7 +138,9 @@ SILENT: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("silent", "text"), SILENT)
-def test_silent_hosts_are_told_before_all_else(monkeypatch: pytest.MonkeyPatch, silent: list[str], text: str) -> None:
+def test_hosts_that_have_never_spoken_are_told_before_everything_else(
+    monkeypatch: pytest.MonkeyPatch, silent: list[str], text: str
+) -> None:
     monkeypatch.setattr(lifecycle, "unreached", lambda _: silent)
     view = held(*TRAINERS)
     views.told(view, "ps:0", ready=False)
@@ -160,7 +164,9 @@ LISTENS = fact("waits_to_listen", task="ps:0", what="a:2222")
         ),
     ],
 )
-def test_what_keeps_the_awaited_task_is_told(entry: dict[str, Any], connected: bool, why: list[Fact]) -> None:
+def test_it_is_told_what_keeps_the_task_that_the_others_wait_for(
+    entry: dict[str, Any], connected: bool, why: list[Fact]
+) -> None:
     view = held(*TRAINERS)
     view.wanted(["ps:0"], generation=1)
     views.told(view, "ps:0", **{"generation": 1, "ready": False, **entry})
@@ -179,7 +185,9 @@ def test_a_task_without_an_address_waits_to_listen_on_its_port() -> None:
     ("unready", "more"),
     [(SERVERS, []), ([*SERVERS, "chief:0"], []), ([*SERVERS, "chief:0", "worker:0"], ["and_more"])],
 )
-def test_three_tasks_are_told_and_a_rest(monkeypatch: pytest.MonkeyPatch, unready: list[str], more: list[str]) -> None:
+def test_three_tasks_are_told_and_that_there_are_more(
+    monkeypatch: pytest.MonkeyPatch, unready: list[str], more: list[str]
+) -> None:
     monkeypatch.setattr(lifecycle, "awaited", lambda _: unready)
     kinds = [one["kind"] for one in lifecycle.missing(views.running())]
     assert kinds == ["waits_to_listen", *["and", "waits_to_listen"] * (min(3, len(unready)) - 1), *more]

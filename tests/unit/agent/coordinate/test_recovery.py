@@ -116,7 +116,9 @@ def test_a_restarted_task_that_never_listens_fails_the_run() -> None:
     [(async_ps, "worker:1"), (async_ps, "chief:0"), (async_ps, "ps:0"), (collective, "worker:1")],
     ids=["worker", "chief", "ps", "gang"],
 )
-def test_a_task_that_a_person_restarts_in_its_delay_is_back_at_once(start: Callable[..., World], name: str) -> None:
+def test_a_task_that_a_person_restarts_while_it_waits_for_that_comes_back_at_once(
+    start: Callable[..., World], name: str
+) -> None:
     world = start(recovery={"backoff_min_s": 50.0, "backoff_max_s": 60.0})
     world.die(name)
     world.run_for(3)

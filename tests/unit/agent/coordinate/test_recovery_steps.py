@@ -128,7 +128,8 @@ def test_what_is_held_begins_another_generation_and_only_the_lost_task_pays() ->
 
 
 def test_the_grace_of_a_gang_is_no_longer_than_the_users() -> None:
-    assert {intent["grace_s"] for intent in lost("ps:0", "sync-ps", grace_s=0.5).view.intents.values()} == {0.5}
+    run = lost("ps:0", "sync-ps", grace_s=0.5)
+    assert {intent["grace_s"] for intent in run.view.intents.values()} == {0.5}
 
 
 def test_a_gang_leaves_out_who_was_stopped_and_evaluators() -> None:
@@ -327,7 +328,9 @@ def test_a_loss_past_the_budget_of_its_task_or_run_fails_the_run(budget: str, ta
         (None, "starting", WALL - 1000, False),
     ],
 )
-def test_a_trained_ps_needs_a_checkpoint(step: int | None, state: str, since: float | None, trained: bool) -> None:
+def test_without_a_checkpoint_a_ps_that_may_have_been_trained_is_not_restarted(
+    step: int | None, state: str, since: float | None, trained: bool
+) -> None:
     run = Run(needs_checkpoint=True)
     run.checkpoint = None
     views.told(run.view, *run.view.tasks, step=step)
@@ -453,7 +456,9 @@ def test_another_loss_than_a_hang_may_be_silent_for_as_long_as_it_takes(why: Fac
     ("stall_s", "took_s", "limit_s"),
     [(None, 2.0, 300.0), (None, 50.0, 500.0), (20.0, 2.0, SILENCE_S), (20.0, 50.0, 500.0), (400.0, 2.0, 400.0)],
 )
-def test_a_taught_first_step_limits_silence_after_a_loss(stall_s: float | None, took_s: float, limit_s: float) -> None:
+def test_nor_may_it_be_for_ever_where_the_run_has_taught_how_long_a_first_step_takes(
+    stall_s: float | None, took_s: float, limit_s: float
+) -> None:
     run = Run(recovery={"stall_s": stall_s, "max_restarts": 9})
     views.told(run.view, "worker:1", first_step_s=took_s)
     run.dies("worker:0")
@@ -574,7 +579,8 @@ def test_what_an_agent_says_is_believed_only_of_the_attempt_that_waits_for_anoth
     ],
 )
 def test_a_decision_tells_the_loss_and_who_is_started_again(strategy: str, task: str, plan: Fact) -> None:
-    assert lost(task, strategy).told == [{"why": [fact("killed", signal=9), plan], "task": task}]
+    run = lost(task, strategy)
+    assert run.told == [{"why": [fact("killed", signal=9), plan], "task": task}]
 
 
 def seconds(kind: str, after_s: float) -> Fact:
@@ -643,7 +649,9 @@ def idle(checkpoint: int | None, **fields: Any) -> Run:
 
 
 @pytest.mark.parametrize(("checkpoint", "restarted"), [(100, ALL), (None, ALL - {"ps:0", "ps:1"})])
-def test_run_that_never_began_restarts_without_unsaved_ps_tasks(checkpoint: int | None, restarted: set[str]) -> None:
+def test_a_run_that_never_began_is_restarted_but_for_ps_tasks_that_may_have_what_is_not_saved(
+    checkpoint: int | None, restarted: set[str]
+) -> None:
     run = idle(checkpoint)
     run.step(99.0 + NEVER_BEGAN_S)
     assert run.incidents == []
@@ -686,7 +694,9 @@ def test_a_silence_is_counted_anew_when_a_host_was_away() -> None:
 
 
 @pytest.mark.parametrize(("unreadable", "distrusted"), [("ps:0", True), ("chief:0", True), ("", False)])
-def test_checkpoints_are_distrusted_when_any_lost_task_could_not_restore(unreadable: str, distrusted: bool) -> None:
+def test_checkpoints_are_distrusted_when_any_of_those_that_were_lost_could_not_restore_one(
+    unreadable: str, distrusted: bool
+) -> None:
     run = Run("sync-ps", recovery={"allow_scratch": True})
     if unreadable:
         views.told(run.view, unreadable, **because([fact("cannot_restore")]))

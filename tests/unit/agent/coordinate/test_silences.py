@@ -56,7 +56,9 @@ def test_the_one_worker_beside_the_lead_that_never_does_anything_is_found_by_the
 
 @pytest.mark.parametrize("strategy", ["sync-ps", "collective"])
 @pytest.mark.parametrize("task", ["worker:1", "the lead"])
-def test_a_hang_at_the_first_start_that_silences_everybody_is_found(strategy: str, task: str) -> None:
+def test_a_hang_at_the_very_first_start_that_silences_everybody_is_found_as_nobody_works(
+    strategy: str, task: str
+) -> None:
     trial = Trial(strategy, PLACES[strategy], 1, recovery=RECOVERY)
     hanging = trial.spec["lead"] if task == "the lead" else task
     trial.checkpoint = None

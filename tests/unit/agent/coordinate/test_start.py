@@ -129,7 +129,9 @@ def test_a_start_that_the_coordinators_host_rolls_back_ends_on_every_host_before
     [(True, "session_lost", 5.0, 8.0), (False, "session_lost", 10.0, 12.0), (False, "rolled_back", 1.0, 4.0)],
     ids=["a host that has rolled back", "a host that was not heard", "a host that the controller has told"],
 )
-def test_a_rolled_back_coordinator_waits_briefly(came: bool, kind: str, least_s: float, most_s: float) -> None:
+def test_a_coordinator_that_is_rolled_back_waits_briefly_for(
+    came: bool, kind: str, least_s: float, most_s: float
+) -> None:
     world = World("async-ps", PLACES)
     world.kept = False
     began = world.now
@@ -159,7 +161,9 @@ def test_a_task_that_fails_before_its_peers_are_ready_starts_again_with_them_and
     assert (world.data["restarts"], world.data["incidents"], world.decisions) == (0, [], [])
 
 
-def test_who_missed_its_peers_and_ends_when_they_are_ready_failed_early_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_find_its_peers_and_ends_when_they_are_ready_has_failed_early_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(autopsy, "end_of", lambda *_: "ConnectionRefusedError: [Errno 111]")
     world = World("async-ps", PLACES)
     world.until(lambda: any(world.attempts.values()))
@@ -212,7 +216,8 @@ def test_a_stopped_lead_is_said_to_be_stopped_and_can_come_back() -> None:
     world = async_ps()
     world.request("stop", ["chief:0"])
     world.run_for(2)
-    assert (world.condition, world.states["worker:0"]) == ("Stopped", "running")
+    assert world.condition == "Stopped"
+    assert world.states["worker:0"] == "running"
     world.request("restart", ["chief:0"])
     world.run_for(3)
     assert world.condition == "Running"
@@ -258,7 +263,8 @@ def without_e(**fields: Any) -> World:
 
 def test_the_others_start_and_the_run_is_under_way() -> None:
     world = without_e()
-    assert (world.data["phase"], world.condition) == ("running", "Running")
+    assert world.data["phase"] == "running"
+    assert world.condition == "Running"
     assert world.data["condition"]["reason"] == "4 of 5 tasks run"
     assert world.data["missing"] is None
     assert "the run begins without e" in [line["reason"] for line in world.events]
@@ -338,7 +344,8 @@ def test_the_next_coordinator_does_not_wait_for_it_either() -> None:
     world.run_for(60)
     assert world.condition == "Running"
     assert not any(line["reason"].startswith("e is away") for line in world.events)
-    assert [host for host, known in first_view(world.spec, world.wall)["hosts"].items() if known["absent"]] == ["e"]
+    rebuilt = first_view(world.spec, world.wall)
+    assert [host for host, known in rebuilt["hosts"].items() if known["absent"]] == ["e"]
 
 
 @pytest.mark.parametrize("heard", [True, False])

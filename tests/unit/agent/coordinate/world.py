@@ -251,10 +251,17 @@ class World:
         self._reports[host] = Report(brief=host not in self.older)
         followed = self._followed(host)
         return {
-            "type": "hello", "v": PROTOCOL, "run": self.spec["run"], "host": host, "agent": AGENT, "events": 0,
-            "state": self._state(host), "intents": followed.value["tasks"], "kept": followed.value["session"] is None,
+            "type": "hello",
+            "v": PROTOCOL,
+            "run": self.spec["run"],
+            "host": host,
+            "agent": AGENT,
+            "events": 0,
+            "state": self._state(host),
+            "intents": followed.value["tasks"],
+            "kept": followed.value["session"] is None,
             "lost_session": followed.lost_session,
-        }  # fmt: skip
+        }
 
     def _news(self, host: str) -> Any:
         """None when nothing has changed."""

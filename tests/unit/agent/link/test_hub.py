@@ -280,13 +280,22 @@ def test_nan_and_infinity_are_not_sent(number: float) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b"", b"{", b"[]", b"{}", b'{"type": 1}', b'{"type": "x"} {}', b'{"type": "\xff"}',
-        b'{"type": "x", "n": 1e999}', b'{"type": "x", "n": -Infinity}', b'{"type": "x", "n": NaN}',
-        b'{"type": "x", "n": ' + b"9" * 100_000 + b"}", b'{"type": "x", "n": ' + b"[" * 100_000,
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"type": 1}',
+        b'{"type": "x"} {}',
+        b'{"type": "\xff"}',
+        b'{"type": "x", "n": 1e999}',
+        b'{"type": "x", "n": -Infinity}',
+        b'{"type": "x", "n": NaN}',
+        b'{"type": "x", "n": ' + b"9" * 100_000 + b"}",
+        b'{"type": "x", "n": ' + b"[" * 100_000,
         b'{"type": "x", "n": ' + b'{"a":' * 100_000,
     ],
     ids=range(13),
-)  # fmt: skip
+)
 def test_invalid_messages_are_refused(line: bytes) -> None:
     with pytest.raises(Violation, match="not a message"):
         decode(line)

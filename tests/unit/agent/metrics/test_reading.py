@@ -178,7 +178,8 @@ def test_series_are_limited(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_SERIES", 10)
     (out / NAME).write_bytes(b"".join(scalar(1, f"tag{number}", 1.0) for number in range(25)))
     reader = refresh(out)
-    assert (len(reader.series(lambda _: True, 10)[0]["series"]), reader.omitted) == (10, 15)
+    assert len(reader.series(lambda _: True, 10)[0]["series"]) == 10
+    assert reader.omitted == 15
 
 
 def test_all_points_together_are_limited(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +195,8 @@ def test_a_read_ends_at_its_deadline_and_the_next_continues(out: Path, monkeypat
     assert values(reader) == []
     monkeypatch.setattr(reading, "LOOK_S", 8.0)
     reader.refresh()
-    assert (len(values(reader)), reader.unread_bytes) == (1500, 0)
+    assert len(values(reader)) == 1500
+    assert reader.unread_bytes == 0
 
 
 def test_a_file_that_was_replaced_is_read_anew(out: Path) -> None:
@@ -222,7 +224,8 @@ def test_a_directory_in_another_is_looked_at_once(out: Path) -> None:
     (out / "train" / NAME).write_bytes(scalar(1, "loss", 1.0))
     reader = Reader([str(out / "train"), str(out), f"{out}/"])
     reader.refresh()
-    assert (reader.roots, values(reader)) == ([str(out)], [1.0])
+    assert reader.roots == [str(out)]
+    assert values(reader) == [1.0]
 
 
 def test_a_link_in_a_circle_ends(out: Path) -> None:
@@ -319,7 +322,8 @@ def test_tensors_of_other_plugins_and_of_several_numbers_are_no_scalars() -> Non
 
 def test_a_tensor_whose_metadata_came_before_is_known_by_its_tag() -> None:
     message = summary(tensor("loss", TENSORS["float_val"], None))
-    assert (scalars(message), scalars(message, known=("loss",))) == ([], [("loss", 2.5)])
+    assert scalars(message) == []
+    assert scalars(message, known=("loss",)) == [("loss", 2.5)]
 
 
 def test_the_data_class_alone_makes_a_scalar() -> None:

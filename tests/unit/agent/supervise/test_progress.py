@@ -45,11 +45,23 @@ def test_a_step_is_found(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "global_step/sec: 7.1", "steps/sec 7.1", "step_time 100", "step_time: 100", "steps 100", "warmup_step = 100",
-        "total step 100", "step 7.1", "step 100ms", "step 50%", "footstep 100", "per-step 100", "next step: train",
-        "step 1e5", "",
+        "global_step/sec: 7.1",
+        "steps/sec 7.1",
+        "step_time 100",
+        "step_time: 100",
+        "steps 100",
+        "warmup_step = 100",
+        "total step 100",
+        "step 7.1",
+        "step 100ms",
+        "step 50%",
+        "footstep 100",
+        "per-step 100",
+        "next step: train",
+        "step 1e5",
+        "",
     ],
-)  # fmt: skip
+)
 def test_other_numbers_are_no_steps(line: str) -> None:
     assert step_reader.read(line.encode()).step is None
 
@@ -108,7 +120,8 @@ def test_a_header_is_remembered() -> None:
     reader = StepReader()
     assert reader.read(b"Step\tImg/sec\ttotal_loss\n").step is None
     found = reader.read(ROW)
-    assert (found.step, found.loss, found.line) == (20, "7.696", ROW.strip())
+    assert (found.step, found.loss) == (20, "7.696")
+    assert found.line == ROW.strip()
 
 
 def test_the_line_that_a_step_was_read_from_is_kept(tmp_path: Path) -> None:
@@ -199,14 +212,16 @@ def test_the_last_loss_is_reported_in_its_own_digits(line: str, loss: str | None
 def test_a_rate_is_over_the_last_minute() -> None:
     rate = Rate()
     assert rate.update(0.0, 10) is None
-    assert (rate.update(10.0, 110), rate.update(60.0, 160)) == (10.0, 2.5)
+    assert rate.update(10.0, 110) == 10.0
+    assert rate.update(60.0, 160) == 2.5
     assert [rate.update(60.0 + at, 160 + 4 * at) for at in range(10, 71, 10)][-1] == 4.0  # the first ones are forgotten
 
 
 def test_a_rate_of_few_steps_is_between_the_last_two() -> None:
     rate = Rate()
     rate.update(0.0, 0)
-    assert (rate.update(600.0, 6000), rate.update(1200.0, 6600)) == (10.0, 1.0)
+    assert rate.update(600.0, 6000) == 10.0
+    assert rate.update(1200.0, 6600) == 1.0
 
 
 def test_after_a_return_to_a_checkpoint_a_rate_begins_anew() -> None:

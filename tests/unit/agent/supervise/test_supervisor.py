@@ -193,7 +193,9 @@ def moves(role: ScriptedRole, state: State) -> None:
     role.moved = moved(b="s")
 
 
-def test_a_spare_that_takes_a_place_begins_anew_with_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spare_that_takes_a_place_is_begun_anew_with_its_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = spread(tmp_path, "s")
     assert supervise(files, ScriptedRole(moves), monkeypatch)
     assert not files.state()["finished"], "its guard starts another"
@@ -202,7 +204,9 @@ def test_a_spare_that_takes_a_place_begins_anew_with_tasks(tmp_path: Path, monke
     assert files.events.count == 0, "nothing was damaged"
 
 
-def test_a_replaced_host_ends_tasks_before_it_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_whose_place_was_taken_ends_its_tasks_at_once_before_it_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = spread(tmp_path, "b")
     assert supervise(files, ScriptedRole(moves), monkeypatch)
     [event] = files.events.since(0)
@@ -211,7 +215,9 @@ def test_a_replaced_host_ends_tasks_before_it_begins_anew(tmp_path: Path, monkey
     assert (files.state()["tasks"], files.intent()["tasks"]) == ({}, {})
 
 
-def test_a_host_that_is_cut_off_holds_tasks_for_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_is_cut_off_holds_its_tasks_with_the_time_that_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def silent(role: ScriptedRole, state: State) -> None:
         role.connected, role.grace_s = False, 3.0
 
@@ -227,7 +233,9 @@ def test_a_host_that_is_cut_off_holds_tasks_for_what_is_left(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("why", ["full disk", "moves of another run"])
-def test_an_agent_that_cannot_begin_anew_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+def test_an_agent_that_cannot_begin_anew_goes_on_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
     def orders(role: ScriptedRole, state: State) -> None:
         role.moved = moved(b="s") if why == "full disk" else moved(x="s")
 
@@ -249,7 +257,8 @@ def test_a_disconnected_agent_stays(files: RunFiles, monkeypatch: pytest.MonkeyP
 def test_an_unchanged_state_keeps_its_serial(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     serials: list[int] = []
     supervise(files, ScriptedRole(lambda _, state: serials.append(state["serial"])), monkeypatch)
-    assert (len(serials), len(set(serials))) == (MANY_LOOKS, 1)
+    assert len(serials) == MANY_LOOKS
+    assert len(set(serials)) == 1
 
 
 def test_a_wake_up_ends_the_wait(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +307,8 @@ def attempts_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_back_off_the_next_attempt_is_due_at_once(tmp_path: Path) -> None:
     failing = Failing(tmp_path)
-    assert (failing.step(RUN, 100.0), failing.step(RUN, 100.1)) == (("starting", 1), ("backoff", 1))
+    assert failing.step(RUN, 100.0) == ("starting", 1)
+    assert failing.step(RUN, 100.1) == ("backoff", 1)
     assert failing.task.due(100.1) <= 100.1
     assert failing.step(RUN, 100.1) == ("starting", 2)
 
@@ -310,12 +320,14 @@ def test_the_next_attempt_is_due_when_the_back_off_ends(tmp_path: Path) -> None:
     failing.step(RUN, 100.0)
     due = failing.task.due(100.0)
     assert 130.0 <= due <= 133.0
-    assert (failing.step(RUN, due - 0.1), failing.step(RUN, due)) == (("backoff", 1), ("starting", 2))
+    assert failing.step(RUN, due - 0.1) == ("backoff", 1)
+    assert failing.step(RUN, due) == ("starting", 2)
 
 
 def test_what_is_held_in_its_back_off_is_not_due_all_the_time(tmp_path: Path) -> None:
     failing = Failing(tmp_path)
     failing.step(RUN, 100.0)
     failing.step(RUN, 100.0)
-    assert (failing.step(HOLD, 200.0), failing.task.due(200.0)) == (("backoff", 1), 201.0)
+    assert failing.step(HOLD, 200.0) == ("backoff", 1)
+    assert failing.task.due(200.0) == 201.0
     assert failing.step(RUN, 201.0) == ("starting", 2)

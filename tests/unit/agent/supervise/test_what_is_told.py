@@ -46,10 +46,14 @@ ENDINGS = st.fixed_dictionaries(
 FILES = st.none() | st.binary(max_size=40) | ENDINGS.map(lambda ending: json.dumps(ending).encode())
 LINES = st.sampled_from(
     [
-        b"step 999999999999999", b"ImportError: " + b"x" * 9000, b"\xff\xfe\r", b"global_step: 7", b"x" * 50_000,
+        b"step 999999999999999",
+        b"ImportError: " + b"x" * 9000,
+        b"\xff\xfe\r",
+        b"global_step: 7",
+        b"x" * 50_000,
         b"k\n" * 9000,
     ]
-)  # fmt: skip
+)
 INTENTS = st.builds(
     lambda **fields: made(Intent, **fields),
     want=st.sampled_from(["run", "hold", "finish", "stop"]),
@@ -173,7 +177,8 @@ def test_what_is_added_to_the_longest_reason_is_cut(teller: Teller) -> None:
     teller.entry["restarts"] = 100
     for _ in range(2):
         teller.pass_through(moment(exit=json.dumps({"error": "x" * 4096}).encode()))
-    assert (teller.entry["state"], len(teller.entry["reason"])) == ("failed", 4096)
+    assert teller.entry["state"] == "failed"
+    assert len(teller.entry["reason"]) == 4096
     assert teller.entry["reason"].endswith("x ...")
 
 

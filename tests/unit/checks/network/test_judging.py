@@ -151,7 +151,9 @@ NAMES = ("gpu-1.lab", "10.0.0.2")
         ({"http_proxy": "http://p:1", "no_grpc_proxy": "gpu-1.lab,10.0.0.2"}, None),
     ],
 )
-def test_grpc_variables_and_their_exemptions(env: dict[str, str], expected: tuple[str, tuple[str, ...]] | None) -> None:
+def test_the_variables_that_grpc_heeds_and_what_they_exempt(
+    env: dict[str, str], expected: tuple[str, tuple[str, ...]] | None
+) -> None:
     assert through(env, NAMES) == expected
 
 

@@ -113,7 +113,9 @@ ALL, SOME = {"limited": False, **DROPPED}, {"limited": True, **DROPPED}
         (5, (1,), between((1, 5), (2, 5)), Cause("one_way", (G5,), (G1, G2), {**DROPPED, "ports": (1,)})),
     ],
 )
-def test_one_cause_has_hosts_ports_and_problem(count: int, ports: tuple[int, ...], fails: Fails, cause: Cause) -> None:
+def test_one_cause_has_its_hosts_its_ports_and_how_it_fails(
+    count: int, ports: tuple[int, ...], fails: Fails, cause: Cause
+) -> None:
     assert causes_of(count, fails, ports) == [cause]
 
 

@@ -76,7 +76,8 @@ def test_in_brief_two_rounds_are_enough_and_what_fails_is_reported_alone() -> No
     assert {one["limit_s"] for one in second.values()} == {1.5}
     rounds = [first, reaching(second)]
     assert asked(value, *rounds) == {}
-    assert (judged(TOPIC, value, *rounds), list(TOPIC.describe(value, Answers(rounds)))) == ([], [])
+    assert judged(TOPIC, value, *rounds) == []
+    assert list(TOPIC.describe(value, Answers(rounds))) == []
     lost = [first, reaching(second, lambda source, peer: "timeout" if peer["host"] == "b" else "")]
     assert len(judged(TOPIC, value, *lost)) == 1
 

@@ -56,7 +56,8 @@ def test_what_is_most_wrong_is_shown_in_the_words_of_status() -> None:
     found = snapshot(task("ps:0"), lost, training("worker:0"))
     problem = problem_lines(found.status)
     assert "No module named" in problem[0]
-    assert [joined(line) for line in problems(found, 10)] == problem, "no line of the task tells the same once more"
+    lines = [joined(line) for line in problems(found, 10)]
+    assert lines == problem, "no line of the task tells the same once more"
     assert top_of(found)[1 : 1 + len(problem)] == problem
 
 
@@ -93,7 +94,8 @@ def test_more_than_there_is_room_for_is_counted() -> None:
     tasks = [task(f"worker:{index}", "stalled", why=f"no step for {index} s") for index in range(9)]
     every = problems(snapshot(*tasks), 100)
     lines = [joined(line) for line in problems(snapshot(*tasks), 3)]
-    assert (len(lines), lines[-1]) == (3, f"and {len(every) - 2} more lines: dtctl status")
+    assert len(lines) == 3
+    assert lines[-1] == f"and {len(every) - 2} more lines: dtctl status"
 
 
 @pytest.mark.parametrize("size", [(20, 6), (40, 10), (80, 24), (200, 60)])
@@ -140,7 +142,8 @@ def test_a_course_stays_small_and_whole() -> None:
 def test_another_run_begins_its_curves_anew() -> None:
     first = run_status(training("worker:0"))
     other = dataclasses.replace(first, record=dataclasses.replace(first.record, run="digits-2"))
-    assert histories(first, other).loss(TaskId("worker", 0)) == [0.5]
+    seen = histories(first, other)
+    assert seen.loss(TaskId("worker", 0)) == [0.5]
 
 
 def test_where_the_training_went_back_the_rate_has_a_gap() -> None:
@@ -206,7 +209,8 @@ def shown(choice: Choice, *tasks: object) -> list[str]:
 )
 def test_the_tasks_are_sorted_by_any_column(sort: str, first: str, last: str) -> None:
     names = shown(Choice(sort=sort))
-    assert (names[0], names[-1], sorted(names)) == (first, last, sorted(str(one.id) for one in MIXED))
+    assert (names[0], names[-1]) == (first, last)
+    assert sorted(names) == sorted(str(one.id) for one in MIXED)
 
 
 def test_every_column_that_can_be_sorted_by_sorts_both_ways_and_keeps_all_rows() -> None:
@@ -217,7 +221,8 @@ def test_every_column_that_can_be_sorted_by_sorts_both_ways_and_keeps_all_rows()
 
 def test_what_is_not_known_comes_last_whichever_way_it_is_sorted() -> None:
     for backwards in (False, True):
-        assert set(shown(Choice(sort="STEP", backwards=backwards))[2:]) == {"worker:2", "ps:0", "ps:1"}
+        names = shown(Choice(sort="STEP", backwards=backwards))
+        assert set(names[2:]) == {"worker:2", "ps:0", "ps:1"}
     assert shown(Choice(sort="LOSS", backwards=True))[0] == "worker:0"
 
 
