@@ -12,11 +12,12 @@ from dtctl.agent.records.run_state import Entry, Intent
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import AgentError, DtctlError
+from dtctl.model import TaskId
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.snapshot import Coordination
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster
-from tests.unit.fakes import FakeSession
+from tests.unit.fakes import BEATS_FOR_EVER, FakeSession
 
 HOSTS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
 """Of `clusters.cluster()`, with the lead, and so the coordinator, on c."""
@@ -25,6 +26,13 @@ HOSTS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
 def record(run: str = "digits-1", created: float = 1000.0, **settings: Any) -> RunRecord:
     value = record_of(plan_roster(cluster(**settings)), run, created)
     return dataclasses.replace(value, file=Path("/p/x.yaml"))
+
+
+def moved_record(to: str, *, spare: bool = False) -> RunRecord:
+    """The lead is on another host, of which the record says no more, unless it is a spare of the file."""
+    moved = record(created=2000.0)
+    hosts = {**moved.hosts, to: dataclasses.replace(moved.hosts["d"], name=to)} if spare else moved.hosts
+    return dataclasses.replace(moved, roster={**moved.roster, TaskId("worker", 0): to}, hosts=hosts)
 
 
 def inventory(run: RunRecord, servers: Collection[str] = ("ps",)) -> dict[str, Any]:
@@ -151,3 +159,19 @@ class Agents:
 
     def asked_of(self, kind: str) -> list[str]:
         return [host for host, asked, _ in self.asked if asked == kind]
+
+
+class Beating(Agents):
+    """One host gives no answer while it beats."""
+
+    beats = True
+
+    def __init__(self, view: Mapping[str, Any] | None = None, *, on: str = "c", **settings: Any) -> None:
+        super().__init__(view, **settings)
+        self._on = on
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        if session.host.name != self._on or not self.beats:
+            return super().__call__(session, fields)
+        self.asked.append((self._on, str(fields["type"]), fields))
+        return [dict(BEATS_FOR_EVER)]

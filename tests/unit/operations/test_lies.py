@@ -19,12 +19,12 @@ from dtctl.operations.execute import Target, execute
 from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.restart import restart
-from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import known_runs, status
 from dtctl.operations.stop import StopOrder, stop
-from tests.unit.coordinated import Agents, Script, entry, inventory, record, state_of, viewed
+from tests.unit.coordinated import HOSTS, Agents, Script, entry, inventory, moved_record, record, state_of, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.operations.test_gc import NOTHING
 
 ORDER = StopOrder("me@here")
 ALL = tuple(record().roster)
@@ -126,13 +126,8 @@ def test_how_a_host_is_reached_is_never_taken_from_a_host() -> None:
         assert transport.opened == ["c"]
 
 
-def moved(to: str) -> RunRecord:
-    """The lead is on a host that is not in the file."""
-    return dataclasses.replace(record(created=2000.0), roster={**record().roster, TaskId("worker", 0): to})
-
-
 def test_a_host_that_only_the_run_knows_is_named_and_not_dialled() -> None:
-    transport = FakeTransport(Agents(run=moved("gpu-9")))
+    transport = FakeTransport(Agents(run=moved_record("gpu-9")))
     found = status(record(), transport)
     assert set(transport.opened) <= set("abcd")
     lost = found.tasks[TaskId("worker", 0)]
@@ -154,7 +149,7 @@ def test_no_command_dials_a_host_that_only_the_run_knows(command: str) -> None:
                 return [{"type": "result", "run": "digits-1", "next": 0}]
             return super().__call__(session, fields)
 
-    run = moved("gpu-9")
+    run = moved_record("gpu-9")
     transport = FakeTransport(Quiet(run=run))
     lead = (TaskId("worker", 0),)
     known = dataclasses.replace(run, hosts={name: run.hosts[name] for name in "abd"})
@@ -322,7 +317,7 @@ class Talker(Agents):
             return super().__call__(session, fields)
         if session.host.name == "d":
             return self._frames()
-        task = HONEST_TASK[session.host.name]
+        task = HOSTS[session.host.name]
         honest = {
             "logs": [log(task, b"honest\n"), {"type": "result", "run": "digits-1"}],
             "exec": [{"type": "result", "exit_code": 0, "signal": None}],
@@ -332,11 +327,7 @@ class Talker(Agents):
         return honest[self._kind]  # type: ignore[return-value]
 
 
-HONEST_TASK = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
-GC = {
-    "type": "result", "dry_run": True, "processes": [], "survivors": [], "runs": [], "bundles": [], "files": [],
-    "freed_bytes": 0,
-}  # fmt: skip
+GC = {**NOTHING, "dry_run": True}
 
 
 def log(task: str, data: bytes, **fields: Any) -> dict[str, Any]:

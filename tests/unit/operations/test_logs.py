@@ -15,13 +15,12 @@ from dtctl.errors import ConnectionLost, DtctlError, TransportError, UsageError
 from dtctl.model import TaskId
 from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.logs.reading import Merging, read_logs, save_logs
-from tests.unit.coordinated import Agents, Script, record
+from tests.unit.coordinated import HOSTS, Agents, Script, record
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.tasks import log_lines_of
 from tests.waiting import PATIENCE_S
 
-TASKS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
-ALL = tuple(TaskId.parse(task) for task in TASKS.values())
+ALL = tuple(TaskId.parse(task) for task in HOSTS.values())
 END: Mapping[str, Any] = {"type": "result", "run": "digits-1"}
 
 
@@ -33,7 +32,7 @@ class Printed(Agents):
         self._told = script_of
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        return self._told(TASKS[session.host.name]) if fields["type"] == "logs" else super().__call__(session, fields)
+        return self._told(HOSTS[session.host.name]) if fields["type"] == "logs" else super().__call__(session, fields)
 
 
 def log(task: str, data: bytes, time: float = 1.0, attempt: int = 1) -> dict[str, Any]:
@@ -47,13 +46,13 @@ def lines(task: str, time: float, data: bytes = b"x\n") -> LogLines:
 
 def test_lines_of_all_hosts_come_in_the_order_of_their_time() -> None:
     def script_of(task: str) -> Script:
-        first = list(TASKS.values()).index(task)
+        first = list(HOSTS.values()).index(task)
         return [*(log(task, b"%d\n" % number, float(number)) for number in range(first, 4000, 4)), dict(END)]
 
     shown: list[LogLines] = []
     found = read_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL, lines=None), shown.append)
     assert [one.data for one in shown] == [b"%d\n" % number for number in range(4000)]
-    assert sorted(found.answered) == sorted(TASKS)
+    assert sorted(found.answered) == sorted(HOSTS)
 
 
 def test_a_host_that_is_ahead_waits_for_the_others() -> None:
@@ -143,7 +142,7 @@ def test_each_attempt_is_saved_in_a_file_of_its_own_that_nobody_else_reads(tmp_p
     directory = tmp_path / "new" / "logs"
     found = save_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL, lines=None), directory)
     names = sorted(path.name for path in directory.iterdir())
-    assert names == sorted(f"{task.replace(':', '-')}.attempt-{n}.log" for task in TASKS.values() for n in (1, 2))
+    assert names == sorted(f"{task.replace(':', '-')}.attempt-{n}.log" for task in HOSTS.values() for n in (1, 2))
     assert (directory / "worker-1.attempt-1.log").read_bytes() == b"one\ntwo\n"
     assert (directory / "worker-1.attempt-2.log").read_bytes() == b"again\n"
     assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}

@@ -21,7 +21,7 @@ from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
-from tests.unit.coordinated import Agents, Script, entry, inventory, record, viewed
+from tests.unit.coordinated import Agents, Script, entry, inventory, moved_record, record, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 
 GONE = TransportError("cannot reach it")
@@ -97,11 +97,7 @@ def test_the_coordinator_is_found_after_the_cluster_file_changed() -> None:
 
 
 def test_a_moved_run_is_found_through_the_remaining_hosts() -> None:
-    moved = record(created=2000.0)
-    here = dataclasses.replace(
-        moved, roster={**moved.roster, TaskId("worker", 0): "e"}, hosts={**moved.hosts, "e": moved.hosts["d"]}
-    )
-    here = dataclasses.replace(here, hosts={**here.hosts, "e": dataclasses.replace(here.hosts["d"], name="e")})
+    here = moved_record("e", spare=True)
     view = viewed()
     view["hosts"]["e"] = view["hosts"].pop("c")
     view["hosts"]["e"]["state"]["host"] = "e"

@@ -14,8 +14,8 @@ from dtctl.operations.client.persistent import NotAsked, PersistentTransport, fo
 from dtctl.operations.coordinator import request_of_status
 from dtctl.operations.status import status
 from dtctl.transport.connect import Transports
-from tests.unit.coordinated import Agents, record, viewed
-from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
+from tests.unit.coordinated import Agents, Beating, record, viewed
+from tests.unit.fakes import FakeSession, FakeTransport
 from tests.waiting import eventually
 
 
@@ -93,18 +93,6 @@ def test_an_unreachable_host_is_skipped_for_a_while(monkeypatch: pytest.MonkeyPa
         now[0] = 200.0
         kept.open(record().route_to("c")).close()
         assert transport.opened.count("c") == 4
-
-
-class Beating(Agents):
-    """c gives no answer while it beats."""
-
-    beats = True
-
-    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if session.host.name == "c" and self.beats:
-            self.asked.append(("c", str(fields["type"]), fields))
-            return [dict(BEATS_FOR_EVER)]
-        return super().__call__(session, fields)
 
 
 def test_a_host_that_only_beats_costs_one_patience_and_the_others_are_asked_again() -> None:
