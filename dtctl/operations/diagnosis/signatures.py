@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 from collections.abc import Iterable
 from pathlib import Path
@@ -121,15 +122,15 @@ _TREE = re.compile(r"/.*/\.dtctl/work/[^/]+/tree/")
 """Where the code is on a host."""
 
 
-def left_out(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """The rule by which a file or a module that the trainer lacks was not pushed."""
+def missing_file(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """The rule by which a file or a module that the trainer lacks was not pushed; other modules have another row."""
     module = str(fields.get("module", "")).replace(".", "/")
     named = str(fields.get("path") or fields.get("file") or fields.get("argument") or "")
     path = _TREE.sub("", named).removeprefix("./")
     for one in [path] if path else [f"{module}.py", module]:
         if found := facts.left_out(one):
             return {"path": one, "rule": found.rule, "entry": found.path}
-    return None
+    return {"path": path, "typed": shlex.quote(path)} if path else None
 
 
 def driver(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:

@@ -154,7 +154,7 @@ class Routes:
     def host_keys(self, name: str, settings: SshSettings, trust: str = "") -> HostKeys:
         """How the keys of a host are to be judged; `trust` is the host for which `dtctl trust` pins them."""
         options = self.files.lookup(settings)
-        to = Destination(name, str(options["hostname"]), _port(options), trust)
+        to = Destination(name, str(options["hostname"]), _port(options), trust, settings.identity_file)
         alias = options.get("hostkeyalias")
         return HostKeys(
             to,

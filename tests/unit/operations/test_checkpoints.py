@@ -361,19 +361,18 @@ def test_a_directory_of_orbax_is_not_pulled_and_the_error_says_how_to_copy_it(tm
 
 
 def test_nothing_is_pruned_without_a_confirmed_list() -> None:
-    class Silent(Agents):
-        """c only beats."""
+    """c only beats."""
+    asked: list[tuple[str, bool]] = []
 
-        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-            self.asked.append((session.host.name, "prune", fields))
-            if session.host.name == "c":
-                return [dict(BEATS_FOR_EVER)]
-            answer = {"dir": "/out", "removed": [], "kept": [], "freed_bytes": 0, "problem": None, "listed": True}
-            return [{"type": "result", "run": "digits-1", "directories": [answer]}]
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        asked.append((session.host.name, fields["dry_run"]))
+        pruned = {"dir": "/out", "removed": [], "kept": [], "freed_bytes": 0, "problem": None, "listed": True}
+        result = {"type": "result", "run": "digits-1", "directories": [pruned]}
+        return [dict(BEATS_FOR_EVER) if session.host.name == "c" else result]
 
-    agents, found = Silent(), [place("c", WHOLE), place("a", WHOLE, directory="/out")]
-    looked = prune(record(), FakeTransport(agents), found, keep=1, dry_run=True, live=True)
+    found = [place("c", WHOLE), place("a", WHOLE, directory="/out")]
+    looked = prune(record(), FakeTransport(answer), found, keep=1, dry_run=True, live=True)
     assert list(looked.errors) == ["c"]
-    done = prune(record(), FakeTransport(agents), looked.as_reported(found), keep=1, dry_run=False, live=True)
+    done = prune(record(), FakeTransport(answer), looked.as_reported(found), keep=1, dry_run=False, live=True)
     assert not done.errors
-    assert [(host, fields["dry_run"]) for host, _, fields in agents.asked if not fields["dry_run"]] == [("a", False)]
+    assert [host for host, dry_run in asked if not dry_run] == ["a"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.reasons import Fact, because, fact
 from dtctl.agent.records.run_state import Intent
 from dtctl.agent.records.whole_run import Contact, Incident
 from dtctl.bundle import LeftOut
@@ -17,7 +17,7 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.diagnosis import Facts, Level
 from dtctl.operations.diagnosis.diagnose import findings, in_short
 from dtctl.operations.diagnosis.signatures import SIGNATURES
-from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, Verdict
+from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, TaskStatus, Verdict
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
@@ -94,13 +94,13 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
 def test_a_file_that_was_not_pushed_is_reported_with_its_rule(log: str, path: str) -> None:
     asked = facts(ended("worker:0", log))
     found = dataclasses.replace(asked, left_out=lambda one: IGNORED if one == path else None)
-    assert names(found)[0] == "left_out"
+    assert names(found)[0] == "file_missing"
     assert (
-        f"{path} is in the code directory here, but is not pushed to the hosts, by the rule .gitignore:1"
+        f"{path} is not on gpu-a: it is in the code directory here, but is not pushed, by the rule .gitignore:1"
         in first_hint(found)
     )
     assert "a line !/data/ in .dtctlignore" in first_hint(found)
-    assert "left_out" not in names(asked)
+    assert "!/data/" not in first_hint(asked)
 
 
 KILLED: dict[str, Any] = {"code": None, "signal": 9}
@@ -153,12 +153,17 @@ def unreached(problem: str, text: str) -> dict[str, Any]:
 
 BY_FACTS = [
     (
-        "left_out",
+        "file_missing",
         dataclasses.replace(
             facts(ended("worker:0", "FileNotFoundError: [Errno 2] No such file or directory: 'data/x'\n")),
             left_out=lambda path: LeftOut("data/x", "private key"),
         ),
-        "data/x is in the code directory here, but is not pushed to the hosts, by the rule private key",
+        "data/x is not on gpu-a: it is in the code directory here, but is not pushed, by the rule private key",
+    ),
+    (
+        "file_missing",
+        facts(ended("worker:0", "FileNotFoundError: [Errno 2] No such file or directory: '/data/a b'\n")),
+        "/data/a b is not on gpu-a\ndtctl exec -- ls -ld '/data/a b'    shows which hosts have it",
     ),
     (
         "killed_for_memory",
@@ -353,12 +358,6 @@ def test_hosts_that_share_a_full_disk_are_one_finding() -> None:
     assert only.seen.hosts == ("gpu-0", "gpu-1", "gpu-2")
 
 
-def test_a_lost_connection_is_not_reported_beside_the_loss_that_it_follows_from() -> None:
-    lost = ended("worker:0", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n")
-    assert names(facts(lost, ended("ps:0", FRAMES + "MemoryError\n", "gpu-b"))) == ["host_memory"]
-    assert names(facts(lost, PS)) == ["peer_lost"]
-
-
 def test_a_failed_run_advises_by_what_is_known_of_its_cause_alone() -> None:
     def advice(log: str) -> list[str]:
         task = ended("ps:0", log)
@@ -398,8 +397,7 @@ def now_and_past(found: Facts) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("cause", ["MemoryError", "OSError: [Errno 28] No space left on device", "CUDA out of memory."])
 @pytest.mark.parametrize("state", [TaskState.RUNNING, TaskState.STARTING, TaskState.PENDING])
 def test_a_restart_loop_is_reported_while_the_task_runs(cause: str, state: TaskState) -> None:
-    past = tuple(changed_attempt(one, cause=cause) for one in MEMORY)
-    found = facts(changed(REPEATED, history=past, state=state))
+    found = facts(changed(after_losses(cause), state=state))
     row = {"M": "host_memory", "O": "disk_full", "C": "gpu_memory"}[cause[0]]
     assert now_and_past(found) == ([row], [])
     assert f", 3 times in a row: {cause}" in first_hint(found)
@@ -427,45 +425,15 @@ def test_a_loss_is_over_when_the_task_gets_further_or_runs_longer(fields: dict[s
     assert (only.signature.level is Level.NOTE) is over
 
 
-def test_a_loss_that_was_overcome_is_reported_by_diagnose_alone() -> None:
-    found = facts(changed(REPEATED, step=1, step_time=999.0))
-    assert now_and_past(found) == ([], ["host_memory"])
-    assert ", 3 times in a row (restarted at " in first_hint(found)
-    assert names(decided(found)) == []
-
-
-def test_an_overcome_loss_hides_nothing_of_the_present() -> None:
-    lost = changed(REPEATED, step=1, step_time=999.0)
-    found = facts(lost, ended("ps:0", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n", "gpu-b"))
-    assert names(found) == ["peer_lost", "host_memory"]
-    full = tuple(changed_attempt(one, cause="OSError: [Errno 28] No space left on device") for one in MEMORY)
-    found = facts(changed(lost, history=full), hosts={"gpu-a": FULL})
-    assert names(found) == ["disk_is_full", "disk_full"]
-
-
-def test_an_overcome_loss_of_a_connection_is_not_shown_beside_its_cause() -> None:
-    lost = changed(REPEATED, step=1, step_time=999.0)
-    peer = tuple(changed_attempt(one, cause="UnavailableError: Socket closed") for one in MEMORY)
-    other = changed(lost, id=TaskId("worker", 1), history=peer)
-    assert names(facts(lost, other)) == ["host_memory"]
-    assert names(facts(other)) == ["peer_lost"]
-
-
 def test_the_last_lines_of_an_unrecognised_loss_are_shown_while_the_task_runs() -> None:
-    past = (past_attempt(1, 900.0, 989.0, 1, None, asked=False, cause="ValueError: bad"),)
+    task = restarted(cause="ValueError: bad")
     log = "\n".join(f"line {n}" for n in range(20)) + "\nValueError: bad\n"
-    found = facts(
-        running("worker:0", attempt=2, history=past, since=990.0),
-        hosts={"gpu-a": host({"worker:0": vitals(lost_log=log)})},
-    )
-    (only,) = findings(found)
+    (only,) = findings(facts(task, hosts={"gpu-a": host({"worker:0": vitals(lost_log=log)})}))
     assert "unrecognised error; last lines of worker:0:" in paragraph(only)
     assert [line.strip() for line in last_lines(only)] == [*(f"line {n}" for n in range(11, 20)), "ValueError: bad"]
     assert not any("line 11" in line for line in paragraph(only, most_lines=3))
     assert "unrecognised error" in paragraph(only, shown=True), "which announces no lines, as none follow"
-    assert "unrecognised error" in paragraph(
-        findings(facts(running("worker:0", attempt=2, history=past, since=990.0)))[0]
-    )
+    assert "unrecognised error" in paragraph(findings(facts(task))[0])
 
 
 def test_a_loop_of_hangs_names_the_frame_in_which_the_task_hung() -> None:
@@ -476,14 +444,92 @@ def test_a_loop_of_hangs_names_the_frame_in_which_the_task_hung() -> None:
     assert "recv (multihost.py:41)" in first_hint(facts(again))
 
 
-def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:
-    for kind, name in (("stalled", "stalled"), ("frozen", "frozen")):
-        task = ended("worker:0", "", **KILLED)
-        found = facts(changed(task, state=TaskState.BACKOFF, why=(fact(kind, seconds=61.0),)))
-        assert names(found) == [name]
-    past = (past_attempt(1, 900.0, 901.0, None, 9, asked=False, hung=(fact("hung"),)),)
-    once = facts(running("worker:0", attempt=2, history=past, since=990.0))
-    assert now_and_past(once) == ([], ["hung_before"])
+def restarted(*hung: Fact, code: int | None = 1, **fields: Any) -> TaskStatus:
+    """worker:0 in its second attempt."""
+    past = past_attempt(1, 900.0, 989.0, code, **{"hung": hung, **fields})
+    return running("worker:0", attempt=2, history=(past,), since=990.0)
+
+
+def after_losses(cause: str, task: TaskStatus = REPEATED) -> TaskStatus:
+    """The same of which each attempt ended so."""
+    return changed(task, history=tuple(changed_attempt(one, cause=cause) for one in MEMORY))
+
+
+def killed_as(kind: str) -> Facts:
+    task = ended("worker:0", "", **KILLED)
+    return facts(changed(task, state=TaskState.BACKOFF, why=(fact(kind, seconds=61.0),)))
+
+
+CONNECTION = FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n"
+OVERCOME = changed(REPEATED, step=1, step_time=999.0)
+PEER_LOST = changed(after_losses("UnavailableError: Socket closed", OVERCOME), id=TaskId("worker", 1))
+NO_ROOM = "OSError: [Errno 28] No space left on device"
+TERMINATED = changed(
+    running("worker:0"), state=TaskState.SUCCEEDED, code=0, tail="Batch 3: Invalid loss, terminating training\n"
+)
+SUCCEEDED = Verdict(Outcome.SUCCEEDED, (fact("lead_finished", task="worker:0"),))
+UNINITIALIZED = "Waiting for model to be ready.  Ready_for_local_init_op:  Variables not initialized: global_step"
+REFUSING = unreached("refused", "Connection refused")
+YOUNG = says(running("worker:0"), STILL, for_s=10.0)
+NAMED: dict[str, tuple[Facts, list[str]]] = {
+    "a lost connection beside its cause": (
+        facts(ended("worker:0", CONNECTION), ended("ps:0", FRAMES + "MemoryError\n", "gpu-b")),
+        ["host_memory"],
+    ),
+    "a lost connection alone": (facts(ended("worker:0", CONNECTION), PS), ["peer_lost"]),
+    "an overcome loss beside a present one": (
+        facts(OVERCOME, ended("ps:0", CONNECTION, "gpu-b")),
+        ["peer_lost", "host_memory"],
+    ),
+    "an overcome loss and a full disk": (
+        facts(after_losses(NO_ROOM, OVERCOME), hosts={"gpu-a": FULL}),
+        ["disk_is_full", "disk_full"],
+    ),
+    "an overcome loss of a connection beside its cause": (facts(OVERCOME, PEER_LOST), ["host_memory"]),
+    "an overcome loss of a connection alone": (facts(PEER_LOST), ["peer_lost"]),
+    "an overcome loss in a run that has failed": (decided(facts(OVERCOME)), []),
+    "killed by dtctl as stalled": (killed_as("stalled"), ["stalled"]),
+    "killed by dtctl as frozen": (killed_as("frozen"), ["frozen"]),
+    "asked to end": (facts(restarted(code=None, signal=9, asked=True)), []),
+    "failed, and the run was stopped": (
+        facts(ended("worker:0", LOGS["argparse"]), verdict=Verdict(Outcome.STOPPED, (fact("stopped"),))),
+        [],
+    ),
+    "failed before its peers were ready": (facts(restarted(cause="ConnectionRefusedError: x", early=True)), []),
+    "failed later": (facts(restarted(cause="ConnectionRefusedError: x")), ["ended"]),
+    "healthy": (facts(*WORKERS, machines={f"gpu-{n}": machine() for n in range(4)}), []),
+    "busy everywhere": (facts(*WORKERS, machines={f"gpu-{n}": machine(waiting={"cpu": 0.9}) for n in range(4)}), []),
+    "one that serves nobody": (  # is ready as soon as it runs, and not behind a firewall
+        facts(running("worker:0"), PS, hosts={**REFUSING, "gpu-b": host({"ps:0": vitals(listens=False)})}),
+        [],
+    ),
+    "Keras has stopped at NaN": (facts(TERMINATED, verdict=SUCCEEDED), ["diverged"]),
+    "it says something else than that it waits": (facts(changed(WAITS, progress=1030.0), PS), []),
+    "a young start that is waited for": (facts(YOUNG, changed(PS, ready=False)), []),
+    "a young start that listens": (facts(YOUNG, PS), []),
+    "nobody begins, and its cause": (facts(*SILENT, dataclasses.replace(FROZEN, id=TaskId("ps", 1))), ["frozen"]),
+    "a minute for the lead to initialize": (facts(running("chief:0"), says(running("worker:0"), UNINITIALIZED)), []),
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_what_is_found_and_what_is_no_problem(case: str) -> None:
+    found, expected = NAMED[case]
+    assert names(found) == expected
+
+
+def test_a_loss_that_was_overcome_is_reported_by_diagnose_alone() -> None:
+    found = facts(OVERCOME)
+    assert now_and_past(found) == ([], ["host_memory"])
+    assert ", 3 times in a row (restarted at " in first_hint(found)
+    once = restarted(fact("hung"), code=None, signal=9)
+    assert now_and_past(facts(once)) == ([], ["hung_before"])
+
+
+def test_after_a_minute_workers_wait_for_the_lead_to_initialize() -> None:
+    tasks = [running("chief:0"), says(running("worker:0"), UNINITIALIZED, for_s=90.0)]
+    (found,) = findings(facts(*tasks))
+    assert (found.signature.name, found.seen.tasks) == ("waits", (TaskId("chief", 0),))
 
 
 def test_a_loop_of_hangs_is_reported_until_the_task_has_trained_for_long() -> None:
@@ -506,55 +552,11 @@ def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
     assert "no task has reported a step since the start" in first_hint(found)
 
 
-def test_workers_may_wait_a_minute_for_the_lead_to_initialize() -> None:
-    text = "Waiting for model to be ready.  Ready_for_local_init_op:  Variables not initialized: global_step"
-    tasks = [running("chief:0"), says(running("worker:0"), text, for_s=40.0)]
-    assert names(facts(*tasks)) == []
-    tasks[1] = says(running("worker:0"), text, for_s=90.0)
-    (found,) = findings(facts(*tasks))
-    assert (found.signature.name, found.seen.tasks) == ("waits", (TaskId("chief", 0),))
-
-
 def test_a_thousand_tasks_that_all_wait_are_reported_at_once() -> None:
     tasks = [running("ps:0", "gpu-b"), *(says(running(f"worker:{n}", f"gpu-{n}"), STILL) for n in range(1000))]
     (found,) = findings(facts(*tasks))
     assert len(found.seen.waiting) == 1000
     assert paragraph(found)[0].startswith("worker:[0-999] have waited 40s for ps:0 on gpu-b:2222")
-
-
-def test_what_dtctl_ended_itself_is_no_problem() -> None:
-    past = (past_attempt(1, 900.0, 901.0, None, 9, asked=True),)
-    assert names(facts(running("worker:0", attempt=2, history=past))) == []
-    stopped = Verdict(Outcome.STOPPED, (fact("stopped"),))
-    assert names(facts(ended("worker:0", LOGS["argparse"]), verdict=stopped)) == []
-
-
-def test_who_ended_before_its_peers_were_ready_is_no_problem() -> None:
-    past = past_attempt(1, 900.0, 901.0, 1, None, asked=False, cause="ConnectionRefusedError: [Errno 111]")
-    assert names(facts(running("worker:0", attempt=2, history=(past,), since=990.0))) != []
-    early = changed_attempt(past, early=True)
-    assert names(facts(running("worker:0", attempt=2, history=(early,), since=990.0))) == []
-
-
-def test_a_healthy_run_has_no_problem() -> None:
-    assert names(facts(*WORKERS, machines={f"gpu-{n}": machine() for n in range(4)})) == []
-    busy = {f"gpu-{n}": machine(waiting={"cpu": 0.9}) for n in range(4)}
-    assert names(facts(*WORKERS, machines=busy)) == []
-
-
-def test_who_listens_nowhere_is_not_behind_a_firewall() -> None:
-    """A program that serves nobody is ready as soon as it runs."""
-    finding = unreached("refused", "Connection refused")
-    finding["gpu-b"] = host({"ps:0": vitals(listens=False)})
-    assert names(facts(running("worker:0"), PS, hosts=finding)) == []
-
-
-def test_keras_that_stops_at_nan_is_no_success() -> None:
-    done = changed(
-        running("worker:0"), state=TaskState.SUCCEEDED, code=0, tail="Batch 3: Invalid loss, terminating training\n"
-    )
-    succeeded = Verdict(Outcome.SUCCEEDED, (fact("lead_finished", task="worker:0"),))
-    assert names(facts(done, verdict=succeeded)) == ["diverged"]
 
 
 @pytest.mark.parametrize(
@@ -568,18 +570,3 @@ def test_keras_that_stops_at_nan_is_no_success() -> None:
 def test_whom_a_line_is_about_is_known_by_device_or_address(text: str) -> None:
     (found,) = findings(facts(says(running("worker:0"), text), PS))
     assert found.seen.tasks == (TaskId("ps", 0),)
-
-
-def test_a_wait_is_over_when_the_task_says_something_else() -> None:
-    gone_on = changed(WAITS, progress=1030.0)
-    assert names(facts(gone_on, PS)) == []
-
-
-def test_a_start_may_take_its_time() -> None:
-    young = says(running("worker:0"), STILL, for_s=10.0)
-    assert names(facts(young, changed(PS, ready=False))) == []
-    assert names(facts(young, PS)) == []
-
-
-def test_that_nobody_begins_is_not_reported_beside_its_cause() -> None:
-    assert names(facts(*SILENT, dataclasses.replace(FROZEN, id=TaskId("ps", 1)))) == ["frozen"]

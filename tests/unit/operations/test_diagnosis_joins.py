@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from dtctl.agent.records.reasons import fact
-from dtctl.errors import DtctlError, TransportError
-from dtctl.model import TaskId
+from dtctl.errors import TransportError
 from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.diagnosis import signatures
 from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.snapshot import Outcome
-from tests.unit.coordinated import Agents, record, viewed
+from tests.unit.coordinated import Agents, Beating, moved_record, record, viewed
 from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
-from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
+from tests.unit.fakes import FakeTransport
 from tests.unit.tasks import changed, checkpoint, checkpoint_directory, past_attempt
 
 TASK = running("worker:0")
@@ -146,17 +144,9 @@ def test_a_host_that_tells_of_foreign_tasks_is_not_trusted(monkeypatch: pytest.M
 
 
 def test_a_host_that_the_run_was_moved_to_and_that_only_beats_is_waited_for_once() -> None:
-    class Beating(Agents):
-        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-            answer = super().__call__(session, fields)
-            return [dict(BEATS_FOR_EVER)] if session.host.name == "e" else answer
-
-    moved = record(created=2000.0)
-    spare = dataclasses.replace(moved.hosts["d"], name="e")
-    here = dataclasses.replace(
-        moved, roster={**moved.roster, TaskId("worker", 0): "e"}, hosts={**moved.hosts, "e": spare}
-    )
-    agents = Beating(run=here)
-    found = diagnose(dataclasses.replace(record(), others={"e": spare}), FakeTransport(agents, {"c": GONE}))
+    here = moved_record("e", spare=True)
+    agents = Beating(run=here, on="e")
+    transport = FakeTransport(agents, {"c": GONE})
+    found = diagnose(dataclasses.replace(record(), others={"e": here.hosts["e"]}), transport)
     assert [kind for host, kind, _ in agents.asked if host == "e"] == ["status"]
     assert set(found.errors) == {"c", "e"}
