@@ -59,7 +59,7 @@ class StartReport(UpReport):
 
         checks.show_brief(checked)
         if not self.force:
-            checks.refuse_certain_failure(checked, hint="dtctl up --force    starts them all the same")
+            checks.refuse_certain_failure(checked, hint="dtctl up --force    starts them anyway")
 
     def moving_ports(self, taken: DtctlError) -> None:
         if self.keep_ports:

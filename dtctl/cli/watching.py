@@ -123,7 +123,7 @@ def watch(
                     return ended(event.status)
                 narrate(event)
         except TimeoutError:
-            errors.note("the time to wait is over; the run continues")
+            errors.note("the timeout has expired; the run continues")
             raise typer.Exit(ExitCode.TIMEOUT) from None
     raise AssertionError("following ends with Ended")
 

@@ -218,7 +218,7 @@ def _check_place(record: RunRecord, host: str) -> None:
     """Raises UsageError for a host that has nothing of the run."""
     if host not in record.hosts:
         hint = f"its hosts: {', '.join(record.hosts)}"
-        raise UsageError(f"{host} has no part in {record.run or record.cluster}", hint=hint)
+        raise UsageError(f"{host} is not part of {record.run or record.cluster}", hint=hint)
 
 
 RESTARTS = "dtctl up --replace    restarts the run from its checkpoints, with jobs.{}.replicas and hosts as in the file"

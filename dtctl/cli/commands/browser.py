@@ -86,7 +86,7 @@ def dashboard(
                 continue
             board.put({**parts(event), **unknown(None)})
             scope.memory.remember(event.status)
-        raise DtctlError("the server of the dashboard has ended by itself")
+        raise DtctlError("the dashboard's server has stopped unexpectedly")
 
 
 Format = Literal["html", "md"]

@@ -82,7 +82,7 @@ def _check(action: str, arguments: list[str], given: Mapping[str, object]) -> No
     if action == "push" and not arguments:
         raise UsageError("which one?", hint="dtctl checkpoints push ./best    or ./best/model.ckpt-500")
     if action == "prune" and not given["--keep"]:
-        raise UsageError("how many are to stay?", hint="dtctl checkpoints prune --keep 5")
+        raise UsageError("how many checkpoints to keep?", hint="dtctl checkpoints prune --keep 5")
 
 
 def _find(scope: Scope) -> RunStatus:
@@ -190,7 +190,7 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
             failed = {**failed, **outcome.errors}
             found = tuple(outcome.as_reported(found))
         with scope.on_interrupt(
-            "hosts that were asked already remove theirs", "dtctl checkpoints    shows what is left"
+            "hosts that were already asked remove theirs", "dtctl checkpoints    shows what is left"
         ):
             outcome = prune(record, scope.transport, found, keep=keep, dry_run=False, live=not known.is_over)
     assert outcome is not None

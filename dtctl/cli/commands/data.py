@@ -130,7 +130,7 @@ def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output:
         errors.show_host_errors(before.errors)
         shown.show_data_states([one for each in before.results.values() for one in each])
         console.confirm("Remove what dtctl has put there?")
-    with scope.on_interrupt("hosts that were asked already remove theirs", "dtctl data status    shows what is left"):
+    with scope.on_interrupt("hosts that were already asked remove theirs", "dtctl data status    shows what is left"):
         outcome = drop(record, found, scope.transport)
     if output == "json":
         fields = {"places": results.data_dropped(outcome.results), "errors": document.errors(outcome.errors)}

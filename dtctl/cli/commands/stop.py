@@ -133,7 +133,7 @@ def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: Output
         result.show_kept(outcome.kept)
         if outcome.stop.absent:
             errors.note(
-                f"{fold(outcome.stop.absent)} had no part in the run, and was not asked",
+                f"{fold(outcome.stop.absent)} was not part of the run, and was not queried",
                 "dtctl gc    removes what earlier runs left there, once it answers",
             )
         if outcome.unasked:

@@ -216,7 +216,7 @@ def shows_no_key(to: Destination, words: str) -> TransportError:
 
 def no_session(to: Destination, reason: str) -> TransportError:
     return TransportError(
-        f"{to} lets us log in, but opens no session",
+        f"{to} accepts the login, but opens no session",
         detail=reason,
         hint="MaxSessions or the account forbids it",
         shared_summary="the login works, but no session is opened",

@@ -141,7 +141,7 @@ class Routes:
         gateway = self._gateway(settings)
         while isinstance(gateway, SshSettings):
             if gateway in found:
-                raise TransportError(f"the jump hosts of {settings.target} form a circle", hint="look at ProxyJump")
+                raise TransportError(f"the jump hosts of {settings.target} form a circle", hint="check ProxyJump")
             found.insert(0, gateway)
             gateway = self._gateway(gateway)
         return found

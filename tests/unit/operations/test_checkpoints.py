@@ -189,7 +189,7 @@ def test_a_file_of_the_users_own_is_neither_moved_nor_replaced(
     found = (tmp_path / "other").stat()
     note = {one: str(found.st_ino) if inode == "mine" else inode for one, inode in planted.items()}
     (tmp_path / ".m-7.part" / "placing").write_text(json.dumps(note))
-    with pytest.raises(DtctlError, match="is there already"):
+    with pytest.raises(DtctlError, match="already exists"):
         begun(tmp_path)
     assert (tmp_path / name).read_bytes() == (tmp_path / "other").read_bytes() == b"mine"
 
@@ -205,7 +205,7 @@ def test_a_file_that_came_meanwhile_is_not_replaced(landing: Landing, directory:
 
 def test_a_refused_pull_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "m-7.index").write_bytes(b"mine")
-    with pytest.raises(DtctlError, match="is there already"):
+    with pytest.raises(DtctlError, match="already exists"):
         begun(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["m-7.index"]
 
@@ -226,7 +226,7 @@ def test_only_files_of_the_checkpoint_are_taken(landing: Landing, directory: Pat
     "name", ["", ".", "..", ".bashrc", "a/b", "a\0b", "a\nb", "x" * 201, 'a"b', "a\\b", "a\u202eb"]
 )
 def test_a_name_that_would_lead_elsewhere_or_cannot_be_pushed_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DtctlError, match="no name that dtctl gives"):
+    with pytest.raises(DtctlError, match="not a name that dtctl gives"):
         begun(tmp_path, name)
 
 
@@ -335,7 +335,7 @@ def test_shards_beyond_number_are_not_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["sitecustomize.py", "evil.pth", "model.keras.py", "latest.h5.pth", ".keras"])
 def test_a_file_of_keras_is_called_as_keras_calls_it(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DtctlError, match="is no name that"):
+    with pytest.raises(DtctlError, match="is not a name that"):
         pulled(tmp_path, whole(name, "keras", 1))
     assert not (tmp_path / "here").exists()
 

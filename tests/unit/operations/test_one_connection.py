@@ -304,7 +304,7 @@ def test_down_does_not_query_absent_hosts() -> None:
 def test_restart_names_hosts_that_have_not_joined() -> None:
     agents = Agents(WITHOUT_D, restart=[{**restarted("worker:0", unreached=["d"]), "coordination": WITHOUT_D}])
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
-    assert result.errors["d"].summary == "d has no part in the run, which was started without it"
+    assert result.errors["d"].summary == "d is not part of the run, which was started without it"
     assert result.errors["d"].hint.startswith("dtctl up")
 
 

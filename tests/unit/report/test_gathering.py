@@ -181,7 +181,7 @@ def test_a_report_is_replaced_and_anything_else_only_if_that_is_said(tmp_path: P
     assert path.read_text().endswith("new")
     other = tmp_path / "thesis.html"
     other.write_text("a thesis")
-    with pytest.raises(UsageError, match="no report"):
+    with pytest.raises(UsageError, match="not a report"):
         write_report(other, TEXT, force=False)
     assert other.read_text() == "a thesis"
     write_report(other, TEXT, force=True)
