@@ -1,4 +1,4 @@
-"""What a controller says of a run whose coordinator cannot be asked: the coordinator's own answer, from the states."""
+"""The outcome of a run whose coordinator is unreachable: the coordinator's own answer, from the states."""
 
 from __future__ import annotations
 
