@@ -98,17 +98,21 @@ Script = list[dict[str, Any] | DtctlError]
 
 
 class Agents:
-    """Every host answers for itself; c also as the coordinator, with `view`."""
+    """Every host answers for itself; c also as the coordinator, with `view`. `extra`: what c answers to a request."""
 
     def __init__(
-        self, view: Mapping[str, Any] | None = None, *, run: RunRecord | None = None, servers: Collection[str] = ("ps",)
+        self,
+        view: Mapping[str, Any] | None = None,
+        *,
+        run: RunRecord | None = None,
+        servers: Collection[str] = ("ps",),
+        **extra: Script,
     ) -> None:
         self.view = view
         self.run = run or record()
         self._servers = servers
         self.asked: list[tuple[str, str, Mapping[str, Any]]] = []
-        self.extra: dict[str, Script] = {}
-        """Kind of request -> what the coordinator says to it."""
+        self.extra = extra
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
         host, kind = session.host.name, str(fields["type"])

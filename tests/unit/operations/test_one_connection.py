@@ -81,8 +81,7 @@ def test_every_host_is_asked_when_the_coordinators_cannot_be_reached() -> None:
 
 
 def test_an_agent_that_cannot_be_revived_is_no_coordinator() -> None:
-    agents = Agents(viewed())
-    agents.extra["status"] = [AgentError("internal", "the agent's supervisor does not start")]
+    agents = Agents(viewed(), status=[AgentError("internal", "the agent's supervisor does not start")])
     found = status(record(), FakeTransport(agents))
     assert found.away is not None
     assert "cannot revive" in found.away.summary
@@ -109,8 +108,7 @@ def test_a_moved_run_is_found_through_the_remaining_hosts() -> None:
 
 
 def test_stop_asks_the_coordinator_alone() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")])
     transport = FakeTransport(agents)
     result = stop(record(), transport, ALL, ORDER)
     assert transport.opened == ["c"]
@@ -119,8 +117,7 @@ def test_stop_asks_the_coordinator_alone() -> None:
 
 
 def test_what_a_stop_will_end_is_reported_before_it_over_the_same_connection() -> None:
-    agents = Agents(viewed(tasks={"worker:1": entry("succeeded")}))
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0")]
+    agents = Agents(viewed(tasks={"worker:1": entry("succeeded")}), stop=[stopped("ps:0", "ps:1", "worker:0")])
     transport = FakeTransport(agents)
     heard: list[Ending] = []
     stop(record(run=None), transport, ALL, ORDER, before=heard.append)  # type: ignore[arg-type]
@@ -157,8 +154,7 @@ def test_without_a_coordinator_what_is_about_to_end_is_reported_once() -> None:
 
 
 def test_hosts_unreachable_for_the_coordinator_are_queried_directly() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", unreached=["d"])])
     transport = FakeTransport(agents)
     result = stop(record(), transport, ALL, ORDER)
     assert transport.opened == ["c", "d"]
@@ -167,8 +163,7 @@ def test_hosts_unreachable_for_the_coordinator_are_queried_directly() -> None:
 
 
 def test_unreachable_hosts_are_named_and_stopped_when_they_connect() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", unreached=["d"])])
     result = stop(record(), FakeTransport(agents, {"d": GONE}), ALL, ORDER)
     assert (list(result.errors), result.promised) == (["d"], ("d",))
 
@@ -204,8 +199,7 @@ def test_ps_alone_are_stopped_at_once() -> None:
 def test_a_former_coordinator_is_queried_once() -> None:
     """The cluster file has changed: the lead is elsewhere than it says."""
     moved = dataclasses.replace(record(run=None), lead=TaskId("worker", 1))  # type: ignore[arg-type]
-    agents = Agents(viewed())
-    agents.extra["restart"] = [restarted("worker:0")]
+    agents = Agents(viewed(), restart=[restarted("worker:0")])
     both = (TaskId("worker", 0), TaskId("worker", 1))
     result = restart(moved, FakeTransport(agents), both, by="me")
     assert agents.asked_of("restart") == ["d", "c"]
@@ -217,9 +211,8 @@ def test_a_former_coordinator_is_queried_once() -> None:
 
 
 def test_a_coordinator_that_does_not_answer_has_its_host_end_its_own() -> None:
-    agents = Agents(viewed())
     away = {"code": "not_answering", "summary": "no sign of life for 60 s"}
-    agents.extra["stop"] = [{**stopped("worker:0"), "coordination": None, "away": away}]
+    agents = Agents(viewed(), stop=[{**stopped("worker:0"), "coordination": None, "away": away}])
     result = stop(record(), FakeTransport(agents), ALL, ORDER)
     assert result.away is not None
     assert result.away.summary == "the coordinator's host c has no coordinator that answers"
@@ -228,8 +221,7 @@ def test_a_coordinator_that_does_not_answer_has_its_host_end_its_own() -> None:
 
 
 def test_down_clears_every_host_after_one_stop_by_one_connection_to_each() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")])
     transport = FakeTransport(agents)
     result = down(record(), transport, ORDER)
     assert sorted(transport.opened) == ["a", "b", "c", "d"]
@@ -240,8 +232,7 @@ def test_down_clears_every_host_after_one_stop_by_one_connection_to_each() -> No
 
 
 def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")])
     left = {"run": "digits-0", "cluster": "digits", "host": "s1", "reason": "its cluster was taken down"}
     nothing = {"processes": [], "survivors": [], "bundles": [], "files": [], "freed_bytes": 0}
 
@@ -264,16 +255,14 @@ def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None
 
 
 def test_down_of_one_run_leaves_hosts_without_a_task_alone() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")])
     hosts = {"s1": dataclasses.replace(next(iter(record().hosts.values())), name="s1")}
     down(dataclasses.replace(record(), others=hosts), FakeTransport(agents), ORDER)
     assert agents.asked_of("gc") == []
 
 
 def test_restart_names_unreachable_hosts() -> None:
-    agents = Agents(viewed())
-    agents.extra["restart"] = [restarted("worker:0", unreached=["d"])]
+    agents = Agents(viewed(), restart=[restarted("worker:0", unreached=["d"])])
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
     assert [(str(task.id), task.entry["attempt"]) for task in result.tasks] == [("worker:0", 2)]
     assert list(result.errors) == ["d"]
@@ -302,9 +291,8 @@ def test_a_run_of_one_host_that_is_there_is_not_isolated() -> None:
 
 
 def test_down_does_not_query_absent_hosts() -> None:
-    agents = Agents(WITHOUT_D)
     without_d = stopped("ps:0", "ps:1", "worker:0")
-    agents.extra["stop"] = [{**without_d, "coordination": WITHOUT_D}]
+    agents = Agents(WITHOUT_D, stop=[{**without_d, "coordination": WITHOUT_D}])
     transport = FakeTransport(agents, {"d": GONE})
     told_before: list[Ending] = []
     result = down(record(), transport, ORDER, before=told_before.append)
@@ -314,8 +302,7 @@ def test_down_does_not_query_absent_hosts() -> None:
 
 
 def test_restart_names_hosts_that_have_not_joined() -> None:
-    agents = Agents(WITHOUT_D)
-    agents.extra["restart"] = [{**restarted("worker:0", unreached=["d"]), "coordination": WITHOUT_D}]
+    agents = Agents(WITHOUT_D, restart=[{**restarted("worker:0", unreached=["d"]), "coordination": WITHOUT_D}])
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
     assert result.errors["d"].summary == "d has no part in the run, which was started without it"
     assert result.errors["d"].hint.startswith("dtctl up")
@@ -384,8 +371,7 @@ def test_a_host_that_refuses_is_named_beside_what_the_coordinator_says() -> None
 
 
 def test_a_restart_in_a_run_that_has_ended_is_refused_and_not_tried_elsewhere() -> None:
-    agents = Agents(viewed("Succeeded"))
-    agents.extra["restart"] = [AgentError("run_ended", "run digits-1 has ended: Succeeded")]
+    agents = Agents(viewed("Succeeded"), restart=[AgentError("run_ended", "run digits-1 has ended: Succeeded")])
     with pytest.raises(AgentError, match="has ended"):
         restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
     assert agents.asked_of("restart") == ["c"]

@@ -66,8 +66,7 @@ def test_a_connection_lost_during_an_answer_is_an_error() -> None:
 
 
 def test_an_error_of_the_agent_ends_a_conversation_and_the_next_is_another() -> None:
-    agents = Agents(viewed())
-    agents.extra["status"] = [AgentError("internal", "a bug")]
+    agents = Agents(viewed(), status=[AgentError("internal", "a bug")])
     transport = FakeTransport(agents)
     with PersistentTransport(transport) as kept:
         status(record(), kept)

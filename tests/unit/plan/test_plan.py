@@ -42,14 +42,6 @@ def test_flags_hold_every_job_in_the_order_of_the_file() -> None:
     )
 
 
-def test_tf_config_names_the_cluster_and_the_task() -> None:
-    config = json.loads(task(planned(cluster()), "ps:1").env["TF_CONFIG"])
-    assert config == {
-        "cluster": {"ps": ["a.example:2222", "b.example:2222"], "worker": ["c.example:2222", "d.example:2222"]},
-        "task": {"type": "ps", "index": 1},
-    }
-
-
 def sparse_or_not(**fields: Any) -> dict[str, Any]:
     """TF_CONFIG of all tasks of a cluster with every job."""
     jobs = (
@@ -200,11 +192,6 @@ def test_the_environment_of_the_file_takes_precedence() -> None:
     host = ssh_host("a", env={"B": "host"})
     env = planned(cluster(job("worker", ["a"], [1], launch=launch), hosts=[host])).tasks[0].env
     assert (env["PYTHONUNBUFFERED"], env["A"], env["B"]) == ("0", "job", "host")
-
-
-def test_output_is_unbuffered_and_a_hung_python_can_be_asked_for_its_stack() -> None:
-    for one in planned(cluster()).tasks:
-        assert (one.env["PYTHONUNBUFFERED"], one.env["PYTHONFAULTHANDLER"]) == ("1", "1")
 
 
 def test_a_venv_comes_first_in_the_path() -> None:
