@@ -42,6 +42,14 @@ def test_flags_hold_every_job_in_the_order_of_the_file() -> None:
     )
 
 
+def test_tf_config_names_the_cluster_and_the_task() -> None:
+    config = json.loads(task(planned(cluster()), "ps:1").env["TF_CONFIG"])
+    assert config == {
+        "cluster": {"ps": ["a.example:2222", "b.example:2222"], "worker": ["c.example:2222", "d.example:2222"]},
+        "task": {"type": "ps", "index": 1},
+    }
+
+
 def sparse_or_not(**fields: Any) -> dict[str, Any]:
     """TF_CONFIG of all tasks of a cluster with every job."""
     jobs = (
