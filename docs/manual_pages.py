@@ -89,7 +89,7 @@ _NETWORK = (
     "sample is tried, and the output says how many.",
     "- `--deep` lets hosts exchange data in pairs, with several partners each. A host counts as slow if it stays below "
     "0.8 of the median with its best partner (far below, if the others differ much). Four to eight seconds, with the "
-    "network fully loaded. With two hosts nobody can tell which one is slow.\n"
+    "network fully loaded. With two hosts the slow one cannot be identified.\n"
     "- `--print-firewall nftables` (or `iptables`, `ufw`) contacts no host. It prints, for each host, rules that admit "
     "the cluster's hosts to the tasks' ports and nobody else, and the commands that remove them. They admit the "
     "addresses that tasks are given, so run `dtctl check` once they are loaded. See "

@@ -299,7 +299,7 @@ def show_replacement(exchange: Replacement) -> None:
     if exchange.moves_the_lead:
         show_warning(
             f"the lead moved with {old}: training continues from its checkpoints only if {new} has the same directory",
-            hint="dtctl checkpoints    shows what is there",
+            hint="dtctl checkpoints    lists the checkpoints",
         )
 
 

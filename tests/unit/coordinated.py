@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,11 @@ Script = list[dict[str, Any] | DtctlError]
 
 
 class Agents:
-    """Every host answers for itself; c also as the coordinator, with `view`. `extra`: what c answers to a request."""
+    """Every host answers for itself; c also as the coordinator, with `view`, and what `extra` has for a request.
+
+    `instead`: what a host answers to a request in place of that, unless it is None.
+    `told`: of a host and its usual answer to `status`, what it answers.
+    """
 
     def __init__(
         self,
@@ -106,6 +110,8 @@ class Agents:
         *,
         run: RunRecord | None = None,
         servers: Collection[str] = ("ps",),
+        instead: Callable[[FakeSession, Mapping[str, Any]], Any] = lambda session, fields: None,
+        told: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda host, answer: answer,
         **extra: Script,
     ) -> None:
         self.view = view
@@ -113,15 +119,20 @@ class Agents:
         self._servers = servers
         self.asked: list[tuple[str, str, Mapping[str, Any]]] = []
         self.extra = extra
+        self._instead = instead
+        self._told = told
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
         host, kind = session.host.name, str(fields["type"])
         self.asked.append((host, kind, fields))
+        instead = self._instead(session, fields)
+        if instead is not None:
+            return list(instead)
         coordinates = host == self.run.coordinator and self.view is not None
         if coordinates and kind in self.extra:
             return list(self.extra[kind])
         if kind == "status":
-            return [self.status(host, self.view if coordinates else None)]
+            return [self._told(host, self.status(host, self.view if coordinates else None))]
         if kind == "events" and fields["whole"]:
             return [AgentError("not_coordinator", "this host does not coordinate the run")]
         if kind == "diagnose":
@@ -170,12 +181,14 @@ class Beating(Agents):
 
     beats = True
 
-    def __init__(self, view: Mapping[str, Any] | None = None, *, on: str = "c", **settings: Any) -> None:
-        super().__init__(view, **settings)
+    def __init__(self, view: Mapping[str, Any] | None = None, *, on: str = "c", run: RunRecord | None = None) -> None:
+        super().__init__(view, run=run, instead=self._beat)
         self._on = on
 
-    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        if session.host.name != self._on or not self.beats:
-            return super().__call__(session, fields)
-        self.asked.append((self._on, str(fields["type"]), fields))
-        return [dict(BEATS_FOR_EVER)]
+    def _beat(self, session: FakeSession, fields: Mapping[str, Any]) -> Script | None:
+        return [dict(BEATS_FOR_EVER)] if session.host.name == self._on and self.beats else None
+
+
+def with_states(answer: dict[str, Any], tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A host's answer to `status` with other entries for these tasks."""
+    return {**answer, "state": {**answer["state"], "tasks": {**answer["state"]["tasks"], **tasks}}}

@@ -145,7 +145,7 @@ def _refuse_half(found: Found, lacking: Set[str]) -> None:
     if missing:
         raise DtctlError(
             f"{found.path} is not whole any more on {', '.join(found.hosts)}: {', '.join(missing[:5])} missing",
-            hint="dtctl checkpoints    shows what is there now",
+            hint="dtctl checkpoints    lists the checkpoints now",
         )
 
 

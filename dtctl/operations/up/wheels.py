@@ -135,7 +135,7 @@ class Wheels:
             return self.said.what
         uv = shutil.which("uv")
         if uv is None:
-            raise PreflightError("this machine has no uv, which tells pip what uv.lock lists", hint="pip install uv")
+            raise PreflightError("uv is not installed here; dtctl needs it to read uv.lock", hint="pip install uv")
         exported = str(scratch / "requirements.txt")
         argv = [uv, "export", "--quiet", "--frozen", "--no-emit-workspace", "--project", self.said.what]
         self._run([*argv, "--output-file", exported], logs, log, "uv cannot export uv.lock", "uv lock    renews it")

@@ -47,7 +47,7 @@ class OpensshConfig(ConfigFiles):
         done = run(["ssh", *_destination(settings, self), "-G", settings.target], CONFIG_TIMEOUT_S)
         if done.returncode != 0:
             detail = done.stderr.decode("utf-8", "replace").strip()
-            raise TransportError(f"`ssh -G` cannot tell how {settings.target} is reached", detail=detail)
+            raise TransportError(f"`ssh -G {settings.target}` failed", detail=detail)
         found: dict[str, str] = {}
         for line in done.stdout.decode("utf-8", "replace").splitlines():
             key, _, value = line.partition(" ")

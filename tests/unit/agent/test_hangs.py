@@ -113,6 +113,10 @@ SPANS: dict[str, Any] = {
         span(49, ready=False, excused=True),
         span(1, fact("stalled", seconds=50), ready=False, excused=True),
     ),
+    "a start that says something goes on": (
+        limited(20, trains=False, ready_s=5.0),
+        span(200, ready=False, grows_every=40),
+    ),
     "and not afterwards": (limited(20, trains=False, ready_s=5.0), span(40, ready=False), span(5000)),
     "after hangs in a row the first step may take longer": (
         limited(20, **HUNG_TWICE),

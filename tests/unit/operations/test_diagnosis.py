@@ -168,7 +168,7 @@ BY_FACTS = [
     (
         "killed_for_memory",
         facts(ended("worker:0", "", **KILLED, beside=fact("out_of_memory", count=1)), machines={"gpu-a": machine()}),
-        "the kernel ended it, because gpu-a ran out of memory: 8.6 GB of 17.2 GB are free now",
+        "the kernel killed it because gpu-a ran out of memory: 8.6 GB of 17.2 GB are free now",
     ),
     (
         "cannot_run",
@@ -181,20 +181,20 @@ BY_FACTS = [
         "gpu-a cannot run /nope: No such file or directory",
     ),
     ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
-    ("illegal_instruction", facts(ended("worker:0", "", code=None, signal=4)), "another processor than that of gpu-a"),
+    ("illegal_instruction", facts(ended("worker:0", "", code=None, signal=4)), "a different processor than that of gpu-a"),
     ("crashed", facts(ended("worker:0", "", code=139)), "a library of the program crashed"),
     (
         "ended_itself",
         facts(ended("worker:0", "loading\nTensorFlow finds 0 GPUs here, not 2\n")),
-        ": TensorFlow finds 0 GPUs here, not 2\nthe program ended itself",
+        ": TensorFlow finds 0 GPUs here, not 2\nthe program exited by itself",
     ),
-    ("ended_itself", facts(ended("worker:0", "error: no GPU\n")), "should be its reason"),
+    ("ended_itself", facts(ended("worker:0", "error: no GPU\n")), "usually gives the reason"),
     ("ended", facts(ended("worker:0", "step 3\n")), "unrecognised error; last lines of worker:0:\n  step 3\n"),
     ("ended", facts(ended("worker:0", FRAMES + "ValueError: bad\n")), "dtctl logs worker:0 -n all"),
     (
         "host_away",
         facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact, heard=960.0)}),
-        "gpu-b has been away for 40s",
+        "gpu-b has been unreachable for 40s",
     ),
     (
         "host_away",
@@ -210,15 +210,15 @@ BY_FACTS = [
     (
         "coordinator_away",
         without_coordinator(facts(running("worker:0"), PS), "gpu-a"),
-        "the coordinator's host gpu-a cannot be asked: the state of worker:0 is unknown; no route to gpu-a",
+        "the coordinator's host gpu-a is unreachable: the state of worker:0 is unknown; no route to gpu-a",
     ),
     (
         "host_silent",
         facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact)}, missing="agents dial gpu-a:1"),
-        "gpu-b has not called the coordinator for 1m40s: agents dial gpu-a:1",
+        "gpu-b has not connected to the coordinator for 1m40s: agents dial gpu-a:1",
     ),
     ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),
-    ("stalled", facts(HANGS), "no sign of progress for 5m"),
+    ("stalled", facts(HANGS), "no progress for 5m"),
     ("hung_before", facts(HUNG_TWICE), "worker:0 on gpu-a hung 2 times, last at "),
     (
         "name_unresolved",
@@ -236,18 +236,18 @@ BY_FACTS = [
         facts(running("worker:0"), PS, hosts=unreached("no_route", "No route to host")),
         "open port 2223 of gpu-b",
     ),
-    ("refused", facts(WAITS, PS, hosts=unreached("refused", "Connection refused")), "is refused there"),
+    ("refused", facts(WAITS, PS, hosts=unreached("refused", "Connection refused")), "but it refuses gpu-a"),
     (
         "waits_for_one_that_is_over",
         facts(WAITS, dataclasses.replace(PS, state=TaskState.STOPPED)),
-        "ps:0 on gpu-b has stopped, while others still need it",
+        "ps:0 on gpu-b has stopped, but other tasks still need it",
     ),
     (
         "waits_for_start",
         facts(WAITS, changed(PS, ready=False)),
         "is running for 1m40s and does not listen on gpu-b:2223 yet",
     ),
-    ("waits", facts(WAITS, PS), "listens on gpu-b:2223, and is waited for all the same"),
+    ("waits", facts(WAITS, PS), "listens on gpu-b:2223, but other tasks still wait for it"),
     (
         "never_listened",
         facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, NOT_READY)),
@@ -272,7 +272,7 @@ BY_FACTS = [
         "the loss is not finite (loss in /o) at step 7",
     ),
     ("disk_is_full", facts(running("worker:0"), hosts={"gpu-a": FULL}), "a disk of gpu-a is full: 0 B of 50.0 GB"),
-    ("no_steps", facts(*STILL_ALL), "no task has reported a step for 50s; worker:[0-3] use no processor"),
+    ("no_steps", facts(*STILL_ALL), "no task has reported a step for 50s; worker:[0-3] are idle"),
     (
         "straggler",
         facts(*SLOW, machines={"gpu-3": machine(load=9.0)}),
@@ -368,7 +368,7 @@ def test_a_failed_run_advises_by_what_is_known_of_its_cause_alone() -> None:
     assert lacks.endswith("lacks the module sklearn")
     assert "-m pip install scikit-learn" in remedy
     assert advice("late\n") == []
-    assert advice("it was late\n")[0].startswith("the program ended itself")
+    assert advice("it was late\n")[0].startswith("the program exited by itself")
 
 
 def test_the_task_that_the_run_failed_of_comes_first() -> None:

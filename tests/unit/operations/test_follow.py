@@ -29,7 +29,7 @@ from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.operations.status import status
 from dtctl.render.logs import TOGETHER_S, Narrator
-from tests.unit.coordinated import Agents, Script, entry, record, state_of, viewed
+from tests.unit.coordinated import Agents, Script, entry, record, state_of, viewed, with_states
 from tests.unit.fakes import FakeSession, FakeTransport
 
 END = viewed("Succeeded", "worker:0 finished", phase="ended")
@@ -99,18 +99,16 @@ def test_the_end_waits_for_the_logs_of_hosts_that_can_be_reached() -> None:
     assert "a" in [event.host for event in events if isinstance(event, Disconnected)]
 
 
+FAILED = entry("failed", reason="exit code 2")
+
+
 def test_what_hosts_report_while_the_coordinator_is_away_has_the_verdict_of_status() -> None:
     """The worker of the coordinator's own host is unknown, and a ps still runs: decided, but not over."""
 
-    class Deciding(Agents):
-        def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
-            answer = super().status(host, view)
-            failed = {
-                task: entry("failed", reason="exit code 2") for task in answer["state"]["tasks"] if task[0] == "w"
-            }
-            return {**answer, "state": {**answer["state"], "tasks": {**answer["state"]["tasks"], **failed}}}
+    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+        return with_states(answer, {task: FAILED for task in answer["state"]["tasks"] if task.startswith("worker")})
 
-    transport = FakeTransport(Deciding(), {"c": TransportError("no route to c")})
+    transport = FakeTransport(Agents(told=told), {"c": TransportError("no route to c")})
     events = follow(record(), transport, LogRequest(()))
     first = next(event for event in events if isinstance(event, RunStatus))
     assert (first.coordination, first.verdict, first.is_over) == (None, status(record(), transport).verdict, False)
@@ -118,13 +116,8 @@ def test_what_hosts_report_while_the_coordinator_is_away_has_the_verdict_of_stat
 
 
 def test_a_run_that_is_over_everywhere_else_needs_no_coordinator() -> None:
-    class Over(Agents):
-        def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
-            answer = super().status(host, view)
-            tasks = {task: entry("failed", reason="exit code 2") for task in answer["state"]["tasks"]}
-            return {**answer, "state": state_of(host, tasks)}
-
-    events = followed(Over(), unreachable={"c": TransportError("no route to c")})
+    agents = Agents(told=lambda _, answer: with_states(answer, dict.fromkeys(answer["state"]["tasks"], FAILED)))
+    events = followed(agents, unreachable={"c": TransportError("no route to c")})
     assert isinstance(events[-1], Ended)
     assert events[-1].status.verdict.outcome is Outcome.FAILED
     assert events[-1].status.away is not None

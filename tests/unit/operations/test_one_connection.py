@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import because, fact, sentence
 from dtctl.agent.records.run_state import Intent
-from dtctl.errors import AgentError, DtctlError, TransportError, UsageError
+from dtctl.errors import AgentError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.down import down
 from dtctl.operations.restart import restart
@@ -21,8 +21,9 @@ from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
-from tests.unit.coordinated import Agents, Script, entry, inventory, moved_record, record, viewed
-from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.coordinated import Agents, entry, inventory, moved_record, record, viewed, with_states
+from tests.unit.fakes import FakeTransport
+from tests.unit.operations.test_gc import NOTHING
 
 GONE = TransportError("cannot reach it")
 ORDER = StopOrder("me@here")
@@ -211,8 +212,9 @@ def test_a_former_coordinator_is_queried_once() -> None:
 
 
 def test_a_coordinator_that_does_not_answer_has_its_host_end_its_own() -> None:
+    agents = Agents(viewed())
     away = {"code": "not_answering", "summary": "no sign of life for 60 s"}
-    agents = Agents(viewed(), stop=[{**stopped("worker:0"), "coordination": None, "away": away}])
+    agents.extra["stop"] = [{**stopped("worker:0"), "coordination": None, "away": away}]
     result = stop(record(), FakeTransport(agents), ALL, ORDER)
     assert result.away is not None
     assert result.away.summary == "the coordinator's host c has no coordinator that answers"
@@ -232,19 +234,16 @@ def test_down_clears_every_host_after_one_stop_by_one_connection_to_each() -> No
 
 
 def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None:
-    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")])
     left = {"run": "digits-0", "cluster": "digits", "host": "s1", "reason": "its cluster was taken down"}
-    nothing = {"processes": [], "survivors": [], "bundles": [], "files": [], "freed_bytes": 0}
-
-    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] != "gc":
-            return agents(session, fields)
-        agents.asked.append((session.host.name, "gc", dict(fields)))
-        return [{"type": "result", "dry_run": False, "runs": [left], **nothing}]
-
+    removed = {**NOTHING, "dry_run": False, "runs": [left]}
+    agents = Agents(
+        viewed(),
+        stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")],
+        instead=lambda session, fields: [removed] if fields["type"] == "gc" else None,
+    )
     hosts = {name: dataclasses.replace(next(iter(record().hosts.values())), name=name) for name in ("s1", "s2")}
     whole = dataclasses.replace(record(), run=None, others=hosts)
-    result = down(whole, FakeTransport(answer, {"s2": GONE}), ORDER)
+    result = down(whole, FakeTransport(agents, {"s2": GONE}), ORDER)
     assert [(host, fields["over"], fields["all"]) for host, kind, fields in agents.asked if kind == "gc"] == [
         ("s1", True, False)
     ]
@@ -291,8 +290,9 @@ def test_a_run_of_one_host_that_is_there_is_not_isolated() -> None:
 
 
 def test_down_does_not_query_absent_hosts() -> None:
+    agents = Agents(WITHOUT_D)
     without_d = stopped("ps:0", "ps:1", "worker:0")
-    agents = Agents(WITHOUT_D, stop=[{**without_d, "coordination": WITHOUT_D}])
+    agents.extra["stop"] = [{**without_d, "coordination": WITHOUT_D}]
     transport = FakeTransport(agents, {"d": GONE})
     told_before: list[Ending] = []
     result = down(record(), transport, ORDER, before=told_before.append)
@@ -310,18 +310,15 @@ def test_restart_names_hosts_that_have_not_joined() -> None:
 
 def test_without_a_coordinator_the_workers_that_are_there_decide() -> None:
     """Where every worker decides, one that was never there does not keep the run from its end."""
-    agents = Agents(None)
     known = inventory(record())
     for member in known["roster"]:
         member["decides"] = member["task"].startswith("worker")
 
-    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        (state,) = agents(session, fields)
-        assert isinstance(state, dict)
-        tasks = {task: entry("succeeded") for task in state["state"]["tasks"]}
-        return [{**state, "inventory": {**known, "absent": ["d"]}, "state": {**state["state"], "tasks": tasks}}]
+    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+        succeeded = dict.fromkeys(answer["state"]["tasks"], entry("succeeded"))
+        return {**with_states(answer, succeeded), "inventory": {**known, "absent": ["d"]}}
 
-    assert status(record(), FakeTransport(answer, {"d": GONE})).verdict.outcome is Outcome.SUCCEEDED
+    assert status(record(), FakeTransport(Agents(told=told), {"d": GONE})).verdict.outcome is Outcome.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -340,32 +337,25 @@ def test_a_run_with_a_task_that_was_not_told_to_end_continues() -> None:
     assert status(record(), FakeTransport(agents, {"c": GONE})).verdict.outcome is Outcome.RUNNING
 
 
-def _ended_by(order: str, but: str = "") -> Callable[[FakeSession, Mapping[str, Any]], Script]:
+def _ended_by(order: str, but: str = "") -> Agents:
     """Every host but one has ended its tasks, as it was told to."""
-    agents = Agents(None)
     why = because([fact(order, by="ada@laptop")])
 
-    def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        (state,) = agents(session, fields)
-        assert isinstance(state, dict)
-        if session.host.name == but:
-            return [state]
-        tasks = {task: entry("stopped") for task in state["state"]["tasks"]}
+    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+        tasks = answer["state"]["tasks"]
         intents = {task: made(Intent, want="stop", version=3, **why) for task in tasks}
-        return [{**state, "state": {**state["state"], "tasks": tasks}, "intents": intents}]
+        ended = with_states(answer, dict.fromkeys(tasks, entry("stopped")))
+        return answer if host == but else {**ended, "intents": intents}
 
-    return answer
+    return Agents(told=told)
 
 
 def test_a_host_that_refuses_is_named_beside_what_the_coordinator_says() -> None:
     """Its files are damaged: nobody else tells it."""
-    agents = Agents(viewed(hosts={"d": {"connected": False, "heard": 1004.0}}))
-
-    def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        damaged = AgentError("damaged", "a file of the run is damaged on this host")
-        return [damaged] if session.host.name == "d" else agents(session, fields)
-
-    found = status(record(), FakeTransport(answer))
+    damaged = AgentError("damaged", "a file of the run is damaged on this host")
+    view = viewed(hosts={"d": {"connected": False, "heard": 1004.0}})
+    agents = Agents(view, instead=lambda session, _: [damaged] if session.host.name == "d" else None)
+    found = status(record(), FakeTransport(agents))
     assert found.tasks[TaskId("worker", 1)].state is TaskState.LOST
     assert list(found.errors) == ["d"]
 

@@ -1,4 +1,4 @@
-"""What a controller says of a run whose coordinator cannot be asked: the coordinator's own answer, from the states."""
+"""The outcome of a run whose coordinator is unreachable: the coordinator's own answer, from the states."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dtctl.operations.status import status
 from dtctl.render.machine.results import comparison
 from tests.fuzz import cases
 from tests.unit.agent.coordinate.world import spec_of
-from tests.unit.coordinated import Agents, entry, record, state_of
+from tests.unit.coordinated import Agents, entry, record, state_of, with_states
 from tests.unit.fakes import FakeTransport
 from tests.unit.tasks import past_attempt, task_status
 
@@ -162,25 +162,15 @@ def test_an_outcome_with_unreachable_hosts_holds_when_all_answer(run: tuple[Spec
         assert known.outcome is Outcome.FAILED or lost & deciders
 
 
-class Told(Agents):
-    """Every host answers for itself, with these tasks in place of running ones."""
-
-    def __init__(self, tasks: Mapping[str, dict[str, Any]], beside: str) -> None:
-        super().__init__()
-        self._tasks = tasks
-        self._beside = beside
-
-    def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
-        answer = super().status(host, view)
-        for member in answer["inventory"]["roster"]:
-            member["vital"] = member["task"] != self._beside
-        own = {task: self._tasks.get(task, known) for task, known in answer["state"]["tasks"].items()}
-        return {**answer, "state": state_of(host, own)}
-
-
 def asked(tasks: Mapping[str, dict[str, Any]], *unreachable: str, beside: str = "") -> RunStatus:
-    """Of a run without a coordinator; `beside`: a task that nobody trains with."""
-    transport = FakeTransport(Told(tasks, beside), dict.fromkeys(unreachable, TransportError("no route")))
+    """Of a run without a coordinator, with these tasks for running ones; `beside`: one that nobody trains with."""
+
+    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+        for member in answer["inventory"]["roster"]:
+            member["vital"] = member["task"] != beside
+        return with_states(answer, {task: tasks[task] for task in answer["state"]["tasks"] if task in tasks})
+
+    transport = FakeTransport(Agents(told=told), dict.fromkeys(unreachable, TransportError("no route")))
     return status(record(), transport)
 
 

@@ -55,11 +55,9 @@ def test_a_lost_idle_connection_is_reopened_silently() -> None:
 
 
 def test_a_connection_lost_during_an_answer_is_an_error() -> None:
-    class Breaks(Agents):
-        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-            return [ConnectionLost("c has gone")] if session.host.name == "c" else super().__call__(session, fields)
-
-    transport = FakeTransport(Breaks(viewed()))
+    gone = ConnectionLost("c has gone")
+    agents = Agents(viewed(), instead=lambda session, _: [gone] if session.host.name == "c" else None)
+    transport = FakeTransport(agents)
     with PersistentTransport(transport) as kept:
         assert "c" in status(record(), kept).errors
     assert transport.opened.count("c") == 1

@@ -169,12 +169,9 @@ def test_a_host_that_is_away_too_is_reported_as_such() -> None:
 
 
 def test_where_there_is_no_run_there_is_nothing_to_watch() -> None:
-    class Empty(Agents):
-        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-            return [{"type": "result", "run": None, "time": 1.0}]
-
+    empty = {"type": "result", "run": None, "time": 1.0}
     with pytest.raises(AgentError, match="no run of digits on c"):
-        seen(watch_run(record(), FakeTransport(Empty())), is_over)
+        seen(watch_run(record(), FakeTransport(lambda *_: [dict(empty)])), is_over)
 
 
 def test_a_run_that_has_moved_is_watched_where_it_is() -> None:

@@ -385,7 +385,7 @@ def test_the_problem_stands_above_the_tasks(capsys: pytest.CaptureFixture[str]) 
     lines = shown(capsys, of(BAD, *workers(2)))
     assert lines[1].startswith("problem: worker:7 on gpu-3 exited 2 at ")
     assert lines[1].endswith(": unrecognized arguments: --step_s=0.2")
-    assert lines[3] == "  dtctl plan worker:7    shows it"
+    assert lines[3] == "  dtctl plan worker:7    shows the command line"
     assert lines[5].startswith("TASK")
 
 
