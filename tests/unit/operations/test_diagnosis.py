@@ -181,7 +181,11 @@ BY_FACTS = [
         "gpu-a cannot run /nope: No such file or directory",
     ),
     ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
-    ("illegal_instruction", facts(ended("worker:0", "", code=None, signal=4)), "a different processor than that of gpu-a"),
+    (
+        "illegal_instruction",
+        facts(ended("worker:0", "", code=None, signal=4)),
+        "a different processor than that of gpu-a",
+    ),
     ("crashed", facts(ended("worker:0", "", code=139)), "a library of the program crashed"),
     (
         "ended_itself",
