@@ -107,6 +107,11 @@ def landed(landing: Landing, name: str, data: bytes, identity: str = "1-8-3") ->
     landing.check(name, len(data), sha256(data).hexdigest())
 
 
+def all_landed(landing: Landing) -> None:
+    for name, data in FILES.items():
+        landed(landing, name, data)
+
+
 @pytest.fixture
 def landing(tmp_path: Path) -> Iterator[Landing]:
     with closing(begun(tmp_path / "here")) as made:
@@ -132,8 +137,7 @@ def test_files_have_their_names_when_all_have_arrived(landing: Landing, director
 
 def test_another_checkpoint_stays_named(landing: Landing, directory: Path) -> None:
     (directory / "checkpoint").write_text("of mine")
-    for name, data in FILES.items():
-        landed(landing, name, data)
+    all_landed(landing)
     landing.finish(list(FILES))
     assert (directory / "checkpoint").read_text() == "of mine"
 
@@ -157,8 +161,7 @@ def test_a_file_that_has_changed_meanwhile_begins_anew(landing: Landing) -> None
 def test_names_that_were_given_before_a_crash_are_taken_back(
     landing: Landing, directory: Path, monkeypatch: pytest.MonkeyPatch, placed: list[str]
 ) -> None:
-    for name, data in FILES.items():
-        landed(landing, name, data)
+    all_landed(landing)
 
     def crashes(name: str, new: str, **directories: int) -> None:
         if name not in placed:
@@ -195,8 +198,7 @@ def test_a_file_of_the_users_own_is_neither_moved_nor_replaced(
 
 
 def test_a_file_that_came_meanwhile_is_not_replaced(landing: Landing, directory: Path) -> None:
-    for name, data in FILES.items():
-        landed(landing, name, data)
+    all_landed(landing)
     (directory / "m-7.index").write_bytes(b"mine")
     with pytest.raises(FileExistsError):
         landing.finish(list(FILES))

@@ -22,7 +22,7 @@ from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES, LOGS, EndedLog
-from tests.unit.operations.test_diagnosis_gpus import OF_GPUS
+from tests.unit.operations.test_diagnosis_gpus import OF_GPUS, gpu, on
 from tests.unit.tasks import changed, changed_attempt, past_attempt
 
 ERRORS = "tensorflow.python.framework.errors_impl."
@@ -37,21 +37,31 @@ IGNORED = LeftOut("data/", ".gitignore:1 data/")
 
 RECOGNISED = [one for one in ENDED_LOGS if "finding" in one.expected]
 
+MB, GB = 10**6, 10**9
+
+
+def disk(path: str, free: int, size: int) -> dict[str, Any]:
+    return {"path": path, "free_bytes": free, "size_bytes": size}
+
+
+T4: dict[str, Any] = {"task": None, "name": "T4", "driver": "470.82"}
 KNOWN = host(
     {"worker:0": vitals(python=PYTHON["python"], port=2222, packages={"tensorflow": "2.21.0", "keras": "3.15.1"})},
-    disks=[{"path": "/data", "free_bytes": 10**9, "size_bytes": 50 * 10**9}],
-    machine=machine(
-        gpus={
-            "each": [
-                {"index": 0, "name": "T4", "driver": "470.82", "used_bytes": 0, "memory_bytes": 16 * 10**9},
-                {"index": 1, "name": "T4", "driver": "470.82", "used_bytes": 15 * 10**9, "memory_bytes": 16 * 10**9},
-            ]
-        }
+    disks=[disk("/data", GB, 50 * GB)],
+    machine=on(
+        gpu(0, used_bytes=16 * GB, memory_bytes=80 * GB, **T4),
+        gpu(1, used_bytes=15 * GB, memory_bytes=16 * GB, **T4),
+        gpu(2, used_bytes=0, memory_bytes=0, **T4),
     ),
 )
 
 
-FULL = host({"worker:0": vitals()}, disks=[{"path": "/data", "free_bytes": 0, "size_bytes": 50 * 10**9}])
+FULL = host(
+    {"worker:0": vitals()},
+    disks=[disk("/small", 9 * MB, 10 * MB), disk("/data", 10 * MB, 50 * GB), disk("/none", 1, 0)],
+)
+FULLEST = {"disk_full": "10.0 MB of 50.0 GB left at /data", "gpu_memory": "GPU 1 has 15.0 GB of 16.0 GB in use"}
+"""The least share that is left counts, and the greatest in use."""
 
 
 def names(found: Facts) -> list[str]:
@@ -70,10 +80,13 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
     found = facts(ended("worker:0", log, beside=held), hosts={"gpu-a": FULL if name == "disk_full" else KNOWN})
     assert names(found)[0] == name
     assert end.expected.get("means", "") in first_hint(found)
+    assert FULLEST.get(name, "") in first_hint(found)
     assert end.expected.get("remedy", "") in first_hint(found)
-    without_vitals = facts(ended("worker:0", log))
-    assert names(without_vitals)[0] == name
-    assert "{" not in first_hint(found) + first_hint(without_vitals)
+    assert "{" not in first_hint(found)
+    for of_hosts in ({}, {"gpu-a": host()}):
+        unknown = facts(ended("worker:0", log), hosts=of_hosts)
+        assert names(unknown)[0] == name
+        assert "{" not in first_hint(unknown)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +288,7 @@ BY_FACTS = [
         facts(running("worker:0"), hosts={"gpu-a": host(diverged=[{"path": "/o", "tag": "loss", "step": 7}])}),
         "the loss is not finite (loss in /o) at step 7",
     ),
-    ("disk_is_full", facts(running("worker:0"), hosts={"gpu-a": FULL}), "a disk of gpu-a is full: 0 B of 50.0 GB"),
+    ("disk_is_full", facts(running("worker:0"), hosts={"gpu-a": FULL}), "a disk of gpu-a is full: 10.0 MB of 50.0 GB"),
     ("no_steps", facts(*STILL_ALL), "no task has reported a step for 50s; worker:[0-3] are idle"),
     (
         "straggler",
@@ -357,7 +370,7 @@ def test_who_waits_for_what_has_ended_is_reported_with_its_cause() -> None:
 
 
 def test_hosts_that_share_a_full_disk_are_one_finding() -> None:
-    full = {f"gpu-{n}": host(disks=[{"path": "/data", "free_bytes": 0, "size_bytes": 10**9}]) for n in range(3)}
+    full = {f"gpu-{n}": host(disks=[disk("/data", 0, GB)]) for n in range(3)}
     (only,) = findings(facts(*WORKERS[:3], hosts=full))
     assert only.seen.hosts == ("gpu-0", "gpu-1", "gpu-2")
 

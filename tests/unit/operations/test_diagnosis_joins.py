@@ -35,30 +35,6 @@ def test_who_holds_a_port_is_reported_as_it_was_at_the_end_before_what_it_is_now
     assert signatures.port(facts(held, hosts=hosts), held, {}) == {"port": 9, "holder": "pid 7 (then)"}
 
 
-def disk(path: str, free: int, size: int) -> dict[str, Any]:
-    return {"path": path, "free_bytes": free, "size_bytes": size}
-
-
-def test_the_fullest_disk_is_the_one_with_the_least_share_left() -> None:
-    hosts = {"gpu-a": host(disks=[disk("/large", 50, 1000), disk("/small", 9, 10), disk("/none", 1, 0)])}
-    found = signatures.disk(facts(TASK, hosts=hosts), TASK, {})
-    assert found == {"where": "/large", "free_bytes": 50, "size_bytes": 1000}
-    assert (
-        signatures.disk(facts(TASK), TASK, {}) == signatures.disk(facts(TASK, hosts={"gpu-a": host()}), TASK, {}) == {}
-    )
-
-
-def gpu(index: int, used: int, memory: int) -> dict[str, Any]:
-    return {"index": index, "name": "A100", "driver": "550", "busy": None, "used_bytes": used, "memory_bytes": memory}
-
-
-def test_the_fullest_gpu_is_the_one_with_the_greatest_share_in_use() -> None:
-    hosts = {"gpu-a": host(machine=machine(gpus={"each": [gpu(0, 100, 1000), gpu(1, 90, 100), gpu(2, 0, 0)]}))}
-    found = signatures.gpu(facts(TASK, hosts=hosts), TASK, {})
-    assert found == {"gpu": 1, "used_bytes": 90, "driver": "550", "memory_bytes": 100}
-    assert signatures.gpu(facts(TASK), TASK, {}) == signatures.gpu(facts(TASK, hosts={"gpu-a": host()}), TASK, {}) == {}
-
-
 SAVED = checkpoint("model.ckpt-7", 7)
 
 

@@ -25,6 +25,8 @@ from dtctl.operations.stop import StopOrder, stop
 from tests.unit.coordinated import HOSTS, Agents, Script, entry, inventory, moved_record, record, state_of, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.operations.test_gc import NOTHING
+from tests.unit.operations.test_logs import log
+from tests.unit.operations.test_one_connection import restarted, stopped
 
 ORDER = StopOrder("me@here")
 ALL = tuple(record().roster)
@@ -277,18 +279,14 @@ def test_what_a_host_claims_to_have_removed_is_a_run_that_it_was_asked_to_remove
 
 
 def test_a_coordinator_that_ends_other_tasks_than_were_asked_for_is_not_trusted() -> None:
-    agents = Agents(viewed())
-    ended = {"run": "digits-1", "stopped": ["worker:9"], "already": [], "survivors": [], "unreached": []}
-    agents.extra["stop"] = [{"type": "result", **ended, "inventory": inventory(record()), "coordination": viewed()}]
+    agents = Agents(viewed(), stop=[stopped("worker:9")])
     result = stop(record(), FakeTransport(agents), ALL, ORDER)
     assert result.away is not None
     assert "worker:9" in result.away.detail
 
 
 def test_a_restart_of_what_nobody_asked_for_is_not_trusted() -> None:
-    agents = Agents(viewed())
-    answer = {"run": "digits-1", "tasks": {"ps:0": entry()}, "unreached": []}
-    agents.extra["restart"] = [{"type": "result", **answer, "inventory": inventory(record()), "coordination": viewed()}]
+    agents = Agents(viewed(), restart=[restarted("ps:0")])
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
     assert result.away is not None
 
@@ -310,11 +308,6 @@ def talker(kind: str, frames: Callable[[], Script]) -> Agents:
 
 
 GC = {**NOTHING, "dry_run": True}
-
-
-def log(task: str, data: bytes, **fields: Any) -> dict[str, Any]:
-    usual = {"type": "log", "task": task, "attempt": 1, "offset": 0, "end": len(data), "time": 1.0}
-    return {**usual, "payload": data, **fields}
 
 
 LOGS: list[tuple[str, Callable[[], Script]]] = [

@@ -31,9 +31,9 @@ def printed(script_of: Callable[[str], Script]) -> Agents:
     )
 
 
-def log(task: str, data: bytes, time: float = 1.0, attempt: int = 1) -> dict[str, Any]:
-    usual = {"type": "log", "task": task, "attempt": attempt, "offset": 0, "end": len(data), "time": time}
-    return {**usual, "payload": data}
+def log(task: str, data: bytes, time: float = 1.0, **fields: Any) -> dict[str, Any]:
+    usual = {"type": "log", "task": task, "attempt": 1, "offset": 0, "end": len(data), "time": time}
+    return {**usual, "payload": data, **fields}
 
 
 def lines(task: str, time: float, data: bytes = b"x\n") -> LogLines:

@@ -26,7 +26,7 @@ from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.compare import Comparison, Metric, compare, compared
 from dtctl.operations.metrics import Metrics, Point, Series
-from dtctl.operations.snapshot import Outcome, RunStatus, Verdict, how_it_ended, judge
+from dtctl.operations.snapshot import Outcome, RunStatus, Verdict, judge
 from dtctl.operations.status import status
 from dtctl.render.machine.results import comparison
 from tests.fuzz import cases
@@ -213,15 +213,6 @@ def test_a_final_outcome_is_reported_once() -> None:
     assert {state.value for state in TaskState if state.final} == set(FINAL)
     assert {state.value for state in TaskState} == {*STATES, "lost"}
     assert {outcome.value for outcome in Outcome if outcome.decided} == set(DECIDED)
-
-
-@pytest.mark.parametrize(
-    ("code", "signal", "expected"),
-    [(3, None, "exit code 3"), (None, 9, "killed by SIGKILL"), (None, None, "its exit is unknown")],
-)
-def test_an_exit_in_words(code: int | None, signal: int | None, expected: str) -> None:
-    ended = task_status("ps:0", state="failed", code=code, signal=signal)
-    assert sentence(how_it_ended(ended)) == expected
 
 
 def run(name: str, *tasks: Any, time: float = 1100.0, **settings: str) -> RunStatus:
