@@ -108,7 +108,7 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
         shown.show_data_states(states)
         if verifies:
             shown.show_data_examples(states)
-        if step := shown.next_step(states):
+        for step in shown.next_steps(states):
             errors.note(step)
     errors.show_host_errors(outcome.errors)
     if verifies and any(one.right_files < one.held["files"] or one.state == "missing" for one in states):
