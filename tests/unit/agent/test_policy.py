@@ -248,6 +248,7 @@ def test_the_signal_that_ends_a_hang_is_dtctls_own() -> None:
     assert why_ended({**hung, "why": seen}) == seen
     assert why_ended(hung) == [fact("hung")]  # as an earlier build has noted it
     assert why_ended({**hung, "hung": False}) == [fact("killed", signal=6)]
+    assert why_ended({**hung, "hung": False, "signal": None}) == [fact("exit_unknown")]
 
 
 def test_one_that_failed_before_its_peers_were_ready_waits_for_them_and_pays_nothing() -> None:
