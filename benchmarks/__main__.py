@@ -8,12 +8,18 @@ from pathlib import Path
 
 from benchmarks import coordinator, delay, first_step, lines, overhead
 from benchmarks.measuring import CannotRun
-from benchmarks.peers import command, push, report, start
+from benchmarks.peers import command, push, report, start, status
 from benchmarks.peers.contest import Options
 from benchmarks.peers.doing import Environment, peers
 from tests.hosts import private_network
 
-BESIDE_PEERS = {"command": command.run, "start": start.run, "push": push.run}
+BESIDE_PEERS = {
+    "command": command.run,
+    "start": start.run,
+    "start_100": start.run_100,
+    "status": status.run,
+    "push": push.run,
+}
 ALONE = {
     "first_step": first_step.run,
     "overhead": overhead.run,

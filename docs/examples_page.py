@@ -22,7 +22,7 @@ def examples() -> str:
         "Whole cluster files for the four usual ways of training, and one for machines behind a jump host. Each goes "
         "with a trainer of `dtctl init`; to use one, write the trainer, put the file in the place of its "
         "`cluster.yaml`, and change hosts and paths. [Concepts](concepts.md) says when to choose which way; "
-        "`dtctl explain KEY` tells about a key.",
+        "`dtctl explain KEY` describes a key.",
     ]
     for name, title in _TITLES.items():
         text = (EXAMPLES / f"{name}.yaml").read_text("utf-8")

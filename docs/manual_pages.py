@@ -9,10 +9,25 @@ from dtctl.operations.checks import Topic, fails, found
 from dtctl.operations.checks.checking import TOPICS
 from dtctl.operations.diagnosis import Signature
 from dtctl.operations.diagnosis.signatures import SIGNATURES
-from dtctl.render.diagnosis import pattern_of
+from dtctl.render.diagnosis import FIELD, OPTIONAL
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, Trouble
 
 _WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual.yaml; change it there. -->"
+
+
+def pattern_of(template: str) -> str:
+    """A template for readers: its fields as words in capitals, without what is said only where it is known."""
+    return FIELD.sub(lambda match: _READ.get(match[1], match[1].upper()), OPTIONAL.sub("", template))
+
+
+_READ = {
+    "at": "@HOST",
+    "from": "@HOST",
+    "from_host": "OTHER_HOST",
+    "hosts": "HOST",
+    "from_hosts": "OTHER_HOST",
+    "tasks": "TASK",
+}
 
 
 def exit_codes() -> str:
@@ -74,7 +89,7 @@ _NETWORK = (
     "sample is tried, and the output says how many.",
     "- `--deep` lets hosts exchange data in pairs, with several partners each. A host counts as slow if it stays below "
     "0.8 of the median with its best partner (far below, if the others differ much). Four to eight seconds, with the "
-    "network fully loaded. With two hosts nobody can tell which one is slow.\n"
+    "network fully loaded. With two hosts the slow one cannot be identified.\n"
     "- `--print-firewall nftables` (or `iptables`, `ufw`) contacts no host. It prints, for each host, rules that admit "
     "the cluster's hosts to the tasks' ports and nobody else, and the commands that remove them. They admit the "
     "addresses that tasks are given, so run `dtctl check` once they are loaded. See "

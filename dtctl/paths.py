@@ -21,12 +21,13 @@ def cache_directory() -> Path:
 
 
 def forget_old(part: Path) -> None:
-    """Removes what nobody has used for a month. The file `looked` of a directory was written when that was used."""
+    """Removes what nobody has used for a month. The file `looked` of a directory was written when that was used; one
+    without it was left by a command that was killed."""
     import shutil
 
     for one in part.iterdir():
         with suppress(OSError):
-            used = one / "looked" if one.is_dir() else one
+            used = one / "looked" if (one / "looked").exists() else one
             if time.time() - used.stat().st_mtime > _KEPT_S:
                 shutil.rmtree(one) if one.is_dir() else one.unlink()
 

@@ -13,12 +13,17 @@ from pathlib import Path
 from benchmarks.peers import report
 from benchmarks.peers.contest import Options, Report, Standings, compete
 from benchmarks.peers.doing import Contender, Environment, Field, all_kept, all_new, dtctl, field
+from benchmarks.peers.report import Goal
 
 HOSTS = 30
 STEP = "command"
 COMMAND = "sh where.sh"
 OURS = ("exec", "--home", "--", *COMMAND.split())
 TRAINER = 'command: ["true"]'
+GOALS = (
+    [Goal("dtctl exec", "paramiko", time=1.3, client=1.4, machine=1.2), Goal("dtctl exec", "mitogen", time=1.0)],
+    [Goal("dtctl exec, connected", "ssh, connected", time=1.5, client=2.0, machine=2.0)],
+)
 
 
 def run(options: Options, environment: Environment) -> Report:
@@ -45,8 +50,8 @@ def _report(hosts: int, contenders: Sequence[Sequence[Contender]], found: Sequen
         f"`python3 -c pass` on {hosts} hosts, over connections that are open",
     )
     sections = [
-        report.section(title, some, standings, STEP)
-        for title, some, standings in zip(titles, contenders, found, strict=True)
+        report.section(title, some, standings, STEP, goals)
+        for title, some, standings, goals in zip(titles, contenders, found, GOALS, strict=True)
     ]
     return Report(hosts, sections, found)
 

@@ -16,6 +16,7 @@ from benchmarks.measuring import DTCTL, CannotRun
 from benchmarks.peers import report
 from benchmarks.peers.contest import Options, Report, compete
 from benchmarks.peers.doing import Contender, Environment, Field, field, for_each_host, script, synchronize
+from benchmarks.peers.report import Goal
 
 MOST_HOSTS = 10
 FILES = 500
@@ -27,6 +28,11 @@ CHANGED = Path("package7", "module7.py")
 WORDS = ("import", "self", "return", "def", "inputs", "training", "layers", "activation", "None", "shape=(8, 8)")
 
 COLD, AGAIN, LARGE, ONE_FILE = "cold", "one changed", "one of 500 MB", "1 MB of 500 MB"
+GOALS = {
+    COLD: [Goal("dtctl push", "rsync", time=1.0, machine=1.2)],
+    AGAIN: [Goal("dtctl push", "rsync", time=1.0)],
+    ONE_FILE: [Goal("dtctl push", "rsync", time=0.7)],
+}
 
 
 def run(options: Options, environment: Environment) -> Report:
@@ -46,12 +52,12 @@ def run(options: Options, environment: Environment) -> Report:
             one_file = compete(ground, changed, options.rounds, _OneFile(ground))
     tree = f"{BYTES / 1e6:.0f} MB in {FILES} files"
     titles = {COLD: f"{tree} to {hosts} hosts that have nothing", AGAIN: f"The same, one file of {FILES} changed"}
-    sections = [report.section(title, contenders, standings, step) for step, title in titles.items()]
+    sections = [report.section(title, contenders, standings, step, GOALS[step]) for step, title in titles.items()]
     sections.append(
         report.section(f"{LARGE_BYTES / 1e6:.0f} MB in {FILES} files, one of them changed", incremental, large, LARGE)
     )
     title = f"{CHANGED_BYTES / 1e6:.0f} MB changed in one file of {ONE_FILE_BYTES / 1e6:.0f} MB"
-    sections.append(report.section(title, changed, one_file, ONE_FILE))
+    sections.append(report.section(title, changed, one_file, ONE_FILE, GOALS[ONE_FILE]))
     return Report(hosts, sections, [standings, large, one_file])
 
 

@@ -74,12 +74,43 @@ def behind(contenders: Sequence[Contender], taken: Mapping[str, Taken]) -> Itera
                 yield f"- `{ours}` takes more {measure.name} than {listed}."
 
 
-def section(title: str, contenders: Sequence[Contender], standings: Standings, step: str) -> str:
+@dataclass(frozen=True)
+class Goal:
+    """How many times as much as a peer, or as the best of those that make new connections, dtctl may take."""
+
+    ours: str
+    peer: str | None
+    time: float | None = None
+    client: float | None = None
+    machine: float | None = None
+
+    def line(self, contenders: Sequence[Contender], taken: Mapping[str, Taken]) -> str:
+        """``- `dtctl` against paramiko: time 1.49 (goal 1.3)``"""
+        new = [one.name for one in contenders if not (one.ours or one.kept)]
+        peers = [taken[name] for name in ([self.peer] if self.peer else new) if name in taken]
+        if not peers:
+            return ""
+        goals = dict(
+            zip(("time", "CPU of the client", "CPU of all"), (self.time, self.client, self.machine), strict=True)
+        )
+        reached = [
+            f"{measure.name} {_ratio(measure.of(taken[self.ours]), min(map(measure.of, peers))):.2f} (goal {goal:g})"
+            for measure in MEASURES
+            if (goal := goals.get(measure.name)) is not None
+        ]
+        return f"- `{self.ours}` against {self.peer or 'the best with new connections'}: {', '.join(reached)}."
+
+
+def section(
+    title: str, contenders: Sequence[Contender], standings: Standings, step: str, goals: Sequence[Goal] = ()
+) -> str:
     taken = standings.medians(step)
     worse = list(behind(contenders, taken))
     told = ["What a peer does with less, and how many times as much dtctl takes:", "", *worse]
     nothing = ["No peer does it with less."]
-    return "\n".join([f"### {title}", "", table(contenders, taken), "", *(told if worse else nothing)])
+    lines = [line for goal in goals if (line := goal.line(contenders, taken))]
+    aims = ["", "What dtctl aims at, and takes:", "", *lines] if lines else []
+    return "\n".join([f"### {title}", "", table(contenders, taken), "", *(told if worse else nothing), *aims])
 
 
 def left_out(standings: Sequence[Standings]) -> str:
@@ -114,7 +145,8 @@ def text(report: Report, options: Options, environment: Environment, begin: Circ
     """In Markdown."""
     when = time.strftime("%Y-%m-%d", time.gmtime())
     system = f"{_system()}, {os.cpu_count()} cores, a load of {begin.load:.1f} before"
-    rounds = f"medians of {options.rounds} rounds" if options.rounds > 1 else "one round"
+    most = max(len(some) - 1 for one in report.standings for some in one.taken.values())
+    rounds = f"medians of {most} rounds" if most > 1 else "one round"
     versions = ", ".join([f"Python {platform.python_version()}", *environment.versions()])
     head = (
         f"Measured on {when} at commit {begin.commit}: {report.hosts} hosts, {options.width} at once, {rounds}; "

@@ -12,6 +12,7 @@ from benchmarks.peers import report
 from benchmarks.peers.command import not_reached
 from benchmarks.peers.contest import Options, Report, compete
 from benchmarks.peers.doing import Contender, Environment, Field, dtctl, field, library, openssh
+from benchmarks.peers.report import Goal
 
 HOSTS = 30
 TRAINER = 'command: [sleep, "3600"], dialect: none'
@@ -26,6 +27,13 @@ SCRIPTS = {
 COMMANDS = {step: f"sh {step}.sh" for step in SCRIPTS}
 FLOOR = "(python3 -c pass)"
 OURS = {START: ("up", "-q"), LOOK: ("status",), END: ("down", "-y")}
+GOALS = {
+    START: [Goal("dtctl", FLOOR, time=1.5, client=1.5, machine=2.0)],
+    LOOK: [Goal("dtctl", None, time=1.0)],
+    END: [Goal("dtctl", None, time=1.2, machine=1.8)],
+}
+CLIENT_MS = 12
+"""Of the client's CPU for each host of an `up`."""
 
 
 def run(options: Options, environment: Environment) -> Report:
@@ -45,8 +53,15 @@ def run(options: Options, environment: Environment) -> Report:
         LOOK: f"Ask after the processes of {hosts} hosts",
         END: f"End the processes of {hosts} hosts, and remove what they left",
     }
-    sections = [report.section(title, contenders, standings, step) for step, title in titles.items()]
+    sections = [report.section(title, contenders, standings, step, GOALS[step]) for step, title in titles.items()]
+    client_ms = 1000 * standings.medians(START)["dtctl"].client_s / hosts
+    sections.append(f"`up` takes {client_ms:.0f} ms of the client's CPU a host (goal {CLIENT_MS}).")
     return Report(hosts, sections, [standings])
+
+
+def run_100(options: Options, environment: Environment) -> Report:
+    """The same on 100 hosts: what each host more takes, once what a command takes by itself is small."""
+    return run(replace(options, hosts=100, rounds=1), environment)
 
 
 def _contenders(ground: Field, environment: Environment) -> list[Contender]:

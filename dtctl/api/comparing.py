@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.reasons import sentence
 from dtctl.api.cluster import Cluster, all_of, log, memory
 from dtctl.api.run import Run
-from dtctl.api.values import number
 from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
+from dtctl.operations.compare import Compared, Metric
 from dtctl.operations.compare import Comparison as Found
-from dtctl.operations.compare import Metric
 from dtctl.operations.compare import compare as compared
 from dtctl.operations.run_record import record_of
 from dtctl.plan.roster import plan_roster
+from dtctl.render.format import number
 
 if TYPE_CHECKING:
     from dtctl.model import TaskState
-    from dtctl.operations.compare import Compared
     from dtctl.operations.snapshot import Outcome
 
 
@@ -76,7 +75,7 @@ def runs(cluster: Cluster) -> list[KnownRun]:
 
     Raises errors.TransportError when no host can be reached.
     """
-    from dtctl.operations.runs import known_runs
+    from dtctl.operations.status import known_runs
 
     remembered = memory()
     known = remembered.newest_of(cluster.file, cluster.name)

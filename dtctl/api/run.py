@@ -12,26 +12,23 @@ from typing import TYPE_CHECKING, Literal
 from dtctl.api.cluster import Cluster, Finding, all_of, log, memory, one_at_a_time
 from dtctl.api.values import Checkpoint, Command, Event, LogLine, Status, checkpoints_of, event_of, status_of
 from dtctl.errors import DtctlError, UsageError
-from dtctl.operations.checkpoints import chosen, each_once
+from dtctl.operations.checkpoints import Checkpoints, chosen, each_once
 from dtctl.operations.checks import fails
 from dtctl.operations.client.conversation import Progress, controller_name, silent
 from dtctl.operations.client.streams import Disconnected
 from dtctl.operations.events import read_events
 from dtctl.operations.logs import LogLines, LogRequest, checked_pattern
-from dtctl.operations.metrics import read_metrics
+from dtctl.operations.metrics import Series, read_metrics
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_tasks
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import placed, status, with_checkpoints, with_storage
-from dtctl.operations.stop import StopOrder, stop
+from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.plan.roster import plan_roster
 
 if TYPE_CHECKING:
-    from dtctl.operations.checkpoints import Checkpoints
     from dtctl.operations.history import Memory
-    from dtctl.operations.metrics import Series
     from dtctl.operations.restart import RestartResult
-    from dtctl.operations.stop import StopResult
     from dtctl.transport.seam import Transport
 
 
@@ -206,7 +203,7 @@ class Run:
 
         Raises errors.UsageError for a number that the run has no place for, or cannot continue with.
         """
-        from dtctl.operations.scale import plan_scaling, scale_down, scale_up
+        from dtctl.operations.drain import plan_scaling, scale_down, scale_up
 
         scaling = plan_scaling(self._record, self._transport, job, count)
         if scaling.stops:
@@ -308,7 +305,7 @@ def attach(cluster: Cluster, run: str | None = None) -> Run:
 
 
 def find_run(cluster: Cluster, run: str | None = None) -> tuple[Memory, RunStatus]:
-    from dtctl.operations.runs import check_known
+    from dtctl.operations.status import check_known
 
     remembered = memory()
     known = remembered.load(run) if run is not None else remembered.newest_of(cluster.file, cluster.name)

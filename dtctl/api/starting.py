@@ -159,7 +159,7 @@ class _Report(UpReport):
         for one in checked.found:
             log.warning("%s", "\n".join(worded(one)))
         if not self._force:
-            refuse_certain_failure(checked, hint="up(..., force=True)    starts them all the same")
+            refuse_certain_failure(checked, hint="up(..., force=True)    starts them anyway")
 
     def moving_ports(self, taken: DtctlError) -> None:
         log.warning("%s; the hosts choose other ports", taken.summary)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.dataclass import dataclass
-from dtctl.operations.checkpoints import every
+from dtctl.errors import DtctlError
+from dtctl.model import TaskState
+from dtctl.operations.checkpoints import Checkpoints, Found, every
 from dtctl.operations.goodput import goodput_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dtctl.agent.records.whole_run import HistoryEvent
-    from dtctl.errors import DtctlError
-    from dtctl.model import TaskState
-    from dtctl.operations.checkpoints import Checkpoints, Found
-    from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus
+from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus
+from dtctl.render.format import number
 
 
 @dataclass(frozen=True)
@@ -201,14 +196,6 @@ def _task_of(task: TaskStatus) -> Task:
         loss=number(entry["loss"]),
         log_tail=task.exit["tail"],
     )
-
-
-def number(text: str | None) -> float | None:
-    """A loss as logs write it; `nan` is one."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
 
 
 def checkpoints_of(found: Sequence[Checkpoints]) -> list[Checkpoint]:

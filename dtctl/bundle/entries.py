@@ -41,7 +41,7 @@ def check_file(found: os.stat_result, place: str) -> None:
     if found.st_size > _SPARSE_BYTES and found.st_blocks * 512 < found.st_size // _SPARSE_PART:
         raise PreflightError(
             f"{place} is a sparse file and cannot be sent",
-            detail=f"it claims {found.st_size} bytes and takes {found.st_blocks * 512} on the disk",
+            detail=f"its size is {found.st_size} bytes, and it takes {found.st_blocks * 512} on the disk",
             hint=f"remove it, {IGNORE_HINT}",
         )
 
@@ -75,14 +75,14 @@ def stat_entry(entry: os.DirEntry[str], place: str) -> os.stat_result:
     try:
         return entry.stat(follow_symlinks=False)
     except OSError as error:
-        raise PreflightError(f"cannot look at {place}", detail=str(error.strerror), hint="try again") from error
+        raise PreflightError(f"cannot read {place}", detail=str(error.strerror), hint="try again") from error
 
 
 def target_of(entry: os.DirEntry[str], parent: int, place: str) -> str:
     try:
         target = os.readlink(entry.name, dir_fd=parent)
     except OSError as error:
-        raise PreflightError(f"cannot look at {place}", detail=str(error.strerror), hint="try again") from error
+        raise PreflightError(f"cannot read {place}", detail=str(error.strerror), hint="try again") from error
     check_utf8(target, f"what the link {place} leads to")
     return target
 

@@ -67,13 +67,13 @@ def scan(
     for path in found.links:
         if leads_outside(path, found.links):
             raise PreflightError(
-                f"{code / path} is a link that leads out of the {what} directory",
-                detail=f"it leads to {found.links[path]}, which the hosts would not have",
+                f"{code / path} is a link to a target outside the {what} directory",
+                detail=f"its target is {found.links[path]}, which is not sent",
                 hint=f"put a copy in its place, {IGNORE_HINT}",
             )
     if not found.files:
         raise PreflightError(
-            f"there is no file to send in {code}",
+            f"{code} contains no file to send",
             detail="everything in it is ignored" if found.skipped or found.withheld else "",
             hint=f"{setting} names the directory of the {'data' if data else 'training program'}",
         )

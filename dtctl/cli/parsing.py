@@ -209,9 +209,9 @@ def no_command(arguments: Sequence[str], commands: Collection[str]) -> UsageErro
     if habit := _habits("commands").get(argument):
         return UsageError(summary, hint=f"did you mean this? dtctl {' '.join([habit, *others])}")
     if argument.endswith((".yaml", ".yml")):
-        return UsageError(f"{argument!r} is a file, and no command", hint=f"did you mean this? dtctl up {argument}")
+        return UsageError(f"{argument!r} is a file, not a command", hint=f"did you mean this? dtctl up {argument}")
     if ":" in argument or argument.startswith("@"):
-        return UsageError(f"{argument!r} is a task, and no command", hint=f"did you mean this? dtctl logs {argument}")
+        return UsageError(f"{argument!r} is a task, not a command", hint=f"did you mean this? dtctl logs {argument}")
     return UsageError(summary, hint=did_you_mean(argument, commands) or "dtctl -h    lists the commands")
 
 

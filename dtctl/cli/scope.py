@@ -193,13 +193,13 @@ class Scope:
 
     def _run_of_others(self, run: str) -> RunRecord:
         """One that this machine has not started: the cluster file says which hosts may know it."""
-        from dtctl.operations.runs import check_known, unknown
+        from dtctl.operations.status import check_known, unknown
 
         remembered = [str(record.run) for record in self.memory.runs()]
         try:
             file = self.file()
         except UsageError as error:
-            why = "this machine remembers no such run, and there is no cluster file whose hosts could be asked"
+            why = "this machine has no record of the run, and no cluster file names hosts to query"
             raise unknown(run, why, remembered) from error
         record = self.memory.newest_of(file) or self.memory.place_of(file) or self._of_file()
         record = self._with_own_access(dataclasses.replace(self._followed(record), run=run))
@@ -277,7 +277,7 @@ class Scope:
         }
         check_names(own)
         if self.identity is not None and not self.identity.expanduser().is_file():
-            raise UsageError(f"-i {self.identity} is no file", hint="-i FILE    the private key to log in with")
+            raise UsageError(f"-i {self.identity} is not a file", hint="-i FILE    the private key to log in with")
         given = {name: value for name, value in own.items() if value is not None}
         if not given or not isinstance(host.reach, SshSettings):
             return host

@@ -7,10 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import typer
 
+from dtctl.bundle import Bundle
 from dtctl.cli.scope import Announced, Scope
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, ExitCode
@@ -33,9 +34,6 @@ from dtctl.render.progress import StopProgress, UpProgress
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import LastLine, moving
 from dtctl.transport.seam import Transport
-
-if TYPE_CHECKING:
-    from dtctl.bundle import Bundle
 
 
 @dataclass
@@ -61,7 +59,7 @@ class StartReport(UpReport):
 
         checks.show_brief(checked)
         if not self.force:
-            checks.refuse_certain_failure(checked, hint="dtctl up --force    starts them all the same")
+            checks.refuse_certain_failure(checked, hint="dtctl up --force    starts them anyway")
 
     def moving_ports(self, taken: DtctlError) -> None:
         if self.keep_ports:

@@ -59,7 +59,7 @@ def follow_logs(
 
     `words`: the tasks as they were named. A run that was named itself is followed to its end.
     """
-    from dtctl.operations.logs.following import onward
+    from dtctl.operations.follow import onward
     from dtctl.render.logs import show_onward
 
     printer = printer_for(wanted.tasks)
@@ -123,7 +123,7 @@ def watch(
                     return ended(event.status)
                 narrate(event)
         except TimeoutError:
-            errors.note("the time to wait is over; the run continues")
+            errors.note("the timeout has expired; the run continues")
             raise typer.Exit(ExitCode.TIMEOUT) from None
     raise AssertionError("following ends with Ended")
 

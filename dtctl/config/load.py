@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import errno
 import hashlib
 import os
 import select
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from dtctl.config.checks import (
 from dtctl.config.cluster import Cluster, Data, DataKeys, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
 from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, as_text, dotted, settings_of
 from dtctl.config.inventory import read_hosts
-from dtctl.config.launching import read_launches, with_scheduler
+from dtctl.config.launching import field_names, read_launches, with_scheduler
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_idle
 from dtctl.config.section import Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
@@ -122,7 +123,9 @@ def _text(content: bytes, name: str) -> str:
         column = len(before) - (before.rfind(b"\n") + 1) + 1
         place = Place(name, before.count(b"\n") + 1, column)
         summary = f"this is not UTF-8 text: byte 0x{content[error.start]:02x}"
-        raise ConfigError([Problem(place, summary, f"iconv -f latin1 -t utf-8 {name}    if it is Latin-1")]) from error
+        encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin1"
+        hint = f"iconv -f {encoding} -t utf-8 {name}    prints it as UTF-8, if it is {encoding}"
+        raise ConfigError([Problem(place, summary, hint)]) from error
 
 
 def _without_waiting(file: Path) -> int:
@@ -238,6 +241,8 @@ def _example(path: KeyPath, found: Any) -> str:
     """How the innermost key on the way to `path` may be written that has an example."""
     if isinstance(found, Scalar) and isinstance(found.value, str) and found.text.isdecimal():
         return f"write it without quotes: {found.text}"
+    if isinstance(found, Mapping) and len(found) == 1 and (field := str(*found)) in field_names(()):
+        return f'write it in quotes: "{{{field}}}"'
     for depth in range(len(path), 0, -1):
         section, key = _section_at(path[: depth - 1]), path[depth - 1]
         known = section.known_keys().get(str(key)) if section is not None else None

@@ -59,7 +59,7 @@ def check_user(name: str) -> str:
 def check_own_host(name: str) -> str:
     """The same for a HostName of the user's own ssh_config: as OpenSSH has it. Raises UsageError."""
     if not name or _OPENSSH_REFUSES.search(name):
-        raise UsageError(f"{clipped(name)!r} cannot be the name of a host", hint="look at HostName in ~/.ssh/config")
+        raise UsageError(f"{clipped(name)!r} cannot be the name of a host", hint="check HostName in ~/.ssh/config")
     return name
 
 

@@ -88,7 +88,7 @@ def compare(records: Sequence[RunRecord], transport: Transport) -> Comparison:
             with for_one_command(transport) as kept:
                 found = status(record, kept)
                 if not found.time:
-                    raise next(iter(found.errors.values()), DtctlError(f"no host knows run {record.run}"))
+                    raise next(iter(found.errors.values()), DtctlError(f"run {record.run} is unknown on all hosts"))
                 scalars = read_metrics(found.record, kept, [], points=_POINTS)
         except DtctlError as error:
             errors[record.run] = error

@@ -1,4 +1,7 @@
-"""What a cluster file would start on this machine, and whether its user has allowed it: by content, as direnv does."""
+"""What the user trusts: the keys of hosts and of the gateways before them; and what a cluster file would start here.
+
+That is allowed by content, as direnv does.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records.spec import MAKER_SETTINGS
 from dtctl.config import load_cluster
@@ -18,10 +22,16 @@ from dtctl.config.cluster import Cluster, Job
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import make_private, open_regular, read_regular, replace_file
-from dtctl.model import Host
+from dtctl.model import Host, SshSettings
 from dtctl.operations.environments import environment_files
 from dtctl.paths import check_private, state_directory
 from dtctl.plan.hosts import on_this_machine
+from dtctl.transport.fanout import fan_out
+
+if TYPE_CHECKING:
+    from dtctl.transport.connect import Transports
+    from dtctl.transport.ssh.known_hosts import HostKey
+    from dtctl.transport.ssh.route import Station
 
 _MOST_SCRIPT_BYTES = 1 << 24
 
@@ -227,3 +237,49 @@ def may_start(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool)
     known = {name for name, host in written.items() if host.is_local}
     made_local = [name for name, host in cluster.hosts.items() if host.is_local and name not in known]
     return not made_local and not Consents().missing(programs_of_hosts(cluster, overrides or (), local=local))
+
+
+@dataclass(frozen=True)
+class NewKeys:
+    """What a host without a pinned key shows."""
+
+    station: Station
+    keys: Sequence[HostKey]
+
+
+@dataclass(frozen=True)
+class KeyScan:
+    """One look at the hosts. A host behind a gateway can be looked at when the gateway has been pinned."""
+
+    new: tuple[NewKeys, ...]
+    known: tuple[str, ...]
+    """Hosts that show a key that is pinned."""
+    errors: Mapping[str, DtctlError]
+
+
+def look(transport: Transports, hosts: Iterable[Host]) -> KeyScan:
+    """Scans the next unknown host on the way to each; those that are known are compared with what is pinned."""
+    stations: dict[str, Station] = {}
+    for host in hosts:
+        if isinstance(host.reach, SshSettings):
+            way = transport.stations(host)
+            station = next((one for one in way if not one.keys.pinned()), way[-1])
+            stations[station.name] = station
+    outcomes = fan_out(stations.values(), lambda station: station.scan())
+    unknown = [name for name in outcomes.results if not stations[name].keys.pinned()]
+    changed: dict[str, DtctlError] = {}
+    for name in outcomes.results.keys() - set(unknown):
+        try:
+            stations[name].keys.judge(outcomes.results[name])
+        except DtctlError as error:
+            changed[name] = error
+    return KeyScan(
+        new=tuple(NewKeys(stations[name], outcomes.results[name]) for name in unknown),
+        known=tuple(name for name in outcomes.results if name not in unknown and name not in changed),
+        errors={**outcomes.errors, **changed},
+    )
+
+
+def pin(new: Iterable[NewKeys]) -> tuple[Path, ...]:
+    """The files that were written."""
+    return tuple(dict.fromkeys(one.station.pin(one.keys) for one in new))

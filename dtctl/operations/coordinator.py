@@ -56,8 +56,8 @@ def ask_run(
     failed, and is not tried again. `reads`: the request is `status`, whose answers can be used again.
 
     This is the only rule for a coordinator that is away: the cluster file's coordinator is asked, then all hosts where
-    the run is, then the coordinator that they name. Raises CoordinatorAway, with the status that the hosts report, if
-    that fails too; each command decides what it then asks of each host.
+    the run is, then the coordinator that they name. Raises CoordinatorUnreachable, with the status that the hosts
+    report, if that fails too; each command decides what it then asks of each host.
     """
     if away is None:
         try:
@@ -88,7 +88,7 @@ First = Callable[["RunRecord", Session], "RunRecord"]
 
 
 def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R], first: First | None = None) -> R:
-    """The answer about the whole run. Raises CoordinatorAway, and what the coordinator's host refuses."""
+    """The answer about the whole run. Raises CoordinatorUnreachable, and what the coordinator's host refuses."""
     host = record.coordinator
     try:
         with closing(transport.open(record.route_to(host))) as session:
@@ -111,7 +111,7 @@ def why_alone(cluster: str, host: str, answer: Answer) -> AgentError:
 
 
 def coordinator_away(host: str, error: DtctlError) -> CoordinatorUnreachable:
-    """The error as CoordinatorAway. Raises the error itself if it means something else."""
+    """The error as CoordinatorUnreachable. Raises the error itself if it means something else."""
     if isinstance(error, CoordinatorUnreachable):
         return error
     if isinstance(error, TransportError) or (isinstance(error, AgentError) and error.code in NOT_THERE):
@@ -165,7 +165,7 @@ def status_of_hosts(
 ) -> RunStatus:
     """As every host reports its own part; hosts that do not answer are in `errors`.
 
-    Hosts in `failed` are not asked, nor those in `told`, which have answered.
+    Hosts in `failed` are not asked, nor those that have `answered`.
 
     If hosts report several runs, `agreed` chooses one. `guess`: see request_of_status.
     """

@@ -99,17 +99,9 @@ def _builder(
 def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False) -> x509.KeyUsage:
     from cryptography import x509
 
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        key_cert_sign=key_cert_sign,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign")
+    unused = dict.fromkeys((*others, "encipher_only", "decipher_only"), False)
+    return x509.KeyUsage(digital_signature=digital_signature, key_cert_sign=key_cert_sign, **unused)
 
 
 def _sealed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from dtctl.agent.records.metrics import FolderAt, FolderPoints, MetricsResult, Points, SeriesPoints
+from dtctl.agent.records.tensorboard import FolderAt, FolderPoints, MetricsResult, Points, SeriesPoints
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import Request, about, ask, final, frames_of, knows_no_run, request

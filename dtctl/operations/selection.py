@@ -54,7 +54,7 @@ def _mean(record: RunRecord, selector: str) -> list[TaskId]:
         raise _no_task(selector)
     tasks = [task for task in record.roster if task.job == job]
     if not tasks and selector in record.hosts:
-        raise UsageError(f"{selector!r} is a host, and no task", hint=f"write @{selector} for the tasks on it")
+        raise UsageError(f"{selector!r} is a host, not a task", hint=f"write @{selector} for the tasks on it")
     if not tasks:
         raise _unknown("job", job, sorted({task.job for task in record.roster}))
     if not colon:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtctl.agent.records import answers as records
 from dtctl.agent.records.reasons import fact
@@ -17,11 +17,8 @@ from dtctl.operations.client.plausible import check_part, check_survivors, check
 from dtctl.operations.coordinator import First, Own, ask_coordinator, ask_run, ask_whole_run, status_by_coordinator
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable
-from dtctl.transport.seam import Message, Transport
+from dtctl.transport.seam import Message, Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
-
-if TYPE_CHECKING:
-    from dtctl.transport.seam import Session
 
 
 @dataclass(frozen=True)

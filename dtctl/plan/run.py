@@ -36,8 +36,18 @@ from dtctl.plan.hosts import (
     on_host,
     visible_gpus,
 )
-from dtctl.plan.roster import Roster, RosterEntry, RunPlan, TaskPlan, known_target_step, plan_roster
-from dtctl.plan.seats import Seat, marked_spec, seats_on, with_marks
+from dtctl.plan.roster import (
+    Roster,
+    RosterEntry,
+    RunPlan,
+    Seat,
+    TaskPlan,
+    known_target_step,
+    marked_spec,
+    plan_roster,
+    seats_on,
+    with_marks,
+)
 
 
 def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: str) -> RunPlan:

@@ -8,7 +8,7 @@ import itertools
 import json
 import posixpath
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from dtctl.agent.records.kinds import fields_of, made
 from dtctl.agent.records.spec import (
@@ -25,13 +25,10 @@ from dtctl.agent.records.spec import (
     comes_back_alone,
 )
 from dtctl.agent.records.values import HOME, paths_of, urls_of
+from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import resizes
 from dtctl.plan.hosts import brought_along, checkpoint_places, join_address, on_host
-from dtctl.plan.seats import has_address, named_by_others
-
-if TYPE_CHECKING:
-    from dtctl.config.cluster import Cluster
-    from dtctl.plan.roster import RunPlan, TaskPlan
+from dtctl.plan.roster import RunPlan, TaskPlan, has_address, named_by_others
 
 _PLACEMENT = ("TF_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
 

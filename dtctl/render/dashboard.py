@@ -23,10 +23,9 @@ from dtctl.render.diagnosis import filled as worded
 from dtctl.render.diagnosis import happened, remedies, words
 from dtctl.render.format import count
 from dtctl.render.machine import document
+from dtctl.render.report import HEADINGS, about, contents, known_by_hash
 from dtctl.render.report import STYLE as OF_REPORT
-from dtctl.render.report import about, known_by_hash
-from dtctl.render.report.html import colored, escape, templates
-from dtctl.render.report.sections import HEADINGS, contents
+from dtctl.render.report.drawings import colored, escape, templates
 from dtctl.render.roster import cells_of, rows_of
 from dtctl.render.status import headline
 from dtctl.render.terminal import console

@@ -67,13 +67,13 @@ def _words(one: PlaceState) -> str:
     return f"{one.right_files} of {count(held['files'], 'file')}: {', '.join(lacking)}"
 
 
-def next_step(states: Iterable[PlaceState]) -> str:
+def next_steps(states: Iterable[PlaceState]) -> list[str]:
     """What to type; nothing where all is well."""
     found = {one.state for one in states}
     if found == {"complete"} or not found:
-        return ""
+        return []
     verify = ["dtctl data verify    reads the changed files"] if "changed" in found else []
-    return "\n".join([*verify, _PUSH])
+    return [*verify, _PUSH]
 
 
 def show_data_examples(states: Iterable[PlaceState]) -> None:

@@ -16,8 +16,8 @@ from dtctl.render.events import clock
 from dtctl.render.format import count, duration, fold, size, spans
 from dtctl.render.terminal import console
 
-_OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
-_FIELD = re.compile(r"\{(\w+)\}")
+OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
+FIELD = re.compile(r"\{(\w+)\}")
 _MOST_CAUSE = 300
 _FEW_LINES = 3
 """Of a log, in `status`."""
@@ -79,7 +79,7 @@ def last_lines(found: Finding) -> list[str]:
 def remedies(found: Finding) -> list[str]:
     """What to type, or to do; what would need something that is not known is left out."""
     known = words(found)
-    return [filled(one, known) for one in found.signature.remedy if set(_FIELD.findall(one)) <= known.keys()]
+    return [filled(one, known) for one in found.signature.remedy if set(FIELD.findall(one)) <= known.keys()]
 
 
 def happened(seen: Match) -> str:
@@ -125,25 +125,10 @@ def filled(template: str, known: Mapping[str, str]) -> str:
     """Parts in brackets need all of their fields."""
 
     def part(match: re.Match[str]) -> str:
-        return match[1] if set(_FIELD.findall(match[1])) <= known.keys() else ""
+        return match[1] if set(FIELD.findall(match[1])) <= known.keys() else ""
 
-    shown = _OPTIONAL.sub(part, template)
-    return _FIELD.sub(lambda match: known.get(match[1], "?"), shown)
-
-
-def pattern_of(template: str) -> str:
-    """A template for readers: its fields as words in capitals, without what is said only where it is known."""
-    return _FIELD.sub(lambda match: _READ.get(match[1], match[1].upper()), _OPTIONAL.sub("", template))
-
-
-_READ = {
-    "at": "@HOST",
-    "from": "@HOST",
-    "from_host": "OTHER_HOST",
-    "hosts": "HOST",
-    "from_hosts": "OTHER_HOST",
-    "tasks": "TASK",
-}
+    shown = OPTIONAL.sub(part, template)
+    return FIELD.sub(lambda match: known.get(match[1], "?"), shown)
 
 
 def words(found: Finding) -> dict[str, str]:

@@ -44,6 +44,14 @@ def share(value: float, low: float, high: float, flat: float = 0.0) -> float:
     return (value / 2 - low / 2) / across if across > 0 else flat
 
 
+def number(text: str | None) -> float | None:
+    """Of a loss in the digits of its log; `nan` is one."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
 def count(number: int, noun: str) -> str:
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
     return f"{number} {noun if number == 1 else plural}"

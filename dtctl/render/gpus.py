@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from dtctl.agent.records.vitals import Gpu
 from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.gpus import used_by
+from dtctl.operations.snapshot import RunStatus
 from dtctl.render.format import size
-
-if TYPE_CHECKING:
-    from dtctl.agent.records.vitals import Gpu
-    from dtctl.operations.snapshot import RunStatus
 
 COLUMNS = {
     **dict.fromkeys(("host", "GPU", "kind", "use", "memory", "temperature", "clock", "held back by"), "nowrap"),

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.operations.client.streams import Disconnected, Reconnected
-from dtctl.operations.follow import Event
+from dtctl.operations.follow import PATIENCE_S, Event, Onward, made_room
 from dtctl.operations.logs import LogLines
-from dtctl.operations.logs.following import PATIENCE_S, Onward, made_room
 from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
 from dtctl.render.events import news
@@ -25,7 +24,7 @@ from dtctl.render.terminal.safe import log_lines, one_line
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import Log, SetupLog
     from dtctl.model import TaskId
-    from dtctl.operations.logs.saving import SavedLog
+    from dtctl.operations.logs.reading import SavedLog
 
 
 _COLORS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)

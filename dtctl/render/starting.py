@@ -174,7 +174,7 @@ def failed_start(failed: FailedStart, tail: bytes = b"") -> DtctlError:
     """`tail`: the end of the log of the task that is to blame, for those who show the error alone."""
     run, cause, why = failed.seen.view["run"], failed.cause, failed.seen.verdict.why
     if cause is None:
-        return DtctlError(f"run {run} failed: {sentence(why)}", hint="dtctl diagnose    finds out more")
+        return DtctlError(f"run {run} failed: {sentence(why)}", hint="dtctl diagnose    finds the cause")
     ends = [one for one in cause.entry["history"] if not (one["asked"] or one["early"])]
     end = ends[-1] if ends else None
     reason = sentence(how_it_ended(cause)) if not failed.gave_up or end is None else _how(end)
@@ -184,7 +184,7 @@ def failed_start(failed: FailedStart, tail: bytes = b"") -> DtctlError:
     return DtctlError(
         f"run {run} {what}: {cause.id} on {cause.host}: {reason}{after}",
         detail="\n".join(_tail_lines(cause, tail)),
-        hint=f"dtctl logs {cause.id} --all-attempts    shows all that it printed; dtctl diagnose    finds out more",
+        hint=f"dtctl logs {cause.id} --all-attempts    shows its whole output; dtctl diagnose    finds the cause",
     )
 
 
@@ -299,7 +299,7 @@ def show_replacement(exchange: Replacement) -> None:
     if exchange.moves_the_lead:
         show_warning(
             f"the lead moved with {old}: training continues from its checkpoints only if {new} has the same directory",
-            hint="dtctl checkpoints    shows what is there",
+            hint="dtctl checkpoints    lists the checkpoints",
         )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from dtctl.agent.records.whole_run import Contact
     from dtctl.operations.compare import Compared, Comparison, Metric
-    from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
+    from dtctl.operations.status import ForeignRun, KnownRun, KnownRuns
 
 OUTCOME_STYLE = {
     Outcome.SUCCEEDED: "bold green",
@@ -46,7 +46,7 @@ SHOWN_INCIDENTS = 3
 def show_status(status: RunStatus, *, every: bool = False) -> None:
     """`every`: each task has a line of its own, as it has where no terminal sets a limit."""
     out = console.out()
-    out.print(summary(status))
+    out.print(summary(status), soft_wrap=not out.is_terminal)
     for line in problem_lines(status):
         out.print(line)
     print_table(status_table(status, every=every))

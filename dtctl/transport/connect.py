@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dtctl.errors import TransportError
-from dtctl.model import OPENSSH, TRANSPORTS, Reach, SshSettings
-from dtctl.transport.seam import TransportOptions
+from dtctl.model import OPENSSH, TRANSPORTS, Host, Reach, SshSettings
+from dtctl.transport.seam import Session, Transport, TransportOptions
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.timeouts import Waiting, unobserved
 
 if TYPE_CHECKING:
-    from dtctl.model import Host
-    from dtctl.transport.seam import Session, Transport
     from dtctl.transport.ssh.kept import OpensshTransport
     from dtctl.transport.ssh.route import Routes, Station
     from dtctl.transport.ssh.transport import SshTransport

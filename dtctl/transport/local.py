@@ -21,12 +21,11 @@ from typing import IO, TYPE_CHECKING, Protocol
 from dtctl.errors import TransportError
 from dtctl.transport import payload
 from dtctl.transport.stream import RemoteExit, converse
-from dtctl.transport.timeouts import Waiting, unobserved
+from dtctl.transport.timeouts import SilenceTimer, Waiting, unobserved
 
 if TYPE_CHECKING:
     from dtctl.model import Host
     from dtctl.transport.seam import Session, TransportOptions
-    from dtctl.transport.timeouts import SilenceTimer
 
 
 STDERR_BYTES = 4096

@@ -37,7 +37,7 @@ class Message:
         return self.fields[name]
 
     def of(self, record: Type[R]) -> R:  # noqa: UP006
-        """The fields of a received frame, typed by the record of its type (frames.py)."""
+        """The fields of a received frame, typed by the record of its type."""
         assert FRAMES[self.type] is record
         return cast("R", self.fields)
 

@@ -208,7 +208,7 @@ class StreamSession:
         try:
             frames = self._decoder.feed(data)
         except wire.WireError as error:
-            raise TransportError(f"{self._host.name} sends what no agent sends", detail=str(error)) from error
+            raise TransportError(f"{self._host.name} sent an invalid message", detail=str(error)) from error
         silence.heard(len(data), whole_frames=bool(frames))
         self._arrived.extend(frames)
 

@@ -65,7 +65,7 @@ class SilenceTimer:
         if silent_s >= self._limit_s:
             raise TransportError(
                 f"{self._host} has been silent for {self._limit_s:g} s",
-                detail="the connection is up, but dtctl's agent there neither sends nor reads",
+                detail="the connection is up, but the agent there neither sends nor reads",
                 hint="is the host overloaded, or does its disk hang? the other hosts' answers are not affected",
             )
         if silent_s >= TOLD_AFTER_S and not self._reported:

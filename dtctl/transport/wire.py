@@ -138,5 +138,5 @@ def untrue(host: str, what: str) -> TransportError:
     """A host has sent what no agent of dtctl sends; it is not used."""
     return TransportError(
         f"{host} {what}",
-        hint=f"nothing of it was used: is dtctl's agent on {host} damaged, or has somebody tampered with it?",
+        hint=f"dtctl used none of it: is the agent on {host} damaged, or has somebody tampered with it?",
     )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.vitals import Gpus as GpusRecord
-from dtctl.agent.vitals import amdgpu, gpus, nvml
+from dtctl.agent.vitals import drivers, gpus
 from dtctl.agent.vitals.gpus import Reader
 from tests.agent.host import AgentHost, shell, task
 from tests.hosts.gpus import GB, Gpus, gpu
@@ -24,7 +24,7 @@ EVERY_S = 0.1
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gpus:
     found = Gpus(tmp_path, gpu())
-    monkeypatch.setattr(nvml, "_PLACES", (found.env["LD_LIBRARY_PATH"] + "/",))
+    monkeypatch.setattr(drivers, "_PLACES", (found.env["LD_LIBRARY_PATH"] + "/",))
     monkeypatch.setenv("FAKE_NVML", found.env["FAKE_NVML"])
     return found
 
@@ -157,8 +157,8 @@ def test_gpus_of_amd_are_read_from_sysfs(tmp_path: Path, monkeypatch: pytest.Mon
     for name, device in links.items():
         (tmp_path / "class/drm" / name).mkdir(parents=True)
         (tmp_path / "class/drm" / name / "device").symlink_to(tmp_path / "devices" / device)
-    monkeypatch.setattr(amdgpu, "SYSFS", str(tmp_path))
-    monkeypatch.setattr(nvml, "_PLACES", (str(tmp_path) + "/",))
+    monkeypatch.setattr(drivers, "SYSFS", str(tmp_path))
+    monkeypatch.setattr(drivers, "_PLACES", (str(tmp_path) + "/",))
     first, second = known(reader, busy=0.75)["each"]
     assert (first["used_bytes"], first["memory_bytes"], first["degrees"], first["users"]) == (250, 1000, None, [])
     assert (second["degrees"], second["clock_mhz"], second["driver"]) == (64, 1700, "6.7.0")

@@ -50,7 +50,7 @@ def test_a_host_that_was_down_joins_with_the_next_up(user: Desk, fleet: Fleet) -
             "worker:3": "pending",
         }
         assert "without gpu-4: dtctl up" in user.dtctl("status")
-        assert "has no part in the run" in user.run("restart", "worker:3").stderr
+        assert "is not part of the run" in user.run("restart", "worker:3").stderr
         before = {task["task"]: task["pid"] for task in user.status()["tasks"]}
     joined = json.loads(user.dtctl("up", "-o", "json"))
     assert (joined["run"], joined["unchanged"], joined["joined"], joined["missing"]) == (run, True, ["worker:3"], [])

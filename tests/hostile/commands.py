@@ -15,7 +15,7 @@ SILENT = {
     "allow": "reads the cluster file alone",
     "explain": "prints what is known without any host",
     "schema": "prints what is known without any host",
-    "top": "draws on a terminal alone; tests/unit/render/top feeds its screen with poison",
+    "top": "needs a terminal; tests/unit/render/top feeds its screen with poison",
     "ssh": "becomes OpenSSH's own client; dtctl hears nothing of what the host says",
 }
 """Commands that hear nothing from a host, and why."""

@@ -47,7 +47,7 @@ def test_goodput_and_report_of_a_run_with_a_restart(home: Desk) -> None:
     assert home.dtctl("report", "-O", f"{run}.html").startswith(run)
     refused = home.run("report", "-O", "cluster.yaml")
     assert refused.returncode == 2
-    assert "no report of dtctl" in refused.stderr
+    assert "not a report of dtctl" in refused.stderr
     assert (home.project / "cluster.yaml").read_text().startswith("name: demo")
     assert home.dtctl("report", "--format", "md", "-O", "-").startswith(f"# {run}")
 

@@ -19,7 +19,7 @@ import pytest
 
 from dtctl.agent.checkpoints import reading
 from dtctl.agent.records.checkpoints import CheckpointReport
-from dtctl.agent.records.metrics import FolderPoints
+from dtctl.agent.records.tensorboard import FolderPoints
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations import storage
@@ -296,13 +296,14 @@ def test_what_nobody_has_looked_at_for_a_month_goes(bucket: Bucket, cache: Path)
         points(f"{bucket.url}/{url}")
         at_urls(record(f"{bucket.url}/{url}"))
     kept = cache / "dtctl/storage"
-    old = {one.name for one in kept.iterdir() if url_hash(f"{bucket.url}/old") in one.name}
+    (kept / "part-of-a-killed-command").mkdir()
+    old = {one.name for one in kept.iterdir() if url_hash(f"{bucket.url}/old") in one.name or "part-" in one.name}
     for name in old:
-        marked = kept / name / "looked" if (kept / name).is_dir() else kept / name
+        marked = kept / name / "looked" if (kept / name / "looked").exists() else kept / name
         os.utime(marked, (time.time() - 40 * 86400,) * 2)
     before = {one.name for one in kept.iterdir()}
     points(f"{bucket.url}/new")
-    assert len(old) == 3
+    assert len(old) == 4
     assert {one.name for one in kept.iterdir()} == before - old
 
 

@@ -142,7 +142,7 @@ class TestTheOtherSide:
     ("options", "summary"),
     [
         ({"Ciphers": "aes128-cbc"}, "cannot agree with gpu-a"),
-        ({"MaxSessions": "0"}, "lets us log in, but opens no session"),
+        ({"MaxSessions": "0"}, "accepts the login, but opens no session"),
     ],
 )
 def test_server_without_common_ciphers_or_sessions(options: dict[str, str], summary: str) -> None:

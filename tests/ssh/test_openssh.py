@@ -147,7 +147,7 @@ def test_key_that_the_host_refuses_is_reported_in_the_words_of_ssh(sshd: Sshd) -
     where = f"{sshd.address}:{sshd.port}"
     assert error.summary == f"ssh cannot log in to gpu-a ({where}) as {sshd.user}"
     assert "Permission denied (publickey)" in error.detail
-    assert error.hint == f"ssh -p {sshd.port} {sshd.user}@{sshd.address} true    should work first"
+    assert error.hint.startswith(f"ssh -i {make_key('stranger')} -p {sshd.port} {sshd.user}@{sshd.address} true    ")
 
 
 def test_machine_without_ssh_is_reported(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:

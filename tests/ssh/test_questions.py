@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
 import select
 import shutil
 import signal
 import subprocess
+import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +27,6 @@ from tests.hosts.keys import PASSPHRASE, make_key
 from tests.hosts.sshd import Sshd
 from tests.ssh.conftest import direct
 from tests.ssh.test_hung import HungServer, hung
-from tests.ssh.test_passphrase import at_a_terminal, echoes
 from tests.waiting import PATIENCE_S, eventually
 
 LOG_IN_TWICE = """\
@@ -151,3 +153,63 @@ def test_pin_of_a_smart_card_is_asked_once_for_all_commands(home: Path, monkeypa
         host = direct(server, identity_file=None, client="openssh")
         answer(host, "Enter PIN for 'card'", PIN, config)
         assert server.logins() == 1
+
+
+ASK = (
+    "import sys, threading; from dtctl.transport.connect import terminal_passphrase\n"
+    "ask = terminal_passphrase()\n"
+    "thread = threading.Thread(target=lambda: print('got', ask('~/.ssh/k'), flush=True), daemon=True)\n"
+    "try: thread.start(); thread.join()\n"
+    "except KeyboardInterrupt: sys.exit(130)\n"
+)
+
+
+@contextmanager
+def at_a_terminal(script: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Runs a script with a terminal of its own, but output to a pipe; gives our end of the terminal."""
+    ours, theirs = pty.openpty()
+    name = os.ttyname(theirs)
+    takes_terminal = f"import os, fcntl, termios; fcntl.ioctl(os.open({name!r}, os.O_RDWR), termios.TIOCSCTTY)\n"
+    process = subprocess.Popen(
+        [sys.executable, "-c", takes_terminal + script],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield ours, process
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(theirs)
+        os.close(ours)
+
+
+def echoes(terminal: int) -> bool:
+    return bool(termios.tcgetattr(terminal)[3] & termios.ECHO)
+
+
+def test_a_passphrase_is_read_from_the_terminal_without_echo() -> None:
+    with at_a_terminal(ASK) as (terminal, process):
+        assert os.read(terminal, 100) == b"Passphrase for ~/.ssh/k: "
+        eventually(lambda: not echoes(terminal))
+        os.write(terminal, b"open sesame\n")
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"got open sesame\n"
+        assert b"sesame" not in os.read(terminal, 100)
+        assert echoes(terminal)
+
+
+def test_an_interrupt_gives_the_terminal_back_its_echo() -> None:
+    with at_a_terminal(ASK) as (terminal, process):
+        os.read(terminal, 100)
+        eventually(lambda: not echoes(terminal))
+        os.write(terminal, b"\x03")
+        assert process.wait(PATIENCE_S) == 130
+        assert echoes(terminal)
+
+
+def test_without_a_terminal_nobody_is_asked() -> None:
+    script = "from dtctl.transport.connect import terminal_passphrase as t; print(t())"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, start_new_session=True)
+    assert done.stdout.strip() == "None"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,12 @@ from dtctl.agent.records.run_state import Entry, Intent
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import AgentError, DtctlError
+from dtctl.model import TaskId
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.snapshot import Coordination
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster
-from tests.unit.fakes import FakeSession
+from tests.unit.fakes import BEATS_FOR_EVER, FakeSession
 
 HOSTS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
 """Of `clusters.cluster()`, with the lead, and so the coordinator, on c."""
@@ -25,6 +26,13 @@ HOSTS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
 def record(run: str = "digits-1", created: float = 1000.0, **settings: Any) -> RunRecord:
     value = record_of(plan_roster(cluster(**settings)), run, created)
     return dataclasses.replace(value, file=Path("/p/x.yaml"))
+
+
+def moved_record(to: str, *, spare: bool = False) -> RunRecord:
+    """The lead is on another host, of which the record says no more, unless it is a spare of the file."""
+    moved = record(created=2000.0)
+    hosts = {**moved.hosts, to: dataclasses.replace(moved.hosts["d"], name=to)} if spare else moved.hosts
+    return dataclasses.replace(moved, roster={**moved.roster, TaskId("worker", 0): to}, hosts=hosts)
 
 
 def inventory(run: RunRecord, servers: Collection[str] = ("ps",)) -> dict[str, Any]:
@@ -90,26 +98,41 @@ Script = list[dict[str, Any] | DtctlError]
 
 
 class Agents:
-    """Every host answers for itself; c also as the coordinator, with `view`."""
+    """Every host answers for itself; c also as the coordinator, with `view`, and what `extra` has for a request.
+
+    `instead`: what a host answers to a request in place of that, unless it is None.
+    `told`: of a host and its usual answer to `status`, what it answers.
+    """
 
     def __init__(
-        self, view: Mapping[str, Any] | None = None, *, run: RunRecord | None = None, servers: Collection[str] = ("ps",)
+        self,
+        view: Mapping[str, Any] | None = None,
+        *,
+        run: RunRecord | None = None,
+        servers: Collection[str] = ("ps",),
+        instead: Callable[[FakeSession, Mapping[str, Any]], Any] = lambda session, fields: None,
+        told: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda host, answer: answer,
+        **extra: Script,
     ) -> None:
         self.view = view
         self.run = run or record()
         self._servers = servers
         self.asked: list[tuple[str, str, Mapping[str, Any]]] = []
-        self.extra: dict[str, Script] = {}
-        """Kind of request -> what the coordinator says to it."""
+        self.extra = extra
+        self._instead = instead
+        self._told = told
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
         host, kind = session.host.name, str(fields["type"])
         self.asked.append((host, kind, fields))
+        instead = self._instead(session, fields)
+        if instead is not None:
+            return list(instead)
         coordinates = host == self.run.coordinator and self.view is not None
         if coordinates and kind in self.extra:
             return list(self.extra[kind])
         if kind == "status":
-            return [self.status(host, self.view if coordinates else None)]
+            return [self._told(host, self.status(host, self.view if coordinates else None))]
         if kind == "events" and fields["whole"]:
             return [AgentError("not_coordinator", "this host does not coordinate the run")]
         if kind == "diagnose":
@@ -151,3 +174,21 @@ class Agents:
 
     def asked_of(self, kind: str) -> list[str]:
         return [host for host, asked, _ in self.asked if asked == kind]
+
+
+class Beating(Agents):
+    """One host gives no answer while it beats."""
+
+    beats = True
+
+    def __init__(self, view: Mapping[str, Any] | None = None, *, on: str = "c", run: RunRecord | None = None) -> None:
+        super().__init__(view, run=run, instead=self._beat)
+        self._on = on
+
+    def _beat(self, session: FakeSession, fields: Mapping[str, Any]) -> Script | None:
+        return [dict(BEATS_FOR_EVER)] if session.host.name == self._on and self.beats else None
+
+
+def with_states(answer: dict[str, Any], tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A host's answer to `status` with other entries for these tasks."""
+    return {**answer, "state": {**answer["state"], "tasks": {**answer["state"]["tasks"], **tasks}}}

@@ -15,6 +15,7 @@ from benchmarks.peers.command import not_reached
 from benchmarks.peers.contest import Standings
 from benchmarks.peers.doing import Contender
 from benchmarks.peers.gauge import Taken
+from benchmarks.peers.report import Goal
 from tests.tables import replace_part, replace_table
 
 OURS = Contender("dtctl exec", "as it comes", {}, {}, ours=True)
@@ -51,6 +52,23 @@ def test_a_section_says_so_where_no_peer_is_better() -> None:
     standings = Standings({("command", "dtctl exec"): [TAKEN["small"], TAKEN["small"]]})
     standings.taken["command", "quick"] = [TAKEN["quick"], Taken(5.0, 2.0, 8.0)]
     assert "No peer does it with less." in report.section("On 4 hosts", EVERYBODY, standings, "command")
+
+
+@pytest.mark.parametrize(
+    ("goal", "line"),
+    [
+        (
+            Goal("dtctl exec", "quick", time=1.3, machine=1.2),
+            "quick: time 1.50 (goal 1.3), CPU of all 1.02 (goal 1.2).",
+        ),
+        (Goal("dtctl exec", None, time=1.3, client=2), "the best with new connections: time 1.50 (goal 1.3), "),
+        (Goal("dtctl exec", None, client=2), "CPU of the client 0.50 (goal 2)."),
+        (Goal("dtctl exec", "left out", time=1.3), ""),
+    ],
+)
+def test_a_goal_shows_what_is_taken_and_what_may_be(goal: Goal, line: str) -> None:
+    assert line in goal.line(EVERYBODY, TAKEN)
+    assert bool(line) == bool(goal.line(EVERYBODY, TAKEN))
 
 
 def test_who_was_left_out_is_reported_with_the_reason() -> None:

@@ -22,6 +22,7 @@ class Partial:
     def __init__(self, path: str, size: int) -> None:
         self._path = path
         self._size = size
+        self._digests = b""
         self.blocks = -(-size // BLOCK_BYTES)
 
     def length(self, number: int) -> int:
@@ -31,6 +32,7 @@ class Partial:
         """Takes the blocks that are right from the file itself and from the seeds; which are in none of them."""
         import hashlib
 
+        self._digests = digests
         missing = []
         with ExitStack() as stack:
             part = stack.enter_context(files.opened(self._path, os.O_RDWR | os.O_CREAT))
@@ -40,10 +42,9 @@ class Partial:
                 with suppress(OSError):
                     sources.append(stack.enter_context(files.opened(path)))
             for number in range(self.blocks):
-                digest = digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
                 for source in sources:
                     data = files.read_at(source, number * BLOCK_BYTES, self.length(number))
-                    if hashlib.sha256(data).digest() == digest:
+                    if hashlib.sha256(data).digest() == self._digest(number):
                         if source != part:
                             write_at(part, data, number * BLOCK_BYTES)
                         break
@@ -51,13 +52,20 @@ class Partial:
                     missing.append(number)
         return missing
 
-    def put(self, number: int, chunks: Iterable[bytes]) -> None:
-        """Writes a block, and nothing beyond it; whether it is right is seen when the file is complete."""
-        offset, end = number * BLOCK_BYTES, number * BLOCK_BYTES + self.length(number)
+    def put(self, number: int, chunks: Iterable[bytes]) -> bool:
+        """Writes a block that is `missing`, and nothing beyond it; whether it is right."""
+        import hashlib
+
+        offset, end, content = number * BLOCK_BYTES, number * BLOCK_BYTES + self.length(number), hashlib.sha256()
         with files.opened(self._path, os.O_RDWR) as part:
             for chunk in chunks:
+                content.update(chunk)
                 write_at(part, chunk[: end - offset], offset)
                 offset = min(end, offset + len(chunk))
+        return content.digest() == self._digest(number)
+
+    def _digest(self, number: int) -> bytes:
+        return self._digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
 
 
 def write_at(descriptor: int, data: bytes, offset: int) -> None:

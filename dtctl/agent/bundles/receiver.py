@@ -8,7 +8,7 @@ import time
 import zlib
 from contextlib import suppress
 
-from ..conversation import Aborted, Gone, expect_control
+from ..conversation import Aborted, Gone, Wire, expect_control
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
 from ..records.values import CHUNK_BYTES, LARGE_BYTES
@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-    from ..conversation import Wire
     from ..records.answers import BlockAt, Progress
     from .relay import Relay
 
@@ -132,6 +131,7 @@ class _Filling:
         self._wire = wire
         self._lock = lock
         self._relay = relay
+        self._partials: Dict[int, Partial] = {}
 
     def fill(self, lacking: List[int]) -> int:
         tree = self._tree
@@ -191,9 +191,10 @@ class _Filling:
         for index in [*(index for index in asked if index not in partly), *partly]:
             path, _, _, sha256 = tree.manifest.files[index]
             if index in partly:
-                for number in partly[index]:
-                    self._partial(index).put(number, _chunks(index, source, progress))
-                right = tree.adopt(index, tree.part(index, self._staging))
+                partial = self._partial(index)
+                right = all(partial.put(number, _chunks(index, source, progress)) for number in partly[index])
+                if right:
+                    tree.adopt(index, tree.part(index, self._staging))
             else:
                 chunks = _chunks(index, source, progress)
                 if self._relay is not None:
@@ -224,7 +225,10 @@ class _Filling:
         return {index: self._partial(index).missing(self._digests(index), found) for index, found in seeds.items()}
 
     def _partial(self, index: int) -> Partial:
-        return Partial(self._tree.part(index, self._staging), self._tree.manifest.files[index][2])
+        if index not in self._partials:
+            part = self._tree.part(index, self._staging)
+            self._partials[index] = Partial(part, self._tree.manifest.files[index][2])
+        return self._partials[index]
 
     def _digests(self, index: int) -> bytes:
         fields, payload = self._wire.receive()

@@ -9,7 +9,7 @@ import os
 import re
 
 from ..host import budget
-from ..records.spec import has_lead
+from ..records.spec import Spec, has_lead
 from . import reading
 
 TYPE_CHECKING = False
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
     from ..records.checkpoints import CheckpointReport, Saved
-    from ..records.spec import Spec
 
     Expand = Callable[[List[str]], List[str]]
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from ..host import budget, files
 from ..host.budget import Budget, Spent
-from ..records.checkpoints import MOST_SHARDS, Checkpoint
+from ..records.checkpoints import MOST_SHARDS, Checkpoint, CheckpointKind, CheckpointReport
 from ..records.kinds import MOST, made
 from ..records.values import LAST_EPOCH, brief
 from . import formats
@@ -27,7 +27,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-    from ..records.checkpoints import CheckpointKind, CheckpointReport
 
 ASIDE = "damaged"
 """Where damaged checkpoints are moved, beside the others."""

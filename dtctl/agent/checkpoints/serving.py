@@ -14,7 +14,19 @@ from contextlib import suppress
 from ..host import files
 from ..host.budget import Budget, Spent
 from ..host.errors import Refused
-from ..records.checkpoints import is_part
+from ..records.checkpoints import (
+    Checkpoint,
+    CheckpointPath,
+    FetchRequest,
+    FilePart,
+    FileSent,
+    Had,
+    Pruned,
+    PruneRequest,
+    Verified,
+    VerifyRequest,
+    is_part,
+)
 from ..records.values import brief
 from . import formats, reading, verifying
 from .reading import MOST_NAMES
@@ -25,19 +37,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Mapping
 
-    from ..host.budget import Budget
-    from ..records.checkpoints import (
-        Checkpoint,
-        CheckpointPath,
-        FetchRequest,
-        FilePart,
-        FileSent,
-        Had,
-        Pruned,
-        PruneRequest,
-        Verified,
-        VerifyRequest,
-    )
     from .directories import Run
 
     Alive = Callable[[], None]

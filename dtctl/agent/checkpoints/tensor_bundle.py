@@ -9,8 +9,8 @@ import os
 import re
 import struct
 
-from ..host import files, protobuf
-from ..host.crc32c import masked_crc32c
+from ..host import encodings, files
+from ..host.encodings import masked_crc32c
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def entries(table: bytes, check: Callable[[], None] = lambda: None) -> Iterator[
                     raise Damaged("the index is not in order")
                 last = key
                 yield key, value
-    except (protobuf.Malformed, struct.error):
+    except (encodings.Malformed, struct.error):
         raise Damaged("the index ends within an entry") from None
 
 
@@ -58,9 +58,9 @@ def fields(message: bytes) -> Dict[int, List[int | bytes]]:
     """A protocol buffer as the values of each field number. Raises Damaged."""
     found: Dict[int, List[int | bytes]] = {}
     try:
-        for number, _, value in protobuf.fields(message, (0, len(message))):
+        for number, _, value in encodings.fields(message, (0, len(message))):
             found.setdefault(number, []).append(value if isinstance(value, int) else message[slice(*value)])
-    except protobuf.Malformed as malformed:
+    except encodings.Malformed as malformed:
         raise Damaged("an entry of the index %s" % malformed) from None
     return found
 
@@ -82,9 +82,9 @@ def _block(table: bytes, handle: Tuple[int, int], check: Callable[[], None]) -> 
         raise Damaged("the index has a block with more restarts than it has room for")
     position, key, left = 0, b"", _BETWEEN_CHECKS
     while position < limit:
-        shared, position = protobuf.varint(content, position, limit)
-        unshared, position = protobuf.varint(content, position, limit)
-        size, position = protobuf.varint(content, position, limit)
+        shared, position = encodings.varint(content, position, limit)
+        unshared, position = encodings.varint(content, position, limit)
+        size, position = encodings.varint(content, position, limit)
         if shared > len(key) or position + unshared + size > limit or shared + unshared > _LONGEST_KEY:
             raise Damaged("the index ends within an entry")
         key = key[:shared] + content[position : position + unshared]
@@ -98,8 +98,8 @@ def _block(table: bytes, handle: Tuple[int, int], check: Callable[[], None]) -> 
 
 
 def _handle(data: bytes, position: int) -> Tuple[Tuple[int, int], int]:
-    offset, position = protobuf.varint(data, position, len(data))
-    size, position = protobuf.varint(data, position, len(data))
+    offset, position = encodings.varint(data, position, len(data))
+    size, position = encodings.varint(data, position, len(data))
     return (offset, size), position
 
 

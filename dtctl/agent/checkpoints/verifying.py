@@ -12,7 +12,7 @@ import struct
 
 from ..host import files
 from ..host.budget import Spent
-from ..host.crc32c import crc32c, masked
+from ..host.encodings import crc32c, masked
 from .tensor_bundle import Damaged, Entry, Index
 
 TYPE_CHECKING = False

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 from ..host import machine, paths
-from ..records.checks import MOST_TAKEN, GpuTaken
+from ..records.checks import MOST_TAKEN, GpuTaken, MachineFacts, MachineQuestion, Rights, TaskMemory
 from ..records.kinds import made
 from ..records.spec import gpus_of
 from ..records.values import FINAL
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, Mapping, Optional
 
     from ..conversation import Conversation
-    from ..records.checks import MachineFacts, MachineQuestion, Rights, TaskMemory
     from ..records.run_state import State
 
 _MOST_RUNS = 10

@@ -15,7 +15,7 @@ from ..host import files, paths
 from ..network import connecting, listening
 from ..network.listening import CHUNK, READY, SENT_AHEAD
 from ..records.kinds import made
-from ..records.network import Measured
+from ..records.network import Bound, Measured, NetworkFacts, NetworkQuestion, Peer
 from ..records.spec import ports_of
 from ..run.runfiles import RunFiles
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from typing import FrozenSet, List, Optional, Tuple
 
     from ..conversation import Conversation
-    from ..records.network import Bound, NetworkFacts, NetworkQuestion, Peer
 
 
 def inspect(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:

@@ -8,7 +8,7 @@ import os
 import shutil
 
 from ..host import paths
-from ..records.checks import MOST_MODULES, PythonFound
+from ..records.checks import MOST_MODULES, PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
 from ..records.kinds import made
 from ..run import containers, environment, environments
 from ..vitals import machine_load
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Tuple
 
     from ..conversation import Conversation
-    from ..records.checks import PythonAsked, SoftwareFacts, SoftwareQuestion
     from ..records.spec import Environment
 
 

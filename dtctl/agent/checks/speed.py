@@ -8,7 +8,7 @@ import threading
 import time
 
 from ..host import machine
-from ..records.checks import GpuSpeed
+from ..records.checks import GpuSpeed, SpeedFacts, SpeedQuestion
 from ..records.kinds import made
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Dict, List, Tuple
 
     from ..conversation import Conversation
-    from ..records.checks import SpeedFacts, SpeedQuestion
     from ..records.vitals import Gpu
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from ..host import machine, processes
 from ..records.kinds import made
-from ..records.network import SshFacts
+from ..records.network import SshFacts, SshQuestion
 from ..run import environment
 
 TYPE_CHECKING = False
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
     from ..conversation import Conversation
-    from ..records.network import SshQuestion
 
 START_UP_S = 10.0
 _MOST_NOISE = 1000

@@ -13,7 +13,7 @@ from functools import partial
 
 from ..checkpoints import reading
 from ..host import budget, files, machine
-from ..records.checks import Data, Written
+from ..records.checks import CheckpointSize, Data, Looked, LookFor, StorageFacts, StorageQuestion, Written
 from ..records.kinds import made
 from ..run import environment
 from ..vitals import machine_load
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Tuple
 
     from ..conversation import Conversation
-    from ..records.checks import CheckpointSize, Looked, LookFor, StorageFacts, StorageQuestion
 
     File = Tuple[str, int]
     "Its path below the directory, and its size."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..host.secrets import Masks
-from ..records.checks import PythonAsked, UrlTried
+from ..records.checks import PythonAsked, UrlsFacts, UrlsQuestion, UrlTried
 from ..records.kinds import made
 from ..records.values import CODE
 from ..run import environment
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from typing import Dict
 
     from ..conversation import Conversation
-    from ..records.checks import UrlsFacts, UrlsQuestion
 
 
 LIMIT_S = 90.0

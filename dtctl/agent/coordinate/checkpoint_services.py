@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from ..host import budget, outputs
-from ..records.spec import has_lead
+from ..records.spec import Spec, has_lead
 from ..run import environment
 from .recovery import Services
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from ..checkpoints.repair import Loss
     from ..records.answers import Checkpoint
-    from ..records.spec import Spec
     from ..run.runfiles import RunFiles
 
 LOOK_S = 2.0

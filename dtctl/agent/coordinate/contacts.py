@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 
 from ..host import log
-from ..records.messages import PROTOCOL
-from ..records.reasons import fact
-from ..records.spec import link_port
+from ..records.messages import PROTOCOL, Hello
+from ..records.reasons import Fact, fact
+from ..records.spec import CoordinatorAddress, Spec, link_port
 from ..run import drains, intents
 from ..survival import revival
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from ..link.hub import Hub
     from ..link.peer import Message
     from ..link.tls import Identity
-    from ..records.messages import Hello
-    from ..records.reasons import Fact
-    from ..records.spec import CoordinatorAddress, Spec
     from ..run.runfiles import RunFiles
     from .view import View
 

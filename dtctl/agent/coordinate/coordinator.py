@@ -12,11 +12,11 @@ It neither reads a clock nor a file nor a socket; `leading.py` does that around 
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import because, explain, fact, headline, sentence, why_of
-from ..records.spec import fence_s
-from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent
+from ..records.reasons import Fact, because, explain, fact, headline, sentence, why_of
+from ..records.spec import Spec, fence_s
+from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent, PostedRequest, RunView
 from ..run import drains, gang, intents, outcome
-from ..run.outcome import Judgement
+from ..run.outcome import Facts, Judgement
 from . import incidents, lifecycle
 from .contacts import Contacts, Quorum
 from .draining import Draining
@@ -24,7 +24,7 @@ from .history import Accounting
 from .lifecycle import Shutdown
 from .moving import Moving
 from .orders import OrderBook
-from .recovery import Recovery
+from .recovery import Recovery, Services
 from .view import View
 
 TYPE_CHECKING = False
@@ -33,12 +33,7 @@ if TYPE_CHECKING:
 
     from ..link.peer import FromHub
     from ..records.messages import Orders
-    from ..records.reasons import Fact
     from ..records.run_state import How, Intent, State
-    from ..records.spec import Spec
-    from ..records.whole_run import PostedRequest, RunView
-    from ..run.outcome import Facts
-    from .recovery import Services
 
 LONGEST_GAP_S = 60.0
 """The longest time between two steps; more was a sleep of the machine, which no deadline counts."""

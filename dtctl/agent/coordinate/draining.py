@@ -10,7 +10,7 @@ need each other start at once, from the newest checkpoint, as soon as every one 
 
 from __future__ import annotations
 
-from ..records.reasons import because, fact, why_of
+from ..records.reasons import Fact, because, fact, why_of
 from ..records.spec import trainers_of
 from ..run import drains, gang
 from ..run.outcome import Judgement
@@ -21,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Mapping, Optional
 
-    from ..records.reasons import Fact
     from ..records.run_state import How
     from .contacts import Contacts
     from .view import View

@@ -11,13 +11,12 @@ import time
 from contextlib import suppress
 
 from ..host import log, paths, processes
-from ..records.spec import DRIFT, KILL_S, fence_s, given_up_s
+from ..records.spec import DRIFT, KILL_S, Spec, fence_s, given_up_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Optional
 
-    from ..records.spec import Spec
     from ..run.runfiles import RunFiles
 
 PING_S = 3.0

@@ -10,10 +10,10 @@ import random
 import select
 
 from ..records.kinds import fields_of, made
-from ..records.messages import EVENTS_AT_ONCE, PROTOCOL
+from ..records.messages import EVENTS_AT_ONCE, PROTOCOL, Hello, HostReport, News, Progress
 from ..records.reasons import fact
-from ..records.run_state import Advance
-from ..records.spec import kept_by_coordinator, voters_of
+from ..records.run_state import Advance, Intent, Intents, State
+from ..records.spec import CoordinatorAddress, Moved, Spec, kept_by_coordinator, voters_of
 from ..records.whole_run import Ballot, Event
 from ..run import drains, intents
 from .fence import Fence, clock
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     from ..link.dialer import Dialer
     from ..link.peer import FromDialer
-    from ..records.messages import Hello, HostReport, News, Progress
-    from ..records.run_state import Intent, Intents, State
-    from ..records.spec import CoordinatorAddress, Moved, Spec
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
     from .voting import Reception, Voter

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from ..records.kinds import made
-from ..records.reasons import because, fact, headline
-from ..records.whole_run import HistoryEvent
+from ..records.reasons import Fact, because, fact, headline
+from ..records.whole_run import Account, Event, HistoryEvent, Incident
 from ..run import drains, goodput
 from ..run.hangs import STALLS
 from ..run.runfiles import EventLog
@@ -16,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple
 
-    from ..records.reasons import Fact
-    from ..records.whole_run import Account, Event, Incident
     from .view import View
 
 

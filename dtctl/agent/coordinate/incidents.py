@@ -1,16 +1,22 @@
-"""Losses and what became of them: the entries of `incidents` in cluster.json."""
+"""Losses and what became of them, the entries of `incidents` in cluster.json; and hangs of the whole run.
+
+No task's own limit finds those: no step is reported after what was lost is back, or the run has never begun to train.
+After a loss the real culprit has not been found. Where every step needs every worker, one that hangs before the first
+step silences all of them, and no peer can teach how long a first step takes. What can be seen is that no task works:
+one that loads, compiles or computes uses a processor, a disk or the network; one that waits complains of its peers or
+is silent.
+"""
 
 from __future__ import annotations
 
-from ..records.reasons import because
-from ..records.whole_run import tells_steps
+from ..records.reasons import Fact, because, headline
+from ..records.whole_run import Incident, tells_steps
+from ..run.hangs import LOST_PROGRESS, is_done, learnt_limit, patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional, Set, TypedDict
 
-    from ..records.reasons import Fact
-    from ..records.whole_run import Incident
     from .view import View
 
     class Loss(TypedDict):
@@ -91,3 +97,101 @@ def trains_again(view: View, incident: Incident) -> bool:
         return True
     before = incident["told"]
     return any(view.entry(task)["step"] not in (None, before.get(task)) for task in view.trainers)
+
+
+SILENCE_S = 120.0
+"""A task that was restarted because it stalled, and is still silent after this long, was not the culprit."""
+
+
+def after_a_hang(one: Incident) -> bool:
+    return headline(one["why"]) in LOST_PROGRESS
+
+
+def silence_limit(view: View, one: Incident) -> Optional[float]:
+    """Doubles with each restart of all tasks in vain, as restoring may take that long. None: for ever."""
+    stall_s = view.recovery["stall_s"]
+    if after_a_hang(one):
+        limit_s = max(stall_s or 0.0, SILENCE_S)
+    else:
+        learnt_s = max(view.entry(task)["first_step_s"] for task in view.tasks)
+        if stall_s == 0 or not learnt_s or is_done(view.step(), view.spec["target_step"]):
+            return None
+        limit_s = learnt_limit(learnt_s, None if stall_s is None else max(stall_s, SILENCE_S))
+    return patience(limit_s, in_vain(view))
+
+
+def in_vain(view: View) -> int:
+    """How many of the last incidents restarted all tasks, and no step followed."""
+    count = 0
+    for one in reversed(view.data["incidents"]):
+        if headline(one["why"]) != "still_silent" or one["recovered"] is not None:
+            break
+        count += 1
+    return count
+
+
+def all_are_there(view: View) -> bool:
+    """Of those that others wait for each is in touch, and back from its loss."""
+    return view.all_in_touch() and not is_recovering(view)
+
+
+NEVER_BEGAN_S = 600.0
+"""For so long all tasks may be idle, or for as long as the user lets a start take, where that is shorter."""
+
+NEVER_BEGAN = "never_began"
+
+
+class Beginning:
+    """For how long no task has worked in a run that has reported no step, by the coordinator's monotonic clock."""
+
+    def __init__(self) -> None:
+        self._since: Optional[float] = None
+
+    def update(self, view: View, now: float) -> Optional[float]:
+        """Seconds, once they are too many. Once in a run: what is silent again may be a program that only waits."""
+        if not (_may_be_judged(view) and _nobody_works(view)):
+            self._since = None
+            return None
+        self._since = now if self._since is None else self._since
+        idle_s = now - self._since
+        return idle_s if idle_s >= min(NEVER_BEGAN_S, view.spec["start_timeout_s"]) else None
+
+
+def whom_to_restart(view: View, *, saved: bool) -> List[str]:
+    """All tasks that train. The ps tasks stay where nothing is saved: they hold what was trained in silence."""
+    roles = ("lead", "worker", "ps") if saved else ("lead", "worker")
+    return [task for task in view.with_role(*roles) if view.intents[task]["want"] == "run"]
+
+
+def _may_be_judged(view: View) -> bool:
+    """The user's own limit wins. A program that listens on no port may wait for anything."""
+    recovery = view.recovery
+    learns = recovery["first_step_s"] is None and recovery["stall_s"] != 0
+    lead = next((task for task in view.spec["tasks"] if task["id"] == view.lead), None)
+    listens = lead is not None and lead["ready"] == "listening"
+    is_new = not any(headline(one["why"]) == NEVER_BEGAN for one in view.data["incidents"])
+    return learns and listens and is_new and not _has_told_steps(view)
+
+
+def _has_told_steps(view: View) -> bool:
+    entries = [view.entry(task) for task in view.tasks]
+    return any(
+        entry["step"] is not None or any(past["step"] is not None for past in entry["history"]) for entry in entries
+    )
+
+
+def _nobody_works(view: View) -> bool:
+    """Each task that was let start runs, and is idle: the one that hangs may not listen yet.
+
+    An evaluator waits for what others save.
+    """
+    if any(still_open(view)):
+        return False
+    trains = [task for task in view.present if view.role(task) != "evaluator" and not view.drained(task)]
+    there = [task for task in trains if not view.final(task)]
+    return bool(there) and all(_is_idle(view, task) for task in there)
+
+
+def _is_idle(view: View, task: str) -> bool:
+    runs = view.reached(task) and view.current(task) and view.state(task) == "running"
+    return runs and view.entry(task)["idle_since"] is not None

@@ -10,9 +10,9 @@ from contextlib import suppress
 
 from ..host import log, paths
 from ..records.kinds import checked, made
-from ..records.messages import FROM_AGENT, PROTOCOL
-from ..records.reasons import because, fact
-from ..records.spec import is_alone
+from ..records.messages import FROM_AGENT, PROTOCOL, Orders
+from ..records.reasons import Fact, because, fact
+from ..records.spec import Moved, Spec, is_alone
 from ..records.whole_run import Event, HistoryEvent, RequestBook, RunView
 from .checkpoint_services import checkpoint_services
 from .contacts import AWAY_S, Answering, listen
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
     from ..hooks.posting import Posting
     from ..link.hub import Hub
     from ..link.peer import FromHub
-    from ..records.messages import Orders
-    from ..records.reasons import Fact
     from ..records.run_state import Intents, State
-    from ..records.spec import Moved, Spec
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
     from .view import FromAgent

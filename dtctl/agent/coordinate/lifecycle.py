@@ -7,7 +7,7 @@ fails, is started again when they are there, which counts for nothing.
 
 from __future__ import annotations
 
-from ..records.reasons import because, fact, why_of
+from ..records.reasons import Because, Fact, because, fact, why_of
 from ..run import outcome
 from . import incidents
 
@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Collection, Dict, List, Optional
 
-    from ..records.reasons import Because, Fact
     from ..records.run_state import How
     from .view import View
 

@@ -9,7 +9,7 @@ A coordinator in whose absence there may have been another one counts anew: that
 
 from __future__ import annotations
 
-from ..records.reasons import fact, sentence, why_of
+from ..records.reasons import Fact, fact, sentence, why_of
 from ..run import drains
 from . import incidents
 
@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set
 
-    from ..records.reasons import Fact
     from ..records.spec import Moved
     from ..run.outcome import Judgement
     from .contacts import Contacts

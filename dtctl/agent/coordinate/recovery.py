@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..records.reasons import because, fact, said, sentence, why_of
+from ..records.reasons import Fact, because, fact, said, sentence, why_of
 from ..records.values import FINAL
 from ..run import policy, run_events
 from ..run.outcome import Judgement
-from . import hangs, incidents
+from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from ..checkpoints.repair import Loss
     from ..records.answers import Checkpoint
-    from ..records.reasons import Fact
     from ..records.run_state import Entry, Past
     from ..records.whole_run import Incident
     from .view import View
@@ -65,7 +64,7 @@ class Recovery:
         self._due: Dict[int, float] = {}
         self._gone_ps: Dict[str, float] = {}
         self._silent: Dict[int, float] = {}
-        self._beginning = hangs.Beginning()
+        self._beginning = incidents.Beginning()
 
     def due(self) -> Optional[float]:
         """When the next delay ends."""
@@ -132,8 +131,8 @@ class Recovery:
         lead = self._view.lead
         saved = self._services.newest_checkpoint() is not None
         loss: Lost = {"attempt": self._view.entry(lead)["attempt"], "ended": wall}
-        why = [fact(hangs.NEVER_BEGAN, seconds=idle_s)]
-        return self._restart(lead, loss, why, hangs.whom_to_restart(self._view, saved=saved), now, wall)
+        why = [fact(incidents.NEVER_BEGAN, seconds=idle_s)]
+        return self._restart(lead, loss, why, incidents.whom_to_restart(self._view, saved=saved), now, wall)
 
     def _new_endings(self, now: float) -> Iterator[Tuple[str, Past]]:
         """Attempts that have ended unasked and not well, each once, in the order of their ends."""
@@ -267,14 +266,14 @@ class Recovery:
 
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
         """All tasks are back, and still none trains."""
-        limit_s = hangs.silence_limit(self._view, one)
-        if limit_s is None or not incidents.is_back(self._view, one) or not hangs.all_are_there(self._view):
+        limit_s = incidents.silence_limit(self._view, one)
+        if limit_s is None or not incidents.is_back(self._view, one) or not incidents.all_are_there(self._view):
             self._silent.pop(one["id"], None)
             return False
         since = self._silent.setdefault(one["id"], now)
         if now - since < limit_s:
             return False
-        return hangs.after_a_hang(one) or self._state_lost(self._gang(one["task"]), [], wall) is None
+        return incidents.after_a_hang(one) or self._state_lost(self._gang(one["task"]), [], wall) is None
 
     def _may_begin(self, one: Incident, now: float) -> bool:
         if one["own"]:

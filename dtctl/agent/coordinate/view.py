@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import because, fact, said
-from ..records.run_state import Entry
-from ..records.spec import comes_back_alone, hosts_of
-from ..records.values import FINAL
-from ..records.whole_run import MOST_WARNINGS, RunView
+from ..records.reasons import Because, Fact, because, fact, said
+from ..records.run_state import Entry, Intents
+from ..records.spec import Member, RecoverySpec, Spec, Stage, comes_back_alone, hosts_of
+from ..records.values import FINAL, Role, TaskState
+from ..records.whole_run import MOST_WARNINGS, Contact, RunView
 from ..run import drains, goodput, hangs, intents, outcome
 
 TYPE_CHECKING = False
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Union
 
     from ..records.messages import Events, Hello, News, Progress
-    from ..records.reasons import Because, Fact
-    from ..records.run_state import Intents
-    from ..records.spec import Member, RecoverySpec, Spec, Stage
-    from ..records.values import Role, TaskState
-    from ..records.whole_run import Contact
 
     FromAgent = Union[Hello, News, Progress, Events]
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 
 from ..host import log, paths
 from ..records.kinds import made
-from ..records.spec import voters_of
-from ..records.whole_run import Ballot, HistoryEvent, Memo
-from ..run.runfiles import EventLog
+from ..records.spec import CoordinatorAddress, Spec, voters_of
+from ..records.whole_run import Ballot, HistoryEvent, Memo, RunView
+from ..run.runfiles import EventLog, RunFiles
 from .election import Election
 
 TYPE_CHECKING = False
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from ..link.dialer import Dialer
     from ..link.hub import Hub
     from ..records.messages import Lease
-    from ..records.spec import CoordinatorAddress, Spec
-    from ..records.whole_run import RunView
-    from ..run.runfiles import RunFiles
     from .history import History
 
     Message = Mapping[str, Any]

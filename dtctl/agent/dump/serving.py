@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from ..host import locks, paths, processes
 from ..host.secrets import Masks
-from ..records.vitals import MOST_PROCESSES, MOST_THREADS
+from ..records.vitals import MOST_PROCESSES, MOST_THREADS, Dump, Missing, ProcessDump, Stack
 from . import kernel_threads
 from .stacks import Room, Stacks, ask_py_spy, find_py_spy
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional, Tuple
 
     from ..records.run_state import Entry
-    from ..records.vitals import Dump, Missing, ProcessDump, Stack
     from ..run.runfiles import RunFiles
 
 LIMIT_S = 60.0

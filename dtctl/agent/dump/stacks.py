@@ -12,7 +12,7 @@ import time
 
 from ..host import files, processes
 from ..records import kinds
-from ..records.vitals import LONGEST_NAME, LONGEST_PATH, MOST_FRAMES, MOST_STACKS
+from ..records.vitals import LONGEST_NAME, LONGEST_PATH, MOST_FRAMES, MOST_STACKS, Frame, Missing, Stack
 from . import FILE, SIGNAL, Signals, descriptors_of
 
 TYPE_CHECKING = False
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set, Tuple
 
     from ..host.secrets import Masks
-    from ..records.vitals import Frame, Missing, Stack
 
 
 MOST_FRAMES_IN_ALL = 4000

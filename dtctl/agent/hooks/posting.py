@@ -12,17 +12,15 @@ from contextlib import suppress
 
 from ..host import log, paths, programs
 from ..records import kinds
-from ..records.hooks import MOST_DELIVERED, Delivered, HookDeliveries, HookFile, Sent
+from ..records.hooks import MOST_DELIVERED, Delivered, HookDeliveries, HookFile, Post, Sent
 from ..records.kinds import InvalidValue, checked, made
-from ..records.reasons import fact
+from ..records.reasons import Fact, fact
 from ..run import environment, run_events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Mapping, Optional
 
-    from ..records.hooks import Post, Sent
-    from ..records.reasons import Fact
     from ..records.whole_run import RunView
     from ..run.run_events import RunEvent
     from ..run.runfiles import RunFiles

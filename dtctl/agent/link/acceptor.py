@@ -15,13 +15,11 @@ import socket
 from collections import Counter
 from contextlib import suppress
 
-from .tls import KNOCK_BYTES, NONCE_BYTES, Channel, Lost, TlsStream, plain
+from .tls import KNOCK_BYTES, NONCE_BYTES, Channel, Identity, Lost, TlsStream, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Tuple
-
-    from .tls import Identity
 
 
 PLACES = 256

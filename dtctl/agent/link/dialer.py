@@ -13,14 +13,13 @@ import socket
 
 from ..records.messages import FROM_COORDINATOR
 from .peer import Peer, Retry
-from .tls import NONCE_BYTES, Channel, Lost, TlsStream, plain
+from .tls import NONCE_BYTES, Channel, Identity, Lost, TlsStream, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List, Mapping, Optional, Tuple
 
     from .peer import FromDialer
-    from .tls import Identity
 
     Address = Tuple[int, Tuple[Any, ...]]
 

@@ -11,18 +11,16 @@ import selectors
 import sys
 from contextlib import suppress
 
-from ..records.messages import FROM_AGENT
+from ..records.messages import FROM_AGENT, Hello
 from .acceptor import PROOF_S, Acceptor
 from .peer import Peer, Violation
-from .tls import Lost
+from .tls import Identity, Lost, TlsStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-    from ..records.messages import Hello
     from .peer import FromHub, Gone, Message
-    from .tls import Identity, TlsStream
 
     Received = List[Tuple[str, FromHub]]
 

@@ -6,31 +6,29 @@ import json
 
 from ..records import kinds
 from ..records.kinds import InvalidValue, checked
-from ..records.messages import PROTOCOL
-from .tls import Lost
+from ..records.messages import (
+    PROTOCOL,
+    Canvass,
+    Elsewhere,
+    Events,
+    Granted,
+    Hello,
+    Lease,
+    News,
+    Orders,
+    Over,
+    Ping,
+    Pong,
+    Progress,
+    Refusal,
+    Vote,
+    Welcome,
+)
+from .tls import Lost, TlsStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Literal, Mapping, Optional, TypedDict, Union
-
-    from ..records.messages import (
-        Canvass,
-        Elsewhere,
-        Events,
-        Granted,
-        Hello,
-        Lease,
-        News,
-        Orders,
-        Over,
-        Ping,
-        Pong,
-        Progress,
-        Refusal,
-        Vote,
-        Welcome,
-    )
-    from .tls import TlsStream
 
     Message = Dict[str, Any]
 

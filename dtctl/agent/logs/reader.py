@@ -7,13 +7,13 @@ import time
 
 from ..host import files
 from .lines import SAMPLED_S, Times, forward, front, line_start, size_when, tail_start
-from .sieve import Blocks
+from .sieve import Blocks, Selection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple
 
-    from .sieve import Dated, Selection
+    from .sieve import Dated
 
     LogFrame = Tuple[Dict[str, Any], bytes]
 

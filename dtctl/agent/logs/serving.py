@@ -7,12 +7,12 @@ import os
 import time
 from functools import partial
 
-from ..conversation import Gone
+from ..conversation import Gone, Wire
 from ..host import paths
 from ..host.errors import Refused
 from ..host.paths import attempt_directory, read_record, task_directory
 from ..host.secrets import Masks
-from ..records.run_state import Ending
+from ..records.run_state import Ending, Entry, State
 from ..records.values import FINAL, Variables
 from .reader import AttemptLog
 from .sieve import Selection
@@ -21,10 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator, List, Optional, Tuple
 
-    from ..conversation import Wire
     from ..records import answers
     from ..records.requests import LogsRequest
-    from ..records.run_state import Entry, State
     from .reader import LogFrame
 
 

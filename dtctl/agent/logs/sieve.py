@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from .finding import ErrorFinder, Expression, finder
+from .finding import ErrorFinder, Expression, Keywords, finder
 from .lines import split
 
 TYPE_CHECKING = False
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..host.secrets import Masks
     from ..records.requests import LogsRequest
-    from .finding import Keywords, Marks
+    from .finding import Marks
 
     Finder = Union[Keywords, Expression, ErrorFinder]
     Dated = Tuple[int, bytes, float]

@@ -8,15 +8,11 @@ from contextlib import suppress
 
 from ..host import files
 from ..host.budget import Budget, Spent
-from ..records.metrics import LONGEST_PATH
+from ..records.tensorboard import LONGEST_PATH, EventFile, FileHad, FolderAt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
-
-    from ..host.budget import Budget
-    from ..records.metrics import FolderAt
-    from ..records.tensorboard import EventFile, FileHad
 
     Send = Callable[[EventFile, bytes], None]
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import struct
 
-from ..host import files, protobuf
-from ..host.crc32c import masked_crc32c
-from ..host.protobuf import fields
+from ..host import encodings, files
+from ..host.encodings import fields, masked_crc32c
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Container, Dict, Iterator, List, Optional, Tuple
 
-    from ..host.protobuf import Span
+    from ..host.encodings import Span
 
 
 MOST_RECORD_BYTES = 32 << 20
@@ -148,7 +147,7 @@ def decode(data: bytes, known: Container[str]) -> Event:
     event = Event()
     try:
         for number, kind, value in fields(data, (0, len(data))):
-            if number == 1 and kind == protobuf.FIXED64:
+            if number == 1 and kind == encodings.FIXED64:
                 event.wall = struct.unpack("<d", struct.pack("<Q", value))[0]
             elif number == 2 and isinstance(value, int):
                 event.step = _signed(value)
@@ -157,7 +156,7 @@ def decode(data: bytes, known: Container[str]) -> Event:
             elif number == 7 and isinstance(value, tuple):
                 session = dict(_numbers(data, value))
                 event.starts = session.get(1) == _START
-    except protobuf.Malformed as malformed:
+    except encodings.Malformed as malformed:
         raise Damaged("a record %s" % malformed) from None
     except (IndexError, struct.error):
         raise Damaged("a record ends within a field") from None
@@ -181,7 +180,7 @@ def _scalar(data: bytes, span: Span, known: Container[str]) -> Optional[Tuple[st
             if value[1] - value[0] > LONGEST_TAG:
                 return None
             tag = data[slice(*value)].decode("utf-8", "replace")
-        elif number == 2 and kind == protobuf.FIXED32:
+        elif number == 2 and kind == encodings.FIXED32:
             plain = struct.unpack("<f", struct.pack("<I", value))[0]
         elif number == 8 and isinstance(value, tuple):
             tensor = value
@@ -207,10 +206,10 @@ def _number(data: bytes, span: Span) -> Optional[float]:
             elements = _elements(data, value)
         else:
             parts.setdefault(number, (kind, value))
-    dtype = parts.get(1, (protobuf.VARINT, 0))[1]
+    dtype = parts.get(1, (encodings.VARINT, 0))[1]
     if elements != 1 or not isinstance(dtype, int) or dtype not in _FIELD:
         return None
-    content = parts.get(4, (protobuf.BYTES, (0, 0)))[1]
+    content = parts.get(4, (encodings.BYTES, (0, 0)))[1]
     if isinstance(content, tuple) and content[0] < content[1]:
         return _of_content(dtype, data[slice(*content)])
     if _FIELD[dtype] not in parts:
@@ -246,9 +245,9 @@ def _of_field(dtype: int, data: bytes, kind: int, value: int | Span) -> Optional
         if dtype in (1, 2):
             form = _CONTENT[dtype]
             return float(struct.unpack_from(form, data[begin:end])[0])
-        value = protobuf.varint(data, begin, end)[0]
+        value = encodings.varint(data, begin, end)[0]
     elif dtype in (1, 2):
-        if kind != (protobuf.FIXED32 if dtype == 1 else protobuf.FIXED64):
+        if kind != (encodings.FIXED32 if dtype == 1 else encodings.FIXED64):
             return None
         form, raw = ("<f", "<I") if dtype == 1 else ("<d", "<Q")
         return float(struct.unpack(form, struct.pack(raw, value))[0])

@@ -14,18 +14,16 @@ from functools import partial
 from ..host import budget
 from ..host.budget import Budget, Spent
 from ..records.kinds import MOST
-from ..records.metrics import LONGEST_PATH, MOST_FOLDERS, MOST_PROBLEMS
+from ..records.tensorboard import LONGEST_PATH, MOST_PROBLEMS, MOST_SCALAR_FOLDERS, FolderPoints, Problem
 from ..records.values import brief
 from .event_files import event_folders, outermost, text
-from .folder import Folder, Room
-from .series import spread
+from .folder import Folder, Room, Series, spread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Sequence, Tuple
 
-    from ..records.metrics import FolderPoints, Problem
-    from .series import Point, Series
+    from .folder import Point
 
 LOOK_S = 8.0
 """How long one look takes at most."""
@@ -108,7 +106,7 @@ class Reader:
         chosen: List[Tuple[Folder, List[Tuple[str, Series]]]] = []
         for folder in sorted(self._folders.values(), key=lambda one: (one.root, one.name)):
             tags = [(tag, series) for tag, series in sorted(folder.series.items()) if series and wanted(tag)]
-            if tags and len(chosen) < MOST_FOLDERS:
+            if tags and len(chosen) < MOST_SCALAR_FOLDERS:
                 chosen.append((folder, tags))
         each = max(1, MOST_POINTS_SENT // max(1, sum(len(tags) for _, tags in chosen)))
         found: List[FolderPoints] = []
@@ -136,8 +134,8 @@ class Reader:
             for path, (inode, names) in found.items():
                 folder = self._folders.get(path)
                 if folder is None:
-                    if len(self._folders) >= MOST_FOLDERS:
-                        self._say(root, "more than %d directories have event files" % MOST_FOLDERS)
+                    if len(self._folders) >= MOST_SCALAR_FOLDERS:
+                        self._say(root, "more than %d directories have event files" % MOST_SCALAR_FOLDERS)
                         break
                     folder = self._folders[path] = Folder(root, path, self._room)
                     folder.note(names)

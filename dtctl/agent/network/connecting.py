@@ -14,15 +14,13 @@ from contextlib import suppress
 
 from ..host import machine
 from ..records.kinds import made
-from ..records.network import MOST_ADDRESSES, Reached
+from ..records.network import MOST_ADDRESSES, Interface, Link, Peer, Reached, Resolved
 from ..run import environment
 from .listening import GREETING, PADDING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
-
-    from ..records.network import Interface, Link, Peer, Resolved
 
     T = TypeVar("T")
     R = TypeVar("R")

@@ -7,17 +7,10 @@ from .checkpoints import OutputMark as OutputMark
 from .checks import MOST_PLACES, CheckFacts
 from .checks import DataHeld as DataHeld
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record
-from .metrics import Points
 from .run_state import Entries, Intents, State
 from .spec import Inventory
 from .starting import Credentials
-from .tensorboard import (
-    CaughtUp,
-    ChannelWord,
-    EventFile,
-    TakenWord,
-    TensorboardReady,
-)
+from .tensorboard import CaughtUp, ChannelWord, EventFile, Points, TakenWord, TensorboardReady
 from .values import (
     MOST_CLUSTERS,
     MOST_DAMAGED,

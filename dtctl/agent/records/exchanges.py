@@ -33,7 +33,7 @@ EXCHANGES = {
     "diagnose": Exchange("health.diagnose", "requests.Request", "vitals.DiagnoseResult"),
     "check": Exchange(".checks.check", "starting.CheckRequest", "checks.CheckResult"),
     "events": Exchange("logs.events", "requests.EventsRequest", "answers.EventsResult"),
-    "metrics": Exchange("health.metrics", "requests.MetricsRequest", "metrics.MetricsResult"),
+    "metrics": Exchange("health.metrics", "requests.MetricsRequest", "tensorboard.MetricsResult"),
     "dump": Exchange("health.dump", "requests.DumpRequest", "answers.RunResult"),
     "event_dirs": Exchange("tensorboard.event_dirs", "requests.Request", "tensorboard.EventDirsResult"),
     "event_files": Exchange("tensorboard.event_files", "tensorboard.EventFilesRequest", "answers.RunResult"),

@@ -107,7 +107,7 @@ SENTENCES = {
     "cut_off": "%(host)s was cut off from the coordinator",
     "undrained": "%(host)s is in service again: all that need each other start together",
     "resumed": "%(host)s is in service again",
-    "scaled_down": "%(task)s is one too many: %(text)s is scaled to %(count)d by %(by)s",
+    "scaled_down": "%(task)s is not needed: %(text)s is scaled to %(count)d by %(by)s",
     "scaled_up": "scaled up by %(by)s",
     "left_out": "%(tasks)s left out: %(host)s has not been heard for %(span)s; %(count)d of %(of)d workers train",
     "resized": "all that train restart, as their number changes",

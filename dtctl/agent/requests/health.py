@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import RunResult
-    from ..records.metrics import FolderPoints, MetricsResult, Points
     from ..records.requests import DumpRequest, MetricsRequest, Request
+    from ..records.tensorboard import FolderPoints, MetricsResult, Points
     from ..records.vitals import DiagnoseResult, Diverged
 
 

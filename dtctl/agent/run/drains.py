@@ -7,16 +7,14 @@ every agent has it on its disk, and every coordinator learns it from them.
 
 from __future__ import annotations
 
-from ..records.reasons import HOLDING, because, fact, headline, why_of
-from ..records.spec import may_be_absent
+from ..records.reasons import HOLDING, Fact, because, fact, headline, why_of
+from ..records.spec import Member, may_be_absent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional
 
-    from ..records.reasons import Fact
     from ..records.run_state import Entry, Intent
-    from ..records.spec import Member
 
 DRAINED = "drained"
 SHUTTING_DOWN = "shutting_down"

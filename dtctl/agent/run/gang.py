@@ -6,7 +6,7 @@ order: frameworks know a task by its place in the list of its job.
 
 from __future__ import annotations
 
-from ..records.spec import batch_share, job_of, trainers_of
+from ..records.spec import Inventory, Member, batch_share, job_of, trainers_of
 from .drains import needs_the_run, scaled_down
 from .outcome import is_left_out
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Collection, Dict, Iterable, Iterator, List, Sequence
 
     from ..records.run_state import Intents
-    from ..records.spec import Inventory, Member
 
 
 class Gang:

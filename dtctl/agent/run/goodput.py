@@ -24,15 +24,13 @@ a program reports, which counts as its start. Time in which the coordinator itse
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import fact
-from ..records.whole_run import MOST_SPANS, Account
+from ..records.reasons import Fact, fact
+from ..records.whole_run import MOST_SPANS, Account, Spent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Optional
 
-    from ..records.reasons import Fact
-    from ..records.whole_run import Spent
 
 PARTS: "List[Spent]" = ["kept", "start", "wait", "again", "stall", "away", "pause", "end", "unsaved"]
 

@@ -6,14 +6,13 @@ whose progress, and how long a task may be silent: limits that are learnt from t
 
 from __future__ import annotations
 
-from ..records.reasons import fact
+from ..records.reasons import Fact, fact
 from .policy import is_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-    from ..records.reasons import Fact
     from ..records.run_state import Entry
     from ..records.spec import Member, RecoverySpec
 

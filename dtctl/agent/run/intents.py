@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ..host import log, paths, processes
-from ..records.reasons import because, why_of
+from ..records.reasons import Fact, because, why_of
 from . import drains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-    from ..records.reasons import Fact
     from ..records.run_state import Intent, IntentFile, Intents
     from .runfiles import RunFiles
 

@@ -5,18 +5,16 @@ The coordinator decides by them, and so does a controller that cannot ask it: th
 
 from __future__ import annotations
 
-from ..records.reasons import fact, headline, why_of
-from ..records.values import FINAL
+from ..records.reasons import Fact, fact, headline, why_of
+from ..records.values import FINAL, Outcome, TaskState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Collection, Iterable, List, Mapping, Optional
 
     from ..records.answers import Checkpoint
-    from ..records.reasons import Fact
     from ..records.run_state import Entry, Intent
     from ..records.spec import Member
-    from ..records.values import Outcome, TaskState
 
 
 DECIDED = ("Succeeded", "Failed", "Stopped")

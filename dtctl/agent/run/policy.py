@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import re
 
-from ..records.reasons import fact, sentence, why_of
-from ..records.values import FINAL
+from ..records.reasons import Fact, fact, sentence, why_of
+from ..records.values import FINAL, TaskState
 from .cause import ALWAYS_RETRIED, NEVER_RETRIED, OTHERS, SHORTAGE, kind_of_error, names_damaged_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional, Sequence, Tuple, Union
 
-    from ..records.reasons import Fact
     from ..records.run_state import Ending, Entry, Exit, Intent, Left, Past
     from ..records.spec import RecoverySpec
-    from ..records.values import TaskState
 
 
 CANNOT_RESTORE = "cannot_restore"

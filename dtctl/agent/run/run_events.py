@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import re
 
-from ..records.reasons import fact, headline, sentence, why_of
-from ..records.whole_run import tells_steps
+from ..records.reasons import Fact, fact, headline, sentence, why_of
+from ..records.whole_run import Condition, Incident, RunView, tells_steps
 from .hangs import HANGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
 
-    from ..records.reasons import Fact
-    from ..records.whole_run import Condition, Incident, RunView
 
 ENDED = {"Succeeded": "succeeded", "Failed": "failed", "Stopped": "stopped"}
 

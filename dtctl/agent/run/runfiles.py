@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from ..host import files, locks, machine, paths
 from ..records import kinds
 from ..records.kinds import made
-from ..records.run_state import Entry, Intent, IntentFile, State
+from ..records.run_state import Entry, Intent, IntentFile, Process, State
 from ..records.spec import Moved, Spec
 from ..records.values import Variables
 from ..records.whole_run import Ballot
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
     from ..records.hooks import Post
-    from ..records.run_state import Process
     from ..records.starting import Credentials
 
     R = TypeVar("R")

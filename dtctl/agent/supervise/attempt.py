@@ -12,14 +12,12 @@ import signal
 from ..host import files, log, machine, paths, processes
 from ..records.kinds import made
 from ..records.reasons import fact
-from ..records.run_state import MOST_LEFT, Ending, Start
+from ..records.run_state import MOST_LEFT, Ending, Left, Process, Start
 from ..run import policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional, Type, TypeVar
-
-    from ..records.run_state import Left, Process
 
     R = TypeVar("R")
 

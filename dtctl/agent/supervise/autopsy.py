@@ -15,7 +15,7 @@ from contextlib import suppress
 from ..dump import kernel_threads
 from ..host import files, machine, paths, ports, processes
 from ..logs.lines import end_of
-from ..records.reasons import fact
+from ..records.reasons import Fact, fact
 from ..records.vitals import MOST_THREADS
 from ..run import policy
 from ..run.cause import cause_of_end
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing import List, Match, Optional, Tuple
 
     from ..host.secrets import Masks
-    from ..records.reasons import Fact
     from ..records.run_state import Ending, Entry, Left, Process
     from ..records.spec import RecoverySpec
     from .attempt import Attempt

@@ -1,22 +1,30 @@
-"""What all tasks of a host have in common: their run, and what its coordinator says of it."""
+"""What all tasks of a host have in common: their run, what its coordinator says of it, and its checkpoint directories.
+
+Those show that something is being saved, and whether this host sees the lead's. They are looked at by threads: a file
+server that does not answer holds up whoever asks it.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import suppress
+from itertools import islice
 
 from ..dump import SITE
+from ..host import files, log
+from ..host.outputs import lead_mark, unmarked
 from ..host.secrets import Masks
+from ..records.spec import Spec, TaskSpec, has_lead
 from ..run import containers, environment
 from ..run.runfiles import RunFiles
 from .keeper import AttemptSpec
-from .storage import CheckpointSigns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Collection, Mapping, Optional
+    from typing import Callable, Collection, List, Mapping, Optional, Sequence, Tuple
 
     from ..records.reasons import Because
-    from ..records.spec import Spec, TaskSpec
     from ..records.values import TaskState
 
 
@@ -71,3 +79,107 @@ class TaskContext:
         name = containers.name_of(self.spec["run"], task["id"], attempt)
         argv, env = box.words(name, argv, env, self._inherited, cwd, task["secrets"])
         return AttemptSpec(directory, wake_path, argv, env, cwd, box.removal(name))
+
+
+SIGNS_S = 5.0
+LOOK_S = 10.0
+OLD_S = 60.0
+"""What was seen longer ago is not known any more."""
+
+_MOST_ENTRIES = 1000
+
+
+class _Looks:
+    """A thread for each look, and no second one while a look has not ended."""
+
+    def __init__(self, look: Callable[[], None], every_s: float) -> None:
+        self._look = look
+        self._every_s = every_s
+        self._next = 0.0
+        self._thread: Optional[threading.Thread] = None
+
+    def step(self, now: float) -> bool:
+        """Begins another one when it is time; whether one has ended since the last call."""
+        has_ended = self._thread is not None and not self._thread.is_alive()
+        if has_ended:
+            self._thread = None
+        if self._thread is None and now >= self._next:
+            self._next = now + self._every_s
+            thread = threading.Thread(target=self._look, daemon=True)
+            with suppress(RuntimeError):  # as many threads as the user may have
+                thread.start()
+                self._thread = thread
+        return has_ended
+
+
+class CheckpointSigns:
+    """Whether something is being saved, as a sign of progress."""
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        self._directories = directories
+        self._changes = 0
+        self._seen: Optional[List[Tuple[str, int]]] = None
+        self._looks = _Looks(self._look, SIGNS_S)
+
+    def changes(self, now: float) -> int:
+        """How often something was found to have been saved so far; another look is begun every 5 s."""
+        if self._directories:
+            self._looks.step(now)
+        return self._changes
+
+    def _look(self) -> None:
+        found = [sign for directory in self._directories for sign in _times(directory)]
+        if self._seen is not None and found != self._seen:
+            self._changes += 1
+        self._seen = found
+
+
+def _times(directory: str) -> List[Tuple[str, int]]:
+    """When entries were last added to or removed from a directory and those in it, as every save does."""
+    try:
+        with os.scandir(directory) as entries:
+            below = sorted(entry.path for entry in islice(entries, _MOST_ENTRIES) if files.leads_on(entry))
+        return [(path, os.stat(path).st_mtime_ns) for path in [directory, *below]]
+    except OSError:
+        return []  # nothing has been saved yet, or it changes just now
+
+
+class SharedStorage:
+    """Whether this host sees the checkpoints that the lead writes: by a file that the lead's agent puts beside them.
+
+    Of a run with spares. `directories`: of checkpoints, as they are here.
+    """
+
+    def __init__(self, spec: Spec, directories: List[str]) -> None:
+        self._writes = has_lead(spec)
+        self._run = spec["run"]
+        self._directories = directories if spec["spares"] else []
+        self._looks = _Looks(self._look, LOOK_S)
+        self._seen_at = float("-inf")
+        self._unseen: List[str] = []
+
+    def unseen(self, now: float) -> Optional[List[str]]:
+        """Directories that are not the lead's; None while that is unknown."""
+        if self._directories and self._looks.step(now):
+            self._seen_at = now
+        return self._unseen if now - self._seen_at < OLD_S else None
+
+    def close(self) -> None:
+        """At the end of the run nothing of it stays."""
+        for directory in self._directories if self._writes else ():
+            with suppress(OSError):
+                os.unlink(lead_mark(directory, self._run))
+
+    def _look(self) -> None:
+        if self._writes:
+            for directory in self._directories:
+                self._mark(directory)
+        self._unseen = unmarked(self._directories, self._run)
+
+    def _mark(self, directory: str) -> None:
+        try:
+            os.close(os.open(lead_mark(directory, self._run), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
+        except FileNotFoundError:
+            pass  # the trainer makes it
+        except OSError as error:
+            log.note("checkpoints: %s" % error)

@@ -8,7 +8,7 @@ import signal
 import time
 
 from ..host import daemon, fifo, files, log, paths, processes, programs
-from ..records.reasons import fact, sentence
+from ..records.reasons import Fact, fact, sentence
 from ..run import environment, policy
 from ..run.runfiles import RunFiles
 from ..survival import revival
@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional
 
-    from ..records.reasons import Fact
     from ..records.run_state import Ending, Start
 
 LOOK_S = 5.0

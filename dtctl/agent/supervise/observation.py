@@ -7,8 +7,8 @@ import os
 from ..host import ports, processes
 from ..run.hangs import LEAST_FIRST_S, Signs, Watchdog, is_done, trains_alone
 from ..vitals.usage import Usage
+from .context import CheckpointSigns, TaskContext
 from .progress import LogProgress, Rate, complaint_after
-from .storage import CheckpointSigns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..records.run_state import Entry
     from ..records.spec import TaskSpec
     from .attempt import Attempt
-    from .context import TaskContext
 
 
 LOOK_S = 1.0

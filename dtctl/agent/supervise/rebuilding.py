@@ -11,19 +11,17 @@ from ..host.secrets import Masks
 from ..logs.lines import last_lines
 from ..records.kinds import made
 from ..records.reasons import explain, why_of
-from ..records.run_state import HISTORY, Ending, IntentFile, Start
+from ..records.run_state import HISTORY, Ending, Entry, IntentFile, Intents, Past, Start, State
 from ..records.whole_run import Event
 from ..run import policy
-from ..run.runfiles import CREDENTIAL_FILES, MOVED, first_state
+from ..run.runfiles import CREDENTIAL_FILES, MOVED, RunFiles, first_state
 from .autopsy import examine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Optional, Type, TypeVar
 
-    from ..records.run_state import Entry, Intents, Past, State
     from ..records.spec import RecoverySpec, Spec, TaskSpec
-    from ..run.runfiles import RunFiles
 
     R = TypeVar("R")
 

@@ -9,15 +9,14 @@ import time
 from contextlib import suppress
 
 from ..host import fifo, log, paths, ports, processes
-from ..records.reasons import because, fact, said
-from ..records.spec import coordinates, kept_by_coordinator, ports_of, votes
-from ..records.values import FINAL
+from ..records.reasons import Because, because, fact, said
+from ..records.spec import Moved, coordinates, kept_by_coordinator, ports_of, votes
+from ..records.values import FINAL, TaskState
 from ..run import drains, intents
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
 from . import leaving, rebuilding
-from .context import TaskContext
-from .storage import SharedStorage
+from .context import SharedStorage, TaskContext
 from .task import Task
 
 TYPE_CHECKING = False
@@ -27,10 +26,7 @@ if TYPE_CHECKING:
     from ..coordinate.following import Following
     from ..coordinate.leading import Leading
     from ..coordinate.voting import Voter
-    from ..records.reasons import Because
     from ..records.run_state import Intent
-    from ..records.spec import Moved
-    from ..records.values import TaskState
     from ..records.whole_run import Event
     from ..run.runfiles import RunFiles
 

@@ -24,9 +24,9 @@ from contextlib import suppress
 
 from ..host import paths, processes
 from ..logs.lines import last_lines
-from ..records.reasons import because, explain, fact, why_of
-from ..records.run_state import HISTORY, MOST_LEFT
-from ..records.values import FINAL, brief
+from ..records.reasons import Fact, because, explain, fact, why_of
+from ..records.run_state import HISTORY, MOST_LEFT, Ending, Entry, Intent, Left, Past
+from ..records.values import FINAL, TaskState, brief
 from ..run import policy
 from . import autopsy, keeper
 from .attempt import Attempt
@@ -37,10 +37,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-    from ..records.reasons import Fact
-    from ..records.run_state import Ending, Entry, Intent, Left, Past
     from ..records.spec import TaskSpec
-    from ..records.values import TaskState
     from .context import TaskContext
 
 ENDING_LOOK_S = 0.1

@@ -8,8 +8,8 @@ import time
 
 from ..host import paths, ports, processes
 from ..network import connecting
-from ..records.run_state import Start
-from ..records.vitals import MOST_LOG, MOST_UNREACHED
+from ..records.run_state import Entry, Start, State
+from ..records.vitals import MOST_LOG, MOST_UNREACHED, DiagnoseResult, Diverged, TaskVitals, Unreached
 from ..run import environment
 from . import machine_load
 from .machine_load import MachineLoad
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from ..host.secrets import Masks
     from ..records.network import Peer
-    from ..records.run_state import Entry, State
     from ..records.spec import Spec, TaskSpec
-    from ..records.vitals import DiagnoseResult, Diverged, TaskVitals, Unreached
 
 
 REACH_S = 3.0

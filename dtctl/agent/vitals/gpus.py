@@ -16,16 +16,14 @@ from contextlib import suppress
 
 from ..host import daemon, programs
 from ..records.kinds import InvalidValue, checked, made, parse_json
-from ..records.spec import gpus_of
+from ..records.spec import TaskSpec, gpus_of
 from ..records.vitals import MOST_GPUS, Gpu, Gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Union
 
-    from ..records.spec import TaskSpec
-    from .amdgpu import Amd
-    from .nvml import Nvml
+    from .drivers import Amd, Nvml
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
 """What the drivers of NVIDIA and AMD make."""
@@ -167,16 +165,16 @@ def _serve(pipe: int, given: Dict[str, List[int]], every_s: float) -> None:
 
 def _driver() -> Union[Nvml, Amd, Gpus]:
     """Why there is none, where that is so."""
-    from . import amdgpu, nvml
+    from . import drivers
 
     try:
-        found = nvml.Nvml()
+        found = drivers.Nvml()
         if len(found):
             return found
         problem, text = "no_driver", "the driver finds no GPU"
-    except nvml.Unavailable as missing:
+    except drivers.Unavailable as missing:
         problem, text = missing.problem, str(missing)
-    amd = amdgpu.Amd()
+    amd = drivers.Amd()
     return amd if len(amd) else made(Gpus, problem=problem, text=text)
 
 

@@ -8,13 +8,11 @@ from contextlib import suppress
 from ..host import machine, processes
 from ..records.kinds import InvalidValue, checked, made
 from ..records.values import Name, TaskName
-from ..records.vitals import GpuUser
+from ..records.vitals import Busy, GpuUser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Container, Dict, Iterator, List, Optional, Tuple
-
-    from ..records.vitals import Busy
 
 
 IDLE_CPU = 0.02

@@ -86,7 +86,7 @@ def dashboard(
                 continue
             board.put({**parts(event), **unknown(None)})
             scope.memory.remember(event.status)
-        raise DtctlError("the server of the dashboard has ended by itself")
+        raise DtctlError("the dashboard's server has stopped unexpectedly")
 
 
 Format = Literal["html", "md"]
@@ -119,8 +119,7 @@ def report(
     from dtctl.render import errors
     from dtctl.render.format import size
     from dtctl.render.machine import document
-    from dtctl.render.report import markdown, page, put
-    from dtctl.render.report.sections import show_unasked
+    from dtctl.render.report import markdown, page, put, show_unasked
     from dtctl.render.terminal.console import say
 
     form = format or ("md" if file and file.endswith((".md", ".markdown")) else "html")

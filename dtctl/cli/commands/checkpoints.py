@@ -82,7 +82,7 @@ def _check(action: str, arguments: list[str], given: Mapping[str, object]) -> No
     if action == "push" and not arguments:
         raise UsageError("which one?", hint="dtctl checkpoints push ./best    or ./best/model.ckpt-500")
     if action == "prune" and not given["--keep"]:
-        raise UsageError("how many are to stay?", hint="dtctl checkpoints prune --keep 5")
+        raise UsageError("how many checkpoints to keep?", hint="dtctl checkpoints prune --keep 5")
 
 
 def _find(scope: Scope) -> RunStatus:
@@ -98,13 +98,12 @@ def _list(scope: Scope, output: str) -> None:
     from dtctl.operations.checkpoints import missing_elsewhere
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import document, results
 
     known = _find(scope)
     record, found, now, failed = known.record, known.checkpoints, known.time, known.errors
     if output == "json":
-        document.print_json("Checkpoints", {"run": record.run, "checkpoints": machine.directories(found)})
+        document.print_json("Checkpoints", {"run": record.run, "checkpoints": results.directories(found)})
     else:
         shown.show_checkpoints(found, now, lambda place, one: missing_elsewhere(found, place, one))
         if not found and not failed:
@@ -117,8 +116,7 @@ def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, 
     from dtctl.operations.checkpoints.upkeep import verify
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import document, results
 
     known = _find(scope)
     record, failed = known.record, known.errors
@@ -127,7 +125,7 @@ def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, 
         errors.note("no checkpoint to verify")
     outcome = verify(record, scope.transport, wanted, limit_s=limit_s)
     if output == "json":
-        document.print_json("Verification", {"run": record.run, "checkpoints": machine.verified(outcome)})
+        document.print_json("Verification", {"run": record.run, "checkpoints": results.verified(outcome)})
     else:
         shown.show_verified(outcome)
     failed = {**failed, **outcome.errors}
@@ -144,8 +142,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
     from dtctl.operations.checkpoints.upkeep import refuse_damaged
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import document, results
     from dtctl.render.progress import UpProgress
 
     directory = Path(words[-1]).expanduser()
@@ -163,7 +160,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
             errors.note(unchecked)
         pulled = pull(record, scope.transport, one, directory, progress)
     if output == "json":
-        document.print_json("Pulled", {"run": record.run, **machine.pulled(pulled)})
+        document.print_json("Pulled", {"run": record.run, **results.pulled(pulled)})
     else:
         shown.show_pulled(pulled)
     if one.checkpoint["kind"] == "keras":
@@ -174,8 +171,7 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
     from dtctl.operations.checkpoints.upkeep import prune
     from dtctl.render import checkpoints as shown
     from dtctl.render.format import count
-    from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import document, results
     from dtctl.render.terminal import console
 
     if not (dry_run or yes or sys.stdin.isatty()):
@@ -194,12 +190,12 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
             failed = {**failed, **outcome.errors}
             found = tuple(outcome.as_reported(found))
         with scope.on_interrupt(
-            "hosts that were asked already remove theirs", "dtctl checkpoints    shows what is left"
+            "hosts that were already asked remove theirs", "dtctl checkpoints    shows what is left"
         ):
             outcome = prune(record, scope.transport, found, keep=keep, dry_run=False, live=not known.is_over)
     assert outcome is not None
     if output == "json":
-        document.print_json("Pruned", {"run": record.run, "dryRun": dry_run, "directories": machine.pruned(outcome)})
+        document.print_json("Pruned", {"run": record.run, "dryRun": dry_run, "directories": results.pruned(outcome)})
     else:
         shown.show_pruned(outcome, dry_run=dry_run)
     failed = {**failed, **outcome.errors}
@@ -218,8 +214,7 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
     from dtctl.operations.up.launch import make_plan
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import document, results
     from dtctl.render.progress import UpProgress
 
     if scope.run is not None:
@@ -241,6 +236,6 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
     ):
         pushed = push.push(record, scope.transport, own, where, controller_name(), progress)
     if output == "json":
-        document.print_json("CheckpointPush", machine.pushed(pushed))
+        document.print_json("CheckpointPush", results.pushed(pushed))
     else:
         shown.show_pushed(pushed)

@@ -66,8 +66,7 @@ def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: boo
 def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, shows: bool, output: str) -> None:
     from dtctl.operations.push import push_data
     from dtctl.render import data as shown
-    from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import document, results
     from dtctl.render.plan import show_left_out
     from dtctl.render.progress import UpProgress
 
@@ -79,8 +78,8 @@ def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, s
     ):
         outcome = push_data(record, found, scope.transport, progress, overwrite=overwrite)
     if output == "json":
-        places = machine.data_pushed(outcome.results)
-        fields = {**machine.data_source(found), **document.not_pushed(found.bundle), "places": places}
+        places = results.data_pushed(outcome.results)
+        fields = {**results.data_source(found), **document.not_pushed(found.bundle), "places": places}
         document.print_json("DataPush", {**fields, "errors": document.errors(outcome.errors)})
     else:
         shown.show_data_pushed(outcome.results)
@@ -92,8 +91,7 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
     from dtctl.operations.data import status, verify
     from dtctl.render import data as shown
     from dtctl.render import errors
-    from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import document, results
     from dtctl.render.progress import UpProgress
 
     if verifies:
@@ -103,14 +101,14 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
         outcome = status(record, found, scope.transport)
     states = [one for each in outcome.results.values() for one in each]
     if output == "json":
-        fields = {**machine.data_source(found), "places": machine.data_states(outcome.results)}
+        fields = {**results.data_source(found), "places": results.data_states(outcome.results)}
         kind = "DataVerification" if verifies else "DataStatus"
         document.print_json(kind, {**fields, "errors": document.errors(outcome.errors)})
     elif states:
         shown.show_data_states(states)
         if verifies:
             shown.show_data_examples(states)
-        if step := shown.next_step(states):
+        for step in shown.next_steps(states):
             errors.note(step)
     errors.show_host_errors(outcome.errors)
     if verifies and any(one.right_files < one.held["files"] or one.state == "missing" for one in states):
@@ -122,8 +120,7 @@ def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output:
     from dtctl.operations.data import drop, status
     from dtctl.render import data as shown
     from dtctl.render import errors
-    from dtctl.render.machine import document
-    from dtctl.render.machine import files as machine
+    from dtctl.render.machine import document, results
     from dtctl.render.terminal import console
 
     if not (yes or sys.stdin.isatty()):
@@ -133,10 +130,10 @@ def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output:
         errors.show_host_errors(before.errors)
         shown.show_data_states([one for each in before.results.values() for one in each])
         console.confirm("Remove what dtctl has put there?")
-    with scope.on_interrupt("hosts that were asked already remove theirs", "dtctl data status    shows what is left"):
+    with scope.on_interrupt("hosts that were already asked remove theirs", "dtctl data status    shows what is left"):
         outcome = drop(record, found, scope.transport)
     if output == "json":
-        fields = {"places": machine.data_dropped(outcome.results), "errors": document.errors(outcome.errors)}
+        fields = {"places": results.data_dropped(outcome.results), "errors": document.errors(outcome.errors)}
         document.print_json("DataDrop", fields)
     else:
         shown.show_data_dropped(outcome.results)

@@ -26,7 +26,7 @@ from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.operations.trust import KeyScan, NewKeys
+    from dtctl.operations.consent import KeyScan, NewKeys
     from dtctl.transport.connect import Transports
 
     Pinned = tuple[NewKeys, Sequence[Path]]
@@ -93,7 +93,7 @@ def _pin_what_is_new(
     transport: Transports, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool
 ) -> KeyScan:
     """Again until nothing is new: a host behind a gateway is looked at when the gateway is pinned. Adds to `pinned`."""
-    from dtctl.operations.trust import look, pin
+    from dtctl.operations.consent import look, pin
     from dtctl.render import errors
     from dtctl.render.format import count
     from dtctl.render.terminal import console

@@ -137,7 +137,7 @@ def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
 
 
 def _save(scope: Scope, record: RunRecord, wanted: LogRequest, directory: Path, *, as_json: bool) -> None:
-    from dtctl.operations.logs.saving import save_logs
+    from dtctl.operations.logs.reading import save_logs
     from dtctl.render.logs import show_saved
 
     found = save_logs(record, scope.transport, wanted, directory)

@@ -71,8 +71,7 @@ def _show(
     from dtctl.operations.metrics import read_metrics
     from dtctl.render import errors
     from dtctl.render import metrics as shown
-    from dtctl.render.machine import document
-    from dtctl.render.machine import results as machine
+    from dtctl.render.machine import document, results
 
     with for_one_command(scope.transport) as kept:
         found = read_metrics(record, kept, tags, points=points)
@@ -80,7 +79,7 @@ def _show(
             _refuse_tags(record, kept, tags)
         status = None if found.series or not found.run else _status(record, kept)
     if forms == ["-o json"]:
-        document.print_json("Metrics", machine.metrics(found, status))
+        document.print_json("Metrics", results.metrics(found, status))
     elif forms in (["--csv"], ["--jsonl"]):
         if forms == ["--csv"]:
             shown.put_csv_head()
@@ -118,13 +117,12 @@ def _status(record: RunRecord, transport: Transport) -> RunStatus | None:
 
 def _printer(*, as_csv: bool, jsonl: bool) -> Print:
     from dtctl.render import metrics as shown
-    from dtctl.render.machine import document
-    from dtctl.render.machine import results as machine
+    from dtctl.render.machine import document, results
 
     if as_csv:
         return shown.put_csv
     if jsonl:
-        return lambda series, point: document.print_json_line(machine.line(series, point))
+        return lambda series, point: document.print_json_line(results.line(series, point))
     return shown.say_point
 
 

@@ -57,7 +57,7 @@ def scale(
     output: OutputOption = "text",
 ) -> None:
     """Let more or fewer tasks of a job run; those that train together with them restart from the checkpoint."""
-    from dtctl.operations.scale import plan_scaling, scale_down, scale_up
+    from dtctl.operations.drain import plan_scaling, scale_down, scale_up
     from dtctl.operations.stop import ending
     from dtctl.render import errors, result
     from dtctl.render.machine import document, results

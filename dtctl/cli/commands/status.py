@@ -83,7 +83,7 @@ def runs(
     output: OutputOption = "text",
 ) -> None:
     """List the cluster's runs that its hosts know, and who started them."""
-    from dtctl.operations.runs import known_runs
+    from dtctl.operations.status import known_runs
     from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.status import show_runs
@@ -114,8 +114,7 @@ def compare(
 ) -> None:
     """Show runs side by side: their settings, outcome, speed and metrics."""
     from dtctl.operations.compare import compare as put_together
-    from dtctl.render.machine import document
-    from dtctl.render.machine import results as machine
+    from dtctl.render.machine import document, results
     from dtctl.render.status import show_comparison
 
     if len(named := list(dict.fromkeys(runs))) < 2:
@@ -124,7 +123,7 @@ def compare(
     with scope.dialling():
         found = put_together(records, scope.transport)
     if output == "json":
-        document.print_json("Comparison", machine.comparison(found))
+        document.print_json("Comparison", results.comparison(found))
     elif found.runs:
         show_comparison(found)
     report_errors(found.failed, others=found.runs)
@@ -211,13 +210,12 @@ def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> No
     """Show the Python stacks of live trainers without stopping them."""
     from dtctl.operations.dump import dump as read
     from dtctl.render import dump
-    from dtctl.render.machine import document
-    from dtctl.render.machine import results as machine
+    from dtctl.render.machine import document, results
 
     record = scope.placed()
     found = read(record, scope.transport, chosen(record, tasks))
     if output == "json":
-        document.print_json("Dump", machine.dumps(found))
+        document.print_json("Dump", results.dumps(found))
     else:
         dump.show_dumps(found)
     report_errors(found.errors, others=found.tasks)

@@ -17,8 +17,7 @@ from dtctl.cli.watching import chosen
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.operations.down import DownResult
-    from dtctl.operations.gc import GcResult
+    from dtctl.operations.down import DownResult, GcResult
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.stop import StopOrder
     from dtctl.render.progress import StopProgress
@@ -134,7 +133,7 @@ def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: Output
         result.show_kept(outcome.kept)
         if outcome.stop.absent:
             errors.note(
-                f"{fold(outcome.stop.absent)} had no part in the run, and was not asked",
+                f"{fold(outcome.stop.absent)} was not part of the run, and was not queried",
                 "dtctl gc    removes what earlier runs left there, once it answers",
             )
         if outcome.unasked:
@@ -163,7 +162,7 @@ def gc(
     output: OutputOption = "text",
 ) -> None:
     """Remove processes, old runs and unused code that finished runs have left."""
-    from dtctl.operations.gc import collect
+    from dtctl.operations.down import collect
     from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.result import show_remains

@@ -193,7 +193,7 @@ def push(
 @on_cluster
 def replace(
     scope: Scope,
-    host: Annotated[str, typer.Argument(metavar="HOST", help="The host whose tasks are to move.")],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="The host whose tasks move.")],
     new: Annotated[
         str | None,
         typer.Argument(metavar="[NEWHOST]", help="The host that takes them; the first of spares: if omitted."),

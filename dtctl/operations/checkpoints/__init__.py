@@ -156,7 +156,7 @@ def chosen(found: Sequence[Checkpoints], wanted: str | None) -> Found:
     there = ", ".join(dict.fromkeys(_called(one) for one in known if one.whole))
     raise DtctlError(
         "no complete checkpoint was found" if wanted is None else f"no checkpoint is of step or name {wanted}",
-        hint=f"there are {there[:300]}" if there else "dtctl checkpoints    shows what is there",
+        hint=f"there are {there[:300]}" if there else "dtctl checkpoints    lists the checkpoints",
     )
 
 

@@ -114,7 +114,9 @@ def read(prefix: Path) -> OwnCheckpoint:
     """Raises PreflightError for one that TensorFlow would not restore, or that cannot be read."""
     name = prefix.name
     if not is_name(name):
-        raise PreflightError(f"{name[:80]!r} is no name for a checkpoint on a host", hint="give its files another name")
+        raise PreflightError(
+            f"{name[:80]!r} is not a valid name for a checkpoint on a host", hint="give its files another name"
+        )
     verdict = verifying.verify(str(prefix))
     if verdict.problems:
         raise PreflightError(

@@ -78,7 +78,7 @@ def _names(found: Found) -> dict[str, str]:
     """Name -> the host that is asked for it, the index last. Raises DtctlError for what no checkpoint is called."""
     if found.checkpoint["kind"] == "keras":
         if not re.match(formats.KERAS_NAME, found.name):
-            raise DtctlError(f"{found.name[:80]!r} is no name that Keras gives to a file")
+            raise DtctlError(f"{found.name[:80]!r} is not a name that Keras gives to a file")
         return {found.name: found.host}
     shards = found.checkpoint["shards"]
     if shards > MOST_SHARDS:
@@ -145,7 +145,7 @@ def _refuse_half(found: Found, lacking: Set[str]) -> None:
     if missing:
         raise DtctlError(
             f"{found.path} is not whole any more on {', '.join(found.hosts)}: {', '.join(missing[:5])} missing",
-            hint="dtctl checkpoints    shows what is there now",
+            hint="dtctl checkpoints    lists the checkpoints now",
         )
 
 
@@ -166,7 +166,7 @@ class Landing:
     def __init__(self, directory: Path, name: str, files: Collection[str], project: Path | None = None) -> None:
         """Raises DtctlError where a checkpoint of this name is already."""
         if not is_name(name):
-            raise DtctlError(f"{name[:80]!r} is no name that dtctl gives to a file here")
+            raise DtctlError(f"{name[:80]!r} is not a name that dtctl gives to a file here")
         self.name = name
         self._files = files
         self._totals: dict[str, int] = {}
@@ -174,14 +174,14 @@ class Landing:
         self._folder = self._stack.enter_context(Folder(directory, project, make=0o777))
         self._inner = self._stack.enter_context(self._folder.below(folder_name(name), make=PRIVATE))
         if os.fstat(self._inner.descriptor).st_uid != os.geteuid():
-            raise DtctlError(f"{self.path} is no directory of yours", hint="move it away")
+            raise DtctlError(f"{self.path} is not a directory of yours", hint="move it away")
         self._parts = Parts(self._folder.descriptor, self._stack.enter_context(self._inner.readable()), name)
         self._parts.take_back(files)
         for one in files:
             if self._folder.find(one) is not None:
                 if not self._parts.names():
                     self._parts.clear()
-                raise DtctlError(f"{directory / one} is there already", hint="name another directory, or move it away")
+                raise DtctlError(f"{directory / one} already exists", hint="name another directory, or move it away")
 
     @property
     def path(self) -> Path:

@@ -45,7 +45,7 @@ def prune(
     if found and not named:
         raise DtctlError(
             f"{found[0].report['dir']} is not named in the cluster file, so nothing is removed there",
-            detail="what only a command line names may be anybody's",
+            detail="a directory that only a command line names may belong to another program",
             hint="set dirs.output or checkpoint.dir",
         )
     whole = [place for place in named if place.report["newest_complete"] is not None and not place.is_url]

@@ -149,17 +149,14 @@ class Topic(Generic[Q, F]):
     @property
     def rows(self) -> tuple[Signature, ...]:
         """Every signature that `judge` may find."""
-        return tuple(row for topic, row in _rows() if topic == self.name)
-
-
-def _parted(row: Signature) -> tuple[str, Signature]:
-    topic, _, name = row.name.partition(".")
-    return topic, dataclasses.replace(row, name=name)
+        return tuple(row for topic, row in _rows().values() if topic == self.name)
 
 
 @functools.cache
-def _rows() -> tuple[tuple[str, Signature], ...]:
-    return tuple(map(_parted, table(Path(__file__).with_name("signatures.ini"))))
+def _rows() -> dict[str, tuple[str, Signature]]:
+    """By their names; each with its topic."""
+    parted = ((row.name.partition("."), row) for row in table(Path(__file__).with_name("signatures.ini")))
+    return {name: (topic, dataclasses.replace(row, name=name)) for (topic, _, name), row in parted}
 
 
 def once(heard: Answers[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
@@ -169,7 +166,7 @@ def once(heard: Answers[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
 
 def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **fields: Any) -> Finding:
     """A finding of this signature about these hosts and tasks; `fields` as in diagnosis.signature.Fields."""
-    return Finding({row.name: row for _, row in _rows()}[name], Match(tuple(tasks), tuple(hosts), fields))
+    return Finding(_rows()[name][1], Match(tuple(tasks), tuple(hosts), fields))
 
 
 def shown(path: str) -> str:

@@ -39,8 +39,9 @@ def judge(context: CheckContext, heard: Answers[DataFacts]) -> Iterator[Finding]
             files = those[0][1]["files"]
             lacking = max(held["missing"] + held["changed"] for _, held in those)
             yield found("data_incomplete", hosts, where=where, lacking=lacking, files=files)
-    if data.bundle is None:
-        yield found("data_source_unread", data.hosts)
+    without = {host for (state, _), those in states.items() if state == "missing" for host, _ in those}
+    if data.bundle is None and (others := [host for host in data.hosts if host not in without]):
+        yield found("data_source_unread", others)
 
 
 def describe(context: CheckContext, heard: Answers[DataFacts]) -> Iterator[Line]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dtctl.agent.records.checks import MachineFacts, MachineQuestion
+from dtctl.agent.records.checks import GpuTaken, MachineFacts, MachineQuestion
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.values import HOME, paths_of
 from dtctl.agent.records.vitals import Disk, Gpu
@@ -216,9 +216,11 @@ def gpu_findings(context: CheckContext, facts: Mapping[str, MachineFacts]) -> It
         if not context.brief:
             yield from _shared(context, host, answer)
         given = {index for task in tasks for index in task.gpus or ()} & _there(answer)
-        yield from _taken(context.plan.cluster.name, host, answer, given)
-        yield from _in_use(context.plan.cluster.name, host, answer, given)
-        yield from _open(context, host, answer)
+        others = [one for one in answer["gpus_taken"] if one["cluster"] != context.plan.cluster.name]
+        yield from _taken("gpus_taken", host, [one for one in others if one["gpu"] in given])
+        yield from _in_use(host, answer, given)
+        seers = [task.id for task in context.plan.on_host(host) if task.gpus is None]
+        yield from _taken("gpus_open", host, others if seers else (), seers)
     yield from _drivers(facts)
 
 
@@ -241,27 +243,18 @@ def _shared(context: CheckContext, host: str, answer: MachineFacts) -> Iterator[
         yield found("gpus_shared", [host], takers, have=len(_gpus(answer)))
 
 
-def _taken(cluster: str, host: str, answer: MachineFacts, given: Collection[int]) -> Iterator[Finding]:
-    """By tasks of the user's other runs, which may use them whether they do so now or not."""
-    others = [one for one in answer["gpus_taken"] if one["cluster"] != cluster and one["gpu"] in given]
+def _taken(row: str, host: str, others: Iterable[GpuTaken], seers: Iterable[TaskId] = ()) -> Iterator[Finding]:
+    """By tasks of the user's other runs, which may use them whether they do so now or not.
+
+    `seers`: tasks that see them, too, as the file declares none of the host.
+    """
     for run, taken in grouped((one["run"], one) for one in others).items():
         numbers = tuple(sorted({one["gpu"] for one in taken}))
-        tasks = tuple(dict.fromkeys(TaskId.parse(one["task"]) for one in taken))
-        yield found("gpus_taken", [host], gpus=numbers, run=run, cluster=taken[0]["cluster"], takers=tasks)
-
-
-def _open(context: CheckContext, host: str, answer: MachineFacts) -> Iterator[Finding]:
-    """GPUs of the user's other runs that tasks see, too, as the file declares none of the host."""
-    seers = [task.id for task in context.plan.on_host(host) if task.gpus is None]
-    others = [one for one in answer["gpus_taken"] if one["cluster"] != context.plan.cluster.name]
-    for run, taken in grouped((one["run"], one) for one in others if seers).items():
-        numbers = tuple(sorted({one["gpu"] for one in taken}))
         takers = tuple(dict.fromkeys(TaskId.parse(one["task"]) for one in taken))
-        fields: dict[str, Any] = {"gpus": numbers, "run": run, "cluster": taken[0]["cluster"], "takers": takers}
-        yield found("gpus_open", [host], seers, **fields)
+        yield found(row, [host], seers, gpus=numbers, run=run, cluster=taken[0]["cluster"], takers=takers)
 
 
-def _in_use(cluster: str, host: str, answer: MachineFacts, given: Collection[int]) -> Iterator[Finding]:
+def _in_use(host: str, answer: MachineFacts, given: Collection[int]) -> Iterator[Finding]:
     """By processes that are of none of the user's runs; those of this cluster make room for a new one."""
     runs = {one["run"] for one in answer["gpus_taken"]}
     for gpu in _gpus(answer):

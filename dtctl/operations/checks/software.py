@@ -38,13 +38,13 @@ def _question(context: CheckContext, host: str) -> SoftwareQuestion | None:
             program=program,
             path=path,
             python_path=python_path,
-            modules=_modules(context, tasks),
+            modules=sorted(_needed(context, tasks, lambda needs: needs.modules)),
             cuda=any(task.gpus for task in tasks),
             isolated=context.host(host).is_local,
             may_start=_may_start(context, host, program),
             environment=environment_of(context.plan, tasks[0], context.environment_files),
             bundle=context.bundle,
-            files=_files(context, tasks) if context.bundle else [],
+            files=_needed(context, tasks, lambda needs: needs.files)[:MOST_FILES] if context.bundle else [],
         )
         for (program, path, python_path), tasks in _pythons(context, host).items()
     ]
@@ -70,14 +70,9 @@ def _python_path(task: TaskPlan, bundle: str | None) -> str:
     return ":".join(part for part in parts if part and (bundle is not None or CODE not in part))
 
 
-def _modules(context: CheckContext, tasks: Iterable[TaskPlan]) -> list[str]:
-    needed = (context.needs[task.id.job].modules for task in tasks if task.id.job in context.needs)
-    return sorted({module for modules in needed for module in modules})
-
-
-def _files(context: CheckContext, tasks: Iterable[TaskPlan]) -> list[str]:
-    needed = (context.needs[task.id.job].files for task in tasks if task.id.job in context.needs)
-    return list(dict.fromkeys(file for files in needed for file in files))[:MOST_FILES]
+def _needed(context: CheckContext, tasks: Iterable[TaskPlan], of: Callable[[Needs], Iterable[str]]) -> list[str]:
+    needs = [context.needs[task.id.job] for task in tasks if task.id.job in context.needs]
+    return list(dict.fromkeys(name for each in needs for name in of(each)))
 
 
 def _each(context: CheckContext, heard: Answers[Facts]) -> Iterator[tuple[str, PythonFound, list[TaskPlan]]]:

@@ -104,7 +104,7 @@ def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | St
         yield Statement("sharing_not_known", {"lead": lead})
     saving = {host: _saved(answer) for host, answer in heard.first.items() if answer["checkpoints"]}
     fitting = {host: min((free // last for _, free, last in saved), default=None) for host, saved in saving.items()}
-    yield Line("room for checkpoints", fitting)
+    yield Line("checkpoints that fit", fitting)
     yield Line("data", {host: data_text(answer) for host, answer in heard.first.items() if answer["data"]})
 
 

@@ -201,7 +201,7 @@ def frames_of(
                 f"{host} reported no progress for {quiet_s:g} s"
                 if quiet
                 else f"{host} did not finish its answer within {within_s:g} s",
-                detail="dtctl's agent there keeps saying that it is at work on it",
+                detail="the agent there is alive, but does not finish",
                 hint=f"dtctl ssh {host}    shows what is wrong there",
             ) from None
         size += message.size + _OVERHEAD_BYTES

@@ -9,18 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
+from dtctl.model import Host
 from dtctl.operations.client.conversation import Progress, Report, reporting_failure, silent
 from dtctl.transport import timeouts
 from dtctl.transport.fanout import fan_out
-from dtctl.transport.seam import answering
-
-if TYPE_CHECKING:
-    from dtctl.model import Host
-    from dtctl.transport.seam import Message, Session, Transport
+from dtctl.transport.seam import Message, Session, Transport, answering
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.kinds import InvalidValue
-from dtctl.agent.records.spec import hosts_of
+from dtctl.agent.records.spec import Inventory, hosts_of
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import RestartResult, States, StatusResult, StopResult, Survivor
     from dtctl.agent.records.run_state import State
-    from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.whole_run import Account, RunView
     from dtctl.model import Host
     from dtctl.operations.run_record import RunRecord

@@ -17,16 +17,7 @@ from dtctl.model import Host, grouped
 from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_run, check_tasks
 from dtctl.operations.coordinator import request_of_status, status_by_coordinator, status_of_hosts
-from dtctl.operations.diagnosis import (
-    ENDED,
-    ENDED_SOMEHOW,
-    End,
-    Facts,
-    Finding,
-    Level,
-    Match,
-    Signature,
-)
+from dtctl.operations.diagnosis import ENDED, ENDED_SOMEHOW, End, Facts, Finding, Level, Match, Signature
 from dtctl.operations.diagnosis.signatures import BY_FACTS, BY_STATE, IN_LOGS
 from dtctl.operations.diagnosis.waits import waits
 from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dtctl.agent.records.vitals import Gpu, GpuUser
 from dtctl.config.strategies import CPU_JOBS
 from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.diagnosis import Facts, Match
-
-if TYPE_CHECKING:
-    from dtctl.agent.records.vitals import Gpu, GpuUser
-    from dtctl.operations.snapshot import TaskStatus
+from dtctl.operations.snapshot import TaskStatus
 
 LEAST_PEERS = 3
 SLOW_CLOCK = 0.7

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dtctl.agent.records.vitals import Busy, Machine
 from dtctl.model import TaskState, grouped
-from dtctl.operations.diagnosis import (
-    ENDED,
-    Facts,
-    Match,
-    commonness,
-    is_full,
-    versions,
-)
-
-if TYPE_CHECKING:
-    from dtctl.agent.records.vitals import Busy, Machine
-    from dtctl.operations.snapshot import TaskStatus
+from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Match, commonness, is_full, versions
+from dtctl.operations.snapshot import TaskStatus
 
 SLOW_SHARE = 0.6
 """Of its peers' usual rate."""
@@ -174,19 +165,19 @@ def diverged(facts: Facts) -> Iterator[Match]:
         if task.entry["loss"] is not None and task.entry["loss"].lstrip("+-") in ("nan", "inf")
     ]
     bad = [task for task in bad if task.state not in ENDED]
+    going = {"continues": "continues"} if any(task.state in LIVING for task in facts.tasks) else {}
     if bad:
         step = {} if bad[0].entry["step"] is None else {"step": bad[0].entry["step"]}
         yield Match(
             tuple(task.id for task in bad),
             tuple(dict.fromkeys(task.host for task in bad)),
-            {"loss": bad[0].entry["loss"], **step},
+            {"loss": bad[0].entry["loss"], **step, **going},
         )
         return
     for host, vitals in facts.hosts.items():
         for one in vitals["diverged"]:
-            yield Match(
-                (), (host,), {"loss": "not finite", "tag": one["tag"], "path": one["path"], "step": one["step"]}
-            )
+            found = {"loss": "not finite", "tag": one["tag"], "path": one["path"], "step": one["step"]}
+            yield Match((), (host,), {**found, **going})
             return
 
 

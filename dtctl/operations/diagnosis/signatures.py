@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dtctl.agent.records.vitals import Disk
 from dtctl.operations.diagnosis import PACKAGES, Facts, Fields, Join, Match, Signature, hosts, table, waits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dtctl.agent.records.vitals import Disk
-    from dtctl.operations.snapshot import TaskStatus
+from dtctl.operations.snapshot import TaskStatus
 
 
 def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
@@ -124,15 +122,15 @@ _TREE = re.compile(r"/.*/\.dtctl/work/[^/]+/tree/")
 """Where the code is on a host."""
 
 
-def left_out(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """The rule by which a file or a module that the trainer lacks was not pushed."""
+def missing_file(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """The rule by which a file or a module that the trainer lacks was not pushed; other modules have another row."""
     module = str(fields.get("module", "")).replace(".", "/")
     named = str(fields.get("path") or fields.get("file") or fields.get("argument") or "")
     path = _TREE.sub("", named).removeprefix("./")
     for one in [path] if path else [f"{module}.py", module]:
         if found := facts.left_out(one):
             return {"path": one, "rule": found.rule, "entry": found.path}
-    return None
+    return {"path": path, "typed": shlex.quote(path)} if path else None
 
 
 def driver(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Intent
+from dtctl.agent.records.vitals import Unreached
 from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Find, Match, Wait
-
-if TYPE_CHECKING:
-    from dtctl.agent.records.vitals import Unreached
-    from dtctl.operations.snapshot import TaskStatus
+from dtctl.operations.snapshot import Coordination, TaskStatus
 
 PATIENCE_S = 20.0
 """So long one may wait for another that starts: TensorFlow alone takes ten seconds to be imported."""
@@ -196,8 +195,18 @@ def away(facts: Facts) -> Iterator[Match]:
         spares = tuple(
             name for name in coordination.idle if coordination.idle[name]["connected"] and name not in arbiters
         )
-        fields = {"away_s": facts.age(coordination.contacts[host]["heard"]), **({"spares": spares} if spares else {})}
+        taken = {"spares": spares} if spares and _is_awaited(coordination, host, tasks) else {}
+        fields = {"away_s": facts.age(coordination.contacts[host]["heard"]), **taken}
         yield Match(tasks, (host,), fields, waiting=who)
+
+
+def _is_awaited(coordination: Coordination, host: str, tasks: Iterable[TaskId]) -> bool:
+    """Some task of the host is to run: it is not stopped, and nothing but the host itself holds it."""
+    from dtctl.agent.run import drains  # few runs lose a host
+
+    known = coordination.view["intents"]
+    intents = [known.get(str(task), made(Intent)) for task in tasks]
+    return any(one["want"] != "stop" and not drains.holders({"": one}).keys() - {host} for one in intents)
 
 
 def coordinator_away(facts: Facts) -> Iterator[Match]:

@@ -231,18 +231,18 @@ def check_place(path: Path, project: Path | None = None, *, force: bool) -> None
         with Folder(path.parent, project) as folder:
             found = folder.find(path.name)
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"{path.parent} is no directory", hint="-O names a file in one that is there") from None
+        raise UsageError(f"{path.parent} is not a directory", hint="-O names a file in an existing directory") from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="-O names another file") from None
     if found is None:
         return
     if stat.S_ISLNK(found.st_mode):
-        raise UsageError(f"{path} is a link, which is not followed", hint="-O names a file")
+        raise UsageError(f"{path} is a link; dtctl does not follow it", hint="-O names a file")
     if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"{path} is no file", hint="-O names one")
+        raise UsageError(f"{path} is not a file", hint="-O names one")
     if not force and found.st_size and not _is_report(path):
         hint = "-O names another file; --force writes over this one"
-        raise UsageError(f"{path} is there, and is no report of dtctl", hint=hint)
+        raise UsageError(f"{path} exists and is not a report of dtctl", hint=hint)
 
 
 def write_report(path: Path, text: str, project: Path | None = None, *, force: bool) -> int:

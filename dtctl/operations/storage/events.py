@@ -18,7 +18,7 @@ from typing import Any
 
 from dtctl.agent.metrics.reading import Reader
 from dtctl.agent.records.kinds import InvalidValue, checked
-from dtctl.agent.records.metrics import FolderPoints, MetricsResult
+from dtctl.agent.records.tensorboard import FolderPoints, MetricsResult
 from dtctl.errors import DtctlError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams

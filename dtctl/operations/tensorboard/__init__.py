@@ -11,8 +11,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dtctl.agent.records.metrics import FolderAt
-from dtctl.agent.records.tensorboard import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile
+from dtctl.agent.records.tensorboard import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile, FolderAt
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import PRIVATE, temporary_folder

@@ -113,4 +113,4 @@ class Here(AbstractContextManager["Here"]):
                 if self._line.recv(1):
                     return
             if time.monotonic() > until:
-                raise DtctlError(f"TensorBoard on this machine does not begin within {BEGIN_LIMIT_S:g} s")
+                raise DtctlError(f"TensorBoard on this machine did not start within {BEGIN_LIMIT_S:g} s")

@@ -37,7 +37,7 @@ class Records(Protocol):
 def up(
     launch: Start, transport: Transport, report: UpReport, memory: Records, *, previous: RunRecord | None = None
 ) -> UpResult:
-    """Returns when every host has been asked to keep the run; `watch_start` follows its tasks from there on.
+    """Returns when every host has been asked to keep the run; `Awaiting` (awaiting.py) watches its tasks from there on.
 
     Until then a host that fails, an interrupt or the death of this process cancels everything: hosts that lose their
     controller do so by themselves. The run is written down before any host hears of it, and as one that has started

@@ -127,7 +127,7 @@ class Wheels:
         hint = _FINDS if builds else _BUILDS % _kind(pip.facts)
         self._run(argv, logs, log, f"pip on this machine cannot get the wheels for {whom}", hint)
         if others := [one.name for one in wheels.iterdir() if one.suffix != ".whl"]:
-            raise PreflightError(f"{others[0]} is no wheel, and none can be built here for {whom}", hint=hint)
+            raise PreflightError(f"{others[0]} is not a wheel, and none can be built here for {whom}", hint=hint)
 
     def _requirements(self, scratch: Path, logs: Folder, log: str) -> str:
         """The file for pip; of a uv.lock what it lists."""
@@ -135,7 +135,7 @@ class Wheels:
             return self.said.what
         uv = shutil.which("uv")
         if uv is None:
-            raise PreflightError("this machine has no uv, which tells pip what uv.lock lists", hint="pip install uv")
+            raise PreflightError("uv is not installed here; dtctl needs it to read uv.lock", hint="pip install uv")
         exported = str(scratch / "requirements.txt")
         argv = [uv, "export", "--quiet", "--frozen", "--no-emit-workspace", "--project", self.said.what]
         self._run([*argv, "--output-file", exported], logs, log, "uv cannot export uv.lock", "uv lock    renews it")
@@ -172,7 +172,8 @@ def _pip_for(facts: PythonFacts) -> _Pip:
     pips = list(_pips(candidates))
     if not pips:
         raise PreflightError(
-            "this machine has no pip, which gets the wheels for the hosts", hint=f"{sys.executable} -m ensurepip"
+            "pip is not installed here; dtctl needs it to get the wheels for the hosts",
+            hint=f"{sys.executable} -m ensurepip",
         )
     return next((pip for pip in pips if _is_like(pip.facts, facts)), pips[0])
 

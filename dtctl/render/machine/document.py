@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Fact, sentence, why_of
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoints
-    from dtctl.operations.gc import GcResult
-    from dtctl.operations.runs import KnownRun, KnownRuns
+    from dtctl.operations.down import GcResult
+    from dtctl.operations.status import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import UnusedCheckpoint, UpResult
     from dtctl.plan.roster import RunPlan
@@ -55,18 +56,27 @@ def print_json_to_stderr(kind: str, body: Mapping[str, Any]) -> None:
 def picked(value: Any, names: str) -> dict[str, Any]:
     """Attributes of a value, or keys: size_bytes becomes sizeBytes, and settle_s settleSeconds.
 
-    `code=exitCode` has that name; with @ it is a time, and with ? null where it is empty. `gpus[index name]`: of each
-    of them these.
+    `code=exitCode` has that name; with @ it is a time, and with ? null where it is empty. `record.run`: that of another
+    one, null where there is none. `gpus[index name]`: of each of them these; `newest(step)`: of that one, or null.
     """
     found: dict[str, Any] = {}
-    for name, other, mark, inner in _WORDS.findall(names):
-        held = value[name] if isinstance(value, Mapping) else getattr(value, name)
-        shown = [picked(one, inner) for one in held] if inner else iso_utc(held) if mark == "@" else plain(held)
-        found[other or _in_camels(name)] = shown or None if mark == "?" else shown
+    for path, other, mark, each, inner in _WORDS.findall(names):
+        held = reduce(_part, path.split("."), value)
+        if inner:
+            shown: Any = None if held is None else picked(held, inner)
+        elif each:
+            shown = [picked(one, each) for one in held]
+        else:
+            shown = iso_utc(held) if mark == "@" else plain(held)
+        found[other or _in_camels(path.rpartition(".")[2])] = shown or None if mark == "?" else shown
     return found
 
 
-_WORDS = re.compile(r"(\w+)(?:=(\w+))?([@?]?)(?:\[([^]]*)\])?")
+_WORDS = re.compile(r"([\w.]+)(?:=(\w+))?([@?]?)(?:\[([^]]*)\]|\(([^)]*)\))?")
+
+
+def _part(value: Any, name: str) -> Any:
+    return value[name] if isinstance(value, Mapping) else None if value is None else getattr(value, name)
 
 
 def plain(value: Any) -> Any:
@@ -102,8 +112,7 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
 
 def _unseen(unseen: UnusedCheckpoint) -> dict[str, Any]:
     """What an earlier run has saved where this one does not look; without a checkpoint it is unknown what is there."""
-    newest = picked(unseen.checkpoint, CHECKPOINT) if unseen.checkpoint else None
-    return {**picked(unseen, "run host directory?"), "checkpoint": newest}
+    return picked(unseen, f"run host directory? checkpoint({CHECKPOINT})")
 
 
 def not_pushed(bundle: Bundle) -> dict[str, Any]:
@@ -119,13 +128,10 @@ def plan(
     from dtctl.plan.roster import shown
 
     return {
-        "cluster": value.cluster.name,
-        **picked(value, "lead success"),
-        "strategy": value.strategy.value,
-        "coordinator": picked(value.coordinator, "host address"),
+        **picked(value, "cluster.name=cluster lead success strategy coordinator(host address)"),
         "voters": [voter["host"] for voter in value.voters],
         "spares": {spare: list(seats) for spare, seats in value.seats.items()},
-        "replaceSeconds": value.cluster.recovery.replace_s,
+        **picked(value, "cluster.recovery.replace_s"),
         "stages": [
             {
                 **picked(stage, "name tasks"),
@@ -134,8 +140,7 @@ def plan(
             }
             for stage in value.stages
         ],
-        **picked(value, "needs_checkpoint settle_s target_step"),
-        "code": str(value.cluster.trainer.code),
+        **picked(value, "needs_checkpoint settle_s target_step cluster.trainer.code"),
         "environment": _environment(value.cluster.trainer.environment, files or {}),
         "setup": value.cluster.trainer.setup,
         "hooks": [
@@ -167,14 +172,8 @@ def _environment(said: Environment | None, files: Mapping[str, str]) -> dict[str
 
 
 def checkpoints(found: Checkpoints) -> dict[str, Any]:
-    report = found.report
-    newest = report["newest_complete"]
-    return {
-        "host": found.host,
-        "directory": report["dir"],
-        "newestComplete": picked(newest, CHECKPOINT) if newest else None,
-        **picked(report, f"incomplete=newerIncomplete[{CHECKPOINT}] all[{CHECKPOINT}] problem?"),
-    }
+    newest = f"dir=directory newest_complete({CHECKPOINT}) incomplete=newerIncomplete[{CHECKPOINT}]"
+    return {"host": found.host, **picked(found.report, f"{newest} all[{CHECKPOINT}] problem?")}
 
 
 def known_runs(known: KnownRuns) -> dict[str, Any]:
@@ -187,8 +186,7 @@ def known_runs(known: KnownRuns) -> dict[str, Any]:
 
 def known_run(run: KnownRun) -> dict[str, Any]:
     return {
-        **picked(run, "run cluster created@ live"),
-        "result": run.verdict.outcome.value if run.verdict else None,
+        **picked(run, "run cluster created@ live verdict.outcome=result"),
         "reason": sentence(run.verdict.why) if run.verdict else None,
         **picked(run, "by=startedBy? hosts tasks"),
     }
@@ -204,11 +202,7 @@ def stop(result: StopResult) -> dict[str, Any]:
 
 
 def event(one: HistoryEvent) -> dict[str, Any]:
-    return {
-        **picked(one, "n time@ kind host task attempt from to"),
-        **reasoned(why_of(one)),
-        **picked(one, "by?"),
-    }
+    return {**picked(one, "n time@ kind host task attempt from to"), **reasoned(why_of(one)), **picked(one, "by?")}
 
 
 def reasoned(why: Sequence[Fact]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The machine form of what commands have done that show nothing but that."""
+"""The machine form of what commands have done, and of checkpoints and data sets."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtctl.render.format import iso_utc
+from dtctl.operations.checkpoints import Checkpoints, every, missing_elsewhere
+from dtctl.operations.checks import shown
 from dtctl.render.machine import document
-from dtctl.render.machine.document import picked
+from dtctl.render.machine.document import CHECKPOINT, picked
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.answers import ExecResult
+    from dtctl.agent.records.answers import DataDropped, ExecResult
     from dtctl.agent.records.vitals import ProcessDump
     from dtctl.bundle import Bundle
+    from dtctl.operations.checkpoints.pull import Pulled
+    from dtctl.operations.checkpoints.push import Pushed
+    from dtctl.operations.checkpoints.upkeep import Pruning, Verification
     from dtctl.operations.compare import Compared, Comparison
-    from dtctl.operations.consent import Program
+    from dtctl.operations.consent import KeyScan, NewKeys, Program
+    from dtctl.operations.data import DataSet, PlaceState
     from dtctl.operations.down import DownResult
+    from dtctl.operations.drain import Scaling
     from dtctl.operations.dump import Dumps
     from dtctl.operations.metrics import Metrics, Point, Series
+    from dtctl.operations.push import PushedData
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
-    from dtctl.operations.scale import Scaling
     from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import Ending, StopResult
-    from dtctl.operations.trust import KeyScan, NewKeys
     from dtctl.operations.up.result import UpResult
+    from dtctl.plan.hosts import DataPlace
     from dtctl.transport.fanout import Outcomes
-
 
 MOST_OUTPUT = 1 << 20
 """Bytes of each stream of a place that `exec` keeps: the last ones."""
@@ -57,11 +62,7 @@ def scale(
 ) -> dict[str, Any]:
     """`stop` and `start`: as of the documents Stop and Restart; null where nothing was stopped or started."""
     return {
-        "run": scaling.record.run,
-        **picked(scaling, "job before count"),
-        "starts": list(map(str, scaling.starts)),
-        "stops": list(map(str, scaling.stops)),
-        "restarts": list(map(str, scaling.restarts)),
+        **picked(scaling, "record.run job before count starts stops restarts"),
         "dryRun": dry_run,
         "stop": document.stop(stopped) if stopped else None,
         "start": restart(started) if started else None,
@@ -69,9 +70,7 @@ def scale(
 
 
 def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]:
-    return {
-        "programs": [{**document.picked(one, "what hosts argv=words settings"), "new": one in new} for one in programs]
-    }
+    return {"programs": [{**picked(one, "what hosts argv=words settings"), "new": one in new} for one in programs]}
 
 
 def push(outcome: Outcomes[int], bundle: Bundle) -> dict[str, Any]:
@@ -86,20 +85,14 @@ def push(outcome: Outcomes[int], bundle: Bundle) -> dict[str, Any]:
 
 
 def replace(exchange: Replacement, outcome: UpResult) -> dict[str, Any]:
-    return {
-        **document.started(exchange.cluster.name, outcome),
-        **document.picked(exchange, "old=host new=newHost tasks=moved moves_the_lead=leadMoved"),
-        "file": str(exchange.cluster.file),
-    }
+    names = "old=host new=newHost tasks=moved moves_the_lead=leadMoved cluster.file"
+    return {**document.started(exchange.cluster.name, outcome), **picked(exchange, names)}
 
 
 def restart(outcome: RestartResult) -> dict[str, Any]:
     from dtctl.render.machine.status import task_status
 
-    return {
-        "tasks": [task_status(task) for task in outcome.tasks],
-        "errors": document.errors(outcome.errors),
-    }
+    return {"tasks": [task_status(task) for task in outcome.tasks], "errors": document.errors(outcome.errors)}
 
 
 def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict[str, Any]:
@@ -107,13 +100,13 @@ def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> d
     return {
         "pinned": [
             {
-                **document.picked(one.station, "name=host where"),
+                **picked(one, "station.name=host station.where"),
                 "files": document.plain(files),
                 **picked(one, "keys[type fingerprint]"),
             }
             for one, files in pinned
         ],
-        "unchanged": list(found.known),
+        **picked(found, "known=unchanged"),
         "errors": document.errors(found.errors),
     }
 
@@ -153,7 +146,7 @@ class Outputs:
 
 
 def init(cluster: str, files: Sequence[Path]) -> dict[str, Any]:
-    return {"cluster": cluster, "files": [str(file) for file in files]}
+    return {"cluster": cluster, "files": document.plain(files)}
 
 
 def templates(found: Mapping[str, str]) -> dict[str, Any]:
@@ -172,22 +165,17 @@ def comparison(found: Comparison) -> dict[str, Any]:
 
 
 def _compared(one: Compared) -> dict[str, Any]:
-    found, record = one.status, one.status.record
+    roster = one.status.record.roster
+    progress = "status.progress.step status.progress.target=targetStep status.progress.loss steps_per_s=stepsPerSecond"
+    kept = "goodput.share=goodput restarts status.newest_complete.step=checkpointStep"
     return {
-        **document.picked(record, "run cluster"),
-        "outcome": found.verdict.outcome.value,
-        **document.reasoned(found.verdict.why),
-        "startTime": iso_utc(record.created),
-        **document.picked(one, "duration_s"),
-        **document.picked(found.progress, "step target=targetStep loss"),
-        "stepsPerSecond": one.steps_per_s,
-        "goodput": one.goodput.share if one.goodput is not None else None,
-        "restarts": one.restarts,
-        "checkpointStep": found.newest_complete["step"] if found.newest_complete else None,
-        "hosts": list(dict.fromkeys(record.roster.values())),
-        "tasks": len(record.roster),
-        "metrics": {name: document.picked(metric, "last best") for name, metric in one.metrics.items()},
-        "settings": dict(one.settings),
+        **picked(one, "status.record.run status.record.cluster status.verdict.outcome"),
+        **document.reasoned(one.status.verdict.why),
+        **picked(one, f"status.record.created=startTime@ duration_s {progress} {kept}"),
+        "hosts": list(dict.fromkeys(roster.values())),
+        "tasks": len(roster),
+        "metrics": {name: picked(metric, "last best") for name, metric in one.metrics.items()},
+        **picked(one, "settings"),
         "errors": document.errors(one.errors),
     }
 
@@ -197,10 +185,9 @@ def dumps(found: Dumps) -> dict[str, Any]:
         "run": found.run,
         "tasks": [
             {
-                **picked(one, "task host"),
-                **picked(one.answer, "attempt state"),
+                **picked(one, "task host answer.attempt answer.state"),
                 "processes": [_process(process) for process in one.answer["processes"]],
-                "processesOmitted": one.answer["omitted"],
+                **picked(one, "answer.omitted=processesOmitted"),
             }
             for one in found.tasks
         ],
@@ -235,7 +222,7 @@ def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
 def _series(one: Series) -> Mapping[str, Any]:
     last = one.last
     return {
-        **document.picked(one, "tag name=run host directory count least=min most=max"),
+        **picked(one, "tag name=run host directory count least=min most=max"),
         "last": point(last) if last else None,
         "points": [point(each) for each in one.points],
     }
@@ -243,10 +230,76 @@ def _series(one: Series) -> Mapping[str, Any]:
 
 def line(series: Series, each: Point) -> dict[str, Any]:
     """One point by itself."""
-    return {**document.picked(series, "tag name=run host"), **point(each)}
+    return {**picked(series, "tag name=run host"), **point(each)}
 
 
 def point(one: Point) -> dict[str, Any]:
     """A value that is no number is a text: `nan`, `inf` or `-inf`."""
     value: float | str = one.value if math.isfinite(one.value) else repr(one.value)
-    return {**document.picked(one, "step time@"), "value": value}
+    return {**picked(one, "step time@"), "value": value}
+
+
+def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:
+    """Each once; `elsewhere` of a checkpoint has the shards that its host lacks and others hold."""
+    scattered = {(one.directory, one.checkpoint["prefix"]) for one in every(found) if one.scattered}
+    documents = []
+    for place in found:
+        body = document.checkpoints(place)
+        for entry, one in zip(body["all"], place.report["all"], strict=True):
+            elsewhere = missing_elsewhere(found, place, one)
+            entry["elsewhere"] = [{"shard": shard, "host": host} for shard, host in sorted(elsewhere.items())]
+            entry["scattered"] = (place.report["dir"], one["prefix"]) in scattered
+        documents.append({**body, "guessed": place.report["guessed"], "others": list(place.others)})
+    return documents
+
+
+def verified(outcome: Verification) -> list[dict[str, Any]]:
+    found = "found.host found.directory found.checkpoint.prefix found.checkpoint.step"
+    report = "report.problems report.unread? report.tensors report.read_bytes report.seconds"
+    return [picked(one, f"{found} sound {report}") for one in outcome.checked]
+
+
+def pulled(outcome: Pulled) -> dict[str, Any]:
+    return picked(outcome, "found.hosts found.path found.checkpoint.step files size_bytes sent_bytes")
+
+
+def pushed(outcome: Pushed) -> dict[str, Any]:
+    own = "own.name own.step own.size_bytes own.unread?"
+    return picked(outcome, f"{own} placed[host others directory prefix sent_bytes]")
+
+
+def pruned(outcome: Pruning) -> list[dict[str, Any]]:
+    names = f"dir=directory removed[{CHECKPOINT}] kept[{CHECKPOINT}] freed_bytes problem?"
+    return [{"host": host, **picked(one, names)} for host, one in outcome.directories]
+
+
+def data_source(data: DataSet) -> dict[str, Any]:
+    bundle = data.bundle
+    return {
+        "bundle": bundle.id if bundle else None,
+        "files": len(bundle.manifest.files) if bundle else None,
+        "sizeBytes": bundle.total_bytes if bundle else None,
+    }
+
+
+def data_states(found: Mapping[str, Sequence[PlaceState]]) -> list[dict[str, Any]]:
+    held = "held.bundle held.files held.size_bytes held.missing held.missing_bytes held.changed held.examples"
+    return [{**_place(one.place), **picked(one, f"state {held}")} for each in found.values() for one in each]
+
+
+def data_pushed(found: Mapping[str, Sequence[PushedData]]) -> list[dict[str, Any]]:
+    names = "files answer.bundle answer.sent_files answer.found_files answer.removed_files"
+    return [{**_place(one.place), **picked(one, names)} for each in found.values() for one in each]
+
+
+def data_dropped(found: Mapping[str, Sequence[DataDropped]]) -> list[dict[str, Any]]:
+    return [
+        {"host": host, "directory": shown(one["dir"]), **picked(one, "removed_files freed_bytes kept_files")}
+        for host, each in found.items()
+        for one in each
+    ]
+
+
+def _place(place: DataPlace) -> dict[str, Any]:
+    share = None if place.share is None else {"index": place.share[0], "of": place.share[1]}
+    return {"host": place.host, "directory": shown(place.directory), "share": share}

@@ -14,7 +14,7 @@ from dtctl.operations.snapshot import Coordination, RunStatus, TaskStatus, Verdi
 from dtctl.render.diagnosis import filled, happened, last_lines, remedies, words
 from dtctl.render.format import iso_utc
 from dtctl.render.gpus import every
-from dtctl.render.machine.document import checkpoints, errors, picked, plain, reasoned
+from dtctl.render.machine.document import checkpoints, errors, picked, reasoned
 from dtctl.render.roster import gpus_of
 
 if TYPE_CHECKING:
@@ -49,17 +49,13 @@ def run_status(status: RunStatus) -> dict[str, Any]:
 
 def task_status(task: TaskStatus) -> dict[str, Any]:
     entry = task.entry
+    progress = "step_time@ rate=stepsPerSecond loss progress=outputTime@ cpu=cpus memory_bytes complaint(text since@)"
     return {
-        **picked(task, "id=task host state"),
-        **picked(entry, "attempt restarts pid ready step"),
+        **picked(task, "id=task host state entry.attempt entry.restarts entry.pid entry.ready entry.step"),
         "stepLine": (entry["step_line"] or None) if entry["step"] is not None else None,
-        **picked(entry, "step_time@ rate=stepsPerSecond loss progress=outputTime@ cpu=cpus memory_bytes"),
-        "complaint": picked(entry["complaint"], "text since@") if entry["complaint"] is not None else None,
-        **picked(entry, "since@ next_start@"),
+        **picked(entry, f"{progress} since@ next_start@"),
         **reasoned(task.why),
-        **picked(task.exit, "code=exitCode signal"),
-        "askedToEnd": entry["asked"],
-        **picked(task.exit, "killed_after_s left_behind"),
+        **picked(task, "exit.code=exitCode exit.signal entry.asked=askedToEnd exit.killed_after_s exit.left_behind"),
         **picked(entry, "history[attempt started@ ended@ code=exitCode signal asked=askedToEnd cause? step]"),
     }
 
@@ -172,14 +168,13 @@ def _problem(found: Finding) -> dict[str, Any]:
     return {
         "signature": found.signature.name,
         "level": found.signature.level.name.lower(),
-        "tasks": [str(task) for task in seen.tasks],
-        "hosts": list(seen.hosts),
+        **picked(seen, "tasks hosts"),
         "what": happened(seen) or None,
         "means": filled(found.signature.means, words(found)),
         "lastLines": last_lines(found),
         "over": seen.over,
         "remedies": remedies(found),
-        "end": picked(seen.end, _END) if seen.end is not None else None,
+        **picked(seen, f"end({_END})"),
         "waiting": [{"task": str(one.task), "seconds": round(one.for_s, 1), "says": one.text} for one in seen.waiting],
     }
 
@@ -208,15 +203,14 @@ def _finding(found: Finding) -> dict[str, Any]:
     return {
         "signature": found.signature.name,
         "level": found.signature.level.name.lower(),
-        "hosts": list(found.seen.hosts),
-        "tasks": [str(task) for task in found.seen.tasks],
+        **picked(found.seen, "hosts tasks"),
         "means": filled(found.signature.means, words(found)),
         "remedies": remedies(found),
-        "fields": plain(found.seen.fields),
+        **picked(found.seen, "fields"),
     }
 
 
 def _line(one: Line | Statement) -> dict[str, Any]:
     if isinstance(one, Statement):
-        return {"kind": one.kind, "fields": plain(one.fields)}
-    return {"what": one.what, "hosts": plain(one.values)}
+        return picked(one, "kind fields")
+    return picked(one, "what values=hosts")

@@ -29,13 +29,13 @@ def need_screen() -> None:
     """Raises UsageError without a terminal, and PreflightError without Textual."""
     if not console.has_screen():
         raise UsageError(
-            "dtctl top draws on a terminal, and here is none that it could draw on",
-            hint="dtctl status --watch    prints the tasks again and again",
+            "dtctl top needs a terminal, and this is none",
+            hint="dtctl status --watch    prints the tasks repeatedly",
         )
     if find_spec("textual") is None:
         raise PreflightError(
             "dtctl top needs Textual, which is not installed",
-            detail="it is an extra of dtctl, as nothing else needs it",
+            detail="it is an optional extra of dtctl",
             hint=f"{sys.executable} -m pip install 'dtctl[top]'    installs it",
         )
 

@@ -15,6 +15,7 @@ from dtctl.operations.metrics import Losses, Series
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.watch import Over
 from dtctl.render.diagnosis import ended_in_problem, problem_lines
+from dtctl.render.format import number
 from dtctl.render.terminal.safe import one_line
 
 Line = list[tuple[str, str]]
@@ -156,14 +157,6 @@ class Histories:
 
     def loss(self, task: TaskId) -> list[float]:
         return self._losses[task].values if task in self._losses else []
-
-
-def number(text: str | None) -> float | None:
-    """Of a loss in the digits of its log."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
 
 
 class Model:

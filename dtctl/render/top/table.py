@@ -14,9 +14,10 @@ from dtctl.dataclass import dataclass
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import RunStatus, TaskStatus
 from dtctl.render import roster
+from dtctl.render.format import number
 from dtctl.render.metrics import sparkline
 from dtctl.render.roster import STATE_STYLE, WORST_FIRST, note
-from dtctl.render.top.model import Choice, Histories, Line, Snapshot, jobs_of, number, safe
+from dtctl.render.top.model import Choice, Histories, Line, Snapshot, jobs_of, safe
 
 CURVE = 10
 """Characters of a task's curve."""

@@ -57,7 +57,7 @@ class Control:
                 socket.send_fds(self._socket, [b"\0"], [descriptor])
             self._socket.settimeout(timeout_s)
             if self._receive()[0] != SESSION_OPENED:
-                raise OSError("it opens no more sessions")
+                raise OSError("it does not open more sessions")
         except BaseException:
             connection.close()
             os.close(stderr)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.dataclass import dataclass
@@ -27,13 +29,16 @@ class Destination:
     port: int
     trust: str
     """What to give to `dtctl trust`; nothing, and it looks at all hosts and their gateways."""
+    identity_file: str | None = None
+    """Of the cluster file or the command line, which `ssh` does not know by itself."""
 
     def __str__(self) -> str:
         where = f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
         return where if self.name == self.address else f"{self.name} ({where})"
 
     def try_command(self, user: str) -> str:
-        return f"ssh -p {self.port} {user}@{self.address} true    should work first"
+        key = f"-i {shlex.quote(str(Path(self.identity_file).expanduser()))} " if self.identity_file else ""
+        return f"ssh {key}-p {self.port} {user}@{self.address} true    should work first"
 
 
 def cannot_connect(to: Destination, error: OSError, timeout_s: float) -> TransportError:
@@ -211,7 +216,7 @@ def shows_no_key(to: Destination, words: str) -> TransportError:
 
 def no_session(to: Destination, reason: str) -> TransportError:
     return TransportError(
-        f"{to} lets us log in, but opens no session",
+        f"{to} accepts the login, but opens no session",
         detail=reason,
         hint="MaxSessions or the account forbids it",
         shared_summary="the login works, but no session is opened",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.folder import Folder, temporary_folder
-from dtctl.model import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.transport import payload
 from dtctl.transport.fanout import asking, idle
 from dtctl.transport.local import Child, ChildStream
@@ -29,7 +29,6 @@ from dtctl.transport.stream import RemoteExit, converse, text_of
 from dtctl.transport.timeouts import Waiting, unobserved
 
 if TYPE_CHECKING:
-    from dtctl.model import Host
     from dtctl.transport.seam import Session, TransportOptions
 
 ANSWER_S = 5.0

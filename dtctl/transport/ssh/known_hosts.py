@@ -335,7 +335,7 @@ def _not_added_to(file: Path, error: OSError) -> TransportError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         failure = TransportError(
             f"host keys cannot be kept: the disk of {file} is full",
-            detail=f"{_reason(error)}; what is pinned in it already is as it was",
+            detail=f"{_reason(error)}; existing keys in it are unchanged",
             hint=f"df {shlex.quote(str(file.parent))}    shows it; free some space, then try again",
         )
     elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR):

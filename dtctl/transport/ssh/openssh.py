@@ -11,12 +11,12 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtctl.config.names import check_own_host
 from dtctl.errors import TransportError, UsageError
 from dtctl.folder import PRIVATE, Folder
-from dtctl.model import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.paths import cache_directory, check_private
 from dtctl.transport.ssh import known_hosts
 from dtctl.transport.ssh.config import (
@@ -26,9 +26,6 @@ from dtctl.transport.ssh.config import (
     last_gateway,
     split_target,
 )
-
-if TYPE_CHECKING:
-    from dtctl.model import Host
 
 Own = Callable[[SshSettings], Sequence[str]]
 """Words for the `ssh` to one host on the way."""
@@ -50,7 +47,7 @@ class OpensshConfig(ConfigFiles):
         done = run(["ssh", *_destination(settings, self), "-G", settings.target], CONFIG_TIMEOUT_S)
         if done.returncode != 0:
             detail = done.stderr.decode("utf-8", "replace").strip()
-            raise TransportError(f"`ssh -G` cannot tell how {settings.target} is reached", detail=detail)
+            raise TransportError(f"`ssh -G {settings.target}` failed", detail=detail)
         found: dict[str, str] = {}
         for line in done.stdout.decode("utf-8", "replace").splitlines():
             key, _, value = line.partition(" ")

@@ -141,7 +141,7 @@ class Routes:
         gateway = self._gateway(settings)
         while isinstance(gateway, SshSettings):
             if gateway in found:
-                raise TransportError(f"the jump hosts of {settings.target} form a circle", hint="look at ProxyJump")
+                raise TransportError(f"the jump hosts of {settings.target} form a circle", hint="check ProxyJump")
             found.insert(0, gateway)
             gateway = self._gateway(gateway)
         return found
@@ -154,7 +154,7 @@ class Routes:
     def host_keys(self, name: str, settings: SshSettings, trust: str = "") -> HostKeys:
         """How the keys of a host are to be judged; `trust` is the host for which `dtctl trust` pins them."""
         options = self.files.lookup(settings)
-        to = Destination(name, str(options["hostname"]), _port(options), trust)
+        to = Destination(name, str(options["hostname"]), _port(options), trust, settings.identity_file)
         alias = options.get("hostkeyalias")
         return HostKeys(
             to,

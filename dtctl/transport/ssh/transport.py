@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING, Any
 from paramiko.channel import Channel
 from paramiko.ssh_exception import ChannelException, SSHException
 
-from dtctl.model import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.transport import payload
 from dtctl.transport.fanout import ALONE_S, idle
 from dtctl.transport.local import STDERR_BYTES
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.config import ConfigFiles
-from dtctl.transport.ssh.login import Logins
+from dtctl.transport.ssh.login import Login, Logins
 from dtctl.transport.stream import RemoteExit, converse
 from dtctl.transport.timeouts import SilenceTimer, Waiting, unobserved
 
 if TYPE_CHECKING:
-    from dtctl.model import Host
     from dtctl.transport.seam import Session, TransportOptions
     from dtctl.transport.ssh.keyring import Passphrase
-    from dtctl.transport.ssh.login import Login
 
 READ_BYTES = 256 * 1024
 WRITE_BYTES = 32 * 1024 - 64

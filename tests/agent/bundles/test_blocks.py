@@ -106,6 +106,20 @@ def test_each_block_is_read_once_where_an_older_file_has_it(
     assert read == [number * BLOCK_BYTES for number in range(BLOCKS)]
 
 
+@pytest.mark.parametrize(
+    ("chunks", "right"),
+    [([b"12345"], True), ([b"123", b"45"], True), ([b"1234"], False), ([b"12346"], False), ([b"12345", b"6"], False)],
+)
+def test_a_block_is_right_if_all_that_arrives_is_what_its_digest_says(
+    tmp_path: Path, chunks: list[bytes], right: bool
+) -> None:
+    part = tmp_path / "part"
+    arriving = Partial(str(part), 5)
+    assert arriving.missing(hashlib.sha256(b"12345").digest(), []) == [0]
+    assert arriving.put(0, chunks) is right
+    assert part.stat().st_size == 5
+
+
 @pytest.mark.parametrize("size", [SIZE + 3 * BLOCK_BYTES + 5, LARGE_BYTES])
 def test_a_large_file_that_has_grown_or_shrunk_sends_its_end_alone(large: Path, root: Path, size: int) -> None:
     push(scan(large), root)
@@ -182,7 +196,7 @@ def test_a_link_in_the_place_of_an_old_version_is_not_read(large: Path, root: Pa
 def test_digests_that_cannot_be_are_refused_and_the_file_is_not_trusted(
     large: Path, root: Path, index: int, size: int, code: str
 ) -> None:
-    """Where they are of the right number every block is wanted, and what comes is not what the manifest says."""
+    """Where they are of the right number every block is wanted, and what comes is not what they say."""
     first = scan(large)
     push(first, root)
     change(large / "data", 0)

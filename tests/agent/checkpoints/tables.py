@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 
-from dtctl.agent.host.crc32c import masked_crc32c
+from dtctl.agent.host.encodings import masked_crc32c
 from tests.event_files import varint
 
 MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)

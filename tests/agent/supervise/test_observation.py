@@ -1,4 +1,4 @@
-"""What an agent tells of a task that runs: ready, its step and progress, and the last lines of what has ended."""
+"""What an agent reports about a running task: ready, its step and progress, and the last lines of what has ended."""
 
 from __future__ import annotations
 

@@ -21,20 +21,32 @@ class Run:
         self.account = goodput.begun(1000.0)
         self.last: dict[str, int] = {}
 
-    def pass_(self, seconds: int, situation: str = "train", *, lost: bool = False, hung: bool = False) -> Run:
+    def pass_(self, seconds: int, situation: str = "train", **how: bool) -> Run:
         for _ in range(seconds):
-            goodput.account_for(self.account, 1.0, situation, {}, self.last, lost=lost, hung=hung)
+            self.hear(situation, {}, **how)
+        return self
+
+    def hear(self, situation: str, steps: dict[str, int], passed_s: float = 1.0, **how: bool) -> Run:
+        """Steps of tasks, which count as the last ones afterwards."""
+        goodput.account_for(self.account, passed_s, situation, steps, dict(self.last), **how)
+        self.last.update(steps)
         return self
 
     def tell(self, step: int, task: str = "worker:0", passed_s: float = 1.0) -> Run:
-        goodput.account_for(self.account, passed_s, "train", {task: step}, dict(self.last))
-        self.last[task] = step
-        return self
+        return self.hear("train", {task: step}, passed_s)
 
     def train(self, first: int, last: int) -> Run:
         """A step a second."""
         for step in range(first, last + 1):
             self.tell(step)
+        return self
+
+    def miss(self, seconds: float) -> Run:
+        goodput.missed(self.account, seconds)
+        return self
+
+    def close(self, outcome: str, hung: bool = False) -> Run:
+        goodput.close(self.account, outcome, hung)
         return self
 
     @property
@@ -44,51 +56,61 @@ class Run:
         checked(Account, self.account)
         return {what: seconds for what, seconds in found.items() if seconds}
 
-    @property
-    def in_short(self) -> str:
-        return sentence(goodput.summary(goodput.parts(self.account)))
-
 
 def started() -> Run:
     return Run().pass_(5, "wait").pass_(10, "start")
 
 
-def test_time_is_split_into_waiting_starting_and_training() -> None:
-    run = started().train(1, 80)
-    assert run.parts == {"wait": 5, "start": 11, "kept": 79}
-    assert run.in_short == "goodput 83 %: starts 12 %, waits 5 %"
+def lost(run: Run, wait_s: int = 3, start_s: int = 7) -> Run:
+    return run.pass_(wait_s, "wait", lost=True).pass_(start_s, "start", lost=True)
+
+
+BEGUN = {"wait": 5, "start": 11}
+TRAINED = {**BEGUN, "kept": 9}
+PARTS: dict[str, tuple[Run, dict[str, float]]] = {
+    "before the first step": (started(), {"wait": 5, "start": 10}),
+    "training": (started().train(1, 80), {**BEGUN, "kept": 79}),
+    "steps that were reported before are done again": (
+        lost(started().train(1, 100)).train(61, 120),
+        {"wait": 8, "start": 19, "kept": 99 + 20, "again": 39},
+    ),
+    "silence while a host is away": (
+        lost(started().train(1, 10).pass_(6).pass_(20, "away").pass_(3), 2, 0),
+        {**TRAINED, "wait": 7, "away": 29},
+    ),
+    "a host away while others trained": (started().train(1, 10).pass_(2, "away").tell(12), {**BEGUN, "kept": 12}),
+    "a host away before training": (Run().pass_(4, "wait").pass_(9, "away").pass_(1, "wait"), {"wait": 5, "away": 9}),
+    "one step proves nothing without a pace": (
+        started().tell(0).tell(1, passed_s=STALL_S + 1),
+        {**BEGUN, "stall": STALL_S + 1},
+    ),
+    "a time in which nobody looked": (started().train(1, 10).miss(300.0), {**TRAINED, "stall": 300}),
+    "nobody looked while it waited": (Run().pass_(5, "wait").miss(10.0).pass_(1, "start"), {"wait": 15, "start": 1}),
+    "nobody looked while a host was away": (Run().pass_(4, "away").miss(6.0), {"away": 10}),
+    "after the end": (started().train(1, 10).pass_(5).close("Succeeded").miss(60.0), {**TRAINED, "end": 65}),
+}
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_each_second_belongs_to_what_went_on(case: str) -> None:
+    run, parts = PARTS[case]
+    assert run.parts == parts
 
 
 def test_before_the_first_step_nothing_is_known_of_what_is_kept() -> None:
     run = started()
     assert not goodput.is_known(run.account)
-    assert run.parts == {"wait": 5, "start": 10}
     assert goodput.is_known(run.tell(0).account)
     assert not goodput.is_known(None)
 
 
-def test_steps_that_were_reported_before_are_done_again() -> None:
-    run = started().train(1, 100)
-    run.pass_(3, "wait", lost=True).pass_(7, "start", lost=True).train(61, 120)
-    assert run.parts == {"wait": 8, "start": 19, "kept": 99 + 20, "again": 39}
-
-
 def test_a_step_that_is_heard_after_the_loss_of_its_task_was_made_before() -> None:
     run = started().train(1, 50).pass_(3)
-    goodput.account_for(run.account, 1.0, "wait", {"worker:1": 52}, {"worker:1": 50}, lost=True)
+    run.last = {"worker:1": 50}
+    run.hear("wait", {"worker:1": 52}, lost=True)
     assert (run.parts["kept"], run.parts["wait"]) == (49 + 3, 6)
-    goodput.account_for(run.account, 1.0, "wait", {"worker:1": 53}, {"worker:1": 52}, lost=True)
-    run.pass_(5, "start", lost=True).tell(40).train(41, 60)
+    run.hear("wait", {"worker:1": 53}, lost=True).pass_(5, "start", lost=True).tell(40).train(41, 60)
     assert run.parts["again"] == 13
-
-
-def test_silence_while_a_host_is_away_is_its_absence() -> None:
-    run = started().train(1, 10).pass_(6).pass_(20, "away").pass_(3, "train").pass_(2, "wait", lost=True)
-    assert run.parts["away"] == 29
-    goes_on = started().train(1, 10).pass_(2, "away")
-    assert goes_on.tell(12).parts == {"wait": 5, "start": 11, "kept": 12}
-    before_training = Run().pass_(4, "wait").pass_(9, "away").pass_(1, "wait")
-    assert before_training.parts == {"wait": 5, "away": 9}
 
 
 @pytest.mark.parametrize(
@@ -98,9 +120,7 @@ def test_silence_while_a_host_is_away_is_its_absence() -> None:
 def test_the_time_after_the_last_step_is_judged_by_the_outcome(outcome: str, hung: bool, what: str) -> None:
     run = started().train(1, 10).pass_(5)
     before = run.parts.get(what, 0.0) - (5.0 if what == "kept" else 0.0)
-    goodput.close(run.account, outcome, hung)
-    goodput.close(run.account, outcome, hung)
-    assert run.parts[what] == before + 5.0
+    assert run.close(outcome, hung).close(outcome, hung).parts[what] == before + 5.0
 
 
 @cases
@@ -123,12 +143,12 @@ def test_whatever_happens_the_parts_add_up(happenings: list[tuple[str, float, in
         if what == "tell":
             run.tell(step, f"worker:{step % 2}", passed_s=seconds)
         elif what == "missed":
-            goodput.missed(run.account, seconds)
+            run.miss(seconds)
         else:
-            goodput.account_for(run.account, seconds, what, {}, run.last, lost=lost, hung=hung)
+            run.hear(what, {}, seconds, lost=lost, hung=hung)
         assert all(one >= 0 for one in run.parts.values())
     if outcome:
-        goodput.close(run.account, outcome, hung=False)
+        run.close(outcome)
     assert sum(run.parts.values()) == pytest.approx(sum(one[1] for one in happenings))
 
 
@@ -144,17 +164,30 @@ def trained(gap_s: float, advance: int = 1) -> Run:
     return run
 
 
-def test_the_first_that_is_heard_of_a_run_may_be_a_step() -> None:
-    run = Run().tell(5, passed_s=0.0).tell(6)
-    assert spans(run) == [("start", 0, 5), ("kept", 1, 6)]
-    assert run.account["reached"] == 6
-    assert Run().tell(0).account["reached"] == 0
-
-
-def test_of_steps_that_are_reported_at_once_the_highest_counts() -> None:
-    run = started().train(1, 5)
-    goodput.account_for(run.account, 1.0, "train", {"worker:0": 6, "worker:1": 3}, run.last)
-    assert spans(run)[-1][2] == 6
+@pytest.mark.parametrize(
+    ("run", "last", "reached", "again_to"),
+    [
+        (Run(), [], None, None),
+        (Run().close("Failed"), [], None, None),
+        (started().close("Failed", hung=True), [("wait", 5, None), ("start", 15, None)], None, None),
+        (Run().tell(5, passed_s=0.0).tell(6), [("start", 0, 5), ("kept", 1, 6)], 6, None),
+        (Run().tell(0), [("start", 1, 0)], 0, None),
+        (started().train(1, 5).hear("train", {"worker:0": 6, "worker:1": 3}), [("kept", 21, 6)], 6, None),
+        (started().train(1, 10).pass_(1, "wait", lost=True).tell(9).tell(10), [("again", 28, 10)], 10, 10),
+        (started().train(1, 10).pass_(1, "wait", lost=True).train(9, 11), [("kept", 29, 11)], 11, None),
+        (Run().pass_(1, "wait").hear("start", {}, 0.0), [("wait", 1, None)], None, None),
+        (Run().hear("start", {}, 0.0), [("start", 0, None)], None, None),
+    ],
+    ids=[
+        *("nothing", "an end before all", "an end before it trains", "a step first of all", "the first of all steps"),
+        *("the highest of several", "again after a loss", "further than before", "no length", "the first"),
+    ],
+)
+def test_the_last_spans_and_how_far_the_run_has_come(
+    run: Run, last: list[tuple[str, float, int | None]], reached: int | None, again_to: int | None
+) -> None:
+    assert spans(run)[-len(last) :] == last
+    assert (run.account["reached"], run.account["again_to"]) == (reached, again_to)
 
 
 def test_an_account_of_a_training_without_spans_is_judged_from_its_beginning() -> None:
@@ -200,11 +233,6 @@ def test_half_of_the_steps_that_the_time_would_have_had_prove_that_they_were_mad
     assert ("stall" not in run.parts) is kept
 
 
-def test_without_a_pace_nothing_is_proved_by_one_step() -> None:
-    run = started().tell(0).tell(1, passed_s=STALL_S + 1)
-    assert run.parts["stall"] == STALL_S + 1
-
-
 def test_gaps_and_paces_are_learnt_by_a_fifth_of_the_newest() -> None:
     def usual(run: Run) -> tuple[float, float]:
         return round(run.account["gap_s"], 6), round(run.account["pace"], 6)
@@ -217,50 +245,11 @@ def test_gaps_and_paces_are_learnt_by_a_fifth_of_the_newest() -> None:
     assert usual(run.tell(52, passed_s=1000.0)) == (6.0, 2.4), "a stall is no gap"
 
 
-def test_the_step_that_was_reached_before_the_loss_is_still_done_again() -> None:
-    run = started().train(1, 10).pass_(1, "wait", lost=True).tell(9).tell(10)
-    assert (run.account["again_to"], spans(run)[-1]) == (10, ("again", 28, 10))
-    run.tell(11)
-    assert (run.account["again_to"], spans(run)[-1]) == (None, ("kept", 29, 11))
-
-
 def test_what_is_heard_late_says_how_far_the_run_had_come() -> None:
-    run = started().train(1, 10)
-    goodput.account_for(run.account, 1.0, "wait", {"worker:0": 9, "worker:1": 14}, run.last, lost=True)
+    run = started().train(1, 10).hear("wait", {"worker:0": 9, "worker:1": 14}, lost=True)
     assert (run.account["reached"], run.account["again_to"]) == (14, 14)
-    goodput.account_for(run.account, 1.0, "wait", {"worker:1": 12}, run.last, lost=True)
-    assert run.account["reached"] == 14
-    fresh = Run()
-    goodput.account_for(fresh.account, 1.0, "wait", {"worker:0": 0}, {})
-    assert fresh.account["reached"] == 0
-
-
-def test_a_time_in_which_nobody_looked_belongs_to_what_went_on() -> None:
-    run = started().train(1, 10)
-    goodput.missed(run.account, 300.0)
-    assert run.parts["stall"] == 300
-    begins = Run().pass_(5, "wait")
-    goodput.missed(begins.account, 10.0)
-    assert begins.pass_(1, "start").parts == {"wait": 15, "start": 1}
-    away = Run().pass_(4, "away")
-    goodput.missed(away.account, 6.0)
-    assert away.parts == {"away": 10}
-
-
-def test_what_passes_after_the_end_belongs_to_the_end() -> None:
-    run = started().train(1, 10).pass_(5)
-    goodput.close(run.account, "Succeeded", hung=False)
-    goodput.missed(run.account, 60.0)
-    assert run.parts["end"] == 65
-
-
-def test_a_run_that_ends_before_it_trains_is_left_as_it_is() -> None:
-    fresh = Run()
-    goodput.close(fresh.account, "Failed", hung=False)
-    assert spans(fresh) == []
-    run = started()
-    goodput.close(run.account, "Failed", hung=True)
-    assert spans(run) == [("wait", 5, None), ("start", 15, None)]
+    assert run.hear("wait", {"worker:1": 12}, lost=True).account["reached"] == 14
+    assert Run().hear("wait", {"worker:0": 0}).account["reached"] == 0
 
 
 def test_parts_are_what_was_before_the_spans_the_spans_and_what_came_since() -> None:
@@ -292,12 +281,3 @@ def test_the_oldest_spans_become_sums() -> None:
     assert run.account["before"] == {"wait": 1.0, "start": 2.0}
     run.pass_(1, "start" if MOST_SPANS % 2 else "wait")
     assert run.account["before"] == {"wait": 4.0, "start": 2.0}
-
-
-def test_a_span_of_no_length_is_none_unless_it_is_the_first() -> None:
-    run = Run().pass_(1, "wait")
-    goodput.account_for(run.account, 0.0, "start", {}, {})
-    assert spans(run) == [("wait", 1, None)]
-    run = Run()
-    goodput.account_for(run.account, 0.0, "start", {}, {})
-    assert spans(run) == [("start", 0, None)]

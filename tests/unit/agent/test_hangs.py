@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,107 +46,103 @@ def watchdog(
     """`proven`: it has reported steps before; its last sign was at 1000."""
     member = made(Member, task="worker:0", host="a", role="worker" if trains else "ps")
     known = {"step": 1, "longest_gap_s": longest_gap_s or 0.1} if proven else {}
-    return Watchdog(
-        made(Entry, **known, **entry), member, supervised.recovery(stall_s=stall_s, first_step_s=first_s), 1000.0
-    )
+    limits = supervised.recovery(stall_s=stall_s, first_step_s=first_s)
+    return Watchdog(made(Entry, **known, **entry), member, limits, 1000.0)
 
 
 class Watched:
     """A watchdog that is asked every second, as the supervisor does."""
 
-    def __init__(
-        self, stall_s: float | None = None, *, trains: bool = True, proven: bool = False, first_s: float | None = None
-    ) -> None:
+    def __init__(self, *limit_s: float, **settings: Any) -> None:
         self.now = 1000.0
-        self.dog = watchdog(stall_s, trains=trains, proven=proven, first_s=first_s)
+        self.dog = watchdog(*limit_s, **settings)
 
-    def seconds(
-        self,
-        seconds: int,
-        *,
-        ready: bool = True,
-        frozen: bool = False,
-        grows_every: int = 0,
-        steps_every: int = 0,
-        saves_every: int = 0,
-        excused: bool = False,
-    ) -> Fact | None:
-        """The first verdict in that time."""
+    def seconds(self, seconds: int, pause_s: float = 0.0, **signs: Any) -> Fact | None:
+        """The first verdict in that time; `grows_every`, `steps_every` and `saves_every` so many seconds."""
+        every = {sign: signs.pop(f"{verb}_every", 0) for verb, sign in SIGNS.items()}
+        self.now += pause_s
         for second in range(1, seconds + 1):
             self.now += 1
-            signs = Signs(
-                ready,
-                frozen,
-                grew=bool(grows_every) and second % grows_every == 0,
-                stepped=bool(steps_every) and second % steps_every == 0,
-                saved=bool(saves_every) and second % saves_every == 0,
-                excused=excused,
-            )
-            verdict = self.dog.update(self.now, signs)
+            seen = {sign: bool(period) and second % period == 0 for sign, period in every.items()}
+            verdict = self.dog.update(self.now, Signs(**{"ready": True, **seen, **signs}))
             if verdict is not None:
                 return verdict
         return None
 
 
-def test_a_task_that_serves_is_judged_only_when_it_is_frozen() -> None:
-    watched = Watched(20, trains=False)
-    assert watched.seconds(100, steps_every=1) is None
-    assert watched.seconds(3600) is None
-    assert watched.seconds(21, frozen=True) == fact("frozen", seconds=10)
+SIGNS = {"grows": "grew", "steps": "stepped", "saves": "saved"}
 
 
-def test_before_it_is_ready_a_task_may_be_silent_for_as_long_as_it_likes() -> None:
-    watched = Watched(20, proven=True)
-    assert watched.seconds(3600, ready=False) is None
-    assert watched.seconds(19) is None
-    assert watched.seconds(1) is not None
+def span(seconds: int, verdict: Fact | bool = False, **signs: Any) -> tuple[int, Fact | bool, dict[str, Any]]:
+    """`verdict`: at the end of that time, True for any."""
+    return seconds, verdict, signs
 
 
-def test_a_newer_checkpoint_is_a_sign_of_progress() -> None:
-    watched = Watched(20)
-    watched.seconds(30, steps_every=5)
-    assert watched.seconds(600, saves_every=15) is None
-    assert watched.seconds(25) is not None
+def limited(stall_s: float, **settings: Any) -> Callable[[], Watched]:
+    return lambda: Watched(stall_s, **settings)
 
 
-def test_once_its_target_step_is_reached_a_trainer_may_close_in_silence() -> None:
-    watched = Watched(20)
-    watched.seconds(30, steps_every=5)
-    assert watched.seconds(200, excused=True) is None
+HUNG_TWICE: dict[str, Any] = {"first_step_s": 5.0, "history": [past(hung=True)] * 2}
+TRAINED = span(30, steps_every=5)
+REGULAR = span(15, grows_every=5)
+SPANS: dict[str, Any] = {
+    "a server is judged only when it is frozen": (
+        limited(20, trains=False),
+        span(100, steps_every=1),
+        span(3600),
+        span(21, fact("frozen", seconds=10), frozen=True),
+    ),
+    "before it is ready a task may be silent": (
+        limited(20, proven=True),
+        span(3600, ready=False),
+        span(19),
+        span(1, True),
+    ),
+    "a newer checkpoint is progress": (limited(20), TRAINED, span(600, saves_every=15), span(25, True)),
+    "a trainer may close in silence": (limited(20), TRAINED, span(200, excused=True)),
+    "zero switches it off": (limited(0), TRAINED, span(3600), span(3600, frozen=True)),
+    "a limit for the first step": (
+        limited(20, first_s=50.0),
+        span(40),
+        span(1, grows_every=1),
+        span(49),
+        span(1, fact("stalled", seconds=50)),
+    ),
+    "a server is judged until it listens by its earlier attempts": (
+        limited(20, trains=False, ready_s=5.0),
+        span(49, ready=False, excused=True),
+        span(1, fact("stalled", seconds=50), ready=False, excused=True),
+    ),
+    "a start that says something goes on": (
+        limited(20, trains=False, ready_s=5.0),
+        span(200, ready=False, grows_every=40),
+    ),
+    "and not afterwards": (limited(20, trains=False, ready_s=5.0), span(40, ready=False), span(5000)),
+    "after hangs in a row the first step may take longer": (
+        limited(20, **HUNG_TWICE),
+        span(199),
+        span(1, fact("stalled", seconds=200)),
+    ),
+    "but only once it listens": (limited(20, **HUNG_TWICE), span(50, fact("stalled", seconds=50), ready=False)),
+    "regularity begins anew after a pause": (limited(20), REGULAR, span(10, pause_s=11, grows_every=5), span(100)),
+    "after an excuse": (limited(20), REGULAR, span(1, excused=True), span(10, grows_every=5), span(3600)),
+    "after it was not ready": (limited(20), REGULAR, span(1, ready=False), span(10, grows_every=5), span(3600)),
+    "two steps prove nothing": (limited(20), span(10, steps_every=5), span(3620)),
+    "three steps do": (limited(20), span(15, steps_every=5), span(20, True)),
+    "a log that has grown for less than the limit": (limited(20), span(18, grows_every=6), span(3620)),
+    "a log that has grown for as long as the limit": (limited(20), span(20, grows_every=10), span(20, True)),
+    "a gap as long as the limit": (limited(20), span(20, grows_every=20), span(20, True)),
+    "a longer gap": (limited(20), span(21, grows_every=21), span(3620)),
+}
 
 
-def test_zero_switches_the_watchdog_off() -> None:
-    watched = Watched(0)
-    watched.seconds(30, steps_every=5)
-    assert watched.seconds(3600) is None
-    assert watched.seconds(3600, frozen=True) is None
-
-
-def test_one_that_is_silent_before_its_first_step_is_hung_where_there_is_a_limit_for_it() -> None:
-    watched = Watched(20, first_s=50.0)
-    assert watched.seconds(40) is None
-    assert watched.seconds(1, grows_every=1) is None  # it still says something
-    assert watched.seconds(49) is None
-    assert watched.seconds(1) == fact("stalled", seconds=50)
-
-
-def test_a_server_is_judged_until_it_listens_by_what_its_earlier_attempts_took() -> None:
-    watched = Watched(20, trains=False)
-    watched.dog = watchdog(20, trains=False, ready_s=5.0)
-    assert watched.seconds(49, ready=False, excused=True) is None
-    assert watched.seconds(1, ready=False, excused=True) == fact("stalled", seconds=50)
-    watched.dog, watched.now = watchdog(20, trains=False, ready_s=5.0), 1000.0
-    assert watched.seconds(40, ready=False) is None
-    assert watched.seconds(5000) is None
-
-
-def test_after_hangs_in_a_row_the_limit_for_the_first_step_is_longer_once_it_listens() -> None:
-    watched = Watched(20)
-    watched.dog = watchdog(20, first_step_s=5.0, history=[past(hung=True)] * 2)
-    assert watched.seconds(199) is None
-    assert watched.seconds(1) == fact("stalled", seconds=200)
-    watched.dog, watched.now = watchdog(20, first_step_s=5.0, history=[past(hung=True)] * 2), 1000.0
-    assert watched.seconds(50, ready=False) == fact("stalled", seconds=50)
+@pytest.mark.parametrize("case", SPANS)
+def test_silence_is_a_hang_once_progress_was_proven(case: str) -> None:
+    begun, *spans = SPANS[case]
+    watched = begun()
+    for seconds, expected, signs in spans:
+        verdict = watched.seconds(seconds, **signs)
+        assert (verdict is not None if isinstance(expected, bool) else verdict) == expected
 
 
 def test_what_a_first_step_took_is_learnt_once_others_have_followed() -> None:
@@ -171,49 +168,6 @@ def silent(dog: Watchdog, *moments: float) -> list[bool]:
 def test_looks_that_are_ten_seconds_apart_are_no_pause() -> None:
     assert silent(proven(), 1000 + PAUSE_S, 1000 + 2 * PAUSE_S) == [False, True]
     assert silent(proven(), 1000 + PAUSE_S, 1000.1 + 2 * PAUSE_S, 1000 + 3 * PAUSE_S) == [False, False, False]
-
-
-def test_after_a_pause_the_silence_and_what_was_regular_begin_anew() -> None:
-    watched = Watched(20)
-    watched.seconds(15, grows_every=5)
-    watched.now += 11
-    watched.seconds(10, grows_every=5)
-    assert watched.seconds(100) is None, "ten seconds after the pause are not regular for as long as the limit"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "signs", "proven"),
-    [
-        (10, {"steps_every": 5}, False),
-        (15, {"steps_every": 5}, True),
-        (18, {"grows_every": 6}, False),
-        (20, {"grows_every": 10}, True),
-        (20, {"grows_every": 20}, True),
-        (21, {"grows_every": 21}, False),
-    ],
-    ids=[
-        "two steps",
-        "three steps",
-        "a log that has grown for less than the limit",
-        "a log that has grown for as long as the limit",
-        "a gap as long as the limit",
-        "a longer gap",
-    ],
-)
-def test_silence_is_a_hang_once_progress_was_proven(seconds: int, signs: dict[str, int], proven: bool) -> None:
-    watched = Watched(20)
-    watched.seconds(seconds, **signs)  # type: ignore[arg-type]
-    assert (watched.seconds(20) is not None) is proven
-    assert proven or watched.seconds(3600) is None
-
-
-@pytest.mark.parametrize("state", [{"excused": True}, {"ready": False}])
-def test_what_was_regular_begins_anew_after_an_excuse(state: dict[str, bool]) -> None:
-    watched = Watched(20)
-    watched.seconds(15, grows_every=5)
-    watched.seconds(1, **state)
-    watched.seconds(10, grows_every=5)
-    assert watched.seconds(3600) is None
 
 
 def test_a_gap_as_long_as_the_limit_is_learnt_whatever_ends_it() -> None:
@@ -246,23 +200,25 @@ def test_a_silence_is_quiet_after_a_quarter_of_the_limit() -> None:
     assert not watchdog(20.0).is_quiet(2000.0)
 
 
-def test_a_frozen_task_is_put_down_at_the_limit_and_not_before() -> None:
-    dog = proven(None)
-    looks = [dog.update(1000.0 + second, Signs(ready=False, frozen=True)) for second in range(0, 61, 10)]
-    assert [each is not None for each in looks] == [False] * 6 + [True]
-    dog = proven(20.0)
-    looks = [dog.update(1000.0 + second, Signs(ready=True, frozen=True)) for second in range(0, 11, 5)]
-    assert [each is not None for each in looks] == [False, False, True]
+FROZEN, AWAKE = Signs(ready=True, frozen=True), Signs(ready=True, grew=True)
 
 
-def test_frozen_is_counted_anew_after_a_pause_and_after_a_look_without() -> None:
-    dog = proven(20.0)
-    frozen, awake = Signs(ready=True, frozen=True), Signs(ready=True, grew=True)
-    moments = [(1001.0, frozen), (1006.0, frozen), (1017.0, frozen), (1026.0, frozen), (1027.0, frozen)]
-    assert [dog.update(now, signs) is not None for now, signs in moments] == [False, False, False, False, True]
-    dog = proven(20.0)
-    moments = [(1001.0, frozen), (1006.0, awake), (1007.0, frozen), (1016.0, frozen), (1017.0, frozen)]
-    assert [dog.update(now, signs) is not None for now, signs in moments] == [False, False, False, False, True]
+@pytest.mark.parametrize(
+    ("stall_s", "moments"),
+    [
+        (None, dict.fromkeys(range(0, 61, 10), Signs(ready=False, frozen=True))),
+        (20.0, dict.fromkeys(range(0, 11, 5), FROZEN)),
+        (20.0, dict.fromkeys((1, 6, 17, 26, 27), FROZEN)),
+        (20.0, {1: FROZEN, 6: AWAKE, 7: FROZEN, 16: FROZEN, 17: FROZEN}),
+    ],
+    ids=["learnt limit", "limit of the user", "counted anew after a pause", "counted anew after a look without"],
+)
+def test_a_frozen_task_is_put_down_at_the_limit_and_not_before(
+    stall_s: float | None, moments: dict[int, Signs]
+) -> None:
+    dog = proven(stall_s)
+    hung = [dog.update(1000.0 + second, signs) is not None for second, signs in moments.items()]
+    assert hung == [False] * (len(moments) - 1) + [True]
 
 
 def test_what_a_first_step_took_tells_little_only_if_it_was_excused_before_that() -> None:

@@ -80,43 +80,36 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Receiver:
     return made
 
 
-def test_each_event_is_posted_once_and_in_order(receiver: Receiver) -> None:
+MANY = [str(number) for number in range(MOST_WAITING + 7)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "names", "kind", "received", "said"),
+    [
+        (TAKEN, ["1", "2", "3"], "restarting", ["1", "2", "3"], ""),
+        (TAKEN, ["1"], "recovered", [], ""),
+        (
+            BUSY,
+            ["1", "2"],
+            "restarting",
+            ["1"] * 4 + ["2"] * 4,
+            "did not receive the message: it answers 503 Busy (tried 4 times)",
+        ),
+        (GONE, ["1"], "restarting", ["1"], "did not receive the message: it answers 404 Not Found"),
+        (TAKEN, MANY, "restarting", MANY[7:], "is behind: it does not receive the oldest 7 events"),
+    ],
+    ids=["once and in order", "not asked for", "tried again, reported once", "refused for good", "too many"],
+)
+def test_events_are_posted_in_order_and_failures_reported_once(
+    receiver: Receiver, answer: Sent, names: list[str], kind: str, received: list[str], said: str
+) -> None:
     desk = Desk()
-    desk.happens("1", "2", "3")
-    desk.runs(5)
-    assert receiver.received == ["1", "2", "3"]
+    receiver.answer = answer
+    desk.happens(*names, kind=kind)
+    desk.runs(120)
+    assert receiver.received == received
+    assert desk.events == ([f"hook slack {said}"] if said else [])
     assert desk.hook.settled
-    assert desk.events == []
-
-
-def test_only_requested_events_are_posted(receiver: Receiver) -> None:
-    desk = Desk()
-    desk.happens("1", kind="recovered")
-    desk.runs()
-    assert receiver.received == []
-    assert desk.hook.settled
-
-
-def test_temporary_failures_are_retried_and_reported_once(receiver: Receiver) -> None:
-    desk = Desk()
-    receiver.answer = BUSY
-    desk.happens("1")
-    desk.runs(60)
-    assert receiver.received == ["1"] * 4
-    assert desk.events == ["hook slack did not receive the message: it answers 503 Busy (tried 4 times)"]
-    desk.happens("2")
-    desk.runs(60)
-    assert receiver.received[4:] == ["2"] * 4
-    assert len(desk.events) == 1
-
-
-def test_permanent_refusals_are_not_retried(receiver: Receiver) -> None:
-    desk = Desk()
-    receiver.answer = GONE
-    desk.happens("1")
-    desk.runs(60)
-    assert receiver.received == ["1"]
-    assert desk.events == ["hook slack did not receive the message: it answers 404 Not Found"]
 
 
 def test_recovery_of_a_hook_and_its_next_failure_are_reported(receiver: Receiver) -> None:
@@ -162,14 +155,6 @@ def test_posts_are_limited_across_coordinator_restarts(receiver: Receiver) -> No
     desk.runs(60)
     assert desk.hook.settled
     assert len(receiver.received) <= 11
-
-
-def test_a_slow_receiver_misses_the_oldest_events(receiver: Receiver) -> None:
-    desk = Desk()
-    desk.happens(*map(str, range(MOST_WAITING + 7)))
-    desk.runs(60)
-    assert receiver.received == [str(number) for number in range(7, MOST_WAITING + 7)]
-    assert desk.events == ["hook slack is behind: it does not receive the oldest 7 events"]
 
 
 def test_unsent_events_at_the_end_of_the_run_are_reported(receiver: Receiver) -> None:

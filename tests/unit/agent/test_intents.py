@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import patch
 
 import pytest
 
@@ -19,6 +21,29 @@ from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.supervise.supervised import intent
 
 SESSION = {"pid": 7, "start_time": 1, "boot_id": "of another machine"}
+
+
+def write(files: RunFiles, **fields: Any) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), **fields})
+
+
+def damage(files: RunFiles) -> None:
+    Path(files.intent_path).write_text("{")
+
+
+@pytest.fixture
+def living(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The session that has the run in hand, until a test empties it."""
+    write(files, session=SESSION)
+    living = dict(SESSION)
+    monkeypatch.setattr(processes, "find", lambda _: living or None)
+    return living
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    with patch.object(paths, "write_json", side_effect=OSError(28, "No space left on device")):
+        yield
 
 
 @pytest.fixture
@@ -73,23 +98,19 @@ def test_an_order_is_followed_and_written(files: RunFiles) -> None:
 
 def test_what_a_session_has_asked_for_in_the_meantime_is_kept(files: RunFiles) -> None:
     followed = reading(files)
-    asked = on_disk(files)
-    asked["tasks"]["worker:0"] = intent("stop", 5)
-    paths.write_json(files.intent_path, {**asked, "serial": 2})
+    write(files, tasks={**on_disk(files)["tasks"], "worker:0": intent("stop", 5)}, serial=2)
     followed.take({"worker:0": intent("run", 2), "worker:1": intent("run", 2)})
     followed.read()
-    wants = {task: each["want"] for task, each in followed.value["tasks"].items()}
-    assert wants == {"worker:0": "stop", "worker:1": "run"}
+    assert tasks_of(followed) == {"worker:0": "stop", "worker:1": "run"}
     assert on_disk(files)["tasks"] == followed.value["tasks"]
 
 
-def test_on_a_full_disk_an_order_holds_and_is_written_later(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_an_order_holds_and_is_written_later(files: RunFiles) -> None:
     followed = reading(files)
-    with monkeypatch.context() as during:
-        during.setattr(paths, "write_json", Mock(side_effect=OSError(28, "No space left on device")))
+    with full_disk():
         followed.take({"worker:0": intent("run", 2)})
         followed.read()
-        assert followed.value["tasks"]["worker:0"]["want"] == "run"
+        assert tasks_of(followed)["worker:0"] == "run"
         assert not followed.settled()
     assert on_disk(files)["tasks"]["worker:0"]["want"] == "hold"
     followed.read()
@@ -104,38 +125,33 @@ def test_an_intent_of_an_earlier_dtctl_has_every_field(files: RunFiles) -> None:
     assert (read["generation"], read["version"], read["restarts"]) == (2, 1, 0)
 
 
-def test_a_session_that_ended_unexpectedly_is_lost(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
-    living = dict(SESSION)
-    monkeypatch.setattr(processes, "find", lambda session: living or None)
+def test_a_session_that_ended_unexpectedly_is_lost_until_another_keeps_the_run(
+    files: RunFiles, living: dict[str, Any]
+) -> None:
     followed = reading(files)
     assert followed.lost_session is False
     living.clear()
+    assert intents.IntentFollower(files).lost_session is False, "it has not looked yet"
     followed.read()
     assert followed.lost_session is True
+    write(files, session=None, serial=2)
+    followed.read()
+    assert followed.lost_session is False
 
 
 def test_what_a_session_has_written_before_its_end_holds(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says `keep` and ends after its intent has been read, and before it is looked for."""
-    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
-
-    def kept_and_gone(session: object) -> None:
-        paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
-
-    monkeypatch.setattr(processes, "find", kept_and_gone)
+    write(files, session=SESSION)
+    monkeypatch.setattr(processes, "find", lambda _: write(files, serial=2, session=None))
     followed = reading(files)
     assert (followed.value["session"], followed.lost_session) == (None, False)
 
 
-def test_a_run_that_its_coordinator_keeps_is_kept_without_its_session_and_on_a_full_disk_later(
-    files: RunFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
-    monkeypatch.setattr(processes, "find", lambda _: None)
+def test_a_kept_run_needs_no_session_and_later_no_free_disk(files: RunFiles, living: dict[str, Any]) -> None:
+    living.clear()
     followed = reading(files)
     assert followed.lost_session is True
-    with monkeypatch.context() as during:
-        during.setattr(paths, "write_json", Mock(side_effect=OSError(28, "No space left on device")))
+    with full_disk():
         assert followed.keep() is True
         followed.read()
         assert (followed.lost_session, followed.settled(), on_disk(files)["session"]) == (False, False, SESSION)
@@ -171,7 +187,7 @@ def fallback(**wants: Want) -> IntentFile:
 
 
 def test_a_file_that_is_damaged_from_the_beginning_gives_way_to_what_is_known(files: RunFiles) -> None:
-    Path(files.intent_path).write_text("{")
+    damage(files)
     with pytest.raises(paths.Damaged):
         intents.IntentFollower(files)
     reported: list[str] = []
@@ -198,15 +214,10 @@ def test_a_file_that_is_damaged_later_is_written_again_as_it_was_followed(files:
     assert len(reported) == 1
 
 
-def test_a_kept_run_continues_though_the_word_was_damaged_before_it_was_read(
-    files: RunFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
-    living = dict(SESSION)
-    monkeypatch.setattr(processes, "find", lambda session: living or None)
+def test_a_kept_run_continues_though_the_word_was_damaged(files: RunFiles, living: dict[str, Any]) -> None:
     followed = reading(files, None, lambda _: None)
-    paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
-    Path(files.intent_path).write_text("{")
+    write(files, serial=2, session=None)
+    damage(files)
     followed.read()
     living.clear()
     followed.read()
@@ -214,12 +225,11 @@ def test_a_kept_run_continues_though_the_word_was_damaged_before_it_was_read(
     assert on_disk(files) == followed.value
 
 
-def test_a_run_that_was_given_up_before_the_damage_stays_so(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
-    monkeypatch.setattr(processes, "find", lambda _: None)
+def test_a_run_that_was_given_up_before_the_damage_stays_so(files: RunFiles, living: dict[str, Any]) -> None:
+    living.clear()
     followed = reading(files, None, lambda _: None)
     assert followed.lost_session is True
-    Path(files.intent_path).write_text("{")
+    damage(files)
     for _ in range(2):
         followed.read()
         assert followed.lost_session is True
@@ -237,18 +247,6 @@ def test_an_unchanged_file_is_not_read_again(files: RunFiles, monkeypatch: pytes
     followed = reading(files)
     monkeypatch.setattr(files, "intent", lambda: pytest.fail("it was read"))
     followed.read()
-
-
-def test_another_session_that_keeps_the_run_has_not_lost_it(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
-    monkeypatch.setattr(processes, "find", lambda _: None)
-    followed = intents.IntentFollower(files)
-    assert followed.lost_session is False
-    followed.read()
-    assert followed.lost_session is True
-    paths.write_json(files.intent_path, {**on_disk(files), "session": None, "serial": 2})
-    followed.read()
-    assert followed.lost_session is False
 
 
 @pytest.mark.parametrize(
@@ -280,7 +278,7 @@ def test_a_file_that_looks_like_the_one_before_an_order_is_read(
     Looks(monkeypatch)
     followed = reading(files)
     followed.take({"worker:0": intent("run", 2)})
-    paths.write_json(files.intent_path, {**on_disk(files), "serial": 3})
+    write(files, serial=3)
     followed.read()
     assert followed.value["serial"] == 3
 
@@ -293,7 +291,7 @@ def test_a_file_that_looks_like_the_one_before_the_damage_is_read(
     Path(files.intent_path).write_text("{")
     looks.number = 2
     followed.read()
-    paths.write_json(files.intent_path, {**on_disk(files), "serial": 3})
+    write(files, serial=3)
     looks.number = 1
     followed.read()
     assert followed.value["serial"] == 3
@@ -326,6 +324,6 @@ def test_a_session_that_finds_the_file_damaged_has_the_supervisor_mend_it(
 
 def test_without_a_supervisor_the_file_is_reported_as_damaged(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_MEND_LIMIT_S", 0.1)
-    Path(files.intent_path).write_text("{")
+    damage(files)
     with pytest.raises(paths.Damaged):
         Session(files, None).change(lambda _: None)

@@ -16,6 +16,7 @@ from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
 from dtctl.agent.records.spec import Member
 from dtctl.agent.run import outcome
 from dtctl.agent.run.outcome import Facts, Judgement
+from tests.unit.tasks import checkpoint
 
 ROSTER = ("ps:0", "worker:0", "worker:1", "evaluator:0")
 LEAD, COLLECTIVE = ("worker:0",), ("worker:0", "worker:1")
@@ -164,19 +165,14 @@ def test_what_waits_for_its_restart_is_reported_with_its_end() -> None:
     assert outcome.waits_for_restart(facts({})) == []
 
 
-def reached(step: int | None) -> Checkpoint:
-    fields = {"prefix": "ckpt", "time": 0.0, "size_bytes": 1, "shards": 1, "complete": True, "problem": None}
-    return made(Checkpoint, step=step, **fields)
-
-
 @pytest.mark.parametrize(
     ("target", "newest", "warned"),
     [
-        (None, reached(1), False),
+        (None, checkpoint("ckpt", 1), False),
         (9, None, False),
-        (9, reached(None), False),
-        (9, reached(9), False),
-        (9, reached(8), True),
+        (9, checkpoint("ckpt", None), False),
+        (9, checkpoint("ckpt", 9), False),
+        (9, checkpoint("ckpt", 8), True),
     ],
 )
 def test_a_success_below_its_target_step_is_marked(target: int | None, newest: Checkpoint | None, warned: bool) -> None:

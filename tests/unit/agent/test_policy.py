@@ -11,7 +11,8 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
-from dtctl.agent.records.run_state import Ending, Entry, Intent, Past
+from dtctl.agent.records.run_state import Ending, Entry, Exit, Intent, Past
+from dtctl.agent.records.spec import RecoverySpec
 from dtctl.agent.run.cause import cause
 from dtctl.agent.run.policy import (
     Decision,
@@ -191,25 +192,17 @@ def log(exception: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("one", "other", "same"),
     [
-        (
-            "OSError: /out/graph.tmpc7277a74fc434733b9b6; disk is full",
-            "OSError: /out/graph.tmpe3438255a2; disk is full",
-        ),
-        ("NotFoundError: /tmp/tmpab_x9k2q/part", "NotFoundError: /tmp/tmpqqq0_z1x/part"),
-        ("died at 0x7f12ab in pid 71", "died at 0x7e99 in pid 1444"),
-        ("run 5f3c9a1be2d4 was cut", "run 00aa11bb22cc was cut"),
+        ("OSError: /out/graph.tmpc7277a74fc434733b9b6; full", "OSError: /out/graph.tmpe3438255a2; full", True),
+        ("NotFoundError: /tmp/tmpab_x9k2q/part", "NotFoundError: /tmp/tmpqqq0_z1x/part", True),
+        ("died at 0x7f12ab in pid 71", "died at 0x7e99 in pid 1444", True),
+        ("run 5f3c9a1be2d4 was cut", "run 00aa11bb22cc was cut", True),
+        ("No space left on /out/graph.tmpc7277a74f", "Permission denied: /out/graph.tmpc7277a74f", False),
     ],
 )
-def test_numbers_and_names_of_temporary_files_make_no_other_cause(one: str, other: str) -> None:
-    assert fingerprint(one) == fingerprint(other)
-
-
-def test_other_words_are_another_cause() -> None:
-    assert fingerprint("No space left on /out/graph.tmpc7277a74f") != fingerprint(
-        "Permission denied: /out/graph.tmpc7277a74f"
-    )
+def test_numbers_and_names_of_temporary_files_make_no_other_cause(one: str, other: str, same: bool) -> None:
+    assert (fingerprint(one) == fingerprint(other)) is same
     assert fingerprint("defaced") == "defaced"
 
 
@@ -255,6 +248,7 @@ def test_the_signal_that_ends_a_hang_is_dtctls_own() -> None:
     assert why_ended({**hung, "why": seen}) == seen
     assert why_ended(hung) == [fact("hung")]  # as an earlier build has noted it
     assert why_ended({**hung, "hung": False}) == [fact("killed", signal=6)]
+    assert why_ended({**hung, "hung": False, "signal": None}) == [fact("exit_unknown")]
 
 
 def test_one_that_failed_before_its_peers_were_ready_waits_for_them_and_pays_nothing() -> None:
@@ -267,25 +261,21 @@ def test_one_that_failed_before_its_peers_were_ready_waits_for_them_and_pays_not
 
 
 @pytest.mark.parametrize(
-    ("cause", "damaged"),
+    ("cause", "found"),
     [
-        ("DataLossError: Checksum does not match", True),
-        ("tensorflow.errors.OutOfRangeError: truncated block read", True),
-        ("OutOfRangeError: Read less bytes than requested", True),
-        ("ValueError: Unable to open table file /ckpt", True),
-        ("UnavailableError: DATA_LOSS: not an sstable", True),
-        ("MemoryError", False),
-        ("ValueError: no loss for the data", False),
+        ("DataLossError: Checksum does not match", {"cannot_restore"}),
+        ("tensorflow.errors.OutOfRangeError: truncated block read", {"cannot_restore"}),
+        ("OutOfRangeError: Read less bytes than requested", {"cannot_restore"}),
+        ("ValueError: Unable to open table file /ckpt", {"cannot_restore"}),
+        ("UnavailableError: DATA_LOSS: not an sstable", {"cannot_restore"}),
+        ("DataLossError: cannot finish the file; No space left on device", {"cannot_restore", "shortage"}),
+        ("MemoryError", set()),
+        ("ValueError: no loss for the data", set()),
     ],
 )
-def test_a_damaged_checkpoint_is_known_by_the_cause_that_the_log_shows(cause: str, damaged: bool) -> None:
-    assert names("cannot_restore", decide(code(1), tail=log(cause)).why) is damaged
-
-
-def test_a_full_disk_that_damages_a_checkpoint_is_both_a_shortage_and_damage() -> None:
-    why = decide(code(1), tail=log("DataLossError: cannot finish the file; No space left on device")).why
-    assert names("shortage", why)
-    assert names("cannot_restore", why)
+def test_a_damaged_checkpoint_is_known_by_the_cause_that_the_log_shows(cause: str, found: set[str]) -> None:
+    why = decide(code(1), tail=log(cause)).why
+    assert {name for name in ("cannot_restore", "shortage") if names(name, why)} == found
 
 
 USUAL = recovery()
@@ -304,75 +294,59 @@ tensorflow.python.framework.errors_impl.OutOfRangeError: End of sequence
 """
 
 
-@pytest.mark.parametrize("ending", [code(2), code(126), code(127, "cannot run x: No such file or directory")])
-def test_permanent_exits_are_not_retried(ending: Ending) -> None:
-    assert not verdict(ending, "", USUAL).retry
-
-
-def test_the_users_lists_come_first_and_count_signals_from_128() -> None:
-    settings = recovery(retry=[2, 127], permanent=[1, 139, 42])
-    assert verdict(code(2), "", settings).retry
-    assert verdict(code(127, "cannot run it"), "", settings).retry
-    assert not verdict(code(1), "", settings).retry
-    assert not verdict(killed(signal.SIGSEGV), "", settings).retry
-    assert not verdict(code(139), "", settings).retry
-    assert not verdict(code(42), "", settings).retry
-    assert verdict(killed(signal.SIGKILL), "", settings).retry
-
-
-def test_code_that_cannot_be_imported_is_not_tried_again() -> None:
-    judged = verdict(code(1), cause(TRACEBACK), USUAL)
-    assert (judged.retry, judged.cause) == (False, MISSING)
-    assert verdict(code(3), cause(TRACEBACK), USUAL).retry  # this program chooses its exit codes itself
+KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+ABORTED = "F0000 00:00:17.1  99 tensor.cc:852] Check failed: x\n"
+LISTS = recovery(retry=[2, 127], permanent=[1, 139, 42])
+SYNTAX = "training\n  File 'x.py', line 1\n    if:\n      ^\n"
+REPORTED = [
+    *("", OUT_OF_RANGE, f"  {MISSING}\n", f"W going on without: {MISSING}\n"),
+    TRACEBACK + OUT_OF_RANGE,  # the import failed, but that is not what it has died of
+    TRACEBACK + "".join(f"step {step}\n" for step in range(13)),
+]
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["SyntaxError: invalid syntax", "ImportError: cannot import name 'x' from 'y'", "TabError: inconsistent use"],
-)
-def test_code_with_a_syntax_error_is_not_retried(line: str) -> None:
-    assert not verdict(code(1), cause(f"training\n  File 'x.py', line 1\n    if:\n      ^\n{line}\n"), USUAL).retry
-
-
-@pytest.mark.parametrize(
-    "tail",
+    ("ending", "log", "settings", "retry"),
     [
-        "",
-        OUT_OF_RANGE,
-        TRACEBACK + OUT_OF_RANGE,  # the import failed, but that is not what it has died of
-        TRACEBACK + "".join(f"step {step}\n" for step in range(13)),
-        f"  {MISSING}\n",
-        f"W going on without: {MISSING}\n",
+        (code(2), "", USUAL, False),
+        (code(126), "", USUAL, False),
+        (code(127, "cannot run x: No such file or directory"), "", USUAL, False),
+        (code(2), "", LISTS, True),
+        (code(127, "cannot run it"), "", LISTS, True),
+        (code(1), "", LISTS, False),
+        (code(139), "", LISTS, False),
+        (code(42), "", LISTS, False),
+        (killed(signal.SIGSEGV), "", LISTS, False),
+        (killed(signal.SIGKILL), "", LISTS, True),
+        (code(1), TRACEBACK, USUAL, False),
+        (code(3), TRACEBACK, USUAL, True),  # this program chooses its exit codes itself
+        (code(1), f"{SYNTAX}SyntaxError: invalid syntax\n", USUAL, False),
+        (code(1), f"{SYNTAX}ImportError: cannot import name 'x' from 'y'\n", USUAL, False),
+        (code(1), f"{SYNTAX}TabError: inconsistent use\n", USUAL, False),
+        *((code(1), log, USUAL, True) for log in REPORTED),
     ],
 )
-def test_an_import_error_that_was_only_reported_does_not_count(tail: str) -> None:
-    assert verdict(code(1), cause(tail), USUAL).retry
+def test_permanent_exits_and_code_that_cannot_be_imported_are_not_retried(
+    ending: Ending, log: str, settings: RecoverySpec, retry: bool
+) -> None:
+    assert verdict(ending, cause(log), settings).retry is retry
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_task_does_not_have_its_log_as_cause(number: int) -> None:
-    assert verdict(killed(number), cause(OUT_OF_RANGE), USUAL).cause == ""
-
-
-def test_an_aborted_task_has_its_log_as_cause() -> None:
-    log = "F0000 00:00:17.1  99 tensor.cc:852] Check failed: x\n"
-    assert verdict(killed(signal.SIGABRT), cause(log), USUAL).cause == "Check failed: x (tensor.cc:852)"
+@pytest.mark.parametrize(
+    ("ending", "log", "expected"),
+    [
+        *((killed(number), OUT_OF_RANGE, "") for number in KILLS),
+        (killed(signal.SIGABRT), ABORTED, "Check failed: x (tensor.cc:852)"),
+        (code(1), TRACEBACK, MISSING),
+    ],
+)
+def test_a_task_has_its_log_as_cause_unless_it_was_killed(ending: Ending, log: str, expected: str) -> None:
+    assert verdict(ending, cause(log), USUAL).cause == expected
 
 
 def test_state_json_holds_the_exit_whether_it_may_be_tried_again_and_the_end_of_the_log() -> None:
-    ending = code(127, "cannot run it")
-    exit_ = exit_record(ending, Verdict(retry=False), "last words")
-    assert exit_ == {
-        "why": [],
-        "code": 127,
-        "signal": None,
-        "error": "cannot run it",
-        "ended": 1.0,
-        "retry": False,
-        "left_behind": [],
-        "killed_after_s": None,
-        "tail": "last words",
-    }
+    exit_ = exit_record(code(127, "cannot run it"), Verdict(retry=False), "last words")
+    assert exit_ == made(Exit, code=127, error="cannot run it", ended=1.0, retry=False, tail="last words")
     assert exit_record(killed(9), Verdict(retry=True), "")["signal"] == 9
 
 

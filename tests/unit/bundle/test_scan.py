@@ -103,9 +103,9 @@ def link_to(target: str) -> Callable[[Path], None]:
         (fifo, "thing is a FIFO and cannot be sent"),
         (local_socket, "thing is a socket and cannot be sent"),
         (not_utf8, r"thing-\\xff is not UTF-8"),
-        (link_to("/etc/hostname"), "thing is a link that leads out of the code directory"),
-        (link_to("../outside"), "thing is a link that leads out of the code directory"),
-        (link_to("models/../../outside"), "thing is a link that leads out of the code directory"),
+        (link_to("/etc/hostname"), "thing is a link to a target outside the code directory"),
+        (link_to("../outside"), "thing is a link to a target outside the code directory"),
+        (link_to("models/../../outside"), "thing is a link to a target outside the code directory"),
         (link_to(os.fsdecode(b"\xff")), "thing leads to is not UTF-8"),
     ],
 )

@@ -56,6 +56,8 @@ def test_a_source_that_nobody_has_read_is_said_and_stops_nothing() -> None:
     found = judged(TOPIC, scene(None), facts(**{**WHOLE, "bundle": "f" * 64}))
     assert hosts_by_signature(found) == {"data_source_unread": ("c", "d")}
     assert "data_source_unread" not in STOPPING
+    without = hosts_by_signature(judged(TOPIC, scene(None), facts()))
+    assert without == {"data_not_pushed": ("d",), "data_source_unread": ("c",)}
 
 
 def test_without_data_of_dtctls_nobody_is_asked() -> None:

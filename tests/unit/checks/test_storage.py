@@ -153,7 +153,7 @@ def test_three_checkpoints_are_enough(free: int, name: str | None, fit: int) -> 
     assert [one.signature.name for one in found] == ([name] if name else [])
     fields = {"where": "~/s", "free_bytes": free, "last_bytes": 10 * GB, "fit": fit}
     assert all(one.seen.fields == fields for one in found)
-    assert lines(facts)["room for checkpoints"] == {"c": fit}
+    assert lines(facts)["checkpoints that fit"] == {"c": fit}
 
 
 def lines(*rounds: Any) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def test_room_is_reported_by_the_directory_with_the_least_and_data_by_host() -> 
     written = [SAVED, {**SAVED, "path": "/more", "free_bytes": 50 * GB}, {**SAVED, "path": "/gone", "at": ""}]
     saved = [ROOM, {**ROOM, "path": "/more"}, {**ROOM, "path": "/gone", "size_bytes": 100 * GB}]
     facts = {"c": storage(written=written, checkpoints=saved), "d": storage(data=[DATA])}
-    assert lines(facts) == {"room for checkpoints": {"c": 5}, "data": {"d": "3 files, 0.0 MB"}}
+    assert lines(facts) == {"checkpoints that fit": {"c": 5}, "data": {"d": "3 files, 0.0 MB"}}
 
 
 def test_who_sees_what_the_lead_saves_is_reported_once_it_was_looked_for() -> None:

@@ -70,7 +70,7 @@ UNPRINTABLE: dict[str, tuple[str | bytes, str, str]] = {
     "empty file": ("", ": the file is empty, expected a mapping", START),
     "no end of line": ("{name", ":1:1: this is not YAML: this mapping in {...} does not end", "close it with }"),
     "not UTF-8": (GOOD.encode() + b"# gr\xfc\xdfe\n", ":10:5: this is not UTF-8 text: byte 0xfc", "iconv -f latin1"),
-    "UTF-16": (GOOD.encode("utf-16"), ":1:1: this is not UTF-8 text: byte 0xff", "iconv -f latin1"),
+    "UTF-16": (GOOD.encode("utf-16"), ":1:1: this is not UTF-8 text: byte 0xff", "iconv -f utf-16 "),
     "NUL": (swap("digits", "di\0gits"), ":1:9: this is not text: it holds the character U+0000", "take it out"),
     "control": (swap("digits", "di\agits"), ":1:9: this is not text: it holds the character U+0007", "take it out"),
     "deep": ("name: " + "[" * 5000 + "\n", ":1:56: brackets or mappings are nested too deeply", START),

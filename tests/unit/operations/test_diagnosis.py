@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.reasons import Fact, because, fact
+from dtctl.agent.records.run_state import Intent
 from dtctl.agent.records.whole_run import Contact, Incident
 from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
@@ -16,12 +17,12 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.diagnosis import Facts, Level
 from dtctl.operations.diagnosis.diagnose import findings, in_short
 from dtctl.operations.diagnosis.signatures import SIGNATURES
-from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, Verdict
+from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, TaskStatus, Verdict
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES, LOGS, EndedLog
-from tests.unit.operations.test_diagnosis_gpus import OF_GPUS
+from tests.unit.operations.test_diagnosis_gpus import OF_GPUS, gpu, on
 from tests.unit.tasks import changed, changed_attempt, past_attempt
 
 ERRORS = "tensorflow.python.framework.errors_impl."
@@ -36,21 +37,31 @@ IGNORED = LeftOut("data/", ".gitignore:1 data/")
 
 RECOGNISED = [one for one in ENDED_LOGS if "finding" in one.expected]
 
+MB, GB = 10**6, 10**9
+
+
+def disk(path: str, free: int, size: int) -> dict[str, Any]:
+    return {"path": path, "free_bytes": free, "size_bytes": size}
+
+
+T4: dict[str, Any] = {"task": None, "name": "T4", "driver": "470.82"}
 KNOWN = host(
     {"worker:0": vitals(python=PYTHON["python"], port=2222, packages={"tensorflow": "2.21.0", "keras": "3.15.1"})},
-    disks=[{"path": "/data", "free_bytes": 10**9, "size_bytes": 50 * 10**9}],
-    machine=machine(
-        gpus={
-            "each": [
-                {"index": 0, "name": "T4", "driver": "470.82", "used_bytes": 0, "memory_bytes": 16 * 10**9},
-                {"index": 1, "name": "T4", "driver": "470.82", "used_bytes": 15 * 10**9, "memory_bytes": 16 * 10**9},
-            ]
-        }
+    disks=[disk("/data", GB, 50 * GB)],
+    machine=on(
+        gpu(0, used_bytes=16 * GB, memory_bytes=80 * GB, **T4),
+        gpu(1, used_bytes=15 * GB, memory_bytes=16 * GB, **T4),
+        gpu(2, used_bytes=0, memory_bytes=0, **T4),
     ),
 )
 
 
-FULL = host({"worker:0": vitals()}, disks=[{"path": "/data", "free_bytes": 0, "size_bytes": 50 * 10**9}])
+FULL = host(
+    {"worker:0": vitals()},
+    disks=[disk("/small", 9 * MB, 10 * MB), disk("/data", 10 * MB, 50 * GB), disk("/none", 1, 0)],
+)
+FULLEST = {"disk_full": "10.0 MB of 50.0 GB left at /data", "gpu_memory": "GPU 1 has 15.0 GB of 16.0 GB in use"}
+"""The least share that is left counts, and the greatest in use."""
 
 
 def names(found: Facts) -> list[str]:
@@ -69,10 +80,13 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
     found = facts(ended("worker:0", log, beside=held), hosts={"gpu-a": FULL if name == "disk_full" else KNOWN})
     assert names(found)[0] == name
     assert end.expected.get("means", "") in first_hint(found)
+    assert FULLEST.get(name, "") in first_hint(found)
     assert end.expected.get("remedy", "") in first_hint(found)
-    without_vitals = facts(ended("worker:0", log))
-    assert names(without_vitals)[0] == name
-    assert "{" not in first_hint(found) + first_hint(without_vitals)
+    assert "{" not in first_hint(found)
+    for of_hosts in ({}, {"gpu-a": host()}):
+        unknown = facts(ended("worker:0", log), hosts=of_hosts)
+        assert names(unknown)[0] == name
+        assert "{" not in first_hint(unknown)
 
 
 @pytest.mark.parametrize(
@@ -93,13 +107,13 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
 def test_a_file_that_was_not_pushed_is_reported_with_its_rule(log: str, path: str) -> None:
     asked = facts(ended("worker:0", log))
     found = dataclasses.replace(asked, left_out=lambda one: IGNORED if one == path else None)
-    assert names(found)[0] == "left_out"
+    assert names(found)[0] == "file_missing"
     assert (
-        f"{path} is in the code directory here, but is not pushed to the hosts, by the rule .gitignore:1"
+        f"{path} is not on gpu-a: it is in the code directory here, but is not pushed, by the rule .gitignore:1"
         in first_hint(found)
     )
     assert "a line !/data/ in .dtctlignore" in first_hint(found)
-    assert "left_out" not in names(asked)
+    assert "!/data/" not in first_hint(asked)
 
 
 KILLED: dict[str, Any] = {"code": None, "signal": 9}
@@ -131,6 +145,16 @@ def without_coordinator(found: Facts, host: str) -> Facts:
     return dataclasses.replace(found, status=dataclasses.replace(found.status, away=away))
 
 
+def scaled_down(task: str) -> Facts:
+    """The host of the task is lost, and a spare is there."""
+    contacts, idle = {"gpu-b": made(Contact, heard=960.0)}, {"s": made(Contact, connected=True)}
+    found = facts(running("worker:0"), running(task, "gpu-b"), contacts=contacts, idle=idle)
+    why = because([fact("scaled_down", task=task, text="worker", count=1, by="ann@desk")])
+    assert found.status.coordination is not None
+    view = with_view(found.status.coordination, intents={task: made(Intent, want="hold", **why)})
+    return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=view))
+
+
 WAITS = says(running("worker:0"), STILL)
 PS = running("ps:0", "gpu-b")
 
@@ -142,17 +166,22 @@ def unreached(problem: str, text: str) -> dict[str, Any]:
 
 BY_FACTS = [
     (
-        "left_out",
+        "file_missing",
         dataclasses.replace(
             facts(ended("worker:0", "FileNotFoundError: [Errno 2] No such file or directory: 'data/x'\n")),
             left_out=lambda path: LeftOut("data/x", "private key"),
         ),
-        "data/x is in the code directory here, but is not pushed to the hosts, by the rule private key",
+        "data/x is not on gpu-a: it is in the code directory here, but is not pushed, by the rule private key",
+    ),
+    (
+        "file_missing",
+        facts(ended("worker:0", "FileNotFoundError: [Errno 2] No such file or directory: '/data/a b'\n")),
+        "/data/a b is not on gpu-a\ndtctl exec -- ls -ld '/data/a b'    shows which hosts have it",
     ),
     (
         "killed_for_memory",
         facts(ended("worker:0", "", **KILLED, beside=fact("out_of_memory", count=1)), machines={"gpu-a": machine()}),
-        "the kernel ended it, because gpu-a ran out of memory: 8.6 GB of 17.2 GB are free now",
+        "the kernel killed it because gpu-a ran out of memory: 8.6 GB of 17.2 GB are free now",
     ),
     (
         "cannot_run",
@@ -165,20 +194,24 @@ BY_FACTS = [
         "gpu-a cannot run /nope: No such file or directory",
     ),
     ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
-    ("illegal_instruction", facts(ended("worker:0", "", code=None, signal=4)), "another processor than that of gpu-a"),
+    (
+        "illegal_instruction",
+        facts(ended("worker:0", "", code=None, signal=4)),
+        "a different processor than that of gpu-a",
+    ),
     ("crashed", facts(ended("worker:0", "", code=139)), "a library of the program crashed"),
     (
         "ended_itself",
         facts(ended("worker:0", "loading\nTensorFlow finds 0 GPUs here, not 2\n")),
-        ": TensorFlow finds 0 GPUs here, not 2\nthe program ended itself",
+        ": TensorFlow finds 0 GPUs here, not 2\nthe program exited by itself",
     ),
-    ("ended_itself", facts(ended("worker:0", "error: no GPU\n")), "should be its reason"),
+    ("ended_itself", facts(ended("worker:0", "error: no GPU\n")), "usually gives the reason"),
     ("ended", facts(ended("worker:0", "step 3\n")), "unrecognised error; last lines of worker:0:\n  step 3\n"),
     ("ended", facts(ended("worker:0", FRAMES + "ValueError: bad\n")), "dtctl logs worker:0 -n all"),
     (
         "host_away",
         facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact, heard=960.0)}),
-        "gpu-b has been away for 40s",
+        "gpu-b has been unreachable for 40s",
     ),
     (
         "host_away",
@@ -188,20 +221,21 @@ BY_FACTS = [
             contacts={"gpu-b": made(Contact, heard=960.0)},
             idle={"s": made(Contact, connected=True)},
         ),
-        "nobody can tell how ps:0 is; s takes its place after recovery.replace",
+        "the state of ps:0 is unknown; s takes its place after recovery.replace",
     ),
+    ("host_away", scaled_down("worker:1"), "the state of worker:1 is unknown\n"),
     (
         "coordinator_away",
         without_coordinator(facts(running("worker:0"), PS), "gpu-a"),
-        "the coordinator's host gpu-a cannot be asked: nobody can tell how worker:0 is; no route to gpu-a",
+        "the coordinator's host gpu-a is unreachable: the state of worker:0 is unknown; no route to gpu-a",
     ),
     (
         "host_silent",
         facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact)}, missing="agents dial gpu-a:1"),
-        "gpu-b has not called the coordinator for 1m40s: agents dial gpu-a:1",
+        "gpu-b has not connected to the coordinator for 1m40s: agents dial gpu-a:1",
     ),
     ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),
-    ("stalled", facts(HANGS), "no sign of progress for 5m"),
+    ("stalled", facts(HANGS), "no progress for 5m"),
     ("hung_before", facts(HUNG_TWICE), "worker:0 on gpu-a hung 2 times, last at "),
     (
         "name_unresolved",
@@ -219,18 +253,18 @@ BY_FACTS = [
         facts(running("worker:0"), PS, hosts=unreached("no_route", "No route to host")),
         "open port 2223 of gpu-b",
     ),
-    ("refused", facts(WAITS, PS, hosts=unreached("refused", "Connection refused")), "is refused there"),
+    ("refused", facts(WAITS, PS, hosts=unreached("refused", "Connection refused")), "but it refuses gpu-a"),
     (
         "waits_for_one_that_is_over",
         facts(WAITS, dataclasses.replace(PS, state=TaskState.STOPPED)),
-        "ps:0 on gpu-b has stopped, while others still need it",
+        "ps:0 on gpu-b has stopped, but other tasks still need it",
     ),
     (
         "waits_for_start",
         facts(WAITS, changed(PS, ready=False)),
         "is running for 1m40s and does not listen on gpu-b:2223 yet",
     ),
-    ("waits", facts(WAITS, PS), "listens on gpu-b:2223, and is waited for all the same"),
+    ("waits", facts(WAITS, PS), "listens on gpu-b:2223, but other tasks still wait for it"),
     (
         "never_listened",
         facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, NOT_READY)),
@@ -241,14 +275,21 @@ BY_FACTS = [
         facts(running("worker:0", loss="nan", step=70)),
         "the loss of worker:0 is nan at step 70: training has diverged",
     ),
-    ("diverging", facts(running("worker:0", loss="nan")), "the loss of worker:0 is nan: training has diverged"),
+    ("diverging", facts(running("worker:0", loss="nan")), "is nan: training has diverged, and continues\n"),
+    (
+        "diverging",
+        facts(
+            changed(running("worker:0", loss="nan"), state=TaskState.SUCCEEDED), verdict=Verdict(Outcome.SUCCEEDED, ())
+        ),
+        "the loss of worker:0 is nan: training has diverged\n",
+    ),
     (
         "diverging",
         facts(running("worker:0"), hosts={"gpu-a": host(diverged=[{"path": "/o", "tag": "loss", "step": 7}])}),
         "the loss is not finite (loss in /o) at step 7",
     ),
-    ("disk_is_full", facts(running("worker:0"), hosts={"gpu-a": FULL}), "a disk of gpu-a is full: 0 B of 50.0 GB"),
-    ("no_steps", facts(*STILL_ALL), "no task has reported a step for 50s; worker:[0-3] use no processor"),
+    ("disk_is_full", facts(running("worker:0"), hosts={"gpu-a": FULL}), "a disk of gpu-a is full: 10.0 MB of 50.0 GB"),
+    ("no_steps", facts(*STILL_ALL), "no task has reported a step for 50s; worker:[0-3] are idle"),
     (
         "straggler",
         facts(*SLOW, machines={"gpu-3": machine(load=9.0)}),
@@ -329,15 +370,9 @@ def test_who_waits_for_what_has_ended_is_reported_with_its_cause() -> None:
 
 
 def test_hosts_that_share_a_full_disk_are_one_finding() -> None:
-    full = {f"gpu-{n}": host(disks=[{"path": "/data", "free_bytes": 0, "size_bytes": 10**9}]) for n in range(3)}
+    full = {f"gpu-{n}": host(disks=[disk("/data", 0, GB)]) for n in range(3)}
     (only,) = findings(facts(*WORKERS[:3], hosts=full))
     assert only.seen.hosts == ("gpu-0", "gpu-1", "gpu-2")
-
-
-def test_a_lost_connection_is_not_reported_beside_the_loss_that_it_follows_from() -> None:
-    lost = ended("worker:0", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n")
-    assert names(facts(lost, ended("ps:0", FRAMES + "MemoryError\n", "gpu-b"))) == ["host_memory"]
-    assert names(facts(lost, PS)) == ["peer_lost"]
 
 
 def test_a_failed_run_advises_by_what_is_known_of_its_cause_alone() -> None:
@@ -350,7 +385,7 @@ def test_a_failed_run_advises_by_what_is_known_of_its_cause_alone() -> None:
     assert lacks.endswith("lacks the module sklearn")
     assert "-m pip install scikit-learn" in remedy
     assert advice("late\n") == []
-    assert advice("it was late\n")[0].startswith("the program ended itself")
+    assert advice("it was late\n")[0].startswith("the program exited by itself")
 
 
 def test_the_task_that_the_run_failed_of_comes_first() -> None:
@@ -379,8 +414,7 @@ def now_and_past(found: Facts) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("cause", ["MemoryError", "OSError: [Errno 28] No space left on device", "CUDA out of memory."])
 @pytest.mark.parametrize("state", [TaskState.RUNNING, TaskState.STARTING, TaskState.PENDING])
 def test_a_restart_loop_is_reported_while_the_task_runs(cause: str, state: TaskState) -> None:
-    past = tuple(changed_attempt(one, cause=cause) for one in MEMORY)
-    found = facts(changed(REPEATED, history=past, state=state))
+    found = facts(changed(after_losses(cause), state=state))
     row = {"M": "host_memory", "O": "disk_full", "C": "gpu_memory"}[cause[0]]
     assert now_and_past(found) == ([row], [])
     assert f", 3 times in a row: {cause}" in first_hint(found)
@@ -408,45 +442,15 @@ def test_a_loss_is_over_when_the_task_gets_further_or_runs_longer(fields: dict[s
     assert (only.signature.level is Level.NOTE) is over
 
 
-def test_a_loss_that_was_overcome_is_reported_by_diagnose_alone() -> None:
-    found = facts(changed(REPEATED, step=1, step_time=999.0))
-    assert now_and_past(found) == ([], ["host_memory"])
-    assert ", 3 times in a row (restarted at " in first_hint(found)
-    assert names(decided(found)) == []
-
-
-def test_an_overcome_loss_hides_nothing_of_the_present() -> None:
-    lost = changed(REPEATED, step=1, step_time=999.0)
-    found = facts(lost, ended("ps:0", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n", "gpu-b"))
-    assert names(found) == ["peer_lost", "host_memory"]
-    full = tuple(changed_attempt(one, cause="OSError: [Errno 28] No space left on device") for one in MEMORY)
-    found = facts(changed(lost, history=full), hosts={"gpu-a": FULL})
-    assert names(found) == ["disk_is_full", "disk_full"]
-
-
-def test_an_overcome_loss_of_a_connection_is_not_shown_beside_its_cause() -> None:
-    lost = changed(REPEATED, step=1, step_time=999.0)
-    peer = tuple(changed_attempt(one, cause="UnavailableError: Socket closed") for one in MEMORY)
-    other = changed(lost, id=TaskId("worker", 1), history=peer)
-    assert names(facts(lost, other)) == ["host_memory"]
-    assert names(facts(other)) == ["peer_lost"]
-
-
 def test_the_last_lines_of_an_unrecognised_loss_are_shown_while_the_task_runs() -> None:
-    past = (past_attempt(1, 900.0, 989.0, 1, None, asked=False, cause="ValueError: bad"),)
+    task = restarted(cause="ValueError: bad")
     log = "\n".join(f"line {n}" for n in range(20)) + "\nValueError: bad\n"
-    found = facts(
-        running("worker:0", attempt=2, history=past, since=990.0),
-        hosts={"gpu-a": host({"worker:0": vitals(lost_log=log)})},
-    )
-    (only,) = findings(found)
+    (only,) = findings(facts(task, hosts={"gpu-a": host({"worker:0": vitals(lost_log=log)})}))
     assert "unrecognised error; last lines of worker:0:" in paragraph(only)
     assert [line.strip() for line in last_lines(only)] == [*(f"line {n}" for n in range(11, 20)), "ValueError: bad"]
     assert not any("line 11" in line for line in paragraph(only, most_lines=3))
     assert "unrecognised error" in paragraph(only, shown=True), "which announces no lines, as none follow"
-    assert "unrecognised error" in paragraph(
-        findings(facts(running("worker:0", attempt=2, history=past, since=990.0)))[0]
-    )
+    assert "unrecognised error" in paragraph(findings(facts(task))[0])
 
 
 def test_a_loop_of_hangs_names_the_frame_in_which_the_task_hung() -> None:
@@ -457,14 +461,92 @@ def test_a_loop_of_hangs_names_the_frame_in_which_the_task_hung() -> None:
     assert "recv (multihost.py:41)" in first_hint(facts(again))
 
 
-def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:
-    for kind, name in (("stalled", "stalled"), ("frozen", "frozen")):
-        task = ended("worker:0", "", **KILLED)
-        found = facts(changed(task, state=TaskState.BACKOFF, why=(fact(kind, seconds=61.0),)))
-        assert names(found) == [name]
-    past = (past_attempt(1, 900.0, 901.0, None, 9, asked=False, hung=(fact("hung"),)),)
-    once = facts(running("worker:0", attempt=2, history=past, since=990.0))
-    assert now_and_past(once) == ([], ["hung_before"])
+def restarted(*hung: Fact, code: int | None = 1, **fields: Any) -> TaskStatus:
+    """worker:0 in its second attempt."""
+    past = past_attempt(1, 900.0, 989.0, code, **{"hung": hung, **fields})
+    return running("worker:0", attempt=2, history=(past,), since=990.0)
+
+
+def after_losses(cause: str, task: TaskStatus = REPEATED) -> TaskStatus:
+    """The same of which each attempt ended so."""
+    return changed(task, history=tuple(changed_attempt(one, cause=cause) for one in MEMORY))
+
+
+def killed_as(kind: str) -> Facts:
+    task = ended("worker:0", "", **KILLED)
+    return facts(changed(task, state=TaskState.BACKOFF, why=(fact(kind, seconds=61.0),)))
+
+
+CONNECTION = FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n"
+OVERCOME = changed(REPEATED, step=1, step_time=999.0)
+PEER_LOST = changed(after_losses("UnavailableError: Socket closed", OVERCOME), id=TaskId("worker", 1))
+NO_ROOM = "OSError: [Errno 28] No space left on device"
+TERMINATED = changed(
+    running("worker:0"), state=TaskState.SUCCEEDED, code=0, tail="Batch 3: Invalid loss, terminating training\n"
+)
+SUCCEEDED = Verdict(Outcome.SUCCEEDED, (fact("lead_finished", task="worker:0"),))
+UNINITIALIZED = "Waiting for model to be ready.  Ready_for_local_init_op:  Variables not initialized: global_step"
+REFUSING = unreached("refused", "Connection refused")
+YOUNG = says(running("worker:0"), STILL, for_s=10.0)
+NAMED: dict[str, tuple[Facts, list[str]]] = {
+    "a lost connection beside its cause": (
+        facts(ended("worker:0", CONNECTION), ended("ps:0", FRAMES + "MemoryError\n", "gpu-b")),
+        ["host_memory"],
+    ),
+    "a lost connection alone": (facts(ended("worker:0", CONNECTION), PS), ["peer_lost"]),
+    "an overcome loss beside a present one": (
+        facts(OVERCOME, ended("ps:0", CONNECTION, "gpu-b")),
+        ["peer_lost", "host_memory"],
+    ),
+    "an overcome loss and a full disk": (
+        facts(after_losses(NO_ROOM, OVERCOME), hosts={"gpu-a": FULL}),
+        ["disk_is_full", "disk_full"],
+    ),
+    "an overcome loss of a connection beside its cause": (facts(OVERCOME, PEER_LOST), ["host_memory"]),
+    "an overcome loss of a connection alone": (facts(PEER_LOST), ["peer_lost"]),
+    "an overcome loss in a run that has failed": (decided(facts(OVERCOME)), []),
+    "killed by dtctl as stalled": (killed_as("stalled"), ["stalled"]),
+    "killed by dtctl as frozen": (killed_as("frozen"), ["frozen"]),
+    "asked to end": (facts(restarted(code=None, signal=9, asked=True)), []),
+    "failed, and the run was stopped": (
+        facts(ended("worker:0", LOGS["argparse"]), verdict=Verdict(Outcome.STOPPED, (fact("stopped"),))),
+        [],
+    ),
+    "failed before its peers were ready": (facts(restarted(cause="ConnectionRefusedError: x", early=True)), []),
+    "failed later": (facts(restarted(cause="ConnectionRefusedError: x")), ["ended"]),
+    "healthy": (facts(*WORKERS, machines={f"gpu-{n}": machine() for n in range(4)}), []),
+    "busy everywhere": (facts(*WORKERS, machines={f"gpu-{n}": machine(waiting={"cpu": 0.9}) for n in range(4)}), []),
+    "one that serves nobody": (  # is ready as soon as it runs, and not behind a firewall
+        facts(running("worker:0"), PS, hosts={**REFUSING, "gpu-b": host({"ps:0": vitals(listens=False)})}),
+        [],
+    ),
+    "Keras has stopped at NaN": (facts(TERMINATED, verdict=SUCCEEDED), ["diverged"]),
+    "it says something else than that it waits": (facts(changed(WAITS, progress=1030.0), PS), []),
+    "a young start that is waited for": (facts(YOUNG, changed(PS, ready=False)), []),
+    "a young start that listens": (facts(YOUNG, PS), []),
+    "nobody begins, and its cause": (facts(*SILENT, dataclasses.replace(FROZEN, id=TaskId("ps", 1))), ["frozen"]),
+    "a minute for the lead to initialize": (facts(running("chief:0"), says(running("worker:0"), UNINITIALIZED)), []),
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_what_is_found_and_what_is_no_problem(case: str) -> None:
+    found, expected = NAMED[case]
+    assert names(found) == expected
+
+
+def test_a_loss_that_was_overcome_is_reported_by_diagnose_alone() -> None:
+    found = facts(OVERCOME)
+    assert now_and_past(found) == ([], ["host_memory"])
+    assert ", 3 times in a row (restarted at " in first_hint(found)
+    once = restarted(fact("hung"), code=None, signal=9)
+    assert now_and_past(facts(once)) == ([], ["hung_before"])
+
+
+def test_after_a_minute_workers_wait_for_the_lead_to_initialize() -> None:
+    tasks = [running("chief:0"), says(running("worker:0"), UNINITIALIZED, for_s=90.0)]
+    (found,) = findings(facts(*tasks))
+    assert (found.signature.name, found.seen.tasks) == ("waits", (TaskId("chief", 0),))
 
 
 def test_a_loop_of_hangs_is_reported_until_the_task_has_trained_for_long() -> None:
@@ -487,55 +569,11 @@ def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
     assert "no task has reported a step since the start" in first_hint(found)
 
 
-def test_workers_may_wait_a_minute_for_the_lead_to_initialize() -> None:
-    text = "Waiting for model to be ready.  Ready_for_local_init_op:  Variables not initialized: global_step"
-    tasks = [running("chief:0"), says(running("worker:0"), text, for_s=40.0)]
-    assert names(facts(*tasks)) == []
-    tasks[1] = says(running("worker:0"), text, for_s=90.0)
-    (found,) = findings(facts(*tasks))
-    assert (found.signature.name, found.seen.tasks) == ("waits", (TaskId("chief", 0),))
-
-
 def test_a_thousand_tasks_that_all_wait_are_reported_at_once() -> None:
     tasks = [running("ps:0", "gpu-b"), *(says(running(f"worker:{n}", f"gpu-{n}"), STILL) for n in range(1000))]
     (found,) = findings(facts(*tasks))
     assert len(found.seen.waiting) == 1000
     assert paragraph(found)[0].startswith("worker:[0-999] have waited 40s for ps:0 on gpu-b:2222")
-
-
-def test_what_dtctl_ended_itself_is_no_problem() -> None:
-    past = (past_attempt(1, 900.0, 901.0, None, 9, asked=True),)
-    assert names(facts(running("worker:0", attempt=2, history=past))) == []
-    stopped = Verdict(Outcome.STOPPED, (fact("stopped"),))
-    assert names(facts(ended("worker:0", LOGS["argparse"]), verdict=stopped)) == []
-
-
-def test_who_ended_before_its_peers_were_ready_is_no_problem() -> None:
-    past = past_attempt(1, 900.0, 901.0, 1, None, asked=False, cause="ConnectionRefusedError: [Errno 111]")
-    assert names(facts(running("worker:0", attempt=2, history=(past,), since=990.0))) != []
-    early = changed_attempt(past, early=True)
-    assert names(facts(running("worker:0", attempt=2, history=(early,), since=990.0))) == []
-
-
-def test_a_healthy_run_has_no_problem() -> None:
-    assert names(facts(*WORKERS, machines={f"gpu-{n}": machine() for n in range(4)})) == []
-    busy = {f"gpu-{n}": machine(waiting={"cpu": 0.9}) for n in range(4)}
-    assert names(facts(*WORKERS, machines=busy)) == []
-
-
-def test_who_listens_nowhere_is_not_behind_a_firewall() -> None:
-    """A program that serves nobody is ready as soon as it runs."""
-    finding = unreached("refused", "Connection refused")
-    finding["gpu-b"] = host({"ps:0": vitals(listens=False)})
-    assert names(facts(running("worker:0"), PS, hosts=finding)) == []
-
-
-def test_keras_that_stops_at_nan_is_no_success() -> None:
-    done = changed(
-        running("worker:0"), state=TaskState.SUCCEEDED, code=0, tail="Batch 3: Invalid loss, terminating training\n"
-    )
-    succeeded = Verdict(Outcome.SUCCEEDED, (fact("lead_finished", task="worker:0"),))
-    assert names(facts(done, verdict=succeeded)) == ["diverged"]
 
 
 @pytest.mark.parametrize(
@@ -549,18 +587,3 @@ def test_keras_that_stops_at_nan_is_no_success() -> None:
 def test_whom_a_line_is_about_is_known_by_device_or_address(text: str) -> None:
     (found,) = findings(facts(says(running("worker:0"), text), PS))
     assert found.seen.tasks == (TaskId("ps", 0),)
-
-
-def test_a_wait_is_over_when_the_task_says_something_else() -> None:
-    gone_on = changed(WAITS, progress=1030.0)
-    assert names(facts(gone_on, PS)) == []
-
-
-def test_a_start_may_take_its_time() -> None:
-    young = says(running("worker:0"), STILL, for_s=10.0)
-    assert names(facts(young, changed(PS, ready=False))) == []
-    assert names(facts(young, PS)) == []
-
-
-def test_that_nobody_begins_is_not_reported_beside_its_cause() -> None:
-    assert names(facts(*SILENT, dataclasses.replace(FROZEN, id=TaskId("ps", 1)))) == ["frozen"]

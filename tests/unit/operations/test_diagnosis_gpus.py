@@ -55,7 +55,7 @@ OF_GPUS = [
     (
         "gpu_lost",
         of_last(lost=True, xid=79, busy=None),
-        "GPU 0 of gpu-3 does not answer its driver, or is not there; the driver's last error is Xid 79. worker:3",
+        "GPU 0 of gpu-3 does not answer its driver, or is missing; the driver's last error is Xid 79. worker:3",
     ),
     (
         "gpu_unknown",
@@ -92,7 +92,7 @@ OF_GPUS = [
     (
         "gpu_unused",
         of_last(users=[], busy=0.0, used_bytes=0),
-        "worker:3 on gpu-3 is given GPU 0 and uses none: it trains on processors",
+        "worker:3 on gpu-3 has GPU 0 but uses none: it trains on the CPU",
     ),
 ]
 

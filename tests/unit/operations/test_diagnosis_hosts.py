@@ -229,20 +229,26 @@ def test_versions_differ_by_what_fewer_hosts_have() -> None:
     assert (seen.hosts, seen.fields["version"]) == (("gpu-1",), "3")
 
 
+GOING = {"continues": "continues"}
+"""Of a run in which a task lives."""
+
+
 @pytest.mark.parametrize(("loss", "bad"), [("nan", True), ("-inf", True), ("+inf", True), ("1", False), (None, False)])
 def test_a_loss_that_is_nan_is_reported_while_its_task_lives(loss: str | None, bad: bool) -> None:
     task = running("worker:0", loss=loss, step=None)
-    expected = [Match((task.id,), ("gpu-a",), {"loss": loss})] if bad else []
+    expected = [Match((task.id,), ("gpu-a",), {"loss": loss, **GOING})] if bad else []
     assert list(hosts.diverged(facts(task))) == expected
     assert list(hosts.diverged(facts(replace(task, state=TaskState.FAILED)))) == []
 
 
 def test_a_loss_in_event_files_is_reported_once_and_after_those_of_tasks() -> None:
     files = {name: host(diverged=[{"path": "/o", "tag": "loss", "step": 7}] * 2) for name in ("gpu-a", "gpu-b")}
-    seen = Match((), ("gpu-a",), {"loss": "not finite", "tag": "loss", "path": "/o", "step": 7})
-    assert list(hosts.diverged(facts(running("worker:0"), hosts=files))) == [seen]
+    known = {"loss": "not finite", "tag": "loss", "path": "/o", "step": 7}
+    assert list(hosts.diverged(facts(running("worker:0"), hosts=files))) == [Match((), ("gpu-a",), {**known, **GOING})]
+    over = replace(running("worker:0"), state=TaskState.FAILED)
+    assert list(hosts.diverged(facts(over, hosts=files))) == [Match((), ("gpu-a",), known)]
     (seen,) = hosts.diverged(facts(running("worker:0", loss="nan", step=5), hosts=files))
-    assert seen.fields == {"loss": "nan", "step": 5}
+    assert seen.fields == {"loss": "nan", "step": 5, **GOING}
 
 
 @pytest.mark.parametrize(

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from dtctl.agent.records.reasons import fact
-from dtctl.errors import DtctlError, TransportError
-from dtctl.model import TaskId
+from dtctl.errors import TransportError
 from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.diagnosis import signatures
 from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.snapshot import Outcome
-from tests.unit.coordinated import Agents, record, viewed
+from tests.unit.coordinated import Agents, Beating, moved_record, record, viewed
 from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
-from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
+from tests.unit.fakes import FakeTransport
 from tests.unit.tasks import changed, checkpoint, checkpoint_directory, past_attempt
 
 TASK = running("worker:0")
@@ -35,30 +33,6 @@ def test_who_holds_a_port_is_reported_as_it_was_at_the_end_before_what_it_is_now
     assert signatures.port(facts(TASK, hosts=hosts), TASK, {}) == {"port": "2222", "holder": "pid 8 (now)"}
     held = changed(TASK, why=(fact("port_held", port=9, text="pid 7 (then)"),))
     assert signatures.port(facts(held, hosts=hosts), held, {}) == {"port": 9, "holder": "pid 7 (then)"}
-
-
-def disk(path: str, free: int, size: int) -> dict[str, Any]:
-    return {"path": path, "free_bytes": free, "size_bytes": size}
-
-
-def test_the_fullest_disk_is_the_one_with_the_least_share_left() -> None:
-    hosts = {"gpu-a": host(disks=[disk("/large", 50, 1000), disk("/small", 9, 10), disk("/none", 1, 0)])}
-    found = signatures.disk(facts(TASK, hosts=hosts), TASK, {})
-    assert found == {"where": "/large", "free_bytes": 50, "size_bytes": 1000}
-    assert (
-        signatures.disk(facts(TASK), TASK, {}) == signatures.disk(facts(TASK, hosts={"gpu-a": host()}), TASK, {}) == {}
-    )
-
-
-def gpu(index: int, used: int, memory: int) -> dict[str, Any]:
-    return {"index": index, "name": "A100", "driver": "550", "busy": None, "used_bytes": used, "memory_bytes": memory}
-
-
-def test_the_fullest_gpu_is_the_one_with_the_greatest_share_in_use() -> None:
-    hosts = {"gpu-a": host(machine=machine(gpus={"each": [gpu(0, 100, 1000), gpu(1, 90, 100), gpu(2, 0, 0)]}))}
-    found = signatures.gpu(facts(TASK, hosts=hosts), TASK, {})
-    assert found == {"gpu": 1, "used_bytes": 90, "driver": "550", "memory_bytes": 100}
-    assert signatures.gpu(facts(TASK), TASK, {}) == signatures.gpu(facts(TASK, hosts={"gpu-a": host()}), TASK, {}) == {}
 
 
 SAVED = checkpoint("model.ckpt-7", 7)
@@ -146,17 +120,9 @@ def test_a_host_that_tells_of_foreign_tasks_is_not_trusted(monkeypatch: pytest.M
 
 
 def test_a_host_that_the_run_was_moved_to_and_that_only_beats_is_waited_for_once() -> None:
-    class Beating(Agents):
-        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-            answer = super().__call__(session, fields)
-            return [dict(BEATS_FOR_EVER)] if session.host.name == "e" else answer
-
-    moved = record(created=2000.0)
-    spare = dataclasses.replace(moved.hosts["d"], name="e")
-    here = dataclasses.replace(
-        moved, roster={**moved.roster, TaskId("worker", 0): "e"}, hosts={**moved.hosts, "e": spare}
-    )
-    agents = Beating(run=here)
-    found = diagnose(dataclasses.replace(record(), others={"e": spare}), FakeTransport(agents, {"c": GONE}))
+    here = moved_record("e", spare=True)
+    agents = Beating(run=here, on="e")
+    transport = FakeTransport(agents, {"c": GONE})
+    found = diagnose(dataclasses.replace(record(), others={"e": here.hosts["e"]}), transport)
     assert [kind for host, kind, _ in agents.asked if host == "e"] == ["status"]
     assert set(found.errors) == {"c", "e"}

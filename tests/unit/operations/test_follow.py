@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -19,18 +19,17 @@ from dtctl.cli import watching
 from dtctl.cli.options import Scope
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import TaskId
+from dtctl.operations import follow as onwards
 from dtctl.operations import watch
 from dtctl.operations.client import streams
 from dtctl.operations.client.streams import Disconnected, Reconnected
-from dtctl.operations.follow import Ended, Event, follow
+from dtctl.operations.follow import PATIENCE_S, Ended, Event, Onward, follow, onward
 from dtctl.operations.logs import LogRequest
-from dtctl.operations.logs import following as onwards
-from dtctl.operations.logs.following import PATIENCE_S, Onward, onward
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.operations.status import status
 from dtctl.render.logs import TOGETHER_S, Narrator
-from tests.unit.coordinated import Agents, Script, entry, record, state_of, viewed
+from tests.unit.coordinated import Agents, Script, entry, record, state_of, viewed, with_states
 from tests.unit.fakes import FakeSession, FakeTransport
 
 END = viewed("Succeeded", "worker:0 finished", phase="ended")
@@ -100,18 +99,16 @@ def test_the_end_waits_for_the_logs_of_hosts_that_can_be_reached() -> None:
     assert "a" in [event.host for event in events if isinstance(event, Disconnected)]
 
 
+FAILED = entry("failed", reason="exit code 2")
+
+
 def test_what_hosts_report_while_the_coordinator_is_away_has_the_verdict_of_status() -> None:
     """The worker of the coordinator's own host is unknown, and a ps still runs: decided, but not over."""
 
-    class Deciding(Agents):
-        def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
-            answer = super().status(host, view)
-            failed = {
-                task: entry("failed", reason="exit code 2") for task in answer["state"]["tasks"] if task[0] == "w"
-            }
-            return {**answer, "state": {**answer["state"], "tasks": {**answer["state"]["tasks"], **failed}}}
+    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+        return with_states(answer, {task: FAILED for task in answer["state"]["tasks"] if task.startswith("worker")})
 
-    transport = FakeTransport(Deciding(), {"c": TransportError("no route to c")})
+    transport = FakeTransport(Agents(told=told), {"c": TransportError("no route to c")})
     events = follow(record(), transport, LogRequest(()))
     first = next(event for event in events if isinstance(event, RunStatus))
     assert (first.coordination, first.verdict, first.is_over) == (None, status(record(), transport).verdict, False)
@@ -119,13 +116,8 @@ def test_what_hosts_report_while_the_coordinator_is_away_has_the_verdict_of_stat
 
 
 def test_a_run_that_is_over_everywhere_else_needs_no_coordinator() -> None:
-    class Over(Agents):
-        def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
-            answer = super().status(host, view)
-            tasks = {task: entry("failed", reason="exit code 2") for task in answer["state"]["tasks"]}
-            return {**answer, "state": state_of(host, tasks)}
-
-    events = followed(Over(), unreachable={"c": TransportError("no route to c")})
+    agents = Agents(told=lambda _, answer: with_states(answer, dict.fromkeys(answer["state"]["tasks"], FAILED)))
+    events = followed(agents, unreachable={"c": TransportError("no route to c")})
     assert isinstance(events[-1], Ended)
     assert events[-1].status.verdict.outcome is Outcome.FAILED
     assert events[-1].status.away is not None
@@ -197,46 +189,30 @@ class Later(Agents):
         return super().__call__(session, fields)
 
 
-def found(agents: Any, *why: Fact, **more: Any) -> tuple[Onward | None, list[float]]:
+@pytest.mark.parametrize(
+    ("agents", "why", "away", "newer", "looks"),
+    [
+        (Agents(), STOPPED, "", None, 0),
+        (Later(0), STOPPED, "", "digits-2", 0),
+        (Later(3), REPLACED, "", "digits-2", None),
+        (Agents(), REPLACED, "", "", int(PATIENCE_S) + 1),
+        (Later(0, "digits-0", 500.0), STOPPED, "", None, 0),
+        (Agents(), STOPPED, "abcd", None, 0),
+    ],
+    ids=[
+        *("an end for good is the last", "a newer one follows", "the one that it made room for is waited for"),
+        *("one that never begins is reported after a while", "an older one follows nothing", "no host answers"),
+    ],
+)
+def test_the_run_that_follows(agents: Agents, why: Fact, away: str, newer: str | None, looks: int | None) -> None:
+    """`newer`: empty where it is told that it has not begun; `looks`: for how many seconds it was waited for."""
     waited: list[float] = []
+    transport = FakeTransport(agents, {host: TransportError(f"no route to {host}") for host in away})
     known = dataclasses.replace(record(), run=None)
-    newer = onward(
-        ended(*why), known, FakeTransport(agents, **more), wait=waited.append, now=lambda: sum(waited, start=0.0)
-    )
-    return newer, waited
-
-
-def test_a_run_that_ends_for_good_is_the_last() -> None:
-    assert found(Agents(), STOPPED) == (None, [])
-
-
-def test_a_newer_run_of_the_cluster_continues() -> None:
-    newer, _ = found(Later(0), STOPPED)
-    assert newer is not None
-    assert newer.record is not None
-    assert newer.record.run == "digits-2"
-
-
-def test_a_run_for_which_it_was_stopped_is_waited_for() -> None:
-    newer, waited = found(Later(3), REPLACED)
-    assert newer is not None
-    assert newer.record is not None
-    assert set(waited) == {1.0}
-
-
-def test_one_that_never_begins_is_reported_after_a_while() -> None:
-    newer, waited = found(Agents(), REPLACED)
-    assert newer == Onward(None)
-    assert sum(waited) >= PATIENCE_S
-
-
-def test_an_older_run_is_none_to_go_on_with() -> None:
-    assert found(Later(0, "digits-0", 500.0), STOPPED) == (None, [])
-
-
-def test_where_no_host_answers_nothing_follows() -> None:
-    away = {host: TransportError(f"no route to {host}") for host in "abcd"}
-    assert found(Agents(), STOPPED, unreachable=away) == (None, [])
+    found = onward(ended(why), known, transport, wait=waited.append, now=lambda: sum(waited, start=0.0))
+    assert (found and (found.record.run if found.record else "")) == newer
+    assert set(waited) <= {1.0}
+    assert len(waited) == looks if looks is not None else len(waited) > 0
 
 
 class Following:
@@ -305,42 +281,41 @@ def away(host: str) -> Disconnected:
     return Disconnected(host, TransportError(f"{host} ({host}:22) does not answer", shared_summary="no answer"))
 
 
-def test_hosts_that_go_away_together_are_one_entry(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[str]]:
+    return lambda: capsys.readouterr().err.splitlines()
+
+
+def test_hosts_that_go_away_together_are_one_entry(said: Callable[[], list[str]]) -> None:
     narrate = Narrator("gpu-1", None)
     for number in range(2, 12):
         narrate(away(f"gpu-{number}"))
         narrate(away(f"gpu-{number}"))
-    assert capsys.readouterr().err == ""
+    assert said() == []
     narrate(None)
-    assert capsys.readouterr().err == "error: gpu-[2-11]: no answer\n"
+    assert said() == ["error: gpu-[2-11]: no answer"]
     narrate(None)
-    assert capsys.readouterr().err == "", "once"
+    assert said() == [], "once"
 
 
-def test_nobody_waits_long_to_be_shown_where_something_comes_all_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_waits_long_to_be_shown_where_something_comes_all_the_time(said: Callable[[], list[str]]) -> None:
     clock = Clock()
     narrate = Narrator("gpu-1", None, clock)
     narrate(away("gpu-2"))
     clock.now += TOGETHER_S
     narrate(away("gpu-3"))
-    assert capsys.readouterr().err == "error: gpu-2 (gpu-2:22) does not answer\n"
+    assert said() == ["error: gpu-2 (gpu-2:22) does not answer"]
     narrate.report_away()
-    assert capsys.readouterr().err == "error: gpu-3 (gpu-3:22) does not answer\n"
+    assert said() == ["error: gpu-3 (gpu-3:22) does not answer"]
 
 
-def test_one_that_is_back_was_away_before(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_is_back_was_away_before(said: Callable[[], list[str]]) -> None:
     narrate = Narrator("gpu-1", None)
     narrate(away("gpu-2"))
     narrate(Reconnected("gpu-2"))
-    assert capsys.readouterr().err.splitlines() == [
-        "error: gpu-2 (gpu-2:22) does not answer",
-        "gpu-2 can be reached again",
-    ]
+    assert said() == ["error: gpu-2 (gpu-2:22) does not answer", "gpu-2 can be reached again"]
 
 
-def test_the_coordinators_absence_is_shown_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_coordinators_absence_is_shown_at_once(said: Callable[[], list[str]]) -> None:
     Narrator("gpu-1", None)(away("gpu-1"))
-    assert capsys.readouterr().err.splitlines() == [
-        "error: gpu-1 (gpu-1:22) does not answer",
-        "the run continues without it; trying again",
-    ]
+    assert said() == ["error: gpu-1 (gpu-1:22) does not answer", "the run continues without it; trying again"]

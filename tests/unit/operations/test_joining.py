@@ -14,13 +14,12 @@ from dtctl.config.cluster import Recovery
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.operations.up.conflicts import check_may_go_without, is_dispensable, left_out
 from dtctl.operations.up.launch import Start
-from dtctl.operations.up.result import UpReport, UpResult
-from dtctl.operations.up.up import up
+from dtctl.operations.up.result import UpResult
 from dtctl.plan.roster import Roster, plan_roster
 from dtctl.plan.spec import host_spec, run_spec
 from tests.unit.clusters import cluster, job
-from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
-from tests.unit.operations.test_up import READY, Notes, entry, launch, willing
+from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.operations.test_up import READY, Notes, agents, launch, started
 
 __all__ = ["launch"]
 
@@ -30,26 +29,21 @@ OLD = "digits-0"
 CREDENTIALS = {"key": "K", "certificate": "C", "authority": "A", "knock": "0" * 64}
 
 
-class Heard:
-    """Agents that do what they are asked, and keep what they were told."""
-
-    def __init__(self, **prepared: Mapping[str, Any]) -> None:
-        self.requests: dict[tuple[str, str], Mapping[str, Any]] = {}
-        self._prepared = prepared
-
-    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        host, kind = session.host.name, str(fields["type"])
-        self.requests[host, kind] = fields
-        usual = willing(session, fields)
-        if kind == "up":
-            return [{**READY, **self._prepared.get(host, {})}]
-        return usual
+Requests = dict[tuple[str, str], Mapping[str, Any]]
+"""Host and kind -> what it was told last."""
 
 
-def without(launch: Start, allowed: int, *unreachable: str, **prepared: Mapping[str, Any]) -> tuple[UpResult, Heard]:
-    heard = Heard(**prepared)
-    transport = FakeTransport(heard, dict.fromkeys(unreachable, DOWN))
-    return up(dataclasses.replace(launch, allow_missing=allowed), transport, UpReport(), Notes()), heard
+def without(launch: Start, allowed: int, *unreachable: str, **prepared: Mapping[str, Any]) -> tuple[UpResult, Requests]:
+    """`prepared`: what a host answers besides the usual."""
+    heard: Requests = {}
+    willing = agents(up=lambda session, _: [{**READY, **prepared.get(session.host.name, {})}])
+
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        heard[session.host.name, str(fields["type"])] = fields
+        return willing(session, fields)
+
+    transport = FakeTransport(answer, dict.fromkeys(unreachable, DOWN))
+    return started(dataclasses.replace(launch, allow_missing=allowed), transport), heard
 
 
 def test_the_run_starts_without_a_host_of_a_worker(launch: Start) -> None:
@@ -57,18 +51,18 @@ def test_the_run_starts_without_a_host_of_a_worker(launch: Start) -> None:
     assert [str(task) for task in result.started] == ["ps:0", "ps:1", "worker:0"]
     assert result.absent == {"d": DOWN}
     assert not result.failed
-    assert [heard.requests[host, "start"]["absent"] for host in "abc"] == [["d"]] * 3
+    assert [heard[host, "start"]["absent"] for host in "abc"] == [["d"]] * 3
 
 
 def test_what_the_missing_host_will_need_is_kept_where_the_run_is_decided_and_nowhere_else(launch: Start) -> None:
     _, heard = without(launch, 1, "d")
-    assert [sorted(heard.requests[host, "start"]["latecomers"]) for host in "abc"] == [[], [], ["d"]]
-    assert "PRIVATE KEY" in heard.requests["c", "start"]["latecomers"]["d"]["key"]
+    assert [sorted(heard[host, "start"]["latecomers"]) for host in "abc"] == [[], [], ["d"]]
+    assert "PRIVATE KEY" in heard["c", "start"]["latecomers"]["d"]["key"]
 
 
 def test_each_task_keeps_its_place_in_the_cluster_that_trainers_receive(launch: Start) -> None:
     _, heard = without(launch, 1, "d")
-    (task,) = heard.requests["c", "up"]["spec"]["tasks"]
+    (task,) = heard["c", "up"]["spec"]["tasks"]
     assert "--worker_hosts=c:2222,d:2222" in task["argv"]
 
 
@@ -98,7 +92,7 @@ def test_hosts_that_choose_ports_have_all_to_be_there(launch: Start) -> None:
         return [{"type": "result", "tasks": dict.fromkeys(fields.get("tasks", ()), 4000), "coordinator": None}]
 
     with pytest.raises(DtctlError, match="cannot choose ports on 1 of 4 hosts") as error:
-        up(choosing, FakeTransport(answer, {"d": DOWN}), UpReport(), Notes())
+        started(choosing, FakeTransport(answer, {"d": DOWN}))
     assert "--ports-from" in error.value.hint
 
 
@@ -119,32 +113,27 @@ class Live:
         self.requests: list[tuple[str, Mapping[str, Any]]] = []
         self._told = answer
         self._d = d
+        self._agents = agents(up=self._prepared)
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        host, kind = session.host.name, str(fields["type"])
-        self.requests.append((host, fields))
-        if kind == "abort":
-            return [rolled_back()]
-        if kind == "up":
-            session.tasks = [task["id"] for task in fields["spec"]["tasks"]]  # type: ignore[attr-defined]
-            session.run = fields["run"] if host == "d" else OLD  # type: ignore[attr-defined]
-            if host != "d":
-                about = {"unchanged": True, "run": OLD, "current": OLD}
-                return [{**READY, **about, "joining": self._told if host == "c" else None}]
-            joins = fields["run"] == OLD
-            return self._d if joins and self._d is not None else [{**READY, "run": fields["run"]}]
-        run = session.run  # type: ignore[attr-defined]
-        if kind == "start":
-            return [{"type": "started", "run": run, "tasks": {task: entry() for task in session.tasks}}]  # type: ignore[attr-defined]
-        return [{"type": "result", "run": run, "unchanged": False}]
+        self.requests.append((session.host.name, fields))
+        return self._agents(session, fields)
+
+    def _prepared(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        host, joins = session.host.name, fields["run"] == OLD
+        session.run = fields["run"] if host == "d" else OLD  # type: ignore[attr-defined]
+        if host != "d":
+            about = {"unchanged": True, "run": OLD, "current": OLD}
+            return [{**READY, **about, "joining": self._told if host == "c" else None}]
+        return self._d if joins and self._d is not None else [{**READY, "run": fields["run"]}]
 
     def said_to(self, host: str) -> list[str]:
         return [str(fields["type"]) for name, fields in self.requests if name == host]
 
 
-def again(launch: Start, live: Live) -> tuple[UpResult, Notes]:
+def again(launch: Start, live: Live, **away: DtctlError) -> tuple[UpResult, Notes]:
     notes = Notes()
-    return up(launch, FakeTransport(live), UpReport(), notes), notes
+    return started(launch, FakeTransport(live, away), notes), notes
 
 
 def test_a_host_that_is_back_joins_the_run_with_the_next_up(launch: Start) -> None:
@@ -176,10 +165,10 @@ def test_one_that_cannot_join_leaves_the_run_as_it_is(launch: Start) -> None:
 def test_a_host_that_is_still_away_is_no_error_of_an_up_that_could_have_taken_it_in(launch: Start) -> None:
     """The run goes on without it already; what it could not do without is an error as ever."""
     live = Live(launch, joining(launch))
-    result = up(launch, FakeTransport(live, {"d": DOWN}), UpReport(), Notes())
+    result = again(launch, live, d=DOWN)[0]
     assert (result.run, result.joined, result.absent) == (OLD, {}, {"d": DOWN})
     with pytest.raises(DtctlError, match="cannot prepare on 1 of 4 hosts"):
-        up(launch, FakeTransport(Live(launch, joining(launch)), {"b": DOWN, "d": DOWN}), UpReport(), Notes())
+        again(launch, Live(launch, joining(launch)), b=DOWN, d=DOWN)
 
 
 def test_a_port_that_is_taken_keeps_it_from_joining(launch: Start) -> None:
@@ -213,7 +202,7 @@ def test_only_the_coordinators_host_is_trusted_about_who_may_join(launch: Start,
         return answer
 
     with pytest.raises(PreflightError, match="not on d"):
-        up(launch, FakeTransport(lying), UpReport(), Notes())
+        started(launch, lying)
 
 
 def of_jobs(jobs: dict[str, list[str]], **settings: Any) -> Roster:

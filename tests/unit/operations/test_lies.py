@@ -13,20 +13,20 @@ from dtctl.cli.ending import exit_for
 from dtctl.errors import ExitCode, TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.coordinator import status_of_hosts
-from dtctl.operations.down import down
+from dtctl.operations.down import collect, down
 from dtctl.operations.events import read_events
 from dtctl.operations.execute import Target, execute
-from dtctl.operations.gc import collect
 from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.restart import restart
-from dtctl.operations.run_record import RunRecord
-from dtctl.operations.runs import known_runs
 from dtctl.operations.snapshot import RunStatus
-from dtctl.operations.status import status
+from dtctl.operations.status import known_runs, status
 from dtctl.operations.stop import StopOrder, stop
-from tests.unit.coordinated import Agents, Script, entry, inventory, record, state_of, viewed
+from tests.unit.coordinated import HOSTS, Agents, Script, entry, inventory, moved_record, record, state_of, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.operations.test_gc import NOTHING
+from tests.unit.operations.test_logs import log
+from tests.unit.operations.test_one_connection import restarted, stopped
 
 ORDER = StopOrder("me@here")
 ALL = tuple(record().roster)
@@ -128,13 +128,8 @@ def test_how_a_host_is_reached_is_never_taken_from_a_host() -> None:
         assert transport.opened == ["c"]
 
 
-def moved(to: str) -> RunRecord:
-    """The lead is on a host that is not in the file."""
-    return dataclasses.replace(record(created=2000.0), roster={**record().roster, TaskId("worker", 0): to})
-
-
 def test_a_host_that_only_the_run_knows_is_named_and_not_dialled() -> None:
-    transport = FakeTransport(Agents(run=moved("gpu-9")))
+    transport = FakeTransport(Agents(run=moved_record("gpu-9")))
     found = status(record(), transport)
     assert set(transport.opened) <= set("abcd")
     lost = found.tasks[TaskId("worker", 0)]
@@ -150,14 +145,12 @@ def test_a_host_that_only_the_run_knows_is_named_and_not_dialled() -> None:
 
 @pytest.mark.parametrize("command", ["stop", "down", "restart", "logs", "events"])
 def test_no_command_dials_a_host_that_only_the_run_knows(command: str) -> None:
-    class Quiet(Agents):
-        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-            if fields["type"] == "events" and not fields["whole"]:
-                return [{"type": "result", "run": "digits-1", "next": 0}]
-            return super().__call__(session, fields)
+    def quiet(session: FakeSession, fields: Mapping[str, Any]) -> Any:
+        is_own = fields["type"] == "events" and not fields["whole"]
+        return [{"type": "result", "run": "digits-1", "next": 0}] if is_own else None
 
-    run = moved("gpu-9")
-    transport = FakeTransport(Quiet(run=run))
+    run = moved_record("gpu-9")
+    transport = FakeTransport(Agents(run=run, instead=quiet))
     lead = (TaskId("worker", 0),)
     known = dataclasses.replace(run, hosts={name: run.hosts[name] for name in "abd"})
     errors = {
@@ -209,13 +202,9 @@ def test_a_host_with_a_contradicting_run_record_is_named() -> None:
 
 def test_the_newer_run_that_several_hosts_report_is_trusted() -> None:
     """As when somebody else has started one on fewer hosts."""
-
-    class Two(Agents):
-        def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
-            old, new = record("digits-1", 1000.0), record("digits-2", 2000.0)
-            return Agents(run=new if host in "ab" else old).status(host, view)
-
-    assert status_of_hosts(record(run=None), FakeTransport(Two())).record.run == "digits-2"  # type: ignore[arg-type]
+    old, new = (Agents(run=record(run, created)) for run, created in (("digits-1", 1000.0), ("digits-2", 2000.0)))
+    agents = Agents(told=lambda host, _: (new if host in "ab" else old).status(host, None))
+    assert status_of_hosts(record(run=None), FakeTransport(agents)).record.run == "digits-2"  # type: ignore[arg-type]
 
 
 def test_of_two_contradicting_hosts_the_leads_is_trusted() -> None:
@@ -256,17 +245,11 @@ def test_only_the_leads_host_reports_the_whole_run() -> None:
 
 
 def test_two_hosts_that_redirect_to_each_other_are_queried_once() -> None:
-    def elsewhere(answer: Answer) -> Answer:
-        lead = {"c": "worker:1", "d": "worker:0"}[answer["state"]["host"]]
-        answer["inventory"]["lead"] = lead
+    def elsewhere(host: str, answer: Answer) -> Answer:
+        answer["inventory"]["lead"] = {"c": "worker:1", "d": "worker:0"}.get(host, answer["inventory"]["lead"])
         return answer
 
-    class Both(Agents):
-        def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
-            answer = super().status(host, None)
-            return elsewhere(answer) if host in "cd" else answer
-
-    transport = FakeTransport(Both())
+    transport = FakeTransport(Agents(told=elsewhere))
     status(record(), transport)
     assert len(transport.opened) < 12
 
@@ -296,54 +279,35 @@ def test_what_a_host_claims_to_have_removed_is_a_run_that_it_was_asked_to_remove
 
 
 def test_a_coordinator_that_ends_other_tasks_than_were_asked_for_is_not_trusted() -> None:
-    agents = Agents(viewed())
-    ended = {"run": "digits-1", "stopped": ["worker:9"], "already": [], "survivors": [], "unreached": []}
-    agents.extra["stop"] = [{"type": "result", **ended, "inventory": inventory(record()), "coordination": viewed()}]
+    agents = Agents(viewed(), stop=[stopped("worker:9")])
     result = stop(record(), FakeTransport(agents), ALL, ORDER)
     assert result.away is not None
     assert "worker:9" in result.away.detail
 
 
 def test_a_restart_of_what_nobody_asked_for_is_not_trusted() -> None:
-    agents = Agents(viewed())
-    answer = {"run": "digits-1", "tasks": {"ps:0": entry()}, "unreached": []}
-    agents.extra["restart"] = [{"type": "result", **answer, "inventory": inventory(record()), "coordination": viewed()}]
+    agents = Agents(viewed(), restart=[restarted("ps:0")])
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
     assert result.away is not None
 
 
-class Talker(Agents):
-    """d answers one kind of request with these frames."""
+def talker(kind: str, frames: Callable[[], Script]) -> Agents:
+    """Of which d answers one kind of request with these frames."""
 
-    def __init__(self, kind: str, frames: Callable[[], Script]) -> None:
-        super().__init__()
-        self._kind, self._frames = kind, frames
-
-    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        if fields["type"] != self._kind:
-            return super().__call__(session, fields)
-        if session.host.name == "d":
-            return self._frames()
-        task = HONEST_TASK[session.host.name]
+    def instead(session: FakeSession, fields: Mapping[str, Any]) -> Any:
+        host = session.host.name
         honest = {
-            "logs": [log(task, b"honest\n"), {"type": "result", "run": "digits-1"}],
+            "logs": [log(HOSTS[host], b"honest\n"), {"type": "result", "run": "digits-1"}],
             "exec": [{"type": "result", "exit_code": 0, "signal": None}],
             "runs": [{"type": "result", "runs": []}],
             "gc": [dict(GC)],
         }
-        return honest[self._kind]  # type: ignore[return-value]
+        return (frames() if host == "d" else honest[kind]) if fields["type"] == kind else None
+
+    return Agents(instead=instead)
 
 
-HONEST_TASK = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
-GC = {
-    "type": "result", "dry_run": True, "processes": [], "survivors": [], "runs": [], "bundles": [], "files": [],
-    "freed_bytes": 0,
-}  # fmt: skip
-
-
-def log(task: str, data: bytes, **fields: Any) -> dict[str, Any]:
-    usual = {"type": "log", "task": task, "attempt": 1, "offset": 0, "end": len(data), "time": 1.0}
-    return {**usual, "payload": data, **fields}
+GC = {**NOTHING, "dry_run": True}
 
 
 LOGS: list[tuple[str, Callable[[], Script]]] = [
@@ -363,7 +327,7 @@ LOGS: list[tuple[str, Callable[[], Script]]] = [
 @pytest.mark.parametrize(("why", "frames"), LOGS, ids=[why for why, _ in LOGS])
 def test_logs_of_one_liar_do_not_withhold_those_of_the_others(why: str, frames: Callable[[], Script]) -> None:
     shown: list[LogLines] = []
-    found = read_logs(record(), FakeTransport(Talker("logs", frames)), LogRequest(ALL, lines=5), shown.append)
+    found = read_logs(record(), FakeTransport(talker("logs", frames)), LogRequest(ALL, lines=5), shown.append)
     assert list(found.errors) == ["d"]
     assert why in found.errors["d"].summary
     honest = [lines for lines in shown if lines.data == b"honest\n"]
@@ -381,7 +345,7 @@ def test_logs_that_are_too_many_to_be_merged_are_shown_as_they_come(monkeypatch:
         script: Script = [log("worker:1", b"%05d\n" % number, time=float(number)) for number in range(2000)]
         return [*script, {"type": "result", "run": "digits-1"}]
 
-    found = read_logs(record(), FakeTransport(Talker("logs", many)), LogRequest(ALL, lines=None), seen.append)
+    found = read_logs(record(), FakeTransport(talker("logs", many)), LogRequest(ALL, lines=None), seen.append)
     assert found.errors == {}
     assert [one.data for one in seen if one.log["task"] == "worker:1"] == [b"%05d\n" % number for number in range(2000)]
 
@@ -390,7 +354,7 @@ def test_a_stream_that_is_neither_output_is_refused() -> None:
     frames: Script = [{"type": "output", "stream": 3, "payload": b"x"}]
     chunks: list[bytes] = []
     places = [Target(host) for host in record().hosts.values()]
-    transport = FakeTransport(Talker("exec", lambda: frames))
+    transport = FakeTransport(talker("exec", lambda: frames))
     done = execute(record(), transport, places, ["true"], lambda *output: chunks.append(output[2]), cwd="home")
     assert list(done.errors) == ["@d"]
     assert sorted(done.results) == ["@a", "@b", "@c"]
@@ -399,7 +363,7 @@ def test_a_stream_that_is_neither_output_is_refused() -> None:
 
 def test_runs_of_other_clusters_are_no_answer() -> None:
     forged = {"run": "mnist-1", "cluster": "mnist", "host": "d", "created": 1.0, "live": True, "tasks": {}}
-    known = known_runs(record(), FakeTransport(Talker("runs", lambda: [{"type": "result", "runs": [forged]}])))
+    known = known_runs(record(), FakeTransport(talker("runs", lambda: [{"type": "result", "runs": [forged]}])))
     assert (known.runs, list(known.errors)) == ((), ["d"])
 
 
@@ -429,20 +393,18 @@ def test_runs_of_every_cluster_are_told_once_by_the_hosts_that_were_asked() -> N
 
 
 def test_a_host_that_removes_in_a_dry_run_is_named() -> None:
-    transport = FakeTransport(Talker("gc", lambda: [{**GC, "dry_run": False}]))
+    transport = FakeTransport(talker("gc", lambda: [{**GC, "dry_run": False}]))
     assert list(collect(record(), transport, dry_run=True, every_cluster=False).errors) == ["d"]
 
 
 def test_a_host_reports_its_own_events_only() -> None:
     line = {"type": "event", "n": 0, "time": 1.0, "host": "a", "task": "ps:0", "from": "running", "to": "failed"}
+    result = {"type": "result", "run": "digits-1", "next": 1}
 
-    class Teller(Agents):
-        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-            if fields["type"] != "events":
-                return super().__call__(session, fields)
-            forged: Script = [dict(line)] if session.host.name == "d" else []
-            return [*forged, {"type": "result", "run": "digits-1", "next": 1}]
+    def forged(session: FakeSession, fields: Mapping[str, Any]) -> Any:
+        lies = [dict(line)] if session.host.name == "d" else []
+        return [*lies, dict(result)] if fields["type"] == "events" else None
 
-    story = read_events(record(), FakeTransport(Teller(), {"c": TransportError("off")}), last=None)
+    story = read_events(record(), FakeTransport(Agents(instead=forged), {"c": TransportError("off")}), last=None)
     assert story.lines == ()
     assert set(story.errors) == {"c", "d"}

@@ -14,32 +14,26 @@ import pytest
 from dtctl.errors import ConnectionLost, DtctlError, TransportError, UsageError
 from dtctl.model import TaskId
 from dtctl.operations.logs import LogLines, LogRequest
-from dtctl.operations.logs.reading import Merging, read_logs
-from dtctl.operations.logs.saving import save_logs
-from tests.unit.coordinated import Agents, Script, record
-from tests.unit.fakes import FakeSession, FakeTransport
+from dtctl.operations.logs.reading import Merging, read_logs, save_logs
+from tests.unit.coordinated import HOSTS, Agents, Script, record
+from tests.unit.fakes import FakeTransport
 from tests.unit.tasks import log_lines_of
 from tests.waiting import PATIENCE_S
 
-TASKS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
-ALL = tuple(TaskId.parse(task) for task in TASKS.values())
+ALL = tuple(TaskId.parse(task) for task in HOSTS.values())
 END: Mapping[str, Any] = {"type": "result", "run": "digits-1"}
 
 
-class Printed(Agents):
+def printed(script_of: Callable[[str], Script]) -> Agents:
     """What each host's task has printed."""
-
-    def __init__(self, script_of: Callable[[str], Script]) -> None:
-        super().__init__()
-        self._told = script_of
-
-    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        return self._told(TASKS[session.host.name]) if fields["type"] == "logs" else super().__call__(session, fields)
+    return Agents(
+        instead=lambda session, fields: script_of(HOSTS[session.host.name]) if fields["type"] == "logs" else None
+    )
 
 
-def log(task: str, data: bytes, time: float = 1.0, attempt: int = 1) -> dict[str, Any]:
-    usual = {"type": "log", "task": task, "attempt": attempt, "offset": 0, "end": len(data), "time": time}
-    return {**usual, "payload": data}
+def log(task: str, data: bytes, time: float = 1.0, **fields: Any) -> dict[str, Any]:
+    usual = {"type": "log", "task": task, "attempt": 1, "offset": 0, "end": len(data), "time": time}
+    return {**usual, "payload": data, **fields}
 
 
 def lines(task: str, time: float, data: bytes = b"x\n") -> LogLines:
@@ -48,13 +42,13 @@ def lines(task: str, time: float, data: bytes = b"x\n") -> LogLines:
 
 def test_lines_of_all_hosts_come_in_the_order_of_their_time() -> None:
     def script_of(task: str) -> Script:
-        first = list(TASKS.values()).index(task)
+        first = list(HOSTS.values()).index(task)
         return [*(log(task, b"%d\n" % number, float(number)) for number in range(first, 4000, 4)), dict(END)]
 
     shown: list[LogLines] = []
-    found = read_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL, lines=None), shown.append)
+    found = read_logs(record(), FakeTransport(printed(script_of)), LogRequest(ALL, lines=None), shown.append)
     assert [one.data for one in shown] == [b"%d\n" % number for number in range(4000)]
-    assert sorted(found.answered) == sorted(TASKS)
+    assert sorted(found.answered) == sorted(HOSTS)
 
 
 def test_a_host_that_is_ahead_waits_for_the_others() -> None:
@@ -121,7 +115,7 @@ def test_an_abandoned_log_reader_blocks_no_host() -> None:
 def test_a_bug_in_a_thread_is_raised_where_lines_are_shown() -> None:
     with pytest.raises(ZeroDivisionError):
         read_logs(
-            record(), FakeTransport(Printed(Mock(side_effect=ZeroDivisionError))), LogRequest(ALL), lambda one: None
+            record(), FakeTransport(printed(Mock(side_effect=ZeroDivisionError))), LogRequest(ALL), lambda one: None
         )
 
 
@@ -130,7 +124,7 @@ def test_what_a_host_reported_before_it_was_lost_is_shown() -> None:
         return [log(task, b"x\n"), ConnectionLost("gone") if task == "ps:1" else dict(END)]
 
     shown: list[LogLines] = []
-    transport = FakeTransport(Printed(script_of), {"a": TransportError("no route to a")})
+    transport = FakeTransport(printed(script_of), {"a": TransportError("no route to a")})
     found = read_logs(record(), transport, LogRequest(ALL), shown.append)
     assert sorted(one.log["task"] for one in shown) == ["ps:1", "worker:0", "worker:1"]
     assert set(found.errors) == {"a", "b"}
@@ -142,9 +136,9 @@ def test_each_attempt_is_saved_in_a_file_of_its_own_that_nobody_else_reads(tmp_p
         return [log(task, b"one\n"), log(task, b"two\n"), log(task, b"again\n", attempt=2), dict(END)]
 
     directory = tmp_path / "new" / "logs"
-    found = save_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL, lines=None), directory)
+    found = save_logs(record(), FakeTransport(printed(script_of)), LogRequest(ALL, lines=None), directory)
     names = sorted(path.name for path in directory.iterdir())
-    assert names == sorted(f"{task.replace(':', '-')}.attempt-{n}.log" for task in TASKS.values() for n in (1, 2))
+    assert names == sorted(f"{task.replace(':', '-')}.attempt-{n}.log" for task in HOSTS.values() for n in (1, 2))
     assert (directory / "worker-1.attempt-1.log").read_bytes() == b"one\ntwo\n"
     assert (directory / "worker-1.attempt-2.log").read_bytes() == b"again\n"
     assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
@@ -167,7 +161,7 @@ def test_incomplete_logs_of_a_host_are_not_saved(tmp_path: Path, last: Any) -> N
         own: Script = [log(task, b"one\n"), log(task, b"two\n", attempt=2)]
         return [*own, last if task == "worker:1" else dict(END)]
 
-    found = save_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL, lines=None), tmp_path)
+    found = save_logs(record(), FakeTransport(printed(script_of)), LogRequest(ALL, lines=None), tmp_path)
     assert list(found.errors) == ["d"]
     assert len(list(tmp_path.iterdir())) == 6
     assert not list(tmp_path.glob("*worker-1*"))
@@ -181,16 +175,16 @@ def test_an_interrupted_save_leaves_no_half_file(tmp_path: Path) -> None:
         return [log(task, b"one\n"), dict(END)]
 
     with pytest.raises(KeyboardInterrupt):
-        save_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL, lines=None), tmp_path)
+        save_logs(record(), FakeTransport(printed(script_of)), LogRequest(ALL, lines=None), tmp_path)
     assert not list(tmp_path.glob(".*"))
 
 
 def test_a_directory_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
     with pytest.raises(UsageError, match="is not empty: precious"):
-        save_logs(record(), FakeTransport(Printed(lambda task: [dict(END)])), LogRequest(ALL), tmp_path)
+        save_logs(record(), FakeTransport(printed(lambda task: [dict(END)])), LogRequest(ALL), tmp_path)
     with pytest.raises(UsageError, match="cannot be saved in"):
-        save_logs(record(), FakeTransport(Printed(lambda task: [dict(END)])), LogRequest(ALL), tmp_path / "precious")
+        save_logs(record(), FakeTransport(printed(lambda task: [dict(END)])), LogRequest(ALL), tmp_path / "precious")
 
 
 def test_a_full_disk_is_reported_and_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +196,7 @@ def test_a_full_disk_is_reported_and_leaves_no_half_file(tmp_path: Path, monkeyp
             pass
 
     monkeypatch.setattr(os, "fdopen", lambda opened, mode: Full())
-    transport = FakeTransport(Printed(lambda task: [log(task, b"x\n"), dict(END)]))
+    transport = FakeTransport(printed(lambda task: [log(task, b"x\n"), dict(END)]))
     found = save_logs(record(), transport, LogRequest(ALL), tmp_path)
     assert all(isinstance(error, DtctlError) for error in found.errors.values())
     assert "No space left on device" in found.errors["a"].summary

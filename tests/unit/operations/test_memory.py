@@ -48,6 +48,19 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+@pytest.fixture
+def messages() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def memory(state: Path, messages: list[str]) -> Memory:
+    """With digits-1, which is the current run; `messages`: what it reports."""
+    memory = Memory(messages.append)
+    memory.save(record())
+    return memory
+
+
 @pytest.mark.usefixtures("_umask")
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o277, 0o777])
 def test_directories_are_private_whatever_the_umask(state: Path, umask: int) -> None:
@@ -107,9 +120,7 @@ VICTIMS = ["../../victim", "../victim", "/etc/victim", "..", ".", "", ".hidden",
 
 
 @pytest.mark.parametrize("run", VICTIMS)
-def test_what_is_no_run_id_touches_no_file(state: Path, run: str) -> None:
-    memory = Memory()
-    memory.save(record())
+def test_what_is_no_run_id_touches_no_file(state: Path, memory: Memory, run: str) -> None:
     victims = [state.parent / "victim.json", state / "victim.json"]
     for victim in victims:
         victim.write_text(json.dumps(record().to_json()))
@@ -145,17 +156,13 @@ def test_no_text_makes_a_path_outside_of_the_runs(run: str) -> None:
     assert file.name == f"{run}.json"
 
 
-def test_the_pointer_to_the_current_run_is_no_path_either(state: Path) -> None:
-    memory = Memory()
-    memory.save(record())
+def test_the_pointer_to_the_current_run_is_no_path_either(state: Path, memory: Memory) -> None:
     for text in (b"../../victim\n", b"\xff", b"x" * 5000, b""):
         (state / "current").write_bytes(text)
         assert memory.current() is None
 
 
-def test_a_record_that_was_saved_is_read_as_it_was(state: Path) -> None:
-    memory = Memory()
-    memory.save(record("digits-1"))
+def test_a_record_that_was_saved_is_read_as_it_was(memory: Memory) -> None:
     memory.save(record("digits-2", created=2.0))
     assert memory.load("digits-1") == record("digits-1")
     assert [one.run for one in memory.runs()] == ["digits-2", "digits-1"]
@@ -195,9 +202,7 @@ def test_a_record_of_an_earlier_version_is_read(state: Path, saved: object, reac
     assert {host.reach for host in loaded.hosts.values()} == {reach}
 
 
-def test_a_cancelled_run_leaves_the_history_unchanged(state: Path) -> None:
-    memory = Memory()
-    memory.save(record("digits-1"))
+def test_a_cancelled_run_leaves_the_history_unchanged(memory: Memory) -> None:
     again = Memory()
     again.save(record("digits-2"))
     again.take_back(record("digits-2"))
@@ -229,10 +234,9 @@ def reached(**settings: object) -> str:
         damaged(replaced={"a": 1}), damaged(hosts=[{**HOST, "env": {"A": 1}}]), damaged(hosts=[{**HOST, "gpus": True}]),
     ],
 )  # fmt: skip
-def test_a_damaged_record_is_put_aside_and_reported_once(state: Path, text: str) -> None:
-    messages: list[str] = []
-    memory = Memory(messages.append)
-    memory.save(record("digits-1"))
+def test_a_damaged_record_is_put_aside_and_reported_once(
+    state: Path, memory: Memory, messages: list[str], text: str
+) -> None:
     (state / "runs" / "digits-2.json").write_text(text)
     assert [run.run for run in memory.runs()] == ["digits-1"]
     assert memory.load("digits-2") is None
@@ -243,11 +247,8 @@ def test_a_damaged_record_is_put_aside_and_reported_once(state: Path, text: str)
 
 @pytest.mark.parametrize("reason", [errno.EMFILE, errno.EIO, errno.EACCES])
 def test_a_record_that_cannot_be_read_now_stays_where_it_is(
-    state: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+    state: Path, memory: Memory, messages: list[str], monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:
-    messages: list[str] = []
-    memory = Memory(messages.append)
-    memory.save(record("digits-1"))
 
     def refuse(path: Path, limit_bytes: int) -> bytes:
         raise OSError(reason, os.strerror(reason), path)
@@ -259,9 +260,7 @@ def test_a_record_that_cannot_be_read_now_stays_where_it_is(
     assert memory.load("digits-1") == record("digits-1")
 
 
-def test_a_record_of_another_run_is_not_trusted_by_its_name(state: Path) -> None:
-    memory = Memory()
-    memory.save(record("digits-1"))
+def test_a_record_of_another_run_is_not_trusted_by_its_name(state: Path, memory: Memory) -> None:
     (state / "runs" / "digits-1.json").rename(state / "runs" / "digits-2.json")
     assert memory.load("digits-2") is None
     (state / "runs" / ".json").write_text("x")
@@ -295,9 +294,7 @@ def test_fields_that_later_versions_have_added_to_a_record_are_passed_over(state
 
 
 @pytest.mark.timeout(120)
-def test_a_fifo_or_endless_record_is_not_waited_for(state: Path) -> None:
-    memory = Memory()
-    memory.save(record())
+def test_a_fifo_or_endless_record_is_not_waited_for(state: Path, memory: Memory) -> None:
     (state / "current").unlink()
     os.mkfifo(state / "current")
     os.mkfifo(state / "runs" / "digits-2.json")
@@ -337,9 +334,9 @@ def test_no_change_of_a_record_is_more_than_a_damaged_record(data: st.DataObject
         json.dumps(found.to_json())
 
 
-def test_a_full_disk_is_reported_and_leaves_the_old_record(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = Memory()
-    memory.save(record())
+def test_a_full_disk_is_reported_and_leaves_the_old_record(
+    state: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = (state / "runs" / "digits-1.json").read_text()
     newer = record(created=2.0)
     monkeypatch.setattr("dtctl.folder.os.fchmod", Mock(side_effect=OSError(28, "No space left on device")))

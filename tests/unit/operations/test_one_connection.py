@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import because, fact, sentence
 from dtctl.agent.records.run_state import Intent
-from dtctl.errors import AgentError, DtctlError, TransportError, UsageError
+from dtctl.errors import AgentError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.down import down
 from dtctl.operations.restart import restart
@@ -21,8 +21,9 @@ from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
-from tests.unit.coordinated import Agents, Script, entry, inventory, record, viewed
-from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.coordinated import Agents, entry, inventory, moved_record, record, viewed, with_states
+from tests.unit.fakes import FakeTransport
+from tests.unit.operations.test_gc import NOTHING
 
 GONE = TransportError("cannot reach it")
 ORDER = StopOrder("me@here")
@@ -81,8 +82,7 @@ def test_every_host_is_asked_when_the_coordinators_cannot_be_reached() -> None:
 
 
 def test_an_agent_that_cannot_be_revived_is_no_coordinator() -> None:
-    agents = Agents(viewed())
-    agents.extra["status"] = [AgentError("internal", "the agent's supervisor does not start")]
+    agents = Agents(viewed(), status=[AgentError("internal", "the agent's supervisor does not start")])
     found = status(record(), FakeTransport(agents))
     assert found.away is not None
     assert "cannot revive" in found.away.summary
@@ -97,11 +97,7 @@ def test_the_coordinator_is_found_after_the_cluster_file_changed() -> None:
 
 
 def test_a_moved_run_is_found_through_the_remaining_hosts() -> None:
-    moved = record(created=2000.0)
-    here = dataclasses.replace(
-        moved, roster={**moved.roster, TaskId("worker", 0): "e"}, hosts={**moved.hosts, "e": moved.hosts["d"]}
-    )
-    here = dataclasses.replace(here, hosts={**here.hosts, "e": dataclasses.replace(here.hosts["d"], name="e")})
+    here = moved_record("e", spare=True)
     view = viewed()
     view["hosts"]["e"] = view["hosts"].pop("c")
     view["hosts"]["e"]["state"]["host"] = "e"
@@ -113,8 +109,7 @@ def test_a_moved_run_is_found_through_the_remaining_hosts() -> None:
 
 
 def test_stop_asks_the_coordinator_alone() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")])
     transport = FakeTransport(agents)
     result = stop(record(), transport, ALL, ORDER)
     assert transport.opened == ["c"]
@@ -123,8 +118,7 @@ def test_stop_asks_the_coordinator_alone() -> None:
 
 
 def test_what_a_stop_will_end_is_reported_before_it_over_the_same_connection() -> None:
-    agents = Agents(viewed(tasks={"worker:1": entry("succeeded")}))
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0")]
+    agents = Agents(viewed(tasks={"worker:1": entry("succeeded")}), stop=[stopped("ps:0", "ps:1", "worker:0")])
     transport = FakeTransport(agents)
     heard: list[Ending] = []
     stop(record(run=None), transport, ALL, ORDER, before=heard.append)  # type: ignore[arg-type]
@@ -161,8 +155,7 @@ def test_without_a_coordinator_what_is_about_to_end_is_reported_once() -> None:
 
 
 def test_hosts_unreachable_for_the_coordinator_are_queried_directly() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", unreached=["d"])])
     transport = FakeTransport(agents)
     result = stop(record(), transport, ALL, ORDER)
     assert transport.opened == ["c", "d"]
@@ -171,8 +164,7 @@ def test_hosts_unreachable_for_the_coordinator_are_queried_directly() -> None:
 
 
 def test_unreachable_hosts_are_named_and_stopped_when_they_connect() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", unreached=["d"])])
     result = stop(record(), FakeTransport(agents, {"d": GONE}), ALL, ORDER)
     assert (list(result.errors), result.promised) == (["d"], ("d",))
 
@@ -208,8 +200,7 @@ def test_ps_alone_are_stopped_at_once() -> None:
 def test_a_former_coordinator_is_queried_once() -> None:
     """The cluster file has changed: the lead is elsewhere than it says."""
     moved = dataclasses.replace(record(run=None), lead=TaskId("worker", 1))  # type: ignore[arg-type]
-    agents = Agents(viewed())
-    agents.extra["restart"] = [restarted("worker:0")]
+    agents = Agents(viewed(), restart=[restarted("worker:0")])
     both = (TaskId("worker", 0), TaskId("worker", 1))
     result = restart(moved, FakeTransport(agents), both, by="me")
     assert agents.asked_of("restart") == ["d", "c"]
@@ -232,8 +223,7 @@ def test_a_coordinator_that_does_not_answer_has_its_host_end_its_own() -> None:
 
 
 def test_down_clears_every_host_after_one_stop_by_one_connection_to_each() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")])
     transport = FakeTransport(agents)
     result = down(record(), transport, ORDER)
     assert sorted(transport.opened) == ["a", "b", "c", "d"]
@@ -244,20 +234,16 @@ def test_down_clears_every_host_after_one_stop_by_one_connection_to_each() -> No
 
 
 def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
     left = {"run": "digits-0", "cluster": "digits", "host": "s1", "reason": "its cluster was taken down"}
-    nothing = {"processes": [], "survivors": [], "bundles": [], "files": [], "freed_bytes": 0}
-
-    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] != "gc":
-            return agents(session, fields)
-        agents.asked.append((session.host.name, "gc", dict(fields)))
-        return [{"type": "result", "dry_run": False, "runs": [left], **nothing}]
-
+    removed = {**NOTHING, "dry_run": False, "runs": [left]}
+    agents = Agents(
+        viewed(),
+        stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")],
+        instead=lambda session, fields: [removed] if fields["type"] == "gc" else None,
+    )
     hosts = {name: dataclasses.replace(next(iter(record().hosts.values())), name=name) for name in ("s1", "s2")}
     whole = dataclasses.replace(record(), run=None, others=hosts)
-    result = down(whole, FakeTransport(answer, {"s2": GONE}), ORDER)
+    result = down(whole, FakeTransport(agents, {"s2": GONE}), ORDER)
     assert [(host, fields["over"], fields["all"]) for host, kind, fields in agents.asked if kind == "gc"] == [
         ("s1", True, False)
     ]
@@ -268,16 +254,14 @@ def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None
 
 
 def test_down_of_one_run_leaves_hosts_without_a_task_alone() -> None:
-    agents = Agents(viewed())
-    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
+    agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")])
     hosts = {"s1": dataclasses.replace(next(iter(record().hosts.values())), name="s1")}
     down(dataclasses.replace(record(), others=hosts), FakeTransport(agents), ORDER)
     assert agents.asked_of("gc") == []
 
 
 def test_restart_names_unreachable_hosts() -> None:
-    agents = Agents(viewed())
-    agents.extra["restart"] = [restarted("worker:0", unreached=["d"])]
+    agents = Agents(viewed(), restart=[restarted("worker:0", unreached=["d"])])
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
     assert [(str(task.id), task.entry["attempt"]) for task in result.tasks] == [("worker:0", 2)]
     assert list(result.errors) == ["d"]
@@ -318,27 +302,23 @@ def test_down_does_not_query_absent_hosts() -> None:
 
 
 def test_restart_names_hosts_that_have_not_joined() -> None:
-    agents = Agents(WITHOUT_D)
-    agents.extra["restart"] = [{**restarted("worker:0", unreached=["d"]), "coordination": WITHOUT_D}]
+    agents = Agents(WITHOUT_D, restart=[{**restarted("worker:0", unreached=["d"]), "coordination": WITHOUT_D}])
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
-    assert result.errors["d"].summary == "d has no part in the run, which was started without it"
+    assert result.errors["d"].summary == "d is not part of the run, which was started without it"
     assert result.errors["d"].hint.startswith("dtctl up")
 
 
 def test_without_a_coordinator_the_workers_that_are_there_decide() -> None:
     """Where every worker decides, one that was never there does not keep the run from its end."""
-    agents = Agents(None)
     known = inventory(record())
     for member in known["roster"]:
         member["decides"] = member["task"].startswith("worker")
 
-    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        (state,) = agents(session, fields)
-        assert isinstance(state, dict)
-        tasks = {task: entry("succeeded") for task in state["state"]["tasks"]}
-        return [{**state, "inventory": {**known, "absent": ["d"]}, "state": {**state["state"], "tasks": tasks}}]
+    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+        succeeded = dict.fromkeys(answer["state"]["tasks"], entry("succeeded"))
+        return {**with_states(answer, succeeded), "inventory": {**known, "absent": ["d"]}}
 
-    assert status(record(), FakeTransport(answer, {"d": GONE})).verdict.outcome is Outcome.SUCCEEDED
+    assert status(record(), FakeTransport(Agents(told=told), {"d": GONE})).verdict.outcome is Outcome.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -357,39 +337,31 @@ def test_a_run_with_a_task_that_was_not_told_to_end_continues() -> None:
     assert status(record(), FakeTransport(agents, {"c": GONE})).verdict.outcome is Outcome.RUNNING
 
 
-def _ended_by(order: str, but: str = "") -> Callable[[FakeSession, Mapping[str, Any]], Script]:
+def _ended_by(order: str, but: str = "") -> Agents:
     """Every host but one has ended its tasks, as it was told to."""
-    agents = Agents(None)
     why = because([fact(order, by="ada@laptop")])
 
-    def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        (state,) = agents(session, fields)
-        assert isinstance(state, dict)
-        if session.host.name == but:
-            return [state]
-        tasks = {task: entry("stopped") for task in state["state"]["tasks"]}
+    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+        tasks = answer["state"]["tasks"]
         intents = {task: made(Intent, want="stop", version=3, **why) for task in tasks}
-        return [{**state, "state": {**state["state"], "tasks": tasks}, "intents": intents}]
+        ended = with_states(answer, dict.fromkeys(tasks, entry("stopped")))
+        return answer if host == but else {**ended, "intents": intents}
 
-    return answer
+    return Agents(told=told)
 
 
 def test_a_host_that_refuses_is_named_beside_what_the_coordinator_says() -> None:
     """Its files are damaged: nobody else tells it."""
-    agents = Agents(viewed(hosts={"d": {"connected": False, "heard": 1004.0}}))
-
-    def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        damaged = AgentError("damaged", "a file of the run is damaged on this host")
-        return [damaged] if session.host.name == "d" else agents(session, fields)
-
-    found = status(record(), FakeTransport(answer))
+    damaged = AgentError("damaged", "a file of the run is damaged on this host")
+    view = viewed(hosts={"d": {"connected": False, "heard": 1004.0}})
+    agents = Agents(view, instead=lambda session, _: [damaged] if session.host.name == "d" else None)
+    found = status(record(), FakeTransport(agents))
     assert found.tasks[TaskId("worker", 1)].state is TaskState.LOST
     assert list(found.errors) == ["d"]
 
 
 def test_a_restart_in_a_run_that_has_ended_is_refused_and_not_tried_elsewhere() -> None:
-    agents = Agents(viewed("Succeeded"))
-    agents.extra["restart"] = [AgentError("run_ended", "run digits-1 has ended: Succeeded")]
+    agents = Agents(viewed("Succeeded"), restart=[AgentError("run_ended", "run digits-1 has ended: Succeeded")])
     with pytest.raises(AgentError, match="has ended"):
         restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
     assert agents.asked_of("restart") == ["c"]

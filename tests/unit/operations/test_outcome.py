@@ -1,4 +1,4 @@
-"""What a controller says of a run whose coordinator cannot be asked: the coordinator's own answer, from the states."""
+"""The outcome of a run whose coordinator is unreachable: the coordinator's own answer, from the states."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.compare import Comparison, Metric, compare, compared
 from dtctl.operations.metrics import Metrics, Point, Series
-from dtctl.operations.snapshot import Outcome, RunStatus, Verdict, how_it_ended, judge
+from dtctl.operations.snapshot import Outcome, RunStatus, Verdict, judge
 from dtctl.operations.status import status
 from dtctl.render.machine.results import comparison
 from tests.fuzz import cases
 from tests.unit.agent.coordinate.world import spec_of
-from tests.unit.coordinated import Agents, entry, record, state_of
+from tests.unit.coordinated import Agents, entry, record, state_of, with_states
 from tests.unit.fakes import FakeTransport
 from tests.unit.tasks import past_attempt, task_status
 
@@ -162,25 +162,15 @@ def test_an_outcome_with_unreachable_hosts_holds_when_all_answer(run: tuple[Spec
         assert known.outcome is Outcome.FAILED or lost & deciders
 
 
-class Told(Agents):
-    """Every host answers for itself, with these tasks in place of running ones."""
-
-    def __init__(self, tasks: Mapping[str, dict[str, Any]], beside: str) -> None:
-        super().__init__()
-        self._tasks = tasks
-        self._beside = beside
-
-    def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
-        answer = super().status(host, view)
-        for member in answer["inventory"]["roster"]:
-            member["vital"] = member["task"] != self._beside
-        own = {task: self._tasks.get(task, known) for task, known in answer["state"]["tasks"].items()}
-        return {**answer, "state": state_of(host, own)}
-
-
 def asked(tasks: Mapping[str, dict[str, Any]], *unreachable: str, beside: str = "") -> RunStatus:
-    """Of a run without a coordinator; `beside`: a task that nobody trains with."""
-    transport = FakeTransport(Told(tasks, beside), dict.fromkeys(unreachable, TransportError("no route")))
+    """Of a run without a coordinator, with these tasks for running ones; `beside`: one that nobody trains with."""
+
+    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+        for member in answer["inventory"]["roster"]:
+            member["vital"] = member["task"] != beside
+        return with_states(answer, {task: tasks[task] for task in answer["state"]["tasks"] if task in tasks})
+
+    transport = FakeTransport(Agents(told=told), dict.fromkeys(unreachable, TransportError("no route")))
     return status(record(), transport)
 
 
@@ -223,15 +213,6 @@ def test_a_final_outcome_is_reported_once() -> None:
     assert {state.value for state in TaskState if state.final} == set(FINAL)
     assert {state.value for state in TaskState} == {*STATES, "lost"}
     assert {outcome.value for outcome in Outcome if outcome.decided} == set(DECIDED)
-
-
-@pytest.mark.parametrize(
-    ("code", "signal", "expected"),
-    [(3, None, "exit code 3"), (None, 9, "killed by SIGKILL"), (None, None, "its exit is unknown")],
-)
-def test_an_exit_in_words(code: int | None, signal: int | None, expected: str) -> None:
-    ended = task_status("ps:0", state="failed", code=code, signal=signal)
-    assert sentence(how_it_ended(ended)) == expected
 
 
 def run(name: str, *tasks: Any, time: float = 1100.0, **settings: str) -> RunStatus:

@@ -14,8 +14,8 @@ from dtctl.operations.client.persistent import NotAsked, PersistentTransport, fo
 from dtctl.operations.coordinator import request_of_status
 from dtctl.operations.status import status
 from dtctl.transport.connect import Transports
-from tests.unit.coordinated import Agents, record, viewed
-from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
+from tests.unit.coordinated import Agents, Beating, record, viewed
+from tests.unit.fakes import FakeSession, FakeTransport
 from tests.waiting import eventually
 
 
@@ -55,19 +55,16 @@ def test_a_lost_idle_connection_is_reopened_silently() -> None:
 
 
 def test_a_connection_lost_during_an_answer_is_an_error() -> None:
-    class Breaks(Agents):
-        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-            return [ConnectionLost("c has gone")] if session.host.name == "c" else super().__call__(session, fields)
-
-    transport = FakeTransport(Breaks(viewed()))
+    gone = ConnectionLost("c has gone")
+    agents = Agents(viewed(), instead=lambda session, _: [gone] if session.host.name == "c" else None)
+    transport = FakeTransport(agents)
     with PersistentTransport(transport) as kept:
         assert "c" in status(record(), kept).errors
     assert transport.opened.count("c") == 1
 
 
 def test_an_error_of_the_agent_ends_a_conversation_and_the_next_is_another() -> None:
-    agents = Agents(viewed())
-    agents.extra["status"] = [AgentError("internal", "a bug")]
+    agents = Agents(viewed(), status=[AgentError("internal", "a bug")])
     transport = FakeTransport(agents)
     with PersistentTransport(transport) as kept:
         status(record(), kept)
@@ -93,18 +90,6 @@ def test_an_unreachable_host_is_skipped_for_a_while(monkeypatch: pytest.MonkeyPa
         now[0] = 200.0
         kept.open(record().route_to("c")).close()
         assert transport.opened.count("c") == 4
-
-
-class Beating(Agents):
-    """c gives no answer while it beats."""
-
-    beats = True
-
-    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if session.host.name == "c" and self.beats:
-            self.asked.append(("c", str(fields["type"]), fields))
-            return [dict(BEATS_FOR_EVER)]
-        return super().__call__(session, fields)
 
 
 def test_a_host_that_only_beats_costs_one_patience_and_the_others_are_asked_again() -> None:

@@ -163,7 +163,7 @@ def test_code_that_is_not_here_or_cannot_be_sent_hides_no_other_mistake() -> Non
     assert mistakes == [f"trainer.code is 'nowhere', but there is no directory {Path.cwd()}/nowhere", secret]
     Path("away").symlink_to("/etc/hostname")
     assert look(more="  secrets: [A_KEY]\n")[0] == [secret]
-    with pytest.raises(PreflightError, match="leads out of the code directory"):
+    with pytest.raises(PreflightError, match="a target outside the code directory"):
         look()
 
 

@@ -29,15 +29,13 @@ from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.operations.up import up as starting
 from dtctl.operations.up.launch import Start
-from dtctl.operations.up.result import UpReport
-from dtctl.operations.up.up import up
 from dtctl.plan.roster import plan_roster
 from dtctl.plan.run import plan_run
 from dtctl.render.status import idle_lines, more_lines
 from tests.unit.clusters import cluster, ssh_host
 from tests.unit.coordinated import HOSTS, Agents, entry, inventory, state_of, viewed
 from tests.unit.fakes import FakeTransport
-from tests.unit.operations.test_up import READY, Notes, launch, unless, willing
+from tests.unit.operations.test_up import READY, agents, launch, started, unless, willing
 
 __all__ = ["launch"]
 
@@ -73,7 +71,7 @@ def test_start_goes_on_without_a_spare_or_an_arbiter_that_fails(
         sent.setdefault(session.host.name, []).append(fields)
         return unless(kind, host, error)(session, fields)
 
-    result = up(spared, FakeTransport(answers), UpReport(), Notes())
+    result = started(spared, answers)
     assert (list(result.absent), set(map(str, result.started))) == ([host], {"ps:0", "ps:1", "worker:0", "worker:1"})
     asked = {name: [fields["type"] for fields in each] for name, each in sent.items()}
     assert {name for name, each in asked.items() if each == ["up", "start", "keep"]} == set("abcdstz") - {host}
@@ -84,25 +82,21 @@ def test_start_goes_on_without_a_spare_or_an_arbiter_that_fails(
 
 def test_start_fails_with_a_host_that_has_tasks_as_ever(spared: Start) -> None:
     with pytest.raises(DtctlError, match="down"):
-        up(spared, FakeTransport(unless("up", "a", TransportError("down"))), UpReport(), Notes())
+        started(spared, unless("up", "a", TransportError("down")))
 
 
 def test_spare_whose_port_is_taken_is_left_out_of_the_start(spared: Start) -> None:
     taken = {"port": 2221, "whose": "the coordinator", "holder": "nginx"}
     answer = {**READY, "taken": [taken], "free_from": []}
     fixed = dataclasses.replace(spared, replan=None)
-    result = up(fixed, FakeTransport(unless("up", "s", answer)), UpReport(), Notes())
+    result = started(fixed, unless("up", "s", answer))
     assert list(result.absent) == ["s"]
 
 
 def test_arbiter_is_sent_neither_code_nor_secrets(spared: Start) -> None:
     asked: dict[str, Mapping[str, Any]] = {}
-
-    def answers(session: Any, fields: Mapping[str, Any]) -> Any:
-        asked.setdefault(session.host.name, fields)
-        return willing(session, fields)
-
-    up(dataclasses.replace(spared, secrets={"KEY": "x"}), FakeTransport(answers), UpReport(), Notes())
+    noting = agents(up=lambda session, fields: asked.update({session.host.name: fields}))
+    started(dataclasses.replace(spared, secrets={"KEY": "x"}), noting)
     assert {host: (one["bundle"] is None, one["secrets"]) for host, one in asked.items() if host in "sz"} == {
         "s": (False, {"KEY": "x"}),
         "z": (True, {}),
@@ -307,11 +301,11 @@ def test_up_without_a_host_that_was_replaced_finds_the_run_unchanged(
     monkeypatch.setattr(starting, "status", live)
     if not finds_it:
         with pytest.raises(DtctlError, match=r"no route|cannot prepare") as failed:
-            up(spared, FakeTransport(answers), UpReport(), Notes())
+            started(spared, answers)
         assert ("s has taken the place of c" in failed.value.hint) is isinstance(of_others, dict)
         assert live.call_count == 1
         return
-    result = up(spared, FakeTransport(answers), UpReport(), Notes())
+    result = started(spared, answers)
     assert (result.run, result.started, result.ended) == ("digits-1", {}, ())
     assert (result.moved, [*result.absent]) == ({lost: "s"}, ["s"] if lost == "d" else [])
 
@@ -352,7 +346,7 @@ def test_drain_of_a_spare_says_beforehand_who_can_take_places_besides_it(idle: A
 
 
 def test_drain_of_a_host_that_is_none_of_the_run_is_refused() -> None:
-    with pytest.raises(UsageError, match="x has no part in digits-1") as refused:
+    with pytest.raises(UsageError, match="x is not part of digits-1") as refused:
         draining("x", BEFORE, view_with({}))
     assert refused.value.hint == "its hosts: a, b, c, d, s, t, z"
 

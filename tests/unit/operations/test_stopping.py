@@ -24,8 +24,9 @@ from dtctl.operations.up.readying import converse
 from dtctl.plan.roster import plan_roster
 from dtctl.transport.seam import Message
 from tests.unit.clusters import cluster, job, ssh_host
-from tests.unit.coordinated import inventory, record, viewed
+from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.operations.test_one_connection import stopped
 
 
 def frame(**tasks: tuple[str, float | None, int | None]) -> dict[str, Any]:
@@ -59,27 +60,14 @@ def test_other_hosts_report_their_own_tasks_only() -> None:
     assert heard("c", frame(chief_7=("saving", 1.0, None))) == []
 
 
-STOPPED = {
-    "type": "result",
-    "run": "digits-1",
-    "stopped": ["worker:0"],
-    "already": [],
-    "survivors": [],
-    "coordination": viewed("Stopped", "stopped"),
-    "inventory": inventory(record()),
-}
-
-
 def answering(*frames: Mapping[str, Any]) -> FakeTransport:
-    def answer(session: FakeSession, request: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        return [dict(one) for one in frames]
-
-    return FakeTransport(answer)
+    """Agents that say this and then that worker:0 has stopped."""
+    return FakeTransport(lambda *_: [*map(dict, frames), stopped("worker:0")])
 
 
 def test_progress_is_passed_on_in_order_before_the_answer() -> None:
     found: list[Stopping] = []
-    transport = answering(frame(worker_0=("saving", 1.0, None)), frame(worker_0=("ended", 4.0, None)), STOPPED)
+    transport = answering(frame(worker_0=("saving", 1.0, None)), frame(worker_0=("ended", 4.0, None)))
     result = stop(record(), transport, tuple(record().roster), StopOrder("me@here"), found.append)
     assert [one.tasks[TaskId("worker", 0)]["way"] for one in found] == ["saving", "ended"]
     assert result.stopped == (TaskId("worker", 0),)
@@ -97,7 +85,7 @@ def test_progress_is_passed_on_in_order_before_the_answer() -> None:
     ids=["way", "seconds", "signal", "grace", "another frame"],
 )
 def test_invalid_agent_messages_are_refused(lie: Mapping[str, Any]) -> None:
-    transport = answering(lie, STOPPED)
+    transport = answering(lie)
     found: list[Stopping] = []
     order = StopOrder("me@here")
     result = stop(record(), transport, tuple(record().roster), order, found.append)
@@ -287,7 +275,3 @@ def test_hosts_are_named_plainly_or_by_their_tasks() -> None:
     assert select_hosts(RECORD, ["n2", "@n1"]) == ("n1", "n2")
     assert select_hosts(RECORD, ["worker:2"]) == ("n3",)
     assert select_hosts(RECORD, []) == ("n1", "n2", "n3")
-
-
-def test_a_record_goes_through_json_unchanged() -> None:
-    assert RunRecord.from_json(RECORD.to_json()) == RECORD

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from dtctl.plan.run import plan_run
 from tests.unit.checks.network.networks import listening, reaching
 from tests.unit.clusters import cluster
 from tests.unit.fakes import Answer, FakeSession, FakeTransport, rolled_back
+from tests.unit.tasks import checkpoint
 
 READY = {
     "type": "prepared",
@@ -94,67 +95,96 @@ def willing(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, A
         run = getattr(session, "run", "digits-1")
         tasks = {task: entry() for task in session.tasks}  # type: ignore[attr-defined]
         return [{"type": "started", "run": run, "tasks": tasks}]
-    kept = {"type": "result", "run": "digits-1", "unchanged": False}
+    kept = {"type": "result", "run": getattr(session, "run", "digits-1"), "unchanged": False}
     return [kept] if kind == "keep" else [rolled_back()]
+
+
+def agents(order: list[str] | None = None, **instead: Callable[[FakeSession, Mapping[str, Any]], Any]) -> Answer:
+    """Agents that are willing, but for what is said instead to a kind of request, unless that is None.
+
+    `order`: gets `KIND HOST` of each request.
+    """
+
+    def answers(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        kind = fields["type"]
+        if order is not None:
+            order.append(f"{kind} {session.host.name}")
+        usual = willing(session, fields)
+        other = instead[kind](session, fields) if kind in instead else None
+        return usual if other is None else list(other)
+
+    return answers
 
 
 def unless(kind: str, host: str, answer: dict[str, Any] | DtctlError | type[BaseException]) -> Answer:
     """Agents that are willing, but for one request to one host; a type of exception is raised in its place."""
 
-    def answers(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if (fields["type"], session.host.name) != (kind, host):
-            return willing(session, fields)
+    def other(session: FakeSession, fields: Mapping[str, Any]) -> Any:
+        if session.host.name != host:
+            return None
         if isinstance(answer, type):
             raise answer
         return [answer]
 
-    return answers
+    return agents(None, **{kind: other})
 
 
-def started(launch: Start, transport: FakeTransport) -> tuple[Any, list[RunRecord]]:
-    notes = Notes()
-    return up(launch, transport, UpReport(), notes), [one for one in notes.records if "save" in notes.order]
+class Hearing(UpReport):
+    """Keeps what is reported."""
+
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+        self.progress: list[Progress] = []
+
+    def __call__(self, progress: Progress) -> None:
+        self.progress.append(progress)
+
+    def checked(self, checked: Checked) -> None:
+        self.found.append(checked)
+
+    def at_zero(self, unseen: Any) -> None:
+        self.found.append(unseen)
+
+
+def started(launch: Start, agents: FakeTransport | Answer, notes: Notes | None = None, **known: Any) -> Any:
+    transport = agents if isinstance(agents, FakeTransport) else FakeTransport(agents)
+    return up(launch, transport, UpReport(), notes or Notes(), **known)
+
+
+def received(transport: FakeTransport) -> dict[str, str]:
+    return {name: " ".join(session.received) for name, session in transport.sessions.items()}
 
 
 def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Start) -> None:
-    transport = FakeTransport(willing)
-    result, remembered = started(launch, transport)
+    transport, notes = FakeTransport(willing), Notes()
+    result = started(launch, transport, notes)
     assert [str(task) for task in result.started] == ["ps:0", "ps:1", "worker:0", "worker:1"]
-    assert {name: session.received for name, session in transport.sessions.items()} == {
-        name: ["up", "start", "keep"] for name in "abcd"
-    }
+    assert received(transport) == dict.fromkeys("abcd", "up start keep")
     assert [name for name, session in transport.sessions.items() if not session.closed] == ["c"]
     assert result.lead is transport.sessions["c"], "whoever watches goes on with it"
     assert sorted(transport.opened) == list("abcd"), "each once"
-    assert remembered == [launch.record] * 2
+    assert notes.records == [launch.record] * 2
 
 
 def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(launch: Start) -> None:
     """What is wrong is told, and the run starts all the same."""
     order: list[str] = []
 
-    def looking(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        order.append(fields["type"])
-        if fields["type"] == "look":
-            question = fields["ask"]["network"]
-            reached = reaching({"x": question}, lambda source, peer: "timeout" if peer["host"] == "b" else "")["x"]
-            return [{"type": "looked", "facts": {"network": reached}, "facts_s": 0.5}]
-        usual = willing(session, fields)
-        if fields["type"] == "up":
-            reached = listening({"x": fields["ask"]["network"]})["x"]
-            return [{**READY, "facts": {"network": reached}, "facts_s": 0.1}]
-        return usual
+    def looked(session: FakeSession, fields: Mapping[str, Any]) -> Any:
+        question = fields["ask"]["network"]
+        reached = reaching({"x": question}, lambda source, peer: "timeout" if peer["host"] == "b" else "")["x"]
+        return [{"type": "looked", "facts": {"network": reached}, "facts_s": 0.5}]
 
-    heard: list[Checked] = []
+    def prepared(session: FakeSession, fields: Mapping[str, Any]) -> Any:
+        reached = listening({"x": fields["ask"]["network"]})["x"]
+        return [{**READY, "facts": {"network": reached}, "facts_s": 0.1}]
 
-    class Hearing(UpReport):
-        def checked(self, checked: Checked) -> None:
-            heard.append(checked)
-
+    report = Hearing()
     launch = replace(launch, context=context_of(launch.plan, brief=True))
-    result = up(launch, FakeTransport(looking), Hearing(), Notes())
-    assert order == ["up"] * 4 + ["look"] * 4 + ["start"] * 4 + ["keep"] * 4
-    (checked,) = heard
+    result = up(launch, FakeTransport(agents(order, look=looked, up=prepared)), report, Notes())
+    assert [one.partition(" ")[0] for one in order] == ["up"] * 4 + ["look"] * 4 + ["start"] * 4 + ["keep"] * 4
+    (checked,) = report.found
+    assert isinstance(checked, Checked)
     assert checked is result.checked
     assert checked.failed
     assert {host for one in checked.found for host in one.seen.hosts} == {"b"}
@@ -165,55 +195,46 @@ def test_an_earlier_checkpoint_on_the_leads_host_is_reported(launch: Start) -> N
     checkpoint = saved(None, seen=True)["checkpoint"]
     report = {"dir": "/out", "newest_complete": checkpoint, "incomplete": [], "all": [checkpoint]}
 
-    def resuming(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        usual = willing(session, fields)
-        leads = fields["type"] == "up" and fields["spec"]["coordinator"]["host"] == session.host.name
-        return [{**READY, "checkpoints": [report]}] if leads else usual
+    def resuming(session: FakeSession, fields: Mapping[str, Any]) -> Any:
+        leads = fields["spec"]["coordinator"]["host"] == session.host.name
+        return [{**READY, "checkpoints": [report]}] if leads else None
 
-    result, _ = started(launch, FakeTransport(resuming))
+    result = started(launch, agents(up=resuming))
     assert (result.earlier.host, result.earlier.report["dir"]) == ("c", "/out")
     assert result.earlier.report["newest_complete"]["step"] == 7
-    assert started(launch, FakeTransport(willing))[0].earlier is None
+    assert started(launch, willing).earlier is None
 
 
-def saved(run: str | None, *, seen: bool, step: int = 7, directory: str = "/old") -> dict[str, Any]:
-    checkpoint = {
-        "prefix": f"m-{step}", "step": step, "time": float(step), "size_bytes": 1, "shards": 1, "complete": True,
-        "problem": None,
-    }  # fmt: skip
-    return {"run": run, "dir": directory, "checkpoint": checkpoint, "seen": seen}
+def saved(run: str | None, *, seen: bool, step: int = 7) -> dict[str, Any]:
+    found = checkpoint(f"m-{step}", step, time=float(step))
+    return {"run": run, "dir": "/old", "checkpoint": found, "seen": seen}
 
 
-def begun(launch: Start, taken: Mapping[str, list[dict[str, Any]]], **known: Any) -> tuple[Any, list[str]]:
+def begun(launch: Start, taken: Mapping[str, list[dict[str, Any]]], **known: Any) -> Any:
     """What `up` tells before it starts anything, with what hosts have found of earlier runs."""
     order: list[str] = []
 
-    def telling(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        order.append(fields["type"])
-        usual = willing(session, fields)
-        return [{**READY, "saved": taken.get(session.host.name, [])}] if fields["type"] == "up" else usual
-
-    heard: list[Any] = []
-
-    class Hearing(UpReport):
+    class Ordered(Hearing):
         def at_zero(self, unseen: Any) -> None:
-            assert "start" not in order
-            heard.append(unseen)
+            assert not any(one.startswith("start") for one in order)
+            super().at_zero(unseen)
 
-    result = up(launch, FakeTransport(telling), Hearing(), Notes(), **known)
-    assert heard == ([result.unseen] if result.unseen else [])
-    return result, order
+    report = Ordered()
+    telling = agents(order, up=lambda session, _: [{**READY, "saved": taken.get(session.host.name, [])}])
+    result = up(launch, FakeTransport(telling), report, Notes(), **known)
+    assert report.found == ([result.unseen] if result.unseen else [])
+    return result
 
 
 def test_a_run_that_begins_at_0_beside_a_checkpoint_says_so_before_it_starts(launch: Start) -> None:
-    result, _ = begun(launch, {"c": [saved("digits-0", seen=False)], "a": [saved(None, seen=False, step=9)]})
+    result = begun(launch, {"c": [saved("digits-0", seen=False)], "a": [saved(None, seen=False, step=9)]})
     assert (result.unseen.host, result.unseen.run, result.unseen.lead) == ("a", None, "c"), "the newest"
     assert (result.unseen.directory, result.unseen.checkpoint["step"]) == ("/old", 9)
     assert result.earlier is None
 
 
 def test_a_checkpoint_that_the_run_sees_is_reported_as_what_it_continues_from(launch: Start) -> None:
-    result, _ = begun(launch, {"c": [saved("digits-0", seen=True)], "a": [saved(None, seen=False, step=9)]})
+    result = begun(launch, {"c": [saved("digits-0", seen=True)], "a": [saved(None, seen=False, step=9)]})
     assert result.unseen is None
     assert (result.earlier.host, result.earlier.report["newest_complete"]["step"]) == ("c", 7)
 
@@ -221,9 +242,9 @@ def test_a_checkpoint_that_the_run_sees_is_reported_as_what_it_continues_from(la
 def test_the_lead_of_the_last_run_was_on_a_host_that_has_no_part_any_more(launch: Start) -> None:
     roster = {task: "gone" if task == launch.record.lead else host for task, host in launch.record.roster.items()}
     previous = replace(launch.record, run="digits-0", roster=roster)
-    result, _ = begun(launch, {}, previous=previous)
-    assert (result.unseen.host, result.unseen.run, result.unseen.checkpoint) == ("gone", "digits-0", None)
-    assert begun(launch, {}, previous=replace(launch.record, run="digits-0"))[0].unseen is None
+    unseen = begun(launch, {}, previous=previous).unseen
+    assert (unseen.host, unseen.run, unseen.checkpoint) == ("gone", "digits-0", None)
+    assert begun(launch, {}, previous=replace(launch.record, run="digits-0")).unseen is None
 
 
 def test_one_host_that_cannot_be_reached_starts_nothing_anywhere_and_is_named(launch: Start) -> None:
@@ -244,26 +265,17 @@ def test_a_host_that_cannot_start_takes_the_others_back(launch: Start) -> None:
 
 
 def test_hosts_that_wait_for_one_that_cannot_start_are_called_back_and_are_not_blamed(launch: Start) -> None:
-    def waiting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] == "abort":
-            return [rolled_back()]
-        if fields["type"] != "start":
-            return willing(session, fields)
-        return [AgentError("port_taken", "port 2222 is taken")] if session.host.name == "d" else []
-
-    transport = FakeTransport(waiting, patient=True)
+    taken = AgentError("port_taken", "port 2222 is taken")
+    waiting = agents(start=lambda session, _: [taken] if session.host.name == "d" else [])
     with pytest.raises(DtctlError, match="cannot start on 1 of 4 hosts") as error:
-        started(launch, transport)
+        started(launch, FakeTransport(waiting, patient=True))
     assert "port 2222 is taken" in error.value.detail
     assert "rolled back" not in error.value.detail
 
 
-def going_on(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-    """An agent whose current run is the one that is asked for; on d all has ended."""
-    answers = willing(session, fields)
-    if fields["type"] != "up":
-        return answers
-    return [gone_on(session, lost=session.host.name == "d")]
+def going_on(lost: str = "", **instead: Any) -> Answer:
+    """Agents whose current run is the one that is asked for; on host `lost` all has ended."""
+    return agents(up=lambda session, _: [gone_on(session, lost=session.host.name == lost)], **instead)
 
 
 def gone_on(session: FakeSession, *, lost: bool, current: str | None = "digits-0") -> dict[str, Any]:
@@ -273,42 +285,32 @@ def gone_on(session: FakeSession, *, lost: bool, current: str | None = "digits-0
 
 
 def test_a_run_that_continues_everywhere_is_left_alone_and_not_remembered_as_another(launch: Start) -> None:
-    def everywhere(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        answers = going_on(session, fields)
-        return [gone_on(session, lost=False)] if fields["type"] == "up" else answers
-
-    transport, notes = FakeTransport(everywhere), Notes()
-    result = up(launch, transport, UpReport(), notes)
+    transport, notes = FakeTransport(going_on()), Notes()
+    result = started(launch, transport, notes)
     assert (result.run, result.started, result.ended) == ("digits-0", {}, ())
     assert notes.order == ["begin", "take_back"]
-    assert all(session.received == ["up", "start"] for session in transport.sessions.values())
+    assert received(transport) == dict.fromkeys("abcd", "up start")
 
 
 def test_tasks_of_an_unchanged_run_that_have_ended_are_named(launch: Start) -> None:
-    def ended(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] == "start" and session.host.name == "c":
-            tasks = {"worker:0": {**entry(), "state": "stopped"}}
-            return [{"type": "started", "run": "digits-0", "tasks": tasks}]
-        return going_on(session, fields)
-
-    result, _ = started(launch, FakeTransport(ended))
+    tasks = {"worker:0": {**entry(), "state": "stopped"}}
+    ended = [{"type": "started", "run": "digits-0", "tasks": tasks}]
+    result = started(launch, going_on("d", start=lambda session, _: ended if session.host.name == "c" else None))
     # d, where worker:1 is, does not go on with the run at all.
     assert [str(task) for task in result.ended] == ["worker:0", "worker:1"]
 
 
 def test_a_host_where_all_has_ended_belongs_to_the_run_that_continues(launch: Start) -> None:
-    assert started(launch, FakeTransport(going_on))[0].run == "digits-0"
+    assert started(launch, going_on("d")).run == "digits-0"
 
 
 def test_a_run_that_continues_in_part_only_is_an_error(launch: Start) -> None:
-    def mixed(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] == "abort":
-            return [rolled_back()]
+    def mixed(session: FakeSession, fields: Mapping[str, Any]) -> Any:
         lost = session.host.name == "d"
         return [gone_on(session, lost=lost, current=None if lost else "digits-0")]
 
     with pytest.raises(PreflightError, match=r"digits-0 continues on a,b,c, but not on d"):
-        started(launch, FakeTransport(mixed))
+        started(launch, agents(up=mixed))
 
 
 def test_an_interrupt_takes_everything_back_and_waits_until_it_is_done(launch: Start) -> None:
@@ -322,11 +324,11 @@ def test_an_interrupt_takes_everything_back_and_waits_until_it_is_done(launch: S
 def test_a_host_that_is_lost_after_the_coordinators_host_keeps_the_run_is_named_and_the_run_continues(
     launch: Start,
 ) -> None:
-    transport = FakeTransport(unless("keep", "b", ConnectionLost("b has gone")))
-    result, remembered = started(launch, transport)
+    transport, notes = FakeTransport(unless("keep", "b", ConnectionLost("b has gone"))), Notes()
+    result = started(launch, transport, notes)
     assert {host: error.summary for host, error in result.unconfirmed.items()} == {"b": "b has gone"}
-    assert all(session.received == ["up", "start", "keep"] for session in transport.sessions.values())
-    assert remembered
+    assert received(transport) == dict.fromkeys("abcd", "up start keep")
+    assert "save" in notes.order
 
 
 @pytest.mark.parametrize("error", [ConnectionLost("c has gone"), AgentError("disk_full", "no space")], ids=str)
@@ -334,42 +336,24 @@ def test_a_coordinators_host_whose_decision_is_not_known_decides_all_the_same(la
     """The other hosts hear from it: neither `keep` nor `abort` is for this machine to send."""
     transport, notes = FakeTransport(unless("keep", "c", error)), Notes()
     with pytest.raises(type(error)) as raised:
-        up(launch, transport, UpReport(), notes)
+        started(launch, transport, notes)
     assert "dtctl status" in raised.value.hint
-    assert {name: session.received for name, session in transport.sessions.items()} == {
-        name: ["up", "start", *(["keep"] if name == "c" else [])] for name in "abcd"
-    }
+    assert received(transport) == {**dict.fromkeys("abd", "up start"), "c": "up start keep"}
     assert all(session.closed for session in transport.sessions.values())
     assert notes.order == ["begin", "save"], "the run is found again if it is kept"
 
 
 def test_what_a_setup_prints_is_reported(launch: Start) -> None:
-    def talkative(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        answers: list[dict[str, Any] | DtctlError] = willing(session, fields)
-        if fields["type"] == "up":
-            return [{"type": "progress", "phase": "setup", "payload": "grüße\n".encode()}, *answers]
-        return answers
-
-    reported: list[Progress] = []
-
-    class Hearing(UpReport):
-        def __call__(self, progress: Progress) -> None:
-            reported.append(progress)
-
-    up(launch, FakeTransport(talkative), Hearing(), Notes())
-    phases = [(one.phase, one.text) for one in reported if one.host == "a"]
+    report = Hearing()
+    printed = {"type": "progress", "phase": "setup", "payload": "grüße\n".encode()}
+    up(launch, FakeTransport(agents(up=lambda *_: [dict(printed), READY])), report, Notes())
+    phases = [(one.phase, one.text) for one in report.progress if one.host == "a"]
     assert phases == [("connect", ""), ("setup", "grüße\n"), ("prepared", ""), ("started", "")]
 
 
 def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_nobody(launch: Start) -> None:
     given: dict[str, Any] = {}
-
-    def noting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] == "up":
-            given[session.host.name] = fields["credentials"]
-        return willing(session, fields)
-
-    started(launch, FakeTransport(noting))
+    started(launch, agents(up=lambda session, fields: given.update({session.host.name: fields["credentials"]})))
     assert sorted(given) == list("abcd")
     assert {tuple(each) for each in given.values()} == {("key", "certificate", "authority", "knock")}
     for field, different in {"key": 4, "certificate": 4, "authority": 1, "knock": 1}.items():
@@ -380,12 +364,7 @@ def test_the_run_is_written_down_before_any_host_hears_of_it_and_again_before_on
     launch: Start,
 ) -> None:
     order: list[str] = []
-
-    def noting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        order.append(f"{fields['type']} {session.host.name}")
-        return willing(session, fields)
-
-    result = up(launch, FakeTransport(noting), UpReport(), Notes(order=order))
+    result = started(launch, agents(order), Notes(order=order))
     kinds = [one.partition(" ")[0] for one in order]
     assert kinds == ["begin", *["up"] * 4, *["start"] * 4, "save", *["keep"] * 4]
     assert order[kinds.index("keep")] == "keep c", "the coordinator's host decides"
@@ -399,76 +378,69 @@ def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
     launch: Start, code: str, then: list[str]
 ) -> None:
     """A host with a full disk, say, may not have been able to."""
-
     notes = Notes()
     with pytest.raises(DtctlError):
-        up(launch, FakeTransport(unless("start", "d", AgentError(code, "no"))), UpReport(), notes)
+        started(launch, unless("start", "d", AgentError(code, "no")), notes)
     assert notes.order == then
 
 
 def test_a_record_that_cannot_be_written_ends_no_run(launch: Start) -> None:
     transport = FakeTransport(willing)
-    result = up(launch, transport, UpReport(), Notes("begin", "save", "take_back"))
-    assert all(session.received == ["up", "start", "keep"] for session in transport.sessions.values())
+    result = started(launch, transport, Notes("begin", "save", "take_back"))
+    assert received(transport) == dict.fromkeys("abcd", "up start keep")
     assert result.unremembered is not None
     assert result.unremembered.detail == "No space left on device"
 
 
 def test_a_disk_that_fills_up_during_the_start_has_the_record_of_its_beginning(launch: Start) -> None:
-    assert up(launch, FakeTransport(willing), UpReport(), Notes("save")).unremembered is None
+    assert started(launch, willing, Notes("save")).unremembered is None
 
 
 def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_not_begun(launch: Start) -> None:
     hosts = {name: replace(host, reach=Local()) for name, host in launch.record.hosts.items()}
     transport = FakeTransport(willing)
     with pytest.raises(PreflightError, match="cannot be remembered"):
-        up(replace(launch, record=replace(launch.record, hosts=hosts)), transport, UpReport(), Notes("begin"))
+        started(replace(launch, record=replace(launch.record, hosts=hosts)), transport, Notes("begin"))
     assert transport.opened == []
 
 
-def interrupted_at(launch: Start, kind: str, unreachable: str = "", notes: Notes | None = None) -> Interrupted:
-    """Ctrl-C when b is told this; the host `deaf` gives no answer to an abort any more."""
+@pytest.mark.parametrize(
+    ("kind", "unreachable", "is_started", "unclear", "then"),
+    [("up", "", False, (), ["begin", "take_back"]), ("start", "c", True, ("c",), ["begin"])],
+    ids=["before the start nothing is left", "hosts that did not say that they took it back are named"],
+)
+def test_an_interrupt_reports_what_is_left(
+    launch: Start, kind: str, unreachable: str, is_started: bool, unclear: tuple[str, ...], then: list[str]
+) -> None:
+    """Ctrl-C when b is told this; `unreachable` gives no answer to an abort any more. What may go on is found again."""
 
-    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] == kind and session.host.name == "b":
+    def interrupt(session: FakeSession, fields: Mapping[str, Any]) -> None:
+        if session.host.name == "b":
             raise KeyboardInterrupt
-        if fields["type"] == "abort" and session.host.name == unreachable:
-            return [ConnectionLost(f"{unreachable} has gone")]
-        return willing(session, fields)
 
+    gone = [ConnectionLost(f"{unreachable} has gone")]
+    deaf = {"abort": lambda session, _: gone if session.host.name == unreachable else None}
+    notes = Notes()
     with pytest.raises(Interrupted) as caught:
-        up(launch, FakeTransport(answer), UpReport(), notes or Notes())
-    return caught.value
-
-
-def test_an_interrupt_before_the_start_has_left_nothing(launch: Start) -> None:
-    notes = Notes()
-    left = interrupted_at(launch, "up", notes=notes).left
-    assert (left.kept, left.started, left.unclear) == (False, False, ())
-    assert notes.order == ["begin", "take_back"]
-
-
-def test_an_interrupted_start_names_the_hosts_that_did_not_say_that_they_took_it_back(launch: Start) -> None:
-    notes = Notes()
-    left = interrupted_at(launch, "start", unreachable="c", notes=notes).left
-    assert (left.kept, left.started, left.unclear) == (False, True, ("c",))
-    assert notes.order == ["begin"], "what may go on is found again"
+        started(launch, agents(None, **{kind: interrupt, **deaf}), notes)
+    left = caught.value.left
+    assert (left.kept, left.started, left.unclear, notes.order) == (False, is_started, unclear, then)
 
 
 def test_an_interrupt_while_hosts_are_asked_to_keep_comes_when_all_have_been_informed(launch: Start) -> None:
-    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] == "keep" and session.host.name == "a":
+    def interrupt(session: FakeSession, fields: Mapping[str, Any]) -> None:
+        if session.host.name == "a":
             signal.raise_signal(signal.SIGINT)
-        return willing(session, fields)
 
     with pytest.raises(Interrupted) as caught:
-        up(launch, FakeTransport(answer), UpReport(), Notes("begin", "save"))
+        started(launch, agents(keep=interrupt), Notes("begin", "save"))
     assert caught.value.left.kept
     assert caught.value.left.unremembered is not None
 
 
 def test_a_failed_setup_says_that_the_run_to_be_replaced_continues(launch: Start) -> None:
-    transport = FakeTransport(lambda session, fields: [AgentError("setup_failed", "the setup command ended with 1")])
     with pytest.raises(DtctlError) as raised:
-        up(replace(launch, replace=True), transport, UpReport(), Notes())
+        started(
+            replace(launch, replace=True), lambda *_: [AgentError("setup_failed", "the setup command ended with 1")]
+        )
     assert "no run was stopped" in raised.value.hint

@@ -28,27 +28,13 @@ from dtctl.operations.watch import Over, watch_run
 from dtctl.render.starting import show_late
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.operations.test_follow import RESULT, states
+from tests.unit.operations.test_gc import folder
+from tests.unit.tasks import past_attempt
 from tests.waiting import PATIENCE_S
 
-RESULT = {"type": "result", "run": "digits-1"}
 LOG = {"type": "log", "task": "worker:0", "attempt": 1, "offset": 0, "end": 5, "time": 1.0, "payload": b"line\n"}
-POINTS = {
-    "type": "points",
-    "run": "digits-1",
-    "folders": [
-        {
-            "dir": "/out",
-            "name": "train",
-            "identity": "7-events",
-            "series": [
-                {
-                    "tag": "loss", "count": 1, "least": "0.5", "most": "0.5",
-                    "steps": [1], "times": [1.0], "values": ["0.5"],
-                }
-            ],
-        }
-    ],
-}  # fmt: skip
+POINTS = {"type": "points", "run": "digits-1", "folders": [folder("/out", "7-events", 1)]}
 
 
 @pytest.fixture(autouse=True)
@@ -79,10 +65,6 @@ class Watched(Agents):
             rest = {"time": 1.0, "dirs": [], "folders": [], "problems": [], "unread_bytes": 0, "omitted": 0}
             return [dict(POINTS), {**RESULT, **rest}]
         return super().__call__(session, fields)
-
-
-def states(view: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "states", "run": "digits-1", "coordination": view}
 
 
 def seen(stream: Generator[object, None, None], enough: Callable[[list[object]], bool]) -> list[object]:
@@ -187,12 +169,9 @@ def test_a_host_that_is_away_too_is_reported_as_such() -> None:
 
 
 def test_where_there_is_no_run_there_is_nothing_to_watch() -> None:
-    class Empty(Agents):
-        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-            return [{"type": "result", "run": None, "time": 1.0}]
-
+    empty = {"type": "result", "run": None, "time": 1.0}
     with pytest.raises(AgentError, match="no run of digits on c"):
-        seen(watch_run(record(), FakeTransport(Empty())), is_over)
+        seen(watch_run(record(), FakeTransport(lambda *_: [dict(empty)])), is_over)
 
 
 def test_a_run_that_has_moved_is_watched_where_it_is() -> None:
@@ -288,16 +267,7 @@ def known(phase: str = "starting", condition: str = "Running", cause: str | None
 
 
 def ended(attempt: int, code: int | None = 125, **fields: Any) -> dict[str, Any]:
-    usual = {
-        "attempt": attempt,
-        "started": 1.0,
-        "ended": 2.0,
-        "asked": False,
-        "code": code,
-        "signal": None,
-        "cause": "",
-    }
-    return {**usual, "step": None, "short_of_memory": False, "hung": False, "early": False, **fields}
+    return dict(past_attempt(attempt, 1.0, 2.0, code, **fields))
 
 
 def lost(*ends: dict[str, Any], state: str = "backoff") -> dict[str, Any]:

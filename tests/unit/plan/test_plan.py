@@ -202,11 +202,6 @@ def test_the_environment_of_the_file_takes_precedence() -> None:
     assert (env["PYTHONUNBUFFERED"], env["A"], env["B"]) == ("0", "job", "host")
 
 
-def test_output_is_unbuffered_and_a_hung_python_can_be_asked_for_its_stack() -> None:
-    for one in planned(cluster()).tasks:
-        assert (one.env["PYTHONUNBUFFERED"], one.env["PYTHONFAULTHANDLER"]) == ("1", "1")
-
-
 def test_a_venv_comes_first_in_the_path() -> None:
     plan = planned(cluster(job("worker", ["a"], [1]), trainer=Trainer(code=Path("/p"), venv="/opt/v")))
     assert shown(plan.tasks[0].env["PATH"]) == "/opt/v/bin:$PATH"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.metrics import MetricsResult
+from dtctl.agent.records.tensorboard import MetricsResult
 from dtctl.config.reference import all_keys
 from dtctl.errors import ExitCode, UsageError
 from dtctl.operations.checkpoints import newest_of_run

@@ -12,8 +12,8 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
+from dtctl.operations.status import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.up.result import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render.errors import show_error, show_host_errors
@@ -355,7 +355,7 @@ def test_a_narrow_terminal_drops_columns_but_no_reason(
 ) -> None:
     screen.setenv("COLUMNS", str(width))
     lines = shown(capsys, of(BAD, *workers(3)))
-    assert all(len(line) <= width for line in lines if not line.startswith(("demo", "problem", " ")))
+    assert all(len(line) <= width for line in lines if not line.startswith(("problem", " ")))
     text = " ".join(" ".join(lines).split())
     assert all(word in text for word in ("exit code 2", "unrecognized", "--step_s=0.2", "failed", "worker:7"))
     head = next(line for line in lines if line.startswith("TASK")).split()
@@ -385,7 +385,7 @@ def test_the_problem_stands_above_the_tasks(capsys: pytest.CaptureFixture[str]) 
     lines = shown(capsys, of(BAD, *workers(2)))
     assert lines[1].startswith("problem: worker:7 on gpu-3 exited 2 at ")
     assert lines[1].endswith(": unrecognized arguments: --step_s=0.2")
-    assert lines[3] == "  dtctl plan worker:7    shows it"
+    assert lines[3] == "  dtctl plan worker:7    shows the command line"
     assert lines[5].startswith("TASK")
 
 

@@ -27,8 +27,8 @@ from dtctl.agent.records.answers import DataDropped, DataHeld, DataPushResult
 from dtctl.agent.records.checkpoints import Pruned
 from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.metrics import MetricsResult
 from dtctl.agent.records.reasons import said
+from dtctl.agent.records.tensorboard import MetricsResult
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
@@ -51,20 +51,20 @@ from dtctl.operations.consent import Program
 from dtctl.operations.data import DataState, PlaceState
 from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
+from dtctl.operations.down import GcResult, Written
+from dtctl.operations.drain import Scaling
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, EventHistory
-from dtctl.operations.gc import GcResult, Written
+from dtctl.operations.follow import Onward
 from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
-from dtctl.operations.logs.following import Onward
-from dtctl.operations.logs.saving import SavedLog
+from dtctl.operations.logs.reading import SavedLog
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.push import PushedData
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
-from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
-from dtctl.operations.scale import Scaling
 from dtctl.operations.snapshot import Coordination, CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
+from dtctl.operations.status import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.stop import Ending, StopResult, Survivor
 from dtctl.operations.tensorboard import Location as BoardPlace
 from dtctl.operations.up.readying import Left
@@ -79,6 +79,7 @@ from dtctl.render import (
     dump,
     errors,
     logs,
+    report,
     result,
     starting,
     status,
@@ -92,12 +93,11 @@ from dtctl.render.awaiting import OutputPrinter
 from dtctl.render.events import history_line
 from dtctl.render.logs import LogPrinter, Narrator, show_onward
 from dtctl.render.machine import document, results
-from dtctl.render.machine import files as machine_checkpoints
+from dtctl.render.machine import results as machine_checkpoints
 from dtctl.render.machine import status as machine_checks
 from dtctl.render.machine import status as machine_diagnosis
 from dtctl.render.machine import status as machine_status
 from dtctl.render.progress import UpProgress
-from dtctl.render.report import sections
 from dtctl.render.starting import show_programs
 from dtctl.render.status import show_comparison
 from dtctl.render.terminal import console
@@ -442,7 +442,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_exposure": lambda: plans.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
     "show_interrupted": lambda: starting.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
     "show_interrupted kept": lambda: starting.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
-    "show_unasked": lambda: sections.show_unasked({f"a{BAD}": ("events",)}),
+    "show_unasked": lambda: report.show_unasked({f"a{BAD}": ("events",)}),
     "show_start_warnings": lambda: starting.show_start_warnings(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(EventHistory(()), away=away())),

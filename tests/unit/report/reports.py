@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.metrics import MetricsResult
 from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.tensorboard import MetricsResult
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.agent.run import goodput
 from dtctl.errors import TransportError

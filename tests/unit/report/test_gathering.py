@@ -19,9 +19,8 @@ from dtctl.operations.report import MARK, gather, write_report
 from dtctl.operations.report.configuration import read_configuration
 from dtctl.operations.report.timeline import by_trouble, timeline
 from dtctl.operations.status import status_elsewhere
-from dtctl.render.report import markdown, page
+from dtctl.render.report import markdown, page, show_unasked
 from dtctl.render.report.drawings import described
-from dtctl.render.report.sections import show_unasked
 from tests.unit.coordinated import Agents, record, viewed
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.unit.report.reports import CAUSE, account, events, happening, status
@@ -182,7 +181,7 @@ def test_a_report_is_replaced_and_anything_else_only_if_that_is_said(tmp_path: P
     assert path.read_text().endswith("new")
     other = tmp_path / "thesis.html"
     other.write_text("a thesis")
-    with pytest.raises(UsageError, match="no report"):
+    with pytest.raises(UsageError, match="not a report"):
         write_report(other, TEXT, force=False)
     assert other.read_text() == "a thesis"
     write_report(other, TEXT, force=True)

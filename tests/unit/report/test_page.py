@@ -17,7 +17,7 @@ from dtctl.model import TaskState
 from dtctl.operations.compare import Comparison, compared
 from dtctl.operations.report import MARK, Report
 from dtctl.render.report import STYLE, markdown, page, policy
-from dtctl.render.report.html import across, path, scaled, templates
+from dtctl.render.report.drawings import across, path, scaled, templates
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report
 from tests.unit.tasks import changed, checkpoint_directory

@@ -96,7 +96,7 @@ def test_the_first_answer_explains_why_an_agent_does_not_start() -> None:
 
 
 def test_garbage_in_place_of_a_frame_is_reported() -> None:
-    with pytest.raises(TransportError, match="gpu-3 sends what no agent sends"):
+    with pytest.raises(TransportError, match="gpu-3 sent an invalid message"):
         begun(Pipe(b"\x1e" + frame(GREETING) + b"this is not JSON\n")).receive()
 
 

@@ -376,10 +376,10 @@ def test_where_there_is_one_reason_what_to_do_is_the_hint_of_the_whole() -> None
 
 def test_errors_that_differ_by_host_name_alone_are_grouped() -> None:
     failed: dict[str, DtctlError] = {
-        f"gpu-{n}": TransportError(f"gpu-{n} sends what no agent sends", hint=f"dtctl ssh gpu-{n}") for n in (1, 2, 12)
+        f"gpu-{n}": TransportError(f"gpu-{n} sent an invalid message", hint=f"dtctl ssh gpu-{n}") for n in (1, 2, 12)
     }
     (one,) = group_errors(failed)
-    assert one.summary == "gpu-[1-2,12] sends what no agent sends"
+    assert one.summary == "gpu-[1-2,12] sent an invalid message"
     assert one.hint == "dtctl ssh gpu-1    and so for the others", "a command takes one host"
 
 

@@ -16,9 +16,8 @@ from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry
 from dtctl.agent.supervise.attempt import Attempt
-from dtctl.agent.supervise.context import TaskContext
+from dtctl.agent.supervise.context import CheckpointSigns, TaskContext
 from dtctl.agent.supervise.observation import Observation, note_work
-from dtctl.agent.supervise.storage import CheckpointSigns
 from tests.agent.checkpoints.test_checkpoints import DATA
 from tests.unit.agent.supervise import supervised
 from tests.waiting import eventually

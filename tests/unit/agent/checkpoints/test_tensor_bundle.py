@@ -13,8 +13,8 @@ import pytest
 
 from dtctl.agent.checkpoints import tensor_bundle
 from dtctl.agent.checkpoints.tensor_bundle import Damaged, Index, entries, fields, file_size, number_in
-from dtctl.agent.host import protobuf
-from dtctl.agent.host.crc32c import crc32c, crc_table, masked_crc32c
+from dtctl.agent.host import encodings
+from dtctl.agent.host.encodings import crc32c, crc_table, masked_crc32c
 from tests.agent.checkpoints import tables
 from tests.event_files import varint
 
@@ -409,7 +409,7 @@ def test_a_field_that_is_cut_short_is_refused(cut: bytes) -> None:
 
 
 def test_so_many_fields_are_read_and_not_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protobuf, "_MOST_FIELDS", 2)
+    monkeypatch.setattr(encodings, "_MOST_FIELDS", 2)
     field = tables.message({1: 1})
     assert fields(field * 2) == {1: [1, 1]}
     assert refused_message(field * 3) == "an entry of the index has too many fields"

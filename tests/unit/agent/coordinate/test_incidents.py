@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate import incidents
-from dtctl.agent.coordinate.hangs import NEVER_BEGAN, NEVER_BEGAN_S, Beginning, in_vain, whom_to_restart
-from dtctl.agent.coordinate.incidents import opened
+from dtctl.agent.coordinate.incidents import NEVER_BEGAN, NEVER_BEGAN_S, Beginning, in_vain, opened, whom_to_restart
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact

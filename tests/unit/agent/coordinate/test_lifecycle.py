@@ -101,13 +101,6 @@ def test_hosts_are_unreached_until_they_have_spoken_once() -> None:
     assert lifecycle.unreached(view) == ["d"]
 
 
-def test_those_are_awaited_that_were_told_to_run_and_that_others_wait_for() -> None:
-    view = held(*TRAINERS)
-    views.told(view, "ps:0", ready=False)
-    assert lifecycle.awaited(view) == ["ps:0"], "ps:1 is ready, and chief:0 is held itself"
-    assert lifecycle.awaited(held()) == []
-
-
 def test_of_those_that_wait_for_each_other_the_last_is_awaited() -> None:
     view = views.running()
     view.wanted(TRAINERS, early=True)
@@ -218,17 +211,12 @@ def end(view: View, *tasks: str, state: str = "stopped") -> None:
     views.told(view, *tasks, state=state)
 
 
-def test_after_a_failure_all_but_the_servers_are_stopped_at_once() -> None:
+def test_after_a_failure_all_are_stopped_at_once_and_servers_when_nobody_is_left_whom_they_serve() -> None:
     view, shutdown = decided("Failed")
     assert wanted(view, "run") == PS_TASKS | OTHERS
     shutdown.step(100.0)
     assert (wanted(view, "stop"), wanted(view, "run")) == (OTHERS, PS_TASKS)
     assert {view.intents[task]["by"] for task in OTHERS} == {"coordinator"}
-
-
-def test_servers_follow_when_nobody_is_left_whom_they_serve() -> None:
-    view, shutdown = decided("Failed")
-    shutdown.step(100.0)
     end(view, "chief:0", "worker:0")
     shutdown.step(101.0)
     assert wanted(view, "stop") == OTHERS

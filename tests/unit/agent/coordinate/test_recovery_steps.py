@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate import incidents
-from dtctl.agent.coordinate.hangs import NEVER_BEGAN_S, SILENCE_S
+from dtctl.agent.coordinate.incidents import NEVER_BEGAN_S, SILENCE_S
 from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Recovery, Services
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
@@ -16,6 +16,7 @@ from dtctl.agent.records.reasons import Fact, because, fact, headline, said
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.run.outcome import Judgement
 from tests.unit.agent.coordinate import views
+from tests.unit.tasks import checkpoint
 
 WALL = 1010.0
 
@@ -42,10 +43,7 @@ class Run:
         return ["one was damaged"]
 
     def _newest(self) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        fields = {"prefix": "c", "time": 0.0, "size_bytes": 1, "shards": 1, "complete": True, "problem": None}
-        return made(Checkpoint, step=self.checkpoint, **fields)
+        return None if self.checkpoint is None else checkpoint("c", self.checkpoint)
 
     def dies(self, task: str, *, state: str = "backoff", ended: float = 1009.0, **how: Any) -> None:
         entry = self.view.entry(task)

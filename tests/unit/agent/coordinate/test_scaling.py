@@ -21,7 +21,7 @@ def test_workers_stop_and_start_again_and_cost_the_others_no_step() -> None:
     world = scaled(running(World("async-ps", PLACES)), 2)
     assert held(world) == ["worker:2", "worker:3"]
     assert {world.states[task] for task in held(world)} == {"pending"}
-    assert world.tasks["worker:3"].entry["reason"] == "worker:3 is one too many: worker is scaled to 2 by anna@desk"
+    assert world.tasks["worker:3"].entry["reason"] == "worker:3 is not needed: worker is scaled to 2 by anna@desk"
     assert world.condition == "Running"
     assert world.data["condition"]["reason"] == "4 of 4 tasks run"
     scaled(world, 3)

@@ -21,6 +21,7 @@ from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import HistoryEvent, PostedRequest, RunView
 from dtctl.agent.run import intents
 from tests.unit.agent.coordinate.simulated import SimTask
+from tests.unit.tasks import checkpoint
 
 Fields = dict[str, Any]
 
@@ -134,10 +135,7 @@ class World:
         self._greeted.clear()
 
     def _newest_checkpoint(self) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        fields = {"prefix": "ckpt", "time": 0.0, "size_bytes": 1, "shards": 1, "complete": True, "problem": None}
-        return made(Checkpoint, step=self.checkpoint, **fields)
+        return None if self.checkpoint is None else checkpoint("ckpt", self.checkpoint)
 
     def _repair(self, distrust: bool) -> list[str]:
         self.distrusted = distrust

@@ -10,7 +10,7 @@ import pytest
 
 from dtctl.agent.host import files
 from dtctl.agent.metrics.reading import Reader
-from dtctl.agent.records.metrics import SeriesPoints
+from dtctl.agent.records.tensorboard import SeriesPoints
 
 
 def points(reader: Reader, tag: str = "loss") -> list[tuple[int, float]]:

@@ -17,7 +17,7 @@ from dtctl.agent.metrics import events, reading
 from dtctl.agent.metrics.events import Damaged, decode
 from dtctl.agent.metrics.reading import Reader
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.metrics import FolderPoints, Problem
+from dtctl.agent.records.tensorboard import FolderPoints, Problem
 from tests.event_files import event, masked, number, piece, real, record, scalar, simple, start, summary, tensor, varint
 from tests.fuzz import cases
 from tests.impostors import NO_FILES, sparse, unharmed
@@ -142,7 +142,7 @@ def test_a_record_larger_than_a_chunk_is_read(out: Path) -> None:
     padding = b"\x22" + b"\x80\x80\x80\x01" + bytes(2 << 20)  # an image of 2 MiB
     with_image = event(1, summary(padding)) + event(1, summary(simple("loss", 3.0)))
     size = struct.pack("<Q", len(with_image))
-    from dtctl.agent.host.crc32c import masked_crc32c
+    from dtctl.agent.host.encodings import masked_crc32c
 
     data = size + struct.pack("<I", masked(size)) + with_image + struct.pack("<I", masked_crc32c(with_image))
     (out / NAME).write_bytes(data + scalar(2, "loss", 1.0))

@@ -12,7 +12,7 @@ import pytest
 
 from dtctl.agent.checkpoints import repair
 from dtctl.agent.coordinate.checkpoint_services import checkpoint_services
-from dtctl.agent.supervise.storage import LOOK_S, OLD_S, SharedStorage
+from dtctl.agent.supervise.context import LOOK_S, OLD_S, SharedStorage
 from tests.unit.agent.coordinate.seating import on, with_spares
 from tests.waiting import eventually
 

@@ -398,7 +398,7 @@ def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("term", ["dumb", None])
 def test_a_terminal_that_cannot_be_drawn_on_is_none(monkeypatch: pytest.MonkeyPatch, term: str | None) -> None:
     monkeypatch.setenv("TERM", term) if term else monkeypatch.delenv("TERM")
-    with pytest.raises(UsageError, match="draws on a terminal"):
+    with pytest.raises(UsageError, match="needs a terminal"):
         top.need_screen()
 
 
