@@ -55,7 +55,7 @@ def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
             received += sent
             if is_new:
                 _use(base)
-                if _is_complete(base):  # nobody has pruned it just now; every file was hashed as it arrived
+                if _is_complete(base):  # nobody has pruned it just now; every file was checked as it arrived
                     return os.path.join(base, "tree"), received
     except OSError as error:
         raise from_os_error(error, "store the bundle") from error
