@@ -58,7 +58,7 @@ VARIABLE = "DTCTL_CONFIG"
 def find_cluster_file(argument: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
     """The argument, $DTCTL_CONFIG, or the nearest cluster.yaml from `cwd` up to the root of its repository.
 
-    A named file is returned as it is named: whoever reads it says what is wrong with it.
+    A named file is returned as it is named: its reader reports what is wrong with it.
     """
     if argument is not None:
         return argument
@@ -93,7 +93,7 @@ def _named_by_variable(file: Path, cwd: Path) -> Path:
 
 
 def _folders(cwd: Path) -> list[Path]:
-    """`cwd` and, inside a repository, its parents up to the root; a stray file in / or ~ is nobody's choice."""
+    """`cwd` and, inside a repository, its parents up to the root; a file in / or ~ is ignored."""
     lineage = [cwd, *cwd.parents]
     for index, folder in enumerate(lineage):
         if (folder / ".git").exists():

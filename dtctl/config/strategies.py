@@ -78,7 +78,7 @@ def trainers(cluster: Cluster) -> tuple[TaskId, ...]:
 
 
 def resizes(cluster: Cluster) -> bool:
-    """Whether tasks that train together can start again with fewer: what each is told names those that take part."""
+    """Whether tasks that train together can start again with fewer: each gets the names of those that take part."""
     said, strategy = {job.launch.dialect for job in cluster.jobs.values()}, strategy_of(cluster)
     if strategy in (Strategy.ASYNC_PS, Strategy.SINGLE) or "none" in said or cluster.tf_config.sparse:
         return False

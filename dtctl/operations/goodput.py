@@ -140,7 +140,7 @@ LEAST_STALL_S = 30.0
 def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | None:
     """None if it is unknown: no step was reported, or the coordinator was not asked.
 
-    `points`: of a scalar, for a run whose logs tell no steps.
+    `points`: of a scalar, for a run whose logs report no steps.
     """
     account = status.coordination.view["account"] if status.coordination else None
     by_scalars = not rules.is_known(account) and bool(points)

@@ -244,11 +244,11 @@ def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -
 
     Rates are of tasks that run: of another its last rate predicts nothing.
     """
-    telling = [task for task in tasks if task.entry["step"] is not None]
-    if not telling:
+    reporting = [task for task in tasks if task.entry["step"] is not None]
+    if not reporting:
         return Progress(target=target)
-    furthest = max(telling, key=lambda task: (task.entry["step"] or 0, task.id == lead))
-    first = sorted(telling, key=lambda task: (task.id != lead, -(task.entry["step"] or 0)))
+    furthest = max(reporting, key=lambda task: (task.entry["step"] or 0, task.id == lead))
+    first = sorted(reporting, key=lambda task: (task.id != lead, -(task.entry["step"] or 0)))
     running = [task for task in first if task.state is TaskState.RUNNING]
     return Progress(
         step=furthest.entry["step"],

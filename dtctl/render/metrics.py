@@ -291,13 +291,13 @@ def show_rest(found: Metrics) -> None:
 def show_what_logs_tell(found: Metrics, status: RunStatus | None, *, table_too: bool) -> None:
     """For a run without event files."""
     errors.note(f"no event files below {_places(found)}")
-    telling = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
-    if telling and table_too:
+    reporting = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
+    if reporting and table_too:
         columns = {
-            "TASK": [str(task.id) for task in telling],
-            "STEP": [str(task.entry["step"]) for task in telling],
-            "RATE": ["" if (rate := task.entry["rate"]) is None else f"{rate:.3g}/s" for task in telling],
-            "LOSS": [task.entry["loss"] or "" for task in telling],
+            "TASK": [str(task.id) for task in reporting],
+            "STEP": [str(task.entry["step"]) for task in reporting],
+            "RATE": ["" if (rate := task.entry["rate"]) is None else f"{rate:.3g}/s" for task in reporting],
+            "LOSS": [task.entry["loss"] or "" for task in reporting],
         }
         print_table(table(columns))
     errors.note(

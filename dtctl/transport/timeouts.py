@@ -60,7 +60,7 @@ class SilenceTimer:
         return max(0.0, self._since + until - time.monotonic())
 
     def check(self) -> None:
-        """Tells of the silence when it is long. Raises TransportError when it is too long."""
+        """Reports a long silence. Raises TransportError when it is too long."""
         silent_s = time.monotonic() - self._since
         if silent_s >= self._limit_s:
             raise TransportError(

@@ -60,7 +60,7 @@ class Start:
     adopt_output: bool = False
     """Output directories are taken over from other clusters."""
     hooks: tuple[Post, ...] = field(default=(), repr=False)
-    """Those that the coordinator tells."""
+    """Those that the coordinator reports."""
     context: CheckContext | None = None
     """Checks of the hosts that are sent along with the start."""
     allow_missing: int | None = None

@@ -177,7 +177,7 @@ class Rollback:
         self._sessions = sessions
         self._news = threading.Condition()
         self.started = False
-        """Hosts have been told to start."""
+        """Hosts have received the order to start."""
         self.done: set[str] = set()
         """Hosts that have said that nothing of the start is left there."""
 
@@ -201,7 +201,7 @@ class Rollback:
             self.fail(session.host.name, error)
 
     def fail(self, host: str, error: DtctlError) -> None:
-        """An agent tells why it gives up when it has taken back what it had started."""
+        """An agent reports why it gives up after it has stopped what it had started."""
         with self._news:
             if isinstance(error, AgentError):
                 self.done.update([host] if error.code not in _UNSURE else [])
@@ -227,7 +227,7 @@ class Left:
     kept: bool
     """All has started, every host has been told to keep it, and it continues."""
     started: bool
-    """Hosts had been told to start."""
+    """Hosts had received the order to start."""
     unclear: tuple[str, ...] = ()
     """Hosts that were to take back what they had started, and did not say that they have."""
     ended: tuple[str, ...] = ()

@@ -81,7 +81,7 @@ def _looked_through(cluster: Cluster, findings: Findings) -> Bundle:
 
 
 def _known(cluster: Cluster, environ: Mapping[str, str], findings: Findings) -> dict[str, str] | None:
-    """Variables with their values; None where nobody can tell what the env_file was to say."""
+    """Variables with their values; None where the env_file is unknown."""
     path, file = ("trainer", "env_file"), cluster.trainer.env_file
     if file is None:
         return dict(environ)

@@ -323,7 +323,7 @@ class Starting:
         return answer
 
     def check(self, prepared: Mapping[str, answers.Prepared]) -> Checked | None:
-        """What the hosts tell of themselves; they look at each other in a second round, all at once."""
+        """What the hosts report; they probe each other in a second round, all at once."""
         self._passing.add(prepared)
         while asked := [host for host in self._hosts if self._passing.question(host.name) is not None]:
             looking = fan_out(asked, self._inspect, width=len(asked), cancel=self._rollback.begin)
@@ -343,7 +343,7 @@ class Starting:
         return answer
 
     def start_everywhere(self) -> dict[str, answers.Started]:
-        """Tells all hosts before it listens to any, then listens to all at once."""
+        """Sends to all hosts first, then reads all answers at once."""
         self._rollback.started = True
         for host in self._hosts:
             self._sessions[host.name].send(self._start_word(host))
@@ -395,7 +395,7 @@ class Starting:
     def keep_everywhere(self) -> dict[str, answers.UpResult]:
         """The coordinator's host decides for all and is asked first; it also informs those that are not reached here.
 
-        Where its answer is lost, the others learn from it what it has decided: they are not told to roll back.
+        Where its answer is lost, the others learn from it what it has decided: they do not roll back.
         """
         lead = self.launch.record.coordinator
         self._deciding = True

@@ -202,11 +202,11 @@ def _process(process: ProcessDump) -> dict[str, Any]:
 
 def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
     """`tasks`: from the logs, if there is no event file."""
-    telling = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
+    reporting = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
     return {
         "run": found.run,
         "series": [_series(one) for one in found.series],
-        "tasks": [{**picked(task, "id=task"), **picked(task.entry, "step rate loss")} for task in telling],
+        "tasks": [{**picked(task, "id=task"), **picked(task.entry, "step rate loss")} for task in reporting],
         "lookedIn": {host: answer["dirs"] for host, answer in found.answers.items()},
         "notRead": [
             {"host": host, **picked(one, "path problem")}

@@ -62,7 +62,7 @@ def moving(display: Display) -> Iterator[None]:
 
 @contextmanager
 def still() -> Iterator[None]:
-    """Nothing moves while this lasts. No lock is held meanwhile: whoever is asked may take long, or press Ctrl-C."""
+    """Nothing moves while this lasts. No lock is held meanwhile: the user may take long, or press Ctrl-C."""
     global _questions
     with _lock:
         _questions += 1
