@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 from ..host import files, locks, paths
 from ..host.errors import Refused
-from ..records.answers import DataDropped, DataHeld, DataPushResult
+from ..records.checks import DataHeld
 from ..records.kinds import made
 from ..records.run_state import DataFolder
 from . import blocks, receiver, store
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
     from ..conversation import Wire
+    from ..records.answers import DataDropped, DataPushResult
     from ..records.starting import DataPushRequest
     from .relay import Relay
 
@@ -202,7 +203,7 @@ class DataSet:
 
     def drop(self, asked: str) -> DataDropped:
         """Removes what was put there and is unchanged, and forgets the rest."""
-        answer = made(DataDropped, dir=asked)
+        answer: DataDropped = {"dir": asked, "removed_files": 0, "freed_bytes": 0, "kept_files": 0}
         if self._place is not None and os.path.isdir(self.directory):
             with self._turn():
                 answer["removed_files"], answer["freed_bytes"], answer["kept_files"] = self._remove(self._ours())

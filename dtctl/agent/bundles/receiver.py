@@ -11,8 +11,6 @@ from contextlib import suppress
 from ..conversation import Aborted, Gone, Wire, expect_control
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
-from ..records.answers import BlockAt, Need, Progress
-from ..records.kinds import made
 from ..records.values import CHUNK_BYTES, LARGE_BYTES
 from .blocks import DIGEST_BYTES, PARTIAL, Partial
 from .tree import MOST_BYTES, Manifest, Tree, read_blocks
@@ -21,9 +19,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
+    from ..records.answers import BlockAt, Progress
     from .relay import Relay
 
 _MOST_SOURCES = 8
+_MUCH_BYTES = 1 << 20
 IDLE_S = 60.0
 """A feeder that sends so long no byte of a file is given up."""
 
@@ -36,12 +36,27 @@ class Sources:
         self._shared: Dict[str, Tuple[Tree, int]] = {}
         """Files of other bundles, of which this one may have another name: nobody works in either."""
         self._trees: List[Tree] = []
-        for base in reversed(bundles[:_MOST_SOURCES]):  # the newest last, so that it wins
+        self._unread = bundles[:_MOST_SOURCES]
+        """The newest first."""
+        self._missed_bytes = 0
+
+    def _find(self, sha256: str, size: int) -> Optional[Tuple[Tree, int]]:
+        """Older bundles than the newest are read when much is lacking: to be sent a little takes less."""
+        if sha256 in self._shared or sha256 in self._places:
+            return self._shared.get(sha256)
+        self._missed_bytes += size
+        while self._unread and (not self._trees or self._missed_bytes >= _MUCH_BYTES):
+            base = self._unread.pop(0)
             manifest = Manifest.load(os.path.join(base, "manifest.json"), os.path.basename(base))
             if manifest is not None:
                 tree = Tree(base, manifest)
                 self._trees.append(tree)
-                self._shared.update((file[3], (tree, index)) for index, file in enumerate(manifest.files))
+                for index, file in enumerate(manifest.files):
+                    self._shared.setdefault(file[3], (tree, index))
+            if sha256 in self._shared:
+                self._missed_bytes -= size
+                break
+        return self._shared.get(sha256)
 
     def add(self, sha256: str, place: str) -> None:
         """Of the tree that is filled: its own files are copies of each other, and this one wins."""
@@ -50,8 +65,8 @@ class Sources:
 
     def take(self, tree: Tree, index: int, staging: str) -> bool:
         """Fills one file from here; False if its content is not available."""
-        sha256 = tree.manifest.files[index][3]
-        shared = self._shared.get(sha256)
+        _, _, size, sha256 = tree.manifest.files[index]
+        shared = self._find(sha256, size)
         try:
             if shared is not None:
                 other, at = shared
@@ -70,7 +85,7 @@ class Sources:
 
     def seeds(self, path: str) -> List[str]:
         """Files of that name in other bundles, the newest first: a new version has much of an old one."""
-        return [one.place(path) for one in reversed(self._trees) if os.path.lexists(one.place(path))]
+        return [one.place(path) for one in self._trees if os.path.lexists(one.place(path))]
 
     def remember(self) -> None:
         """A file that has got another name has another signature."""
@@ -79,7 +94,7 @@ class Sources:
 
 
 def receive_manifest(wire: Wire) -> bytes:
-    wire.send(dict(made(Need, manifest=True), type="need"))
+    wire.send({"type": "need", "manifest": True})
     fields, payload = wire.receive()
     expect_control(fields, "manifest")
     return _inflate(payload, MOST_BYTES)
@@ -154,7 +169,7 @@ class _Filling:
         blocks: List[BlockAt] = [
             {"index": index, "number": number} for index, missing in partly.items() for number in missing
         ]
-        need = dict(made(Need, files=whole, blocks=blocks), type="need")
+        need = {"type": "need", "files": whole, "blocks": blocks}
         self._wire.send(dict(need, port=None if self._relay is None else self._relay.port))
         total = sum(self._tree.manifest.files[index][2] for index in whole)
         total += sum(self._partial(one["index"]).length(one["number"]) for one in blocks)
@@ -206,7 +221,7 @@ class _Filling:
             if found or os.path.lexists(part):
                 seeds[index] = found
         if seeds:
-            self._wire.send(dict(made(Need, digests=list(seeds)), type="need"))
+            self._wire.send({"type": "need", "digests": list(seeds)})
         return {index: self._partial(index).missing(self._digests(index), found) for index, found in seeds.items()}
 
     def _partial(self, index: int) -> Partial:

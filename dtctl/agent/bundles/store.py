@@ -51,7 +51,12 @@ def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
                 if manifest is not None:
                     return os.path.join(base, "tree"), received + _repair(store, base, manifest, wire)
             _release(base)
-            received += _receive(store, bundle_id, wire)
+            sent, is_new = _receive(store, bundle_id, wire)
+            received += sent
+            if is_new:
+                _use(base)
+                if _is_complete(base):  # nobody has pruned it just now; every file was checked as it arrived
+                    return os.path.join(base, "tree"), received
     except OSError as error:
         raise from_os_error(error, "store the bundle") from error
 
@@ -85,12 +90,15 @@ def unneeded(root: str, keep: set[str]) -> Iterator[str]:
                 yield base
 
 
-def _receive(store: str, bundle_id: str, wire: Wire) -> int:
-    """The whole bundle, unless another session that is at it already gets done first."""
+def _receive(store: str, bundle_id: str, wire: Wire) -> Tuple[int, bool]:
+    """The whole bundle, unless another session that is at it already gets done first.
+
+    Returns how many files had to be sent, and whether it is in its place as it was received.
+    """
     base = os.path.join(store, bundle_id)
     with locks.closing(locks.wait_turn(base + ".lock", done=lambda: _is_complete(base))) as lock:
         if _load(base) is not None:
-            return 0
+            return 0, False
         with Incoming(store) as incoming:
             manifest_text = receiver.receive_manifest(wire)
             manifest = Manifest.parse(manifest_text, bundle_id)
@@ -108,8 +116,7 @@ def _receive(store: str, bundle_id: str, wire: Wire) -> int:
             tree.remember()
             with open(os.path.join(new_base, "manifest.json"), "xb", opener=private) as file:
                 file.write(manifest_text)
-            _move_into_place(new_base, base)
-            return received
+            return received, _move_into_place(new_base, base)
 
 
 def _repair(store: str, base: str, manifest: Manifest, wire: Wire) -> int:
@@ -125,7 +132,7 @@ def _repair(store: str, base: str, manifest: Manifest, wire: Wire) -> int:
     return received
 
 
-def _move_into_place(new_base: str, base: str) -> None:
+def _move_into_place(new_base: str, base: str) -> bool:
     """Keeps a bundle that is there already; if it had lost its manifest, it is repaired where it is."""
     try:
         os.rename(new_base, base)
@@ -133,6 +140,8 @@ def _move_into_place(new_base: str, base: str) -> None:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
         os.rename(os.path.join(new_base, "manifest.json"), os.path.join(base, "manifest.json"))
+        return False
+    return True
 
 
 def _is_complete(base: str) -> bool:

@@ -118,7 +118,7 @@ _STEP_NAMES = ("global_step", "step", "train_step", "iterations", "_iterations",
 _COUNTER = "save_counter" + _OBJECT_GRAPH_SUFFIX
 
 _INTEGERS = {3: "i", 9: "q"}  # DT_INT32, DT_INT64
-_NUMBER = re.compile(r"-([0-9]{1,18})\Z")
+_NUMBER = r"-([0-9]{1,18})\Z"
 
 
 class Entry:
@@ -262,7 +262,7 @@ def _rank(name: str) -> Optional[Tuple[int, int]]:
 
 def number_in(prefix: str) -> Optional[int]:
     """The N of a checkpoint's name as in model.ckpt-N."""
-    match = _NUMBER.search(os.path.basename(prefix))
+    match = re.search(_NUMBER, os.path.basename(prefix))
     return int(match.group(1)) if match else None
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from ..records.answers import OutputMark
+from ..records.checkpoints import OutputMark
 from ..records.values import is_storage_url, normal_url, paths_of
 from . import paths
 

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional
 
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_SHA256 = r"[0-9a-f]{64}\Z"
 _UNUSED_S = 3600.0
 """A session that has just found its program here may not have locked it yet."""
 
@@ -73,7 +73,7 @@ def unused(root: str, now: float) -> Iterator[str]:
     needed = (directory(), os.path.realpath(_current(root)))
     for name in paths.entries(store):
         path = os.path.join(store, name)
-        if not _SHA256.match(name) or path in needed or now - paths.modified(path) < _UNUSED_S:
+        if not re.match(_SHA256, name) or path in needed or now - paths.modified(path) < _UNUSED_S:
             continue
         with suppress(FileNotFoundError), locks.alone(_lock_path(path), create=True) as alone:
             if alone:

@@ -229,13 +229,13 @@ class PartWord(Record):
     offset: Count
 
 
-_SHARD = re.compile(r"\.data-[0-9]{5}-of-[0-9]{5}")
+_SHARD = r"\.data-[0-9]{5}-of-[0-9]{5}"
 
 
 def is_part(name: str, file: str) -> bool:
     """Whether a file of this name is one of the checkpoint's."""
     own, end = file[: len(name)], file[len(name) :]
-    return own == name and (end in (".index", ".meta") or _SHARD.fullmatch(end) is not None)
+    return own == name and (end in (".index", ".meta") or re.fullmatch(_SHARD, end) is not None)
 
 
 @also(StoreRequest)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..bundles.dataset import DataSet
 from ..host.errors import from_os_error
-from ..records.answers import Progress
-from ..records.kinds import made
 from ..run import environment
 from . import runs
 
@@ -47,7 +45,7 @@ def verify(talk: Conversation, request: DataRequest) -> DataFacts:
         if done >= reported + _REPORTED_BYTES:
             reported = done
             talk.pause(0)
-            talk.send("progress", made(Progress, phase="verify", done_bytes=done, total_bytes=total))
+            talk.send("progress", {"phase": "verify", "done_bytes": done, "total_bytes": total})
 
     with talk.at("data"):
         every = list(_each(talk, request))

@@ -10,8 +10,6 @@ from ..bundles.tree import file_sha256, remove_tree
 from ..host import files, locks, paths
 from ..host.errors import Refused, from_os_error
 from ..host.secrets import Masks, hide_text
-from ..records.answers import Progress
-from ..records.kinds import made
 from ..records.spec import MAKER_SETTINGS
 from ..records.values import MOST_SETUP_LOG, MOST_SETUP_LOGS
 from ..run import containers, environment, environments
@@ -253,7 +251,6 @@ def _run(
 
 def _follow(talk: Conversation, child: subprocess.Popen[bytes], log: int, offset: int, masks: Masks) -> None:
     ended = False
-    progress = made(Progress, phase="setup")
     while True:
         chunk = os.pread(log, _CHUNK, offset)
         # A line that has not ended waits: it may show half a secret.
@@ -264,7 +261,7 @@ def _follow(talk: Conversation, child: subprocess.Popen[bytes], log: int, offset
             size = len(chunk)
         if size:
             offset += size
-            talk.wire.send(dict(progress, type="progress"), masks.hide(chunk[:size]))
+            talk.wire.send({"type": "progress", "phase": "setup"}, masks.hide(chunk[:size]))
         elif ended:
             return
         else:
@@ -283,7 +280,7 @@ def _ending(returncode: int) -> str:
 _LOGS = "setup-logs"
 """Of a cluster on its host: the paths, below the root, of the logs of its last start."""
 
-_LOG = re.compile(r"environments/[A-Za-z0-9-]+\.log|(?:bundles|clusters)/[A-Za-z0-9._/-]+/setup\.log")
+_LOG = r"environments/[A-Za-z0-9-]+\.log|(?:bundles|clusters)/[A-Za-z0-9._/-]+/setup\.log"
 
 
 def _note_logs(talk: Conversation, spec: Spec, code: Optional[str]) -> None:
@@ -304,7 +301,7 @@ def setup_logs(talk: Conversation, request: Request) -> SetupLogsResult:
     place = paths.cluster_directory(talk.root, request["cluster"], request["host"])
     noted = paths.read_text(os.path.join(place, _LOGS)) or ""
     found: List[SetupLog] = []
-    for log in filter(_LOG.fullmatch, noted.splitlines()[:MOST_SETUP_LOGS]):
+    for log in (line for line in noted.splitlines()[:MOST_SETUP_LOGS] if re.fullmatch(_LOG, line)):
         path = os.path.join(talk.root, log)
         if ".." not in log.split("/") and os.path.exists(path):
             found.append({"path": path, "text": hide_text(paths.tail(path, MOST_SETUP_LOG))})

@@ -55,11 +55,12 @@ def _intents(run: runs.Run) -> Intents:
 
 
 def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:
+    if not (guess or run.spec["checkpoint_dirs"]):
+        return []
     from ..checkpoints import directories
 
     with talk.at("checkpoints"):
-        place = run.places()
-        return directories.report(place) if guess or place.known else []
+        return directories.report(run.places())
 
 
 def watch(talk: Conversation, request: WatchRequest) -> RunResult:
@@ -87,20 +88,18 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
 
 
 def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
-    from ..records import answers
     from . import orphans  # scans all processes
 
     cluster = request["cluster"]
     known = [each for run in runs.every(talk, cluster) for each in [_known(run)] if each is not None]
     damaged = [run.record() for run in damaged_runs.all_of(talk) if cluster in (None, run.cluster)]
     left_out = max(0, len(known) - MOST_RUNS) + max(0, len(damaged) - MOST_DAMAGED)
-    return made(
-        answers.RunsResult,
-        runs=known[-MOST_RUNS:],
-        omitted=left_out,
-        damaged=damaged[:MOST_DAMAGED],
-        foreign=orphans.of_other_accounts()[:MOST_DAMAGED] if cluster is None else [],
-    )
+    return {
+        "runs": known[-MOST_RUNS:],
+        "omitted": left_out,
+        "damaged": damaged[:MOST_DAMAGED],
+        "foreign": orphans.of_other_accounts()[:MOST_DAMAGED] if cluster is None else [],
+    }
 
 
 def _known(run: runs.Run) -> Optional[KnownRun]:

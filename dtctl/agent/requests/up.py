@@ -12,8 +12,7 @@ from ..conversation import Aborted, Gone
 from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
-from ..records.answers import Prepared
-from ..records.kinds import InvalidValue, made
+from ..records.kinds import InvalidValue
 from ..records.reasons import because, fact
 from ..records.spec import check_absent, coordinates, inventory_of, is_alone, kept_by_coordinator, link_port, ports_of
 from ..records.values import FINAL, MOST_FILES, MOST_RUNS, brief
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Optional, Set
 
     from ..conversation import Conversation
-    from ..records.answers import Joining, PushResult, Started, UpResult
+    from ..records.answers import Joining, Prepared, PushResult, Started, UpResult
     from ..records.reasons import Fact
     from ..records.requests import PushRequest
     from ..records.run_state import How, IntentFile
@@ -76,7 +75,7 @@ def push(talk: Conversation, request: PushRequest) -> PushResult:
 def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
     """The same conversation about a run that is there already: nothing is started, and nothing is undone."""
     run.supervise()
-    prepared = made(Prepared, unchanged=True, run=run.id, current=run.id, replaces=None, joining=_joining(run))
+    prepared = {"unchanged": True, "run": run.id, "current": run.id, "replaces": None, "joining": _joining(run)}
     talk.send("prepared", prepared)
     while True:
         if talk.expect("start", "keep") == "start":

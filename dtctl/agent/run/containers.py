@@ -63,7 +63,7 @@ _WHICH = 'for python; do command -v "$python" && exit; done; echo "the image has
 _KEPT = ("USER", "LOGNAME")
 """Of the session, within: many a program asks for the name of a user whom the image does not know."""
 
-_CLIENTS_OWN = re.compile(r"(?:LD_|XDG_|DOCKER_|CONTAINER|REGISTRY_).*|HOME|PATH|TMPDIR|DTCTL_KEY")
+_CLIENTS_OWN = r"(?:LD_|XDG_|DOCKER_|CONTAINER|REGISTRY_).*|HOME|PATH|TMPDIR|DTCTL_KEY"
 """Variables that what runs the container heeds itself."""
 
 
@@ -126,7 +126,7 @@ class Box:
             words += [word for path in places for word in ("--bind", path)]
             words += [*gpus, *self._options, container["image"], first, *more]
             return words, {**outside, **{prefix + own: value for own, value in inside.items()}}
-        by_value = {own for own in inside if _CLIENTS_OWN.fullmatch(own)}.difference(secrets)
+        by_value = {own for own in inside if re.fullmatch(_CLIENTS_OWN, own)}.difference(secrets)
         given = ["%s=%s" % (own, inside[own]) if own in by_value else own for own in sorted(inside)]
         words = [container["program"], "run", "--rm", "--name", name, "--label", self._label, "--pull", "never"]
         words += ["--network", "host", "--pid", "host", "--ipc", "host", "--security-opt", "label=disable"]

@@ -101,9 +101,9 @@ command -v module >/dev/null || { echo "this host has no command module" >&2; ex
     + _AFTER
 )
 
-_NOT_TAKEN = re.compile(r"DTCTL_.*|BASH_FUNC_.*|_|SHLVL|PWD|OLDPWD|PS1|PATH|VIRTUAL_ENV_.*")
-_KEY = re.compile(r"(?:requirements|uv|conda|modules|container)-[0-9a-f]{16}")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_NOT_TAKEN = r"DTCTL_.*|BASH_FUNC_.*|_|SHLVL|PWD|OLDPWD|PS1|PATH|VIRTUAL_ENV_.*"
+_KEY = r"(?:requirements|uv|conda|modules|container)-[0-9a-f]{16}"
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*\Z"
 _MOST_BYTES = 1 << 20
 _PYTHON = "python3"
 
@@ -184,7 +184,7 @@ def unneeded(root: str, used: Callable[[], Container[str]]) -> Iterator[str]:
 
     Each is locked until the next one is asked for.
     """
-    for key in sorted({name[: found.end()] for name in paths.entries(store(root)) if (found := _KEY.match(name))}):
+    for key in sorted({name[: found.end()] for name in paths.entries(store(root)) if (found := re.match(_KEY, name))}):
         base = os.path.join(store(root), key)
         with suppress(FileNotFoundError), locks.alone(base + ".lock") as alone:
             needed = used() if alone else ()  # a run that has begun meanwhile has let go of the lock
@@ -237,7 +237,7 @@ def gathered(wanted: Environment, prefix: str) -> Tuple[Optional[str], MadeEnvir
     own = {
         name: value
         for name, value in after.items()
-        if before.get(name) != value and _NAME.match(name) and not _NOT_TAKEN.fullmatch(name)
+        if before.get(name) != value and re.match(_NAME, name) and not re.fullmatch(_NOT_TAKEN, name)
     }
     known = before.get("PATH", "").split(":")
     first = [one for one in after.get("PATH", "").split(":") if os.path.isabs(one) and one not in known]

@@ -13,7 +13,6 @@ import signal
 from contextlib import suppress
 
 from ..dump import kernel_threads
-from ..dump.stacks import find_py_spy, py_spy_command
 from ..host import files, machine, paths, ports, processes
 from ..logs.lines import end_of
 from ..records.reasons import Fact, fact
@@ -156,6 +155,8 @@ class StackDump:
                 file.write("\n")
 
     def _begin_spying(self) -> Optional[subprocess.Popen[bytes]]:
+        from ..dump.stacks import find_py_spy, py_spy_command  # not before: few tasks hang
+
         program = find_py_spy(processes.argv(self._trainer["pid"]), self._environment)
         if program is None:
             return None

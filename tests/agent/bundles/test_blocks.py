@@ -249,6 +249,20 @@ def test_only_changed_files_travel_and_deleted_ones_are_gone(code: Path, root: P
     assert content(Path(tree)) == content(code)
 
 
+@pytest.mark.parametrize(("size", "is_sent"), [(1000, True), (2_000_000, False)])
+def test_older_bundles_than_the_newest_are_searched_for_much_alone(
+    code: Path, root: Path, size: int, is_sent: bool
+) -> None:
+    file = code / "data.bin"
+    file.write_bytes(random.Random(3).randbytes(size))
+    push(scan(code), root)
+    file.unlink()
+    push(scan(code), root)
+    file.write_bytes(random.Random(3).randbytes(size))
+    (code / "train.py").write_text("print('another bundle')\n")
+    assert push(scan(code), root)[1] == ["data.bin", "train.py"][0 if is_sent else 1 :]
+
+
 def test_progress_is_reported_on_both_sides(code: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code / "big.bin").write_bytes(random.Random(2).randbytes(8_000_000))
     bundle = scan(code)

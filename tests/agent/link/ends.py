@@ -57,7 +57,7 @@ class PipeSession:
             if not data:
                 raise ConnectionLost("the agent has gone")
             self._arrived += self._decoder.feed(data)
-        message = self._arrived.pop(0)
+        message = wire.checked_frame("h1", self._arrived.pop(0))
         self.received.append(message)
         if message.type == "error":
             raise AgentError(message["code"], message["summary"], detail=message["detail"], hint=message["hint"])

@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import subprocess
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dtctl.agent.host import daemon, keeping, machine, processes, programs
+from dtctl.agent import bootstrap
+from dtctl.agent.host import daemon, machine, processes, programs
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
 from dtctl.agent.survival.systemd import unit_text
@@ -315,7 +317,7 @@ def test_a_program_that_a_restart_begins_with_is_written_to_the_disk_once(
     written: list[str] = []
 
     def keep() -> None:
-        keeping.keep(str(program), agent_program().files, b"packed", str(program / "x.code"), lambda *_: None)
+        bootstrap.keep(str(program), zlib.compress(agent_program().content), pytest.fail)
 
     keep()
     monkeypatch.setattr(programs, "directory", lambda: str(program))

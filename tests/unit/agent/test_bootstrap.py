@@ -19,7 +19,6 @@ import pytest
 
 import dtctl.agent
 from dtctl.agent import bootstrap
-from dtctl.agent.host import keeping
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.spec import Container, Environment
 from dtctl.agent.run import containers
@@ -57,11 +56,18 @@ def refuse(*message: str) -> None:
     pytest.fail(": ".join(message))
 
 
+def program_files() -> dict[str, str]:
+    """Everything of the agent but the head, by its path on a host."""
+    paths = {path: str(Path("dtctl_agent", path.relative_to(ISLAND))) for path in SOURCES}
+    paths[ISLAND / "bootstrap.py"] = "__main__.py"
+    return {paths[path]: path.read_text() for path in SOURCES if path != ISLAND / "head.py"}
+
+
 def kept(directory: Path) -> Path:
     """A program, kept as a session does."""
     program = directory / agent_program().sha256
     packed = zlib.compress(agent_program().content)
-    keeping.keep(str(program), agent_program().files, packed, bootstrap.compiled_path(str(program)), refuse)
+    bootstrap.keep(str(program), packed, refuse)
     return program
 
 
@@ -72,7 +78,7 @@ def test_the_head_of_the_compiled_program_fits_into_one_read(tmp_path: Path) -> 
 
 def test_sources_are_those_that_the_name_of_the_program_promises(tmp_path: Path) -> None:
     program = kept(tmp_path)
-    assert bootstrap.sources(str(program)) == agent_program().files
+    assert bootstrap.sources(str(program)) == program_files()
     source = program / "source"
     for damaged in (source.read_bytes()[:-1], zlib.compress(b"{}"), b""):
         source.write_bytes(damaged)
@@ -118,17 +124,13 @@ def test_concurrent_threads_share_one_program() -> None:
     assert len(made) == 1
 
 
-def test_the_program_holds_the_agent_and_can_be_run() -> None:
-    names = set(agent_program().files)
-    assert {"__main__.py", "dtctl_agent/__init__.py", "dtctl_agent/requests/session.py"} <= names
-    assert "dtctl_agent/bootstrap.py" not in names
-
-
-def test_the_opening_is_the_bootstrap_and_the_name_of_the_program_alone() -> None:
+def test_the_opening_is_the_head_the_bootstrap_and_the_name_of_the_program_alone() -> None:
     stream = io.BytesIO(opening())
-    bootstrap = stream.read(int(stream.readline()))
-    ast.parse(bootstrap)
-    assert stream.read() == b"0 %b\n" % agent_program().sha256.encode()
+    assert stream.read(int(stream.readline())) == (ISLAND / "head.py").read_bytes()
+    size, digest = stream.readline().split()
+    assert stream.read(int(size)) == (ISLAND / "bootstrap.py").read_bytes()
+    assert digest == agent_program().sha256.encode()
+    assert stream.read() == b"0 %b\n" % digest
     assert len(opening()) < 32_000  # one window of TCP
 
 
@@ -182,9 +184,9 @@ def test_a_module_can_be_parsed_by_the_oldest_python(source: Path) -> None:
     ast.parse(source.read_text(), feature_version=(3, 8))
 
 
-def test_the_bootstrap_holds_nothing_that_an_early_python_3_cannot_read() -> None:
-    source = next(path for path in SOURCES if path.name == "bootstrap.py")
-    tree = ast.parse(source.read_text(), feature_version=(3, 0))
+@pytest.mark.parametrize("name", ["head.py", "bootstrap.py"])
+def test_what_is_sent_first_holds_nothing_that_an_early_python_3_cannot_read(name: str) -> None:
+    tree = ast.parse((ISLAND / name).read_text(), feature_version=(3, 0))
     late = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Await)
     assert [node for node in ast.walk(tree) if isinstance(node, late)] == []
     assert "__future__" not in imported(tree)
