@@ -20,6 +20,7 @@ from .values import (
     TaskState,
 )
 
+MOST_PACE = 1e12
 MOST_SPANS = 300
 """The newest; of those before only the seconds are known."""
 
@@ -53,7 +54,7 @@ class Account(Record):
     """A host was away in the time that is not judged yet."""
     gap_s: Default[Seconds, 0.0]
     """The usual time between two reported steps."""
-    pace: Default[Within[float, 0, 1e12], 0.0]
+    pace: Default[Within[float, 0, MOST_PACE], 0.0]
     """The usual steps a second."""
     reached: Default[Optional[Count], None]
     """The highest step that was reported."""

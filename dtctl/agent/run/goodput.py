@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from ..records.kinds import made
 from ..records.reasons import Fact, fact
-from ..records.whole_run import MOST_SPANS, Account, Spent
+from ..records.whole_run import MOST_PACE, MOST_SPANS, Account, Spent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _judge(account: Account, kind: Spent, advanced: int) -> None:
     paced = account["pace"] > 0 and advanced >= account["pace"] * length_s / 2
     if usual and length_s > 0:
         account["gap_s"] = _mixed(account["gap_s"], length_s)
-        account["pace"] = _mixed(account["pace"], advanced / length_s) if advanced else account["pace"]
+        account["pace"] = _mixed(account["pace"], min(advanced / length_s, MOST_PACE)) if advanced else account["pace"]
     _close(account, kind if usual or paced else _silence(account, account["seconds"]), account["seconds"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import checked, made
@@ -124,6 +124,7 @@ def test_the_time_after_the_last_step_is_judged_by_the_outcome(outcome: str, hun
 
 
 @cases
+@example([("tell", 0.0, 2, False, False), ("tell", 1e-308, 4, False, False), ("tell", 1e-308, 6, False, False)], "")
 @given(
     st.lists(
         st.tuples(
