@@ -301,6 +301,7 @@ def taken_port(host: FleetHost, port: int, when: str = "true") -> Iterator[None]
     script = (
         "import os, socket, sys, threading, time\n"
         "threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()\n"
+        "print('ready', flush=True)\n"
         "while os.system(sys.argv[2]): time.sleep(0.005)\n"
         "while True:\n"
         "  try: listener = socket.create_server(('', int(sys.argv[1]))); break\n"
@@ -309,8 +310,10 @@ def taken_port(host: FleetHost, port: int, when: str = "true") -> Iterator[None]
     )
     inside = ["nsenter", "--target", str(host.box.init), "--all", "env", f"--chdir={host.login.home_inside}"]
     command = [*inside, sys.executable, "-c", script, str(port), when]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as taker:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as taker:
         try:
+            assert taker.stdout is not None
+            assert taker.stdout.readline() == b"ready\n"
             yield
         finally:
             taker.communicate()
