@@ -1,8 +1,8 @@
-"""Finds the agent's program on a host, or has it sent, and enters it.
+"""The first thing that runs on a host: finds the agent's program there, or has it sent, and enters it.
 
-A session reads this text from its standard input behind head.py (docs/agent.md, "Start of a conversation"). The
-program keeps it as `__main__.py` for the processes that start without a session. Every Python 3 can read it, to be able
-to say that it is too old.
+A session reads this text from its standard input (docs/agent.md, "Start of a conversation"). The program keeps it as
+`__main__.py` for the processes that start without a session. Every Python 3 can read it, to be able to say that it is
+too old.
 """
 
 import gc
@@ -121,7 +121,7 @@ def imports(program: str) -> bool:
     end = 24 + int.from_bytes(head[4:8], "little")
     if head[:4] != MAGIC_NUMBER or blake2b(head[24:end], digest_size=16).digest() != head[8:24]:
         return False
-    importer, index, plain, _ = marshal.loads(head[24:end])
+    importer, index, plain = marshal.loads(head[24:end])
     if any(content(os.path.join(program, name), MOST_BYTES) != plain[name] for name in plain):
         return False
     scope = {"__name__": "importer"}

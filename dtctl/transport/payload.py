@@ -24,7 +24,6 @@ The blanks at its end are room for the agent's own command line, which takes its
 """
 
 _PACKAGE = "dtctl_agent"
-_HEAD = "head.py"
 _BOOTSTRAP = "bootstrap.py"
 PACKING = 6
 """Of zlib; 9 takes twice as long for two parts in a hundred."""
@@ -52,7 +51,7 @@ def once(work: Callable[[], R]) -> Callable[[], R]:
 
 @once
 def agent_program() -> Program:
-    files = {f"{_PACKAGE}/{name}": source for name, source in _sources().items() if name != _HEAD}
+    files = {f"{_PACKAGE}/{name}": source for name, source in _sources().items()}
     files["__main__.py"] = files.pop(f"{_PACKAGE}/{_BOOTSTRAP}")
     index = json.dumps([(path, len(source)) for path, source in files.items()]).encode()
     content = b"\n".join([index, b"".join(files.values())])
@@ -62,8 +61,8 @@ def agent_program() -> Program:
 @once
 def opening() -> bytes:
     """What is sent first: a host that has been here before needs no more."""
-    head, bootstrap, digest = _sources()[_HEAD], _sources()[_BOOTSTRAP], agent_program().sha256.encode()
-    return b"%d\n%b%d %b\n%b0 %b\n" % (len(head), head, len(bootstrap), digest, bootstrap, digest)
+    bootstrap = _sources()[_BOOTSTRAP]
+    return b"%d\n%b0 %b\n" % (len(bootstrap), bootstrap, agent_program().sha256.encode())
 
 
 @once

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, List, Mapping, Tuple
 
 IMPORTER = "dtctl_agent/host/compiled.py"
-BOOTSTRAP = "__main__.py"
-PLAIN = (BOOTSTRAP, "dtctl_agent/dump/site/sitecustomize.py")
+PLAIN = ("__main__.py", "dtctl_agent/dump/site/sitecustomize.py")
 """What Python itself reads: of a process that starts without a session, and of trainers."""
 
 _CODES = {
@@ -51,7 +50,7 @@ def compiled(files: Mapping[str, str], codes: Mapping[str, bytes]) -> bytes:
     """The content of the file from which compiled.py imports; `codes` are those of modules that have been needed.
 
     Its head is Python's own number for its code, the size of the rest of the head, a digest of that, and then what
-    runs first, the index of the modules, what the plain files have to be, and the bootstrap for head.py.
+    runs first, the index of the modules, and what the plain files have to be.
     """
     index: Dict[str, Tuple[str, int, int, bytes]] = {}
     bodies: List[bytes] = []
@@ -64,8 +63,7 @@ def compiled(files: Mapping[str, str], codes: Mapping[str, bytes]) -> bytes:
             bodies.append(code)
             offset += len(code)
     importer = compile(files[IMPORTER], IMPORTER, "exec", dont_inherit=True)
-    plain = {name: files[name].encode() for name in PLAIN}
-    head = marshal.dumps((importer, index, plain, compile(files[BOOTSTRAP], "dtctl", "exec", dont_inherit=True)))
+    head = marshal.dumps((importer, index, {name: files[name].encode() for name in PLAIN}))
     size = len(head).to_bytes(4, "little")
     return b"".join([MAGIC_NUMBER, size, blake2b(head, digest_size=16).digest(), head, *bodies])
 

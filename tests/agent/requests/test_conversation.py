@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,58 +108,6 @@ def test_sessions_that_compile_at_the_same_time_keep_each_others_modules(new_hos
         one.ask("runs", cluster=None, host=new_host.name, run=None)
         other.ask("gc", cluster=None, host=new_host.name, run=None, dry_run=True, all=True)
     assert {"dtctl_agent.requests.runs", "dtctl_agent.requests.gc"} <= code_of(kept_program(new_host))
-
-
-def spoil_nothing(code: Path) -> None: ...
-
-
-def let_others_write(code: Path) -> None:
-    code.chmod(0o620)
-
-
-def let_others_write_beside_it(code: Path) -> None:
-    code.parent.chmod(0o720)
-
-
-def give_away(code: Path) -> None:
-    os.chown(code, 65534, 65534)
-
-
-def link(code: Path) -> None:
-    code.rename(code.with_suffix(".moved"))
-    code.symlink_to(code.with_suffix(".moved"))
-
-
-def damage(code: Path) -> None:
-    whole = code.read_bytes()
-    code.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
-
-
-@pytest.mark.parametrize(
-    ("spoil", "is_sent"),
-    [
-        (spoil_nothing, False),
-        (let_others_write, True),
-        (let_others_write_beside_it, True),
-        (link, True),
-        (damage, True),
-        (Path.unlink, True),
-        pytest.param(give_away, True, marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give it away")),
-    ],
-)
-def test_the_bootstrap_that_is_sent_runs_unless_a_kept_one_is_safe(
-    new_host: AgentHost, spoil: Callable[[Path], object], is_sent: bool
-) -> None:
-    new_host.open().close()
-    spoil(code_file(new_host))
-    head = opening().split(b"\n", 1)[1][: int(opening().split(b"\n", 1)[0])]
-    bootstrap = b"print('sent')"
-    sent = b"%d\n%b%d %b\n%b" % (len(head), head, len(bootstrap), agent_program().sha256.encode(), bootstrap)
-    end = b"0 %b\n" % agent_program().sha256.encode()
-    command = ["/bin/sh", "-c", LOADER]
-    done = subprocess.run(command, input=sent + end, stdout=subprocess.PIPE, env=new_host.env, check=True)
-    assert (done.stdout == b"sent\n") == is_sent
-    assert (b'"greeting"' in done.stdout) == (not is_sent)
 
 
 @pytest.mark.parametrize("name", ["__main__.py", "dtctl_agent/dump/site/sitecustomize.py"])

@@ -57,10 +57,10 @@ def refuse(*message: str) -> None:
 
 
 def program_files() -> dict[str, str]:
-    """Everything of the agent but the head, by its path on a host."""
+    """Everything of the agent, by its path on a host."""
     paths = {path: str(Path("dtctl_agent", path.relative_to(ISLAND))) for path in SOURCES}
     paths[ISLAND / "bootstrap.py"] = "__main__.py"
-    return {paths[path]: path.read_text() for path in SOURCES if path != ISLAND / "head.py"}
+    return {paths[path]: path.read_text() for path in SOURCES}
 
 
 def kept(directory: Path) -> Path:
@@ -124,13 +124,10 @@ def test_concurrent_threads_share_one_program() -> None:
     assert len(made) == 1
 
 
-def test_the_opening_is_the_head_the_bootstrap_and_the_name_of_the_program_alone() -> None:
+def test_the_opening_is_the_bootstrap_and_the_name_of_the_program_alone() -> None:
     stream = io.BytesIO(opening())
-    assert stream.read(int(stream.readline())) == (ISLAND / "head.py").read_bytes()
-    size, digest = stream.readline().split()
-    assert stream.read(int(size)) == (ISLAND / "bootstrap.py").read_bytes()
-    assert digest == agent_program().sha256.encode()
-    assert stream.read() == b"0 %b\n" % digest
+    assert stream.read(int(stream.readline())) == (ISLAND / "bootstrap.py").read_bytes()
+    assert stream.read() == b"0 %b\n" % agent_program().sha256.encode()
     assert len(opening()) < 32_000  # one window of TCP
 
 
@@ -184,9 +181,8 @@ def test_a_module_can_be_parsed_by_the_oldest_python(source: Path) -> None:
     ast.parse(source.read_text(), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("name", ["head.py", "bootstrap.py"])
-def test_what_is_sent_first_holds_nothing_that_an_early_python_3_cannot_read(name: str) -> None:
-    tree = ast.parse((ISLAND / name).read_text(), feature_version=(3, 0))
+def test_the_bootstrap_holds_nothing_that_an_early_python_3_cannot_read() -> None:
+    tree = ast.parse((ISLAND / "bootstrap.py").read_text(), feature_version=(3, 0))
     late = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Await)
     assert [node for node in ast.walk(tree) if isinstance(node, late)] == []
     assert "__future__" not in imported(tree)
