@@ -248,20 +248,17 @@ class Memory:
 
     def runs(self) -> tuple[RunRecord, ...]:
         """Newest first; those of other versions of dtctl are theirs."""
-        return tuple(sorted(self._newest_first(), key=lambda record: record.created, reverse=True))
-
-    def _newest_first(self) -> Iterator[RunRecord]:
-        """By the times in their ids, so that the others need not be read."""
-        names = [path.stem for path in self._runs.glob("*.json") if _RUN.match(path.stem)]
-        for name in sorted(names, key=lambda name: name[-len("20261126-090900-6b38") :], reverse=True):
+        records = []
+        for name in (path.stem for path in self._runs.glob("*.json") if _RUN.match(path.stem)):
             with suppress(OtherVersion):
                 if (record := self._load(name)) is not None:
-                    yield record
+                    records.append(record)
+        return tuple(sorted(records, key=lambda record: record.created, reverse=True))
 
     def newest_of(self, file: Path, cluster: str | None = None) -> RunRecord | None:
         """The newest run that was started from the file, by any path to it; `cluster`: under this name."""
         real = os.path.realpath(file)
-        own = (one for one in self._newest_first() if one.file and os.path.realpath(one.file) == real)
+        own = (one for one in self.runs() if one.file and os.path.realpath(one.file) == real)
         return next((one for one in own if cluster in (None, one.cluster)), None)
 
     def place_of(self, file: Path) -> RunRecord | None:

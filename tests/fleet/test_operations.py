@@ -36,7 +36,7 @@ def test_a_run_that_was_stopped_without_its_coordinators_host_is_stopped(running
         assert ": Stopped" in told.stdout
         assert "1 host unreachable: gpu-2" in told.stdout
         problem = told.stdout[told.stdout.index("problem:") :]
-        assert "the coordinator's host gpu-2 cannot be asked" in problem
+        assert "the coordinator's host gpu-2 is unreachable" in problem
         assert "dtctl replace gpu-2" in problem
         done = running.run("wait", "--timeout", "60s")
         assert done.returncode != 124, done.stderr
