@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peers import report
-from benchmarks.peers.contest import Options, Report, Standings, compete
+from benchmarks.peers.contest import Course, Options, Report, Standings, compete
 from benchmarks.peers.doing import Contender, Environment, Field, all_kept, all_new, dtctl, field
 from benchmarks.peers.report import Goal
 
@@ -57,19 +57,13 @@ def _report(hosts: int, contenders: Sequence[Sequence[Contender]], found: Sequen
 
 
 @dataclass(frozen=True)
-class Everywhere:
+class Everywhere(Course):
     """Each host has to tell its own address, once."""
 
     ground: Field
 
-    def prepare(self, contender: Contender, step: str) -> None:
-        pass
-
     def verify(self, contender: Contender, step: str, printed: str) -> str:
         return not_reached(self.ground.hosts, printed)
-
-    def finish(self, contender: Contender) -> None:
-        pass
 
 
 def not_reached(hosts: Sequence[str], printed: str) -> str:

@@ -6,20 +6,21 @@ import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from benchmarks.peers.doing import Contender, Field
 from benchmarks.peers.gauge import Gauge, Outcome, Taken
 from dtctl.transport.fanout import WIDTH
 
 
-class Course(Protocol):
+class Course:
     """What happens around the steps; none of it is measured."""
 
-    def prepare(self, contender: Contender, step: str) -> None: ...
+    def prepare(self, contender: Contender, step: str) -> None:
+        """Before a step."""
 
     def verify(self, contender: Contender, step: str, printed: str) -> str:
         """What is wrong with the result; empty if nothing is."""
+        raise NotImplementedError
 
     def finish(self, contender: Contender) -> None:
         """After its last step."""

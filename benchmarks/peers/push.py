@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.measuring import DTCTL, CannotRun
 from benchmarks.peers import report
-from benchmarks.peers.contest import Options, Report, compete
+from benchmarks.peers.contest import Course, Options, Report, compete
 from benchmarks.peers.doing import Contender, Environment, Field, field, for_each_host, script, synchronize
 from benchmarks.peers.report import Goal
 
@@ -124,7 +124,7 @@ def _contenders(ground: Field, environment: Environment) -> list[Contender]:
 
 
 @dataclass
-class _Tree:
+class _Tree(Course):
     ground: Field
     changes: int = 0
 
@@ -154,9 +154,6 @@ class _Tree:
         places = ".dtctl/bundles/*/tree" if contender.ours else "code"
         wrong = [home for home in homes if not any(_contents(tree) == wanted for tree in home.glob(places))]
         return f"{len(wrong)} hosts have another tree" if wrong else ""
-
-    def finish(self, contender: Contender) -> None:
-        pass
 
 
 @dataclass

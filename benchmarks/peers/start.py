@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.measuring import DTCTL, measure
 from benchmarks.peers import report
 from benchmarks.peers.command import not_reached
-from benchmarks.peers.contest import Options, Report, compete
+from benchmarks.peers.contest import Course, Options, Report, compete
 from benchmarks.peers.doing import Contender, Environment, Field, dtctl, field, library, openssh
 from benchmarks.peers.report import Goal
 
@@ -85,11 +85,8 @@ def _floor(ground: Field, environment: Environment) -> Contender:
 
 
 @dataclass(frozen=True)
-class _Cycle:
+class _Cycle(Course):
     ground: Field
-
-    def prepare(self, contender: Contender, step: str) -> None:
-        pass
 
     def verify(self, contender: Contender, step: str, printed: str) -> str:
         found = self.ground.servers.sshd.processes().count(PROCESS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.measuring import measure
 from benchmarks.peers import report
-from benchmarks.peers.contest import Options, Report, compete
+from benchmarks.peers.contest import Course, Options, Report, compete
 from benchmarks.peers.doing import Contender, Environment, Field, dtctl, field
 from benchmarks.peers.report import Goal
 from benchmarks.peers.start import END, LOOK, OURS, START, TRAINER
@@ -42,15 +42,9 @@ def run(options: Options, environment: Environment) -> Report:
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _Shown(Course):
     ground: Field
-
-    def prepare(self, contender: Contender, step: str) -> None:
-        pass
 
     def verify(self, contender: Contender, step: str, printed: str) -> str:
         shown = printed.count(" running ")
         return f"{shown} tasks are shown as running" if contender.ours and shown != len(self.ground.hosts) else ""
-
-    def finish(self, contender: Contender) -> None:
-        pass

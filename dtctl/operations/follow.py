@@ -29,7 +29,7 @@ class Reading:
 
 
 class LogStream:
-    """Tells Reading, LogLines and Through. Begun again after a break, it loses and doubles no line."""
+    """Reports Reading, LogLines and Through. Begun again after a break, it loses and doubles no line."""
 
     def __init__(self, record: RunRecord, host: Host, wanted: LogRequest, streams: Streams) -> None:
         self._record = record
