@@ -228,12 +228,13 @@ RESTARTS = "dtctl up --replace    restarts the run from its checkpoints, with jo
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is to change in a run; `before` and `count` are numbers of tasks of the job."""
+    """What is to change in a run; `before`, `count` and `places` are numbers of tasks of the job."""
 
     record: RunRecord
     job: str
     before: int
     count: int
+    places: int
     starts: tuple[TaskId, ...]
     stops: tuple[TaskId, ...]
     restarts: tuple[TaskId, ...] = ()
@@ -242,6 +243,24 @@ class Scaling:
     @property
     def ends(self) -> tuple[TaskId, ...]:
         return *self.stops, *self.restarts
+
+    def number(self, view: RunView | None) -> int:
+        """How many of the job's tasks the coordinator lets run; others may have scaled it, too."""
+        assert view is not None
+        return self.places - len(drains.scaled_down(self.job, view["intents"]))
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """`number`: so many tasks of the job run now, if their hosts let them."""
+
+    number: int
+    stopped: StopResult | None = None
+    started: RestartResult | None = None
+
+    @property
+    def errors(self) -> Mapping[str, DtctlError]:
+        return {**(self.stopped.errors if self.stopped else {}), **(self.started.errors if self.started else {})}
 
 
 def plan_scaling(record: RunRecord, transport: Transport, job: str, count: int) -> Scaling:
@@ -257,29 +276,29 @@ def plan_scaling(record: RunRecord, transport: Transport, job: str, count: int) 
     return _plan(known.as_known(inventory), inventory, view, job, count)
 
 
-def scale_down(scaling: Scaling, transport: Transport, order: StopOrder, report: OnStopping = unseen) -> StopResult:
-    """Returns when the tasks have ended wherever they can be reached."""
+def scale(scaling: Scaling, transport: Transport, order: StopOrder, report: OnStopping = unseen) -> Scaled:
+    """Returns when the tasks have ended, or run, wherever they can be reached."""
+    about: dict[str, str | int] = {"job": scaling.job, "count": scaling.count}
+    stopped = started = None
+    number = scaling.before
 
-    def request(asked: RunRecord, own: Own) -> records.StopResult:
-        wanted = request_to_hold(asked, order, report, job=scaling.job, count=scaling.count)
-        return ask_coordinator(asked, transport, wanted)
+    def hold(asked: RunRecord, own: Own) -> records.StopResult:
+        return ask_coordinator(asked, transport, request_to_hold(asked, order, report, **about))
 
-    asked, answer, _ = ask_run(scaling.record, transport, request)
-    known = asked.as_known(answer["inventory"])
-    result = dataclasses.replace(result_by_hosts(known, {known.coordinator: answer}, {}), known=known)
-    return dataclasses.replace(result, promised=tuple(answer["unreached"]))
+    def release(asked: RunRecord, own: Own) -> records.RestartResult:
+        return ask_coordinator(asked, transport, request_to_release(asked, order.by, **about))
 
-
-def scale_up(scaling: Scaling, transport: Transport, *, by: str) -> RestartResult:
-    """Returns when the tasks run, or it is clear which of them wait for a host that is away."""
-
-    def request(asked: RunRecord, own: Own) -> records.RestartResult:
-        return ask_coordinator(asked, transport, request_to_release(asked, by, job=scaling.job, count=scaling.count))
-
-    asked, answer, _ = ask_run(scaling.record, transport, request)
-    known = asked.as_known(answer["inventory"])
-    away = {host: why_unreached(host, answer["coordination"]) for host in answer["unreached"]}
-    return RestartResult(statuses(known, tuple(known.roster), [answer]), away)
+    if scaling.stops:
+        asked, ended, _ = ask_run(scaling.record, transport, hold)
+        known, number = asked.as_known(ended["inventory"]), scaling.number(ended["coordination"])
+        result = dataclasses.replace(result_by_hosts(known, {known.coordinator: ended}, {}), known=known)
+        stopped = dataclasses.replace(result, promised=tuple(ended["unreached"]))
+    if scaling.starts:
+        asked, begun, _ = ask_run(scaling.record, transport, release)
+        known, number = asked.as_known(begun["inventory"]), scaling.number(begun["coordination"])
+        away = {host: why_unreached(host, begun["coordination"]) for host in begun["unreached"]}
+        started = RestartResult(statuses(known, tuple(known.roster), [begun]), away)
+    return Scaled(number, stopped, started)
 
 
 def _plan(record: RunRecord, run: Inventory, view: RunView, job: str, count: int) -> Scaling:
@@ -297,7 +316,8 @@ def _plan(record: RunRecord, run: Inventory, view: RunView, job: str, count: int
     starts = [task for task in held if task not in beyond]
     stops = [task for task in beyond if task not in held]
     going = restarted_with(run, view, [*starts, *stops])
-    return Scaling(record, job, len(tasks) - len(held), count, _ids(starts), _ids(stops), _ids(going))
+    before = len(tasks) - len(held)
+    return Scaling(record, job, before, count, len(tasks), _ids(starts), _ids(stops), _ids(going))
 
 
 def _ids(tasks: Iterable[str]) -> tuple[TaskId, ...]:
