@@ -63,13 +63,15 @@ def drain(
     def wanted(asked: RunRecord) -> Request[records.StopResult]:
         return request_to_hold(asked, order, report, drained=host)
 
-    heard = _ask(record, transport, host, wanted, _to_be_held(host), before)
-    known = heard.record
-    result = dataclasses.replace(result_by_hosts(known, heard.answers, heard.errors), away=heard.away, known=known)
-    if host in heard.unreached:
+    replies = _ask(record, transport, host, wanted, _to_be_held(host), before)
+    known = replies.record
+    result = dataclasses.replace(
+        result_by_hosts(known, replies.answers, replies.errors), away=replies.away, known=known
+    )
+    if host in replies.unreached:
         direct = _ask_directly(known, transport, wanted(known), host, {})
         result = result.and_then(result_by_hosts(known, *direct))
-    promised = [one for one in heard.unreached if one != host or isinstance(result.errors.get(one), TransportError)]
+    promised = [one for one in replies.unreached if one != host or isinstance(result.errors.get(one), TransportError)]
     return dataclasses.replace(result, promised=tuple(promised))
 
 
@@ -81,10 +83,10 @@ def undrain(
     def wanted(asked: RunRecord) -> Request[records.RestartResult]:
         return request_to_release(asked, by, drained=host)
 
-    heard = _ask(record, transport, host, wanted, lambda run, view: drains.tasks_of(host, view["intents"]), before)
-    tasks = statuses(heard.record, tuple(heard.record.roster), list(heard.answers.values()))
-    away = {other: why_unreached(other, heard.view) for other in heard.unreached}
-    return RestartResult(tasks, {**heard.errors, **away}, heard.away)
+    replies = _ask(record, transport, host, wanted, lambda run, view: drains.tasks_of(host, view["intents"]), before)
+    tasks = statuses(replies.record, tuple(replies.record.roster), list(replies.answers.values()))
+    away = {other: why_unreached(other, replies.view) for other in replies.unreached}
+    return RestartResult(tasks, {**replies.errors, **away}, replies.away)
 
 
 def request_to_hold(

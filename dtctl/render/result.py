@@ -157,8 +157,8 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
         tail = log_lines(status.tasks[verdict.cause].exit["tail"].encode(errors="replace"), color=False)[-CAUSE_LINES:]
         for line in () if followed is not None and followed.has_just_shown(verdict.cause, tail) else tail:
             note(f"  {verdict.cause} | {line}")
-    if told_next := advice_lines(status):
-        note(*told_next)
+    if advice := advice_lines(status):
+        note(*advice)
     if console.speaks_json():
         return note(f"run {status.record.run}: {verdict.outcome.value}, {sentence(verdict.why)}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")

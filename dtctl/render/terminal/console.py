@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ColorChoice = Literal["auto", "always", "never"]
 
 _choice: ColorChoice = "auto"
-_tell: Callable[[str], None] | None = None
+_write_json: Callable[[str], None] | None = None
 """Says a line about the work in JSON, where all of stderr is JSON."""
 
 _FORCES_COLOR = ("FORCE_COLOR", "TTY_COMPATIBLE")
@@ -38,17 +38,17 @@ def choose_color(choice: ColorChoice) -> None:
     _choice = choice
 
 
-def speak_json(tell: Callable[[str], None] | None) -> None:
+def speak_json(write: Callable[[str], None] | None) -> None:
     """For the whole process: stderr has a JSON object a line, as what reads stdout is a program.
 
-    `tell` writes such a line; None: stderr is for people.
+    `write` writes such a line; None: stderr is for people.
     """
-    global _tell
-    _tell = tell
+    global _write_json
+    _write_json = write
 
 
 def speaks_json() -> bool:
-    return _tell is not None
+    return _write_json is not None
 
 
 def out(width: int | None = None) -> Console:
@@ -67,8 +67,8 @@ def say(text: str) -> None:
 
 def report(text: str) -> None:
     """A line about the work, without style, on stderr."""
-    if _tell is not None:
-        return _tell(text) if text else None
+    if _write_json is not None:
+        return _write_json(text) if text else None
     put(f"{one_line(text)}\n", stderr=True)
     return None
 

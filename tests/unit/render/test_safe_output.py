@@ -460,9 +460,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
     "show_plots": lambda: scalars.show_plots(poisoned(METRICS), log=True),
     "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),
-    "show_what_logs_tell": lambda: scalars.show_what_logs_tell(
-        poisoned(METRICS), poisoned(run_status()), table_too=True
-    ),
+    "show_log_metrics": lambda: scalars.show_log_metrics(poisoned(METRICS), poisoned(run_status()), table_too=True),
     "show_checked": lambda: checks.show_checked(CHECKED),
     "show_findings": lambda: checks.show_findings(CHECKED),
     "show_brief": lambda: checks.show_brief(CHECKED),
