@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,10 @@ from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.drain import Scaling, scale
 from dtctl.operations.push import push
-from dtctl.operations.replace import check_replaceable, plan_replacement
+from dtctl.operations.replace import as_scaled, check_replaceable, plan_replacement
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts, select_tasks
-from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from dtctl.operations.stop import StopOrder, Stopping, listener, stop
 from dtctl.operations.up import readying
 from dtctl.operations.up.readying import converse
@@ -305,6 +306,24 @@ def test_scale_shows_the_number_that_the_coordinator_reports_afterwards(
     show_scaled(scaling, scaled, dry_run=False)
     assert scaled.number == number
     assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(
+    ("outcome", "intents", "replicas"),
+    [
+        (Outcome.RUNNING, {"worker:1": TOO_MANY}, 1),
+        (Outcome.RUNNING, {"worker:1": made(Intent)}, None),
+        (Outcome.STOPPED, {"worker:1": TOO_MANY}, 2),
+    ],
+    ids=["scaled down", "scaled up", "the file's, where no run is live"],
+)
+def test_replace_keeps_the_number_of_tasks_of_the_live_run(
+    outcome: Outcome, intents: Mapping[str, Any], replicas: int | None
+) -> None:
+    coordination = Coordination.of(viewed(intents=intents), record().roster, ())
+    run = dataclasses.replace(found(record(), outcome=outcome), coordination=coordination)
+    workers = dataclasses.replace(job("worker", ["c", "d"], [1, 1]), replicas=2)
+    assert as_scaled(cluster(workers), run).jobs["worker"].replicas == replicas
 
 
 class Handle:
