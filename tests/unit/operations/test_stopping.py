@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.kinds import made
+from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import because
 from dtctl.agent.records.run_state import Intent
+from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.requests.drain import Held
 from dtctl.agent.run import drains
 from dtctl.bundle import Sender, scan
@@ -320,7 +321,7 @@ def test_scale_shows_the_number_that_the_coordinator_reports_afterwards(
 def test_replace_keeps_the_number_of_tasks_of_the_live_run(
     outcome: Outcome, intents: Mapping[str, Any], replicas: int | None
 ) -> None:
-    coordination = Coordination.of(viewed(intents=intents), record().roster, ())
+    coordination = Coordination.of(checked(RunView, viewed(intents=intents)), record().roster, ())
     run = dataclasses.replace(found(record(), outcome=outcome), coordination=coordination)
     workers = dataclasses.replace(job("worker", ["c", "d"], [1, 1]), replicas=2)
     assert as_scaled(cluster(workers), run).jobs["worker"].replicas == replicas
