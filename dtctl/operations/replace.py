@@ -50,6 +50,8 @@ def check_replaceable(cluster: Cluster, found: RunStatus) -> None:
             raise next(iter(found.errors.values()))
         raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
     run = found.record
+    if found.verdict.outcome.decided:  # the next one starts wherever the file, and this command, say
+        return
     if run.moved:
         lines = [f"{new} has taken the place of {old}" for old, new in run.moved.items()]
         raise PreflightError(

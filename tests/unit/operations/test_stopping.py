@@ -225,8 +225,8 @@ def test_without_a_spare_a_host_has_to_be_named() -> None:
         plan_replacement(with_spares(spares=()), "b", None)
 
 
-def found(run: RunRecord, time: float = 1.0) -> RunStatus:
-    return RunStatus(run, {}, Verdict(Outcome.RUNNING, ()), (), time)
+def found(run: RunRecord, time: float = 1.0, outcome: Outcome = Outcome.RUNNING) -> RunStatus:
+    return RunStatus(run, {}, Verdict(outcome, ()), (), time)
 
 
 def test_a_file_that_does_not_agree_with_the_run_is_refused() -> None:
@@ -235,6 +235,7 @@ def test_a_file_that_does_not_agree_with_the_run_is_refused() -> None:
         check_replaceable(with_spares(), found(run))
     assert "ps:1: b in the file, e in the run" in refused.value.detail
     check_replaceable(with_spares(), found(record_of(plan_roster(with_spares()))))
+    check_replaceable(with_spares(), found(run, outcome=Outcome.STOPPED))
     with pytest.raises(UsageError, match="there is no run of"):
         check_replaceable(with_spares(), found(run, time=0.0))
 
