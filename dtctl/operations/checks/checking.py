@@ -282,7 +282,7 @@ def _warning_text(finding: Finding) -> str:
     ports = ", ".join(map(str, fields["ports"]))
     if finding.signature.name == "exposed":
         return f"port {ports} of {hosts} answered this machine ({fields['seen_from']}), which is none of the hosts"
-    return f"{hosts} has {fields['address']}, an address of the internet, and port {ports} was not tried there"
+    return f"{hosts} has {fields['address']}, a public address, and port {ports} was not tested there"
 
 
 def context_of(
