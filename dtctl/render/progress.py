@@ -13,7 +13,6 @@ from dtctl.agent.records.answers import Leaving
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId, grouped
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.stop import Stopping
 from dtctl.render.awaiting import dialling_line, failures_noted, waiting_for
 from dtctl.render.format import duration, fold
 from dtctl.render.terminal import console
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
+
+    from dtctl.operations.stop import Stopping
 
 
 MOST_LINES = 30

@@ -165,7 +165,6 @@ def push(
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
     from dtctl.render.format import by_value, count, size, summarize_hosts
-    from dtctl.render.machine import document, results
     from dtctl.render.plan import show_left_out
     from dtctl.render.progress import UpProgress
     from dtctl.render.terminal import console
@@ -181,6 +180,8 @@ def push(
     ):
         outcome = bring(record, bundle, scope.transport, progress)
     if output == "json":
+        from dtctl.render.machine import document, results
+
         document.print_json("Push", results.push(outcome, bundle))
     else:
         for sent, hosts in by_value(outcome.results).items():
