@@ -36,7 +36,7 @@ def ephemeral() -> Tuple[int, int]:
 
 
 def free_from(span: int, most: int = 8) -> List[int]:
-    """Round numbers from which on nobody listens on `span` ports, and outside of `ephemeral`."""
+    """Round numbers from which on `span` ports are free, and outside of `ephemeral`."""
     low, high = ephemeral()
     there = _listeners().keys()
     found: List[int] = []

@@ -81,9 +81,10 @@ class Dialer:
         return min(self._due, self._now + _LOOK_UP_S) if self._looks_up else self._due
 
     def step(self, now: float) -> List[FromDialer]:
-        """What has come: `connected`, what the coordinator says, then `gone`, and so on.
+        """What was received: `connected`, the coordinator's messages, then `gone`, and so on.
 
-        connected: now is the time to say hello. gone: reason, heard (when something last came, on the monotonic clock).
+        connected: now is the time to say hello. gone: reason, heard (when something was last received, by the monotonic
+        clock).
         """
         self._now = now
         received: List[FromDialer] = []

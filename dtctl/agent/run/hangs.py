@@ -108,6 +108,7 @@ PAUSE_S = 10.0
 """Between two looks this is no slowness of ours: the machine, or this process, has stood still."""
 
 ADVANCES = 2
+"""So many steps after the first one show how long the pauses between two are."""
 
 LEAST_FIRST_S = 0.1
 """For a first step: less is not noted, and would stand for none."""
@@ -143,8 +144,8 @@ class Watchdog:
     """Watches one attempt: decided by what can be seen of it, on the monotonic clock alone.
 
     Frozen (stopped by a signal) is judged of every task, from its first look on. The lack of progress is judged once a
-    task is ready, and only of one that has shown that it makes progress: its step has advanced twice, or its log has
-    grown for as long as the limit without a longer pause. Of one that has not, there may be a limit for the first step,
+    task is ready, and only of one that has shown that it makes progress: it has reported a step, or its log has grown
+    for as long as the limit without a longer pause. Of one that has not, there may be a limit for the first step,
     which counts from its start: one that hangs before it listens keeps the others waiting. So does a server, which is
     judged until it listens, and then waits for others for good reason.
 
@@ -170,7 +171,7 @@ class Watchdog:
         self._began = self._looked = self._sign = self._regular_since = now
         self._first: Optional[float] = None
         self._signs = 0
-        self._steps = 0
+        self._steps = int(entry["step"] is not None)
         self._frozen_since: Optional[float] = None
 
     @property
@@ -180,7 +181,7 @@ class Watchdog:
 
     def is_quiet(self, now: float) -> bool:
         """True when a sign that is dear to look for is worth it."""
-        return self._proven and now - self._sign > self.limit_s / 4
+        return (self._proven or self._steps > 0) and now - self._sign > self.limit_s / 4
 
     def update(self, now: float, signs: Signs, peers_took_s: float = 0.0) -> Optional[Fact]:
         """Why the task is to be taken for hung, or None. `peers_took_s`: as of `limit_of_first_step`."""
@@ -226,7 +227,13 @@ class Watchdog:
             return min(first_s, self._ready_limit_s or float("inf"))
         if self._proven and self._trains:
             return self.limit_s
+        if self._steps and self._trains:
+            return self._recovery["stall_s"] or patience(self._limit_after_first_s(), self._in_vain)
         return patience(first_s, self._in_vain)
+
+    def _limit_after_first_s(self) -> float:
+        """The second step may compile, or restore, as the first did."""
+        return learnt_limit(max(self.longest_gap_s, self._first or 0.0))
 
     def _judge_frozen(self, now: float) -> Optional[Fact]:
         if self._frozen_since is None:

@@ -159,7 +159,7 @@ class Rules:
 
 
 def in_session(cgroup: str) -> bool:
-    """Tells whether a process with this text in /proc/self/cgroup is in the scope of a login."""
+    """Whether a process with this text in /proc/self/cgroup is in the scope of a login."""
     return re.search(_SESSION, cgroup) is not None
 
 

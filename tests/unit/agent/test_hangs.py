@@ -127,8 +127,18 @@ SPANS: dict[str, Any] = {
     "regularity begins anew after a pause": (limited(20), REGULAR, span(10, pause_s=11, grows_every=5), span(100)),
     "after an excuse": (limited(20), REGULAR, span(1, excused=True), span(10, grows_every=5), span(3600)),
     "after it was not ready": (limited(20), REGULAR, span(1, ready=False), span(10, grows_every=5), span(3600)),
-    "two steps prove nothing": (limited(20), span(10, steps_every=5), span(3620)),
-    "three steps do": (limited(20), span(15, steps_every=5), span(20, True)),
+    "one step is enough for the user's limit": (limited(20), span(9, steps_every=9), span(19), span(1, True)),
+    "also where another supervisor has seen it": (limited(20, step=7), span(19), span(1, True)),
+    "the learnt limit goes by what the first took": (Watched, span(90, steps_every=90), span(899), span(1, True)),
+    "and doubles with hangs in a row": (
+        lambda: Watched(history=[past(4, hung=True)] * 2),
+        span(9, steps_every=9),
+        span(1199),
+        span(1, True),
+    ),
+    "until two more have followed": (Watched, span(90), span(3, steps_every=1), span(299), span(1, True)),
+    "and saving a checkpoint is progress": (limited(20), span(9, steps_every=9), span(99, saves_every=15)),
+    "without a step there is no limit": (Watched, span(3620)),
     "a log that has grown for less than the limit": (limited(20), span(18, grows_every=6), span(3620)),
     "a log that has grown for as long as the limit": (limited(20), span(20, grows_every=10), span(20, True)),
     "a gap as long as the limit": (limited(20), span(20, grows_every=20), span(20, True)),
@@ -197,6 +207,7 @@ def test_the_limit_is_the_users_or_ten_gaps_or_five_minutes() -> None:
 def test_a_silence_is_quiet_after_a_quarter_of_the_limit() -> None:
     assert not proven(20.0).is_quiet(1005.0)
     assert proven(20.0).is_quiet(1005.1)
+    assert watchdog(20.0, step=1).is_quiet(1005.1), "it has reported a step"
     assert not watchdog(20.0).is_quiet(2000.0)
 
 

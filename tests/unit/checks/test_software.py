@@ -55,7 +55,7 @@ def test_what_an_environment_lacks_is_to_be_named_in_its_file() -> None:
     assert hosts_by_signature(judged(TOPIC, context(value), facts)) == {"modules_to_come": ("a",)}
     (one,) = judged(TOPIC, context(value, brief=True), facts)
     assert fails(one)
-    assert list(remedies(one)) == ["add scikit-learn to needs.txt, of which the environment is made"]
+    assert list(remedies(one)) == ["add scikit-learn to needs.txt, from which the environment is created"]
 
 
 def test_a_missing_module_is_named_with_the_line_that_imports_it() -> None:

@@ -31,7 +31,7 @@ def test_a_slow_host_is_named_with_what_takes_its_processors() -> None:
     one = found(a=fast(), b=fast(), c=fast(), d=fast(50e9, busy=[taker]))
     assert hosts_by_signature(one) == {"host_computes_slowly": ("d",)}
     assert sentence(one[0]) == (
-        "d computes at 50 GFLOP/s, the others at 100 GFLOP/s: tasks that train in step will wait for it; "
+        "d computes at 50 GFLOP/s, the others at 100 GFLOP/s: synchronous training will wait for it; "
         "stress of ada (pid 7) takes 3.5 of them"
     )
     assert not fails(one[0])

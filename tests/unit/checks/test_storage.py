@@ -94,7 +94,7 @@ def test_what_cannot_be_written_is_reported_with_the_systems_message() -> None:
     wrote = {**WROTE, "d": storage(written=[{**SAVED, "at": "/", "up": 1, "problem": "Permission denied"}])}
     found = judged(TOPIC, context(), wrote)
     assert hosts_by_signature(found) == {"place_unwritable": ("d",)}
-    assert sentence(found[0]) == "d cannot write to /saved: Permission denied (of that path only / is there)"
+    assert sentence(found[0]) == "d cannot write to /saved: Permission denied (of that path only / exists)"
 
 
 DATA = {"path": "/data", "there": True, "files": 3, "size_bytes": 300, "digest": "aa"}

@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.down import Written, collect, told_once
+from dtctl.operations.down import Written, collect, without_duplicates
 from dtctl.operations.metrics import Series, follow_metrics, read_metrics
 from dtctl.operations.snapshot import Progress, TaskStatus, progress_of
 from dtctl.render.machine import document
@@ -64,7 +64,7 @@ def extra(host: str, id_: str, **fields: Any) -> Any:
 
 
 def test_hosts_that_share_a_home_directory_name_it_once() -> None:
-    (one,) = told_once([extra("gpu-1", "x"), extra("gpu-2", "x")])
+    (one,) = without_duplicates([extra("gpu-1", "x"), extra("gpu-2", "x")])
     assert (one.hosts, one.directories) == (("gpu-1", "gpu-2"), 1)
     assert written_line(one) == (
         "kept: 501 MB, with 1 file that trainers of digits wrote: /home/ada/.dtctl/work/digits/tree on gpu-[1-2]"
@@ -72,7 +72,7 @@ def test_hosts_that_share_a_home_directory_name_it_once() -> None:
 
 
 def test_directories_that_are_alike_are_reported_in_one_line_and_others_not() -> None:
-    alike, other = told_once([extra("gpu-1", "x"), extra("gpu-2", "y"), extra("gpu-3", "z", files=2)])
+    alike, other = without_duplicates([extra("gpu-1", "x"), extra("gpu-2", "y"), extra("gpu-3", "z", files=2)])
     assert (alike.hosts, alike.directories) == (("gpu-1", "gpu-2"), 2)
     assert "501 MB each, with 1 file " in written_line(alike)
     assert other.hosts == ("gpu-3",)

@@ -132,11 +132,11 @@ def test_a_line_says_who_saves_for_how_long_and_how_others_ended(line: str, task
 
 def test_off_a_terminal_each_change_is_a_line_and_no_line_comes_twice(capsys: pytest.CaptureFixture[str]) -> None:
     with StopProgress() as progress:
-        assert not progress.heard
+        assert not progress.acknowledged
         progress(Stopping(30.0, {W0: leaving("saving", 1.0), W1: leaving("saving", 1.0)}))
         progress(Stopping(30.0, {W0: leaving("saving", 1.0)}))
         progress(Stopping(30.0, {W0: leaving("ended", 4.0)}))
-        assert progress.heard
+        assert progress.acknowledged
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == ["worker:0, worker:1 saving, 1 s of 30 s", "1 of 2 ended; worker:1 saving, 1 s of 30 s"]

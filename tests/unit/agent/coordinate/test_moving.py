@@ -60,7 +60,7 @@ def test_a_host_that_is_lost_is_replaced_and_what_cannot_go_on_without_it_is_res
     assert [task for task, host in world.places.items() if host == "s"] == moved
     assert restarted(world) == again
     assert {world.attempts[task] for task in moved} == {2}, "attempts are numbered on"
-    assert any(text.startswith(f"{lost} has not been heard for ") for text in world.decisions)
+    assert any(text.startswith(f"{lost} has been unreachable for ") for text in world.decisions)
     world.run_for(5.0)
     assert world.condition == "Running"
 

@@ -171,7 +171,7 @@ def test_what_start_up_files_print_is_reported_with_its_first_line() -> None:
     noise = {"noise": "\nWelcome to the cluster\nmore", "noise_bytes": 99}
     (finding,) = judged(TOPIC, context(), {**well(), "b": facts("b", **noise), "c": facts("c", **noise)})
     assert (finding.seen.hosts, fails(finding)) == (("b", "c"), False)
-    assert "print to commands that nobody looks at: Welcome to the cluster. dtctl passes it over" in sentence(finding)
+    assert "print output in non-interactive sessions: Welcome to the cluster. dtctl ignores it" in sentence(finding)
 
 
 def test_a_slow_or_broken_start_up_is_reported() -> None:

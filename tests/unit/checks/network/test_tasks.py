@@ -108,7 +108,7 @@ def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("problem", "message"),
-    [("timeout", "drops what is sent there: no answer within 3s"), ("refused", "refuses them (Connection refused)")],
+    [("timeout", "drops packets: no answer within 3s"), ("refused", "refuses them (Connection refused)")],
 )
 def test_a_firewall_is_reported_with_how_it_acts(problem: str, message: str) -> None:
     value = context()
@@ -202,7 +202,7 @@ def test_ports_that_another_check_tries_are_no_problem() -> None:
     (finding,) = judged(TOPIC, context(), *rounds)
     assert hosts_by_signature([finding]) == {"tried_by_another": ("b",)}
     assert not fails(finding)
-    assert "listens on port 2222 of b at this moment" in sentence(finding)
+    assert "listens on port 2222 of b now" in sentence(finding)
 
 
 def exchanged(value: CheckContext, rate: Any = lambda source, target: 1e9) -> list[Any]:
@@ -235,7 +235,7 @@ def test_a_deep_check_names_the_host_that_is_slow_with_everybody_and_what_is_dif
     (finding,) = judged(TOPIC, value, *rounds)
     assert hosts_by_signature([finding]) == {"host_exchanges_slowly": ("b",)}
     assert sentence(finding) == (
-        "b is slow to exchange data, whoever its partner is; it sends 100 MB a second, the others 1.0 GB; it receives "
+        "b is slow to exchange data with every other host; it sends 100 MB a second, the others 1.0 GB; it receives "
         "100 MB a second, the others 1.0 GB; its link has 1,000 Mbit/s, theirs 10,000 Mbit/s"
     )
     text = "\n".join(f"{label} {line}" for label, line in shown(TOPIC.describe(value, Answers(rounds)), 4))
