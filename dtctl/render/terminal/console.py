@@ -17,7 +17,7 @@ from dtctl.render.terminal.moving import above, still
 from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from dtctl.render.terminal.rich_console import SafeConsole
 
 ColorChoice = Literal["auto", "always", "never"]
 
@@ -51,12 +51,12 @@ def speaks_json() -> bool:
     return _write_json is not None
 
 
-def out(width: int | None = None) -> Console:
+def out(width: int | None = None) -> SafeConsole:
     """`width` in columns, in place of the terminal's."""
     return _console(stderr=False, width=width)
 
 
-def err() -> Console:
+def err() -> SafeConsole:
     return _console(stderr=True)
 
 
@@ -186,7 +186,7 @@ def interactive() -> bool:
     return on_terminal(stderr=True) and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def _console(*, stderr: bool, width: int | None = None) -> Console:
+def _console(*, stderr: bool, width: int | None = None) -> SafeConsole:
     from dtctl.render.terminal.rich_console import SafeConsole
 
     off = _choice == "never" or (_choice == "auto" and os.environ.get("CLICOLOR") == "0")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dtctl.agent.records.kinds import made
+from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import because
 from dtctl.agent.records.run_state import Intent
+from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.requests.drain import Held
 from dtctl.agent.run import drains
 from dtctl.bundle import Sender, scan
@@ -20,10 +22,10 @@ from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.drain import Scaling, scale
 from dtctl.operations.push import push
-from dtctl.operations.replace import check_replaceable, plan_replacement
+from dtctl.operations.replace import as_scaled, check_replaceable, plan_replacement
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts, select_tasks
-from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from dtctl.operations.stop import StopOrder, Stopping, listener, stop
 from dtctl.operations.up import readying
 from dtctl.operations.up.readying import converse
@@ -305,6 +307,24 @@ def test_scale_shows_the_number_that_the_coordinator_reports_afterwards(
     show_scaled(scaling, scaled, dry_run=False)
     assert scaled.number == number
     assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(
+    ("outcome", "intents", "replicas"),
+    [
+        (Outcome.RUNNING, {"worker:1": TOO_MANY}, 1),
+        (Outcome.RUNNING, {"worker:1": made(Intent)}, None),
+        (Outcome.STOPPED, {"worker:1": TOO_MANY}, 2),
+    ],
+    ids=["scaled down", "scaled up", "the file's, where no run is live"],
+)
+def test_replace_keeps_the_number_of_tasks_of_the_live_run(
+    outcome: Outcome, intents: Mapping[str, Any], replicas: int | None
+) -> None:
+    coordination = Coordination.of(checked(RunView, viewed(intents=intents)), record().roster, ())
+    run = dataclasses.replace(found(record(), outcome=outcome), coordination=coordination)
+    workers = dataclasses.replace(job("worker", ["c", "d"], [1, 1]), replicas=2)
+    assert as_scaled(cluster(workers), run).jobs["worker"].replicas == replicas
 
 
 class Handle:
