@@ -294,7 +294,8 @@ def test_it_counts_and_names_who_is_waited_for_and_how_long() -> None:
 
 
 def test_hosts_that_have_just_begun_are_not_shown_as_waiting() -> None:
-    assert awaiting_line(2, 9, {**hosts(3), **hosts(5, 6, waited_s=0.5)}, 80) == "2 of 9 done; waiting for @gpu-3 (10 s)"
+    waits = {**hosts(3), **hosts(5, 6, waited_s=0.5)}
+    assert awaiting_line(2, 9, waits, 80) == "2 of 9 done; waiting for @gpu-3 (10 s)"
     assert awaiting_line(2, 9, hosts(5, 6, waited_s=0.5), 80) == "2 of 9 done"
 
 
