@@ -200,7 +200,7 @@ class UpProgress(ExitStack):
         # Without the lock: rich asks with its own, for which those wait who change rows with ours.
         now = time.monotonic()
         waits = {host: now - since for host, since in dict(self._since).items()}
-        return waiting_for(waits, console.columns() - 1, " to connect")
+        return waiting_for(waits, console.columns() - 1, "connecting to")
 
     def _overall(self) -> str:
         return f"{len(self._ready)} of {len(self._hosts)} hosts ready" + (
