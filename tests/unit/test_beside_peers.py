@@ -71,7 +71,7 @@ def test_a_goal_shows_what_is_taken_and_what_may_be(goal: Goal, line: str) -> No
     assert bool(line) == bool(goal.line(EVERYBODY, TAKEN))
 
 
-def test_who_was_left_out_is_reported_with_the_reason() -> None:
+def test_excluded_tool_is_reported_with_the_reason() -> None:
     lines = report.left_out([Standings(left_out={"pdsh": "pdsh is not installed"}), Standings()])
     assert lines == "Excluded: pdsh: pdsh is not installed."
     assert report.left_out([Standings()]) == "No tool was excluded."

@@ -257,5 +257,7 @@ class Names:
             self._asking = False
 
     def _look_up(self, flags: int) -> List[Address]:
-        found = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM, 0, flags)
+        # bytes: a string would import what encodes names that are not ASCII
+        host = self._host.encode("ascii") if self._host.isascii() else self._host
+        found = socket.getaddrinfo(host, self._port, 0, socket.SOCK_STREAM, 0, flags)
         return [(family, address) for family, _, _, _, address in found]

@@ -101,7 +101,7 @@ def fields(own: SpeedFacts, *others: SpeedFacts) -> dict[str, Any]:
 SLOWLY: dict[str, Any] = {"flops": 1e9}
 
 
-def test_what_is_the_same_everywhere_explains_nothing() -> None:
+def test_equal_properties_are_not_reported_as_differences() -> None:
     assert fields(fast(**SLOWLY)) == {}
     assert fields(fast(**SLOWLY, cpus=16)) == {}
     assert fields(fast(**SLOWLY, stolen=0.049)) == {}

@@ -47,7 +47,7 @@ def urls(value: CheckContext) -> dict[str, list[tuple[str, bool]]]:
         ({"data": "https://h/digits", "output": "/data"}, ("ps", "worker"), {}),
     ],
 )
-def test_those_are_asked_who_will_save_or_read_there(
+def test_only_hosts_that_save_or_read_are_asked(
     dirs: dict[str, str], jobs: tuple[str, ...], asked: dict[str, list[tuple[str, bool]]]
 ) -> None:
     assert urls(of(dirs, jobs)) == asked
@@ -149,7 +149,7 @@ def test_the_library_is_the_one_that_the_program_imports(modules: tuple[str, ...
     assert question["libraries"] == libraries
 
 
-def test_what_a_host_says_of_a_url_that_it_was_not_asked_about_is_not_shown() -> None:
+def test_answer_about_an_unrequested_url_is_ignored() -> None:
     told = {"w": facts("missing", "words", url="gs://b;reboot/x")}
     assert judged(TOPIC, of({"output": OUT}), told) == []
     assert list(TOPIC.describe(of({"output": OUT}), Answers([told]))) == []

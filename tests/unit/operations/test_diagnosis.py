@@ -359,7 +359,7 @@ def test_every_row_is_tried() -> None:
     }
 
 
-def test_who_waits_for_what_has_ended_is_reported_with_its_cause() -> None:
+def test_task_that_waits_for_an_ended_one_is_reported_with_the_cause() -> None:
     log = FRAMES + "ModuleNotFoundError: No module named 'sklearn'\n"
     found = facts(WAITS, ended("ps:0", log, "gpu-b"))
     first, *rest = findings(found)

@@ -160,7 +160,7 @@ def test_the_furthest_step_counts_and_the_leads_rate_and_loss() -> None:
     assert progress_of(tasks, LEAD, 200) == Progress(100, 6.0, 200, 2.0, "0.5")
 
 
-def test_what_the_lead_does_not_tell_a_worker_does() -> None:
+def test_step_and_loss_of_a_worker_fill_in_for_the_lead() -> None:
     tasks = [task("chief:0"), task("worker:0", step=100, step_time=6.0, rate=9.0, loss="0.7")]
     assert progress_of(tasks, LEAD, None) == Progress(100, 6.0, None, 9.0, "0.7")
 

@@ -259,7 +259,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(args: list[str], proje
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_work_continues_when_nobody_reads_what_is_shown_of_it(project: Path) -> None:
+def test_closed_stderr_does_not_stop_the_work(project: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     argv = [sys.executable, "-m", "dtctl", "init", "--template", "hello", "made"]
