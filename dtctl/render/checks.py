@@ -101,9 +101,9 @@ def show_checked(checked: Checked) -> None:
         if rows:
             out.print(topic, style="bold")
         for label, value in rows:
-            out.print(f"  {label:<{width}}  {value}" if label else f"  {value}")
+            out.prose(value, label=f"  {label:<{width}}  " if label else "  ")
     show_findings(checked)
-    out.print(summary(checked))
+    out.prose(summary(checked))
 
 
 def show_findings(checked: Checked) -> None:
@@ -112,9 +112,9 @@ def show_findings(checked: Checked) -> None:
     for found in checked.found:
         out.print("")
         first, *rest = worded(found)
-        out.print(first, style="bold")
+        out.prose(first, style="bold")
         for line in rest:
-            out.print(f"  {line}")
+            out.prose(f"  {line}")
     if checked.found:
         out.print("")
 

@@ -31,11 +31,11 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
         if number:
             out.print("")
         for at, line in enumerate(paragraph(found)):
-            out.print(line if at == 0 else f"  {line}", style="bold" if at == 0 else None)
+            out.prose(line if at == 0 else f"  {line}", style="bold" if at == 0 else None)
     if not diagnosis.found:
         hosts = diagnosis.facts.hosts
         looked = f"{count(len(diagnosis.status.tasks), 'task')} and {count(len(hosts), 'host')} were inspected"
-        out.print(f"nothing known is wrong: {looked} (processes, ports, network, disks, memory, ends of logs)")
+        out.prose(f"nothing known is wrong: {looked} (processes, ports, network, disks, memory, ends of logs)")
 
 
 def problem_lines(status: RunStatus) -> list[str]:

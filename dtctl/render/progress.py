@@ -76,8 +76,8 @@ class StopProgress(ExitStack):
                 self._print(stopping_line(self._tasks, self._grace_s))
 
     @property
-    def heard(self) -> bool:
-        """Whether a host has reported that it is at it."""
+    def acknowledged(self) -> bool:
+        """Whether a host has reported that it is stopping tasks."""
         return bool(self._tasks)
 
     def now(self) -> str:

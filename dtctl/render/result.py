@@ -19,7 +19,7 @@ from dtctl.render.terminal.safe import log_lines, one_line
 if TYPE_CHECKING:
     from dtctl.agent.records import answers
     from dtctl.operations.down import GcResult, Written
-    from dtctl.operations.drain import Scaling
+    from dtctl.operations.drain import Scaled, Scaling
     from dtctl.operations.events import EventHistory
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.run_record import RunRecord
@@ -93,21 +93,25 @@ def show_drained(host: str, result: StopResult) -> None:
         note(f"dtctl undrain {host}    lets its tasks run again")
 
 
-def show_scaled(scaling: Scaling, stopped: StopResult | None, started: RestartResult | None, *, dry_run: bool) -> None:
-    job, now = scaling.job, f"{scaling.before} -> {scaling.count}"
+def show_scaled(scaling: Scaling, scaled: Scaled, *, dry_run: bool) -> None:
+    """The number is what the coordinator says afterwards: another command may have changed it meanwhile."""
+    job, now = scaling.job, f"{scaled.number} of {scaling.places}"
     if not (scaling.starts or scaling.stops):
-        return console.say(f"{job}: {scaling.count} of {scaling.count}: nothing to change")
+        return console.say(f"{job}: {now}: nothing to change")
     if dry_run:
+        now = f"{scaling.before} -> {scaling.count}"
         lines = {"start": scaling.starts, "stop": scaling.stops}
         what = "; ".join(f"{fold(map(str, tasks))} would {verb}" for verb, tasks in lines.items() if tasks)
         others = f"{fold(map(str, scaling.restarts))} would restart" if scaling.restarts else "no other task restarts"
         return console.say(f"{job}: {now}: {what}; {others}")
-    if stopped is not None:
-        console.say(f"{job}: {now}: {stopped_tasks(stopped)}")
-        _show_left_of(dataclasses.replace(stopped, errors={}))
-    if started is not None:
+    if scaled.stopped is not None:
+        console.say(f"{job}: {now}: {stopped_tasks(scaled.stopped)}")
+        _show_left_of(dataclasses.replace(scaled.stopped, errors={}))
+    if scaled.started is not None:
         console.say(f"{job}: {now}")
-        show_restarted(started)
+        show_restarted(scaled.started)
+    if scaled.number != scaling.count:
+        return note(f"another command has scaled {job} to {scaled.number} meanwhile")
     if scaling.restarts:
         console.say(f"{fold(map(str, scaling.restarts))} restart with {scaling.count} of {job}")
     note(f"jobs.{job}.replicas: {scaling.count}    in the cluster file keeps it for the next run")
@@ -153,8 +157,8 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
         tail = log_lines(status.tasks[verdict.cause].exit["tail"].encode(errors="replace"), color=False)[-CAUSE_LINES:]
         for line in () if followed is not None and followed.has_just_shown(verdict.cause, tail) else tail:
             note(f"  {verdict.cause} | {line}")
-    if told_next := advice_lines(status):
-        note(*told_next)
+    if advice := advice_lines(status):
+        note(*advice)
     if console.speaks_json():
         return note(f"run {status.record.run}: {verdict.outcome.value}, {sentence(verdict.why)}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")

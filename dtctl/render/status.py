@@ -48,7 +48,7 @@ def show_status(status: RunStatus, *, every: bool = False) -> None:
     out = console.out()
     out.print(summary(status), soft_wrap=not out.is_terminal)
     for line in problem_lines(status):
-        out.print(line)
+        out.prose(line)
     print_table(status_table(status, every=every))
     for line in more_lines(status):
         out.print(line)

@@ -218,7 +218,7 @@ class StreamSession:
             frames = self._decoder.feed(data)
         except wire.WireError as error:
             raise TransportError(f"{self._host.name} sent an invalid message", detail=str(error)) from error
-        silence.heard(len(data), whole_frames=bool(frames))
+        silence.received(len(data), whole_frames=bool(frames))
         self._arrived.extend(frames)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Why something is so: as facts, for whoever decides, and as a sentence, for whoever reads.
+"""Why something is so: as facts, for code that decides, and as a sentence, for people.
 
 A reason is a chain of facts, each of a kind and with the fields that its kind needs: `run_failed`, `task_failed` of
 worker:1, `killed` by signal 9, `port_held` by another process. The first is its headline. Each kind has one sentence,
@@ -109,7 +109,7 @@ SENTENCES = {
     "resumed": "%(host)s is in service again",
     "scaled_down": "%(task)s is not needed: %(text)s is scaled to %(count)d by %(by)s",
     "scaled_up": "scaled up by %(by)s",
-    "left_out": "%(tasks)s left out: %(host)s has not been heard for %(span)s; %(count)d of %(of)d workers train",
+    "left_out": "%(tasks)s left out: %(host)s has been unreachable for %(span)s; %(count)d of %(of)d workers train",
     "resized": "all that train restart, as their number changes",
     "sized": ": %(count)d of %(of)d workers train",
     "ending": "ending",
@@ -152,7 +152,7 @@ SENTENCES = {
     "goes_with": ": restarted with %(task)s%(later)s",
     "all_go": ": all %(count)d tasks are restarted%(later)s",
     "holds": ": %(tasks)s held",
-    "takes_place": "%(what)s has not been heard for %(span)s: %(host)s takes its tasks",
+    "takes_place": "%(what)s has been unreachable for %(span)s: %(host)s takes its tasks",
     "no_spare": "no spare can take the tasks of %(host)s, which is away: %(text)s",
     "none_left": "there is none",
     "spare_away": "%(host)s is away",
@@ -188,7 +188,7 @@ SENTENCES = {
     "asked_of": " %(tasks)s",
     # who is in touch
     "away": "%(host)s is away: %(text)s",
-    "not_back": "%(host)s is away: it has not called the coordinator since that restarted",
+    "not_back": "%(host)s is unreachable: it has not connected to the coordinator since that restarted",
     "begins_without": "the run begins without %(text)s",
     "joined": "%(host)s has joined the run, which had begun without it",
     "join_undone": "%(host)s is out of the run again: its `up` was given up",
@@ -198,7 +198,7 @@ SENTENCES = {
     "came_back_with": "%(host)s reconnected with run %(run)s and was notified that it has ended",
     "events_left_out": "%(host)s sends more events than the event history takes: %(count)d of them are left out",
     "coordinator_deaf": "agents cannot reach the coordinator: %(text)s",
-    "agent_gone": "%(host)s answers, but its agent does not call: it was killed, or cannot reach the coordinator "
+    "agent_gone": "%(host)s answers, but its agent does not connect: it was killed, or cannot reach the coordinator "
     "(dtctl up    starts it again)",
     "coordinator_heard": "agents can reach the coordinator again",
     "coordinator_elected": "%(host)s coordinates now, in place of %(what)s, which was silent for %(seconds).0f s",

@@ -158,6 +158,7 @@ def check(
     from dtctl.render.machine import status as machine
     from dtctl.render.plan import survival_lines
     from dtctl.render.progress import UpProgress
+    from dtctl.render.terminal import console
 
     cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))
     if print_firewall is not None:
@@ -176,7 +177,7 @@ def check(
     else:
         checks.show_checked(checked)
         for line in survival_lines(context.plan):
-            errors.note(line)
+            console.err().prose(line)
     errors.show_host_errors(checked.errors)
     if checked.failed:
         raise typer.Exit(ExitCode.PREFLIGHT)

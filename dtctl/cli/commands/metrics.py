@@ -89,7 +89,7 @@ def _show(
     elif found.series:
         shown.show_plots(found, log=log) if forms else shown.show_table(found)
     if not found.series and found.run and forms != ["-o json"]:
-        shown.show_what_logs_tell(found, status, table_too=not forms)
+        shown.show_log_metrics(found, status, table_too=not forms)
     shown.show_rest(found)
     report_errors(found.errors, others=found.run)
     if not found.run:

@@ -57,7 +57,8 @@ def scale(
     output: OutputOption = "text",
 ) -> None:
     """Let more or fewer tasks of a job run; those that train together with them restart from the checkpoint."""
-    from dtctl.operations.drain import plan_scaling, scale_down, scale_up
+    from dtctl.operations.drain import Scaled, plan_scaling
+    from dtctl.operations.drain import scale as scale_job
     from dtctl.operations.stop import ending
     from dtctl.render import errors, result
     from dtctl.render.machine import document, results
@@ -67,24 +68,21 @@ def scale(
     if not (number.isascii() and number.isdecimal()) or len(number) > 5:
         raise UsageError(f"{size!r} is not JOB=N", hint="dtctl scale worker=4")
     scaling = plan_scaling(record, scope.transport, job, int(number))
-    stopped = started = None
+    scaled = Scaled(scaling.before)
     before = Announced(scope, record, f"scaling {size}, which stops or restarts", say=output == "text" and not dry_run)
     before(ending(scaling.record, scaling.ends))
     with ending_tasks(scope, output, before) as progress:
-        if scaling.stops and not dry_run:
+        if not dry_run:
             with progress:
-                stopped = scale_down(scaling, scope.transport, order, progress)
-        if scaling.starts and not dry_run:
-            started = scale_up(scaling, scope.transport, by=order.by)
+                scaled = scale_job(scaling, scope.transport, order, progress)
     if output == "json":
-        document.print_json("Scale", results.scale(scaling, stopped, started, dry_run=dry_run))
+        document.print_json("Scale", results.scale(scaling, scaled, dry_run=dry_run))
     else:
-        result.show_scaled(scaling, stopped, started, dry_run=dry_run)
-    failed = {**(stopped.errors if stopped else {}), **(started.errors if started else {})}
-    if stopped and (code := result.stop_exit_code(stopped)):
-        errors.show_host_errors(failed)
+        result.show_scaled(scaling, scaled, dry_run=dry_run)
+    if scaled.stopped and (code := result.stop_exit_code(scaled.stopped)):
+        errors.show_host_errors(scaled.errors)
         raise typer.Exit(code)
-    report_errors(failed, others=[*scaling.starts, *scaling.stops])
+    report_errors(scaled.errors, others=[*scaling.starts, *scaling.stops])
 
 
 @on_run

@@ -74,7 +74,7 @@ def ending_tasks(
     progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled, failed=scope.transport.failed)
 
     def left() -> str:
-        if progress.heard:
+        if progress.acknowledged:
             return f"the hosts have been asked to end the tasks; that is still carried out there{also_left}"
         return f"requests that have reached the hosts are still carried out there{also_left}"
 

@@ -186,11 +186,12 @@ def left_out(
     doing: str,
     errors: Mapping[str, DtctlError],
     already: Mapping[str, DtctlError],
+    spares: Sequence[str] = (),
 ) -> Mapping[str, DtctlError]:
     """The hosts that the start continues without, and why: those in `errors`. `already`: those before them.
 
-    `allowed`: how many in all; None where nobody is asked. Raises for a host that is needed, or whose answer is about
-    the run, and for more than are allowed.
+    `allowed`: how many in all; None where nobody is asked. `spares`: those that could take tasks. Raises for a host
+    that is needed, or whose answer is about the run, and for more than are allowed.
     """
     if not errors:
         return {}
@@ -198,7 +199,8 @@ def left_out(
     every = {**already, **errors}
     needed = {host: error for host, error in errors.items() if not _can_be_left_out(roster, host, error)}
     if needed or allowed is None or len(every) > allowed:
-        hint = "" if allowed is None else _hint(roster, allowed, every, needed)
+        words = [*_take_spare(spares, every), _hint(roster, allowed or 0, every, needed)]
+        hint = "" if allowed is None else "\n".join(filter(None, words))
         raise explained(_failed(doing, {**already, **tried}, len(roster.hosts)), hint)
     return errors
 
@@ -212,6 +214,15 @@ def _can_be_left_out(roster: Roster, host: str, error: DtctlError) -> bool:
 
 def _failed(doing: str, errors: Mapping[str, DtctlError], total: int) -> DtctlError:
     return next(iter(errors.values())) if total == 1 else SomeHostsFailed(doing, errors, total)
+
+
+def _take_spare(free: Sequence[str], every: Mapping[str, DtctlError]) -> list[str]:
+    """What to type where a spare can have the place of the only host that is missing."""
+    return [
+        f"dtctl replace {host} {free[0]}    starts its tasks on {free[0]}, a spare"
+        for host, error in every.items()
+        if isinstance(error, TransportError) and len(every) == 1 and free
+    ]
 
 
 def _hint(roster: Roster, allowed: int, every: Mapping[str, DtctlError], needed: Mapping[str, DtctlError]) -> str:

@@ -222,9 +222,9 @@ def down(*hosts: str) -> dict[str, DtctlError]:
     }
 
 
-def refusal(roster: Roster, allowed: int | None, errors: dict[str, DtctlError]) -> DtctlError:
+def refusal(roster: Roster, allowed: int | None, errors: dict[str, DtctlError], *spares: str) -> DtctlError:
     with pytest.raises(DtctlError) as caught:
-        left_out(roster, allowed, "prepare", errors, {})
+        left_out(roster, allowed, "prepare", errors, {}, spares)
     return caught.value
 
 
@@ -278,6 +278,10 @@ def test_without_the_option_it_is_offered_where_it_would_help() -> None:
         "dtctl up --allow-missing 1    goes on without it, and takes it in later"
     )
     assert refusal(roster(), 0, down("ps-1")).hint == ""
+    on_spare = "dtctl replace {0} gpu-9    starts its tasks on gpu-9, a spare"
+    assert refusal(roster(), 0, down("ps-1"), "gpu-9").hint == on_spare.format("ps-1")
+    assert refusal(roster(), 0, down("gpu-1"), "gpu-9").hint.splitlines()[0] == on_spare.format("gpu-1")
+    assert "gpu-9" not in refusal(roster(), 0, down("gpu-1", "gpu-2"), "gpu-9").hint, "one host moves at a time"
     assert refusal(roster(), None, down("gpu-1")).hint == ""
 
 

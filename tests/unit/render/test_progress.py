@@ -66,7 +66,7 @@ def test_a_host_that_is_done_gives_its_row_to_the_next(written: io.StringIO) -> 
         assert "25 of 30 hosts ready" in drawn(shown, written)
 
 
-def test_who_has_failed_has_no_row_and_is_counted(written: io.StringIO) -> None:
+def test_failed_hosts_are_counted_without_a_row(written: io.StringIO) -> None:
     with UpProgress(HOSTS) as shown:
         tell(shown, "connect", HOSTS)
         tell(shown, "failed", HOSTS[:3])
@@ -75,7 +75,7 @@ def test_who_has_failed_has_no_row_and_is_counted(written: io.StringIO) -> None:
         assert "0 of 30 hosts ready, 3 failed" in drawn(shown, written)
 
 
-def test_hosts_that_nobody_reaches_are_one_line(written: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_hosts_are_one_line(written: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
     with UpProgress(HOSTS) as shown:
@@ -132,11 +132,11 @@ def test_a_line_says_who_saves_for_how_long_and_how_others_ended(line: str, task
 
 def test_off_a_terminal_each_change_is_a_line_and_no_line_comes_twice(capsys: pytest.CaptureFixture[str]) -> None:
     with StopProgress() as progress:
-        assert not progress.heard
+        assert not progress.acknowledged
         progress(Stopping(30.0, {W0: leaving("saving", 1.0), W1: leaving("saving", 1.0)}))
         progress(Stopping(30.0, {W0: leaving("saving", 1.0)}))
         progress(Stopping(30.0, {W0: leaving("ended", 4.0)}))
-        assert progress.heard
+        assert progress.acknowledged
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == ["worker:0, worker:1 saving, 1 s of 30 s", "1 of 2 ended; worker:1 saving, 1 s of 30 s"]
@@ -293,7 +293,7 @@ def test_it_counts_and_names_who_is_waited_for_and_how_long() -> None:
     assert awaiting_line(7, 9, hosts(3, 4), 80) == "7 of 9 done; waiting for @gpu-[3-4], 10 s"
 
 
-def test_who_has_just_been_begun_is_not_waited_for() -> None:
+def test_hosts_that_have_just_begun_are_not_shown_as_waiting() -> None:
     assert awaiting_line(2, 9, {**hosts(3), **hosts(5, 6, waited_s=0.5)}, 80) == "2 of 9 done; waiting for @gpu-3, 10 s"
     assert awaiting_line(2, 9, hosts(5, 6, waited_s=0.5), 80) == "2 of 9 done"
 
@@ -345,7 +345,7 @@ def seen(screen: Terminal) -> list[str]:
     return [line.rpartition("\r\x1b[2K")[2] for line in screen.getvalue().split("\n")]
 
 
-def test_what_is_written_stands_above_the_line() -> None:
+def test_output_is_printed_above_the_progress_line() -> None:
     with terminal() as screen:
         line = LastLine(lambda: "1 of 2 done")
         line.draw()
