@@ -46,7 +46,7 @@ def show_restarted(result: RestartResult) -> None:
 
 
 def show_stop(result: StopResult) -> None:
-    unknown = f", {count(len(result.errors), 'host')} could not be asked" if result.errors else ""
+    unknown = f", {count(len(result.errors), 'host')} did not answer" if result.errors else ""
     console.say(f"{stopped_tasks(result)}{unknown}")
     _show_left_of(result)
 

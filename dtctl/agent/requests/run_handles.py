@@ -12,7 +12,7 @@ from ..host import fifo, paths
 from ..host.errors import Refused, damaged
 from ..records.kinds import made
 from ..records.reasons import because, fact
-from ..records.spec import coordinates
+from ..records.spec import Member, coordinates
 from ..records.values import FINAL
 from ..records.whole_run import MOST_REQUESTS, Contact, PostedRequest, RequestBook, RunView
 from ..run import drains, intents, outcome
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ..records.answers import Survivor
     from ..records.requests import DrainRequest, UndrainRequest
     from ..records.run_state import Entry, How, IntentFile, Intents, State
-    from ..records.spec import Member
 
 
 BIRTH_LIMIT_S = 10.0

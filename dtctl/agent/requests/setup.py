@@ -10,7 +10,7 @@ from ..bundles.tree import file_sha256, remove_tree
 from ..host import files, locks, paths
 from ..host.errors import Refused, from_os_error
 from ..host.secrets import Masks, hide_text
-from ..records.spec import MAKER_SETTINGS
+from ..records.spec import MAKER_SETTINGS, Environment, Spec
 from ..records.values import MOST_SETUP_LOG, MOST_SETUP_LOGS
 from ..run import containers, environment, environments
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..records.answers import SetupLog, SetupLogsResult
     from ..records.requests import Request
     from ..records.run_state import MadeEnvironment
-    from ..records.spec import Environment, Spec
     from ..records.starting import PythonRequest, PythonResult
 
 TAIL_BYTES = 2000

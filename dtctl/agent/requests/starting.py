@@ -7,7 +7,7 @@ import os
 from ..checkpoints import directories, reading
 from ..host import outputs, paths, ports
 from ..host.errors import Refused, from_os_error
-from ..records.spec import link_port, ports_of
+from ..records.spec import Spec, link_port, ports_of
 from ..records.values import MOST_TAKEN
 from ..run import environment
 from . import runs
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..records.answers import PortsResult, TakenPort
     from ..records.checkpoints import Reports, Saved
     from ..records.requests import PortsRequest
-    from ..records.spec import Spec
     from ..records.starting import UpRequest
     from .runs import Run
 

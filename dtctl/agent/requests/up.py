@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Optional, Set
 
     from ..conversation import Conversation
-    from ..records.answers import Joining, Prepared, PushResult, Started, UpResult
+    from ..records.answers import Joining, Prepared, Started, UpResult
     from ..records.reasons import Fact
-    from ..records.requests import PushRequest
     from ..records.run_state import How, IntentFile
     from ..records.spec import Spec
     from ..records.starting import UpRequest
@@ -64,12 +63,6 @@ def up(talk: Conversation, request: UpRequest) -> UpResult:
         raise Refused("rolled_back", "cancelled and cleaned up") from None
     finally:
         lock.release()
-
-
-def push(talk: Conversation, request: PushRequest) -> PushResult:
-    bundle = request["bundle"]
-    with talk.at("bundle"):
-        return {"bundle": bundle, "sent_files": store.obtain(talk.root, bundle, talk.wire)[1]}
 
 
 def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
