@@ -15,7 +15,7 @@ from itertools import chain
 from ..bundles import store, working
 from ..bundles.tree import is_bundle_id, remove_tree
 from ..host import locks, paths, programs
-from ..records.answers import GcResult, Progress
+from ..records.answers import DeadRun, GcResult, Orphan, Progress
 from ..records.kinds import made
 from ..records.values import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, brief
 from ..run import environments
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Literal, Optional, Set, TypeVar
 
     from ..conversation import Conversation
-    from ..records.answers import DeadRun, Orphan
     from ..records.requests import GcRequest
 
     T = TypeVar("T")

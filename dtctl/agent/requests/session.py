@@ -57,7 +57,7 @@ def converse(talk: Conversation, fork_server: str = "") -> None:
     except Refused as refused:
         talk.send("error", refused.fields())
     except Aborted:
-        talk.send("error", Refused("rolled_back", "given up at the controller's word").fields())
+        talk.send("error", Refused("rolled_back", "cancelled by the controller").fields())
     except paths.RunRemoved:
         talk.send("error", Refused("no_run", "the run has been removed").fields())
     except paths.OtherVersion as error:
@@ -65,7 +65,7 @@ def converse(talk: Conversation, fork_server: str = "") -> None:
     except paths.Damaged as error:
         talk.send("error", damaged(str(error)).fields())
     except OSError as error:
-        talk.send("error", from_os_error(error, "do what was asked").fields())
+        talk.send("error", from_os_error(error, "handle the request").fields())
     except Gone:
         raise
     except Exception:  # a bug: the controller shows its traceback
