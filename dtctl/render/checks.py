@@ -152,7 +152,7 @@ def summary(checked: Checked) -> str:
     """As in `gpu-[1-8] checked in 3.2 s: 2 problems, 1 warning`."""
     asked = [host for host in checked.hosts if host not in checked.errors]
     if not asked:
-        return "no host could be asked"
+        return "none of the hosts could be checked"
     problems = sum(fails(one) for one in checked.found)
     warnings = len(checked.found) - problems
     parts = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)

@@ -90,7 +90,7 @@ def happened(seen: Match) -> str:
             return f"{_waited(seen.waiting)} for {names} on {_place(seen)}, which {_ended(seen.end)}"
         return f"{names} on {fold(seen.hosts)} {_ended(seen.end)}"
     if seen.complaint:
-        return f"{names} on {fold(seen.hosts)} has said for {duration(seen.fields['said_s'])}: {seen.complaint}"
+        return f"{names} on {fold(seen.hosts)} has logged this for {duration(seen.fields['said_s'])}: {seen.complaint}"
     if seen.waiting:
         return f"{_waited(seen.waiting)} for {names} on {_place(seen)}"
     return ""

@@ -57,7 +57,7 @@ def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
     world.run_for(60)
     assert [reason.partition(" after ")[0] for reason in contacts(world.events)] == [
         "the coordinator restarted",
-        "d is unreachable: it has not connected to the coordinator since that restarted",
+        "d is unreachable: it has not connected since the coordinator restarted",
     ]
     world.run_for(90)
     assert world.condition == "Failed"

@@ -68,7 +68,7 @@ def test_scaling_restarts_all_with_the_list_of_those_that_take_part(strategy: st
         "Running",
         f"{len(world.tasks) - 2} of {len(world.tasks) - 2} tasks run",
     )
-    assert reasons(world)[-1] == "all that train restart, as their number changes: 2 of 4 workers train"
+    assert reasons(world)[-1] == "all tasks that train restart because their number changes: 2 of 4 workers train"
     world.request("undrain", job="worker", count=3, by=ANNA)
     world.run_for(15.0)
     assert lists(world) == each(world.tasks, [])
