@@ -13,7 +13,6 @@ from dtctl.agent.records.answers import Leaving
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId, grouped
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.stop import Stopping
 from dtctl.render.awaiting import dialling_line, failures_noted, waiting_for
 from dtctl.render.format import duration, fold
 from dtctl.render.terminal import console
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
+
+    from dtctl.operations.stop import Stopping
 
 
 MOST_LINES = 30
@@ -121,7 +122,7 @@ def stopping_line(tasks: Mapping[TaskId, Leaving], grace_s: float) -> str:
     if waits := ways.get("waits", []):
         parts.append(f"{_named(waits)} to be ended after them" if saving else f"{_named(waits)} to be ended")
     if away := ways.get("away", []):
-        parts.append(f"{_named(away)} out of reach")
+        parts.append(f"{_named(away)} unreachable")
     return "; ".join(parts)
 
 
