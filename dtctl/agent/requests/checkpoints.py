@@ -73,7 +73,7 @@ def store(talk: Conversation, request: StoreRequest) -> StoreResult:
     except OSError as error:
         raise from_os_error(error, "store the checkpoint") from error
     except Aborted:
-        raise Refused("rolled_back", "given up; what has arrived is kept beside its place") from None
+        raise Refused("rolled_back", "cancelled; the received files are kept for the next push") from None
     finally:
         lock.release()
 

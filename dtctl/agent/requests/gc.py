@@ -21,7 +21,7 @@ from ..records.values import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUN
 from ..run import environments
 from ..run.runfiles import NEW, REMOVED
 from ..survival import reboot
-from . import cluster_lock, damaged_runs, down, orphans, runs
+from . import cluster_lock, damaged_runs, down, forkserver, orphans, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ class _Sweep:
             store.abandoned(directory),
             _bundle_locks(directory),
             programs.unused(root, now),
+            forkserver.dead(root),
             _half_made(root, now),
             self._idle_clusters(),
         ):

@@ -32,7 +32,7 @@ BIRTH_LIMIT_S = 10.0
 """How long a coordinator that has just been started may take to write its first cluster.json."""
 
 AWAY_S = 30.0
-"""A decided run counts as over although a host has not been heard for this long."""
+"""A decided run counts as over although a host has been unreachable for this long."""
 
 SILENT_S = 30.0
 """A coordinator writes cluster.json three times as often, whether anything has changed or not."""
@@ -206,7 +206,7 @@ class WholeRun(RunHandle):
             found = self.peek()
         silent_s = time.time() - found["time"]
         if silent_s > SILENT_S and not self._run.finished():
-            raise Refused("not_answering", "the coordinator has shown no sign of life for %.0f s" % silent_s)
+            raise Refused("not_answering", "the coordinator has been silent for %.0f s" % silent_s)
 
     def peek(self) -> Optional[RunView]:
         """cluster.json as it is, read when it is another file than before; None before one is written that holds."""
@@ -243,7 +243,7 @@ class WholeRun(RunHandle):
         return bool(tasks)
 
     def entry(self, task: str) -> Optional[Entry]:
-        """The task as its agent last reported it; None when its host has never been heard."""
+        """The task as its agent last reported it; None when its host has never been connected."""
         state = self._contact(task)["state"]
         return state["tasks"].get(task) if state else None
 
@@ -403,9 +403,9 @@ def refuse_drained(handle: RunHandle, tasks: List[str]) -> None:
             one = next(iter(drains.holders({task: wanted[task]}).values()))
             hint = handle.missing()
             if one["kind"] == drains.SCALED_DOWN:
-                hint = "dtctl scale %s=N    lets it run again" % one["text"]
+                hint = "dtctl scale %s=N    starts it again" % one["text"]
             elif drains.drained_hosts({task: wanted[task]}):
-                hint = "dtctl undrain %s    lets it run again" % one["host"]
+                hint = "dtctl undrain %s    starts it again" % one["host"]
             raise Refused("not_started", "%s is held: %s" % (task, wanted[task]["reason"]), hint=hint)
 
 

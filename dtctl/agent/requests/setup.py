@@ -39,7 +39,7 @@ _IN_THE_WAY = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")
 """Of the login: an environment has its packages from its own content alone."""
 
 _in_use: List[int] = []
-"""Locks of the environments that this process has prepared: while it lives nobody removes them."""
+"""Locks of the environments that this process has prepared: while it lives they are not removed."""
 
 
 def prepare(talk: Conversation, spec: Spec, code: Optional[str], secrets: Mapping[str, str]) -> Dict[str, str]:
@@ -106,7 +106,7 @@ def python(talk: Conversation, request: PythonRequest) -> PythonResult:
 def _no_python(wanted: Environment) -> Refused:
     return Refused(
         "setup_failed",
-        "this host has no %s that could make the environment" % (wanted["python"] or "python3"),
+        "this host has no %s to create the environment" % (wanted["python"] or "python3"),
         "",
         "trainer.environment.python, or hosts.NAME.python for one host, names another",
     )
@@ -154,9 +154,7 @@ def _check_content(wanted: Environment, code: str, what: str) -> None:
         except OSError as error:
             raise from_os_error(error, "read %s of the code" % path) from error
         if found != expected:
-            raise Refused(
-                "setup_failed", "%s: %s has changed while it was sent" % (what, path), "", "dtctl up    again"
-            )
+            raise Refused("setup_failed", "%s: %s changed while it was sent" % (what, path), "", "dtctl up    again")
 
 
 def _run_setup(talk: Conversation, spec: Spec, code: Optional[str], variables: Mapping[str, str]) -> None:

@@ -159,7 +159,7 @@ def push(
     record = operations.run_record.record_of(plan_roster(operations.local.make_local(cluster) if local else cluster))
     bundle = operations.local.scan_code(cluster)
     render.plan.show_left_out(bundle, cluster.file)
-    kept = "nothing was started; the hosts keep what has arrived"
+    kept = "nothing was started; the hosts keep the received files"
     with (
         scope.on_interrupt(kept, "dtctl push    sends the rest"),
         render.progress.UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
@@ -228,7 +228,7 @@ def _bring_data(scope: Scope, exchange: Replacement, launch: Start, *, quiet: bo
     if data is None:
         return
     with (
-        scope.on_interrupt("the run is as it was; the new host keeps what has arrived"),
+        scope.on_interrupt("the run is unchanged; the new host keeps the received files"),
         render.progress.UpProgress(data.hosts, quiet=quiet, rates=True) as progress,
     ):
         operations.push.push_data(launch.record, data, scope.transport, progress, overwrite=False).or_raise(

@@ -103,7 +103,7 @@ class Wheels:
     hosts: Sequence[str]
     facts: PythonFacts
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """The same, and nobody may see it."""
+    """The same, to be masked."""
 
     def get(self) -> Bundle:
         """From the cache, or by pip."""

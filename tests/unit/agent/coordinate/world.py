@@ -303,7 +303,7 @@ class World:
         if host in self._greeted:
             self._greeted.discard(host)
             self.coordinator.receive(
-                host, {"type": "gone", "reason": "no word for 10 s", "heard": self.now}, self.now, self.wall
+                host, {"type": "gone", "reason": "no word for 10 s", "last_received": self.now}, self.now, self.wall
             )
 
     def _on(self, host: str) -> list[str]:
