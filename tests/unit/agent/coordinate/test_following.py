@@ -204,7 +204,7 @@ def orders(**fields: Any) -> Any:
     return checked(Orders, {"type": "orders", "intents": {}, "mending": False, "over": False, **fields})
 
 
-def test_who_is_out_of_touch_takes_silence_for_waiting(followed: Any) -> None:
+def test_disconnected_agent_treats_silence_as_waiting(followed: Any) -> None:
     assert followed({"type": "connected"}).recovering
     assert not followed(WELCOME).recovering
     assert followed(orders(mending=True)).recovering
@@ -212,7 +212,7 @@ def test_who_is_out_of_touch_takes_silence_for_waiting(followed: Any) -> None:
     assert followed({"type": "gone", "reason": "connection timed out", "last_received": 100.5}).recovering
 
 
-def test_what_peers_took_for_their_first_step_is_told_with_each_order(followed: Any) -> None:
+def test_first_step_durations_of_peers_are_sent_with_each_order(followed: Any) -> None:
     followed(WELCOME)
     assert followed(orders(first_steps={"worker:0": 4.0})).first_steps == {"worker:0": 4.0}
     assert followed(orders()).first_steps == {}
@@ -221,7 +221,7 @@ def test_what_peers_took_for_their_first_step_is_told_with_each_order(followed: 
 @pytest.mark.parametrize(
     ("welcome", "told"), [({"progress": True}, "progress"), ({}, "state")], ids=["of this build", "of an older one"]
 )
-def test_progress_is_told_to_a_coordinator_that_takes_it(followed: Any, welcome: dict[str, Any], told: str) -> None:
+def test_progress_is_sent_to_a_coordinator_that_supports_it(followed: Any, welcome: dict[str, Any], told: str) -> None:
     followed({"type": "connected"})
     followed(checked(Welcome, {"type": "welcome", "v": PROTOCOL, "events_from": 0, **welcome}))
     part = followed(orders(), step=7)
@@ -232,13 +232,13 @@ def test_progress_is_told_to_a_coordinator_that_takes_it(followed: Any, welcome:
     assert part._dialer.sent[3:] == ["hello", "state"], "what was told before was told to another coordinator"
 
 
-def test_who_was_not_restarted_with_its_machine_starts_what_it_likes(followed: Any) -> None:
+def test_agent_without_reboot_may_start_tasks_at_once(followed: Any) -> None:
     assert followed({"type": "connected"}).may_start
     assert followed({**WELCOME, "may_start": False}).may_start
 
 
 @pytest.mark.parametrize("followed", [True], indirect=True)
-def test_after_a_restart_of_the_machine_nothing_is_started_before_the_coordinator_says_so(followed: Any) -> None:
+def test_after_a_reboot_nothing_starts_before_the_coordinators_order(followed: Any) -> None:
     assert not followed({"type": "connected"}).may_start
     assert not followed({**WELCOME, "may_start": False}).may_start
     assert not followed(orders(may_start=False)).may_start
