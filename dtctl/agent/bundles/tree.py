@@ -2,6 +2,7 @@
 
 BASE/tree/...       the code
 BASE/stats.json     {path: [size, mtime_ns, ctime_ns, inode, sha256]} of each file when that was last seen to be right
+BASE/blocks-SHA256  the SHA-256 of each block of a large file that has arrived by blocks
 """
 
 from __future__ import annotations
@@ -269,10 +270,32 @@ class Tree:
         path = self.manifest.files[index][0]
         return self.place(path) if self._fresh else os.path.join(staging, f"part-{index}")
 
-    def adopt(self, index: int, part: str) -> None:
+    def adopt(self, index: int, part: str, digests: bytes) -> None:
         """Puts a file into place that has arrived by blocks, each of which is what the controller's digest says."""
-        os.chmod(part, self.manifest.files[index][1])
+        path, mode, _, _ = self.manifest.files[index]
+        os.chmod(part, mode)
+        before = self._stats.get(path)
         self._put(part, index)
+        if before is not None:
+            _unlink(self._digests_path(before))
+        try:
+            with open(self._digests_path(self._stats[path]), "xb", opener=files.private) as file:
+                file.write(digests)
+        except OSError:
+            pass  # without them the next version hashes this one
+
+    def digests(self, path: str) -> bytes:
+        """Of the blocks of a file, if they are known and it is as it was when its hash was last seen; else empty."""
+        known = self._stats.get(path)
+        try:
+            if known is not None and known[:4] == signature(os.lstat(self.place(path))):
+                return files.read(self._digests_path(known), MOST_BYTES)
+        except OSError:
+            pass
+        return b""
+
+    def _digests_path(self, known: List[object]) -> str:
+        return os.path.join(self.base, f"blocks-{known[4]}")
 
     def share(self, index: int, other: Tree, at: int, staging: str) -> bool:
         """Makes one file another name of one in the tree of another bundle; False where that cannot be.
@@ -299,6 +322,9 @@ class Tree:
                 return False  # it has been written to just now
             other._stats[theirs] = self._put(part, index, found)
             shared = True
+            if found.st_size >= LARGE_BYTES:
+                with contextlib.suppress(OSError):  # most have none
+                    os.link(other._digests_path(known), self._digests_path(known))
         finally:
             if not (shared and self._fresh):
                 _unlink(part)  # also after a rename over another name of the same file, which does nothing
@@ -392,9 +418,9 @@ def _load_stats(path: str) -> Dict[str, List[object]]:
         stats = json.loads(files.read(path, _MOST_STATS_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    if not isinstance(stats, dict):
-        return {}
-    return {path: known for path, known in stats.items() if isinstance(known, list) and len(known) == 5}
+    found = stats.items() if isinstance(stats, dict) else ()
+    lists = [(path, known) for path, known in found if isinstance(known, list)]
+    return {path: known for path, known in lists if len(known) == 5 and is_bundle_id(known[4])}
 
 
 def signature(found: os.stat_result) -> List[int]:

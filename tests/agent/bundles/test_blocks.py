@@ -102,8 +102,37 @@ def test_each_block_is_read_once_where_an_older_file_has_it(
     with (large / "data").open("rb") as file:
         digests = b"".join(hashlib.sha256(file.read(BLOCK_BYTES)).digest() for _ in range(BLOCKS))
     arriving = Partial(str(tmp_path / "part"), SIZE)
-    assert arriving.missing(digests, [str(large / "data")]) == []
+    assert arriving.missing(digests, {str(large / "data"): b""}) == []
     assert read == [number * BLOCK_BYTES for number in range(BLOCKS)]
+
+
+@pytest.mark.parametrize("written", ["never", "before", "meanwhile"])
+def test_an_older_file_whose_digests_are_known_is_hashed_only_if_it_was_written_to(
+    large: Path, root: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    push(scan(large), root)
+    change(large / "data", 3)
+    older = tree_of(root, scan(large)) / "data"
+    push(scan(large), root)
+    change(large / "data", 9)
+    if written == "before":
+        change(older, 5)
+    read: list[int] = []
+
+    def read_at(file: int, offset: int, size: int) -> bytes:
+        if size == BLOCK_BYTES:
+            if written == "meanwhile" and not read:
+                change(older, 5)
+            read.append(offset // BLOCK_BYTES)
+        return os.pread(file, size, offset)
+
+    monkeypatch.setattr("dtctl.agent.host.files.read_at", read_at)
+    bundle = scan(large)
+    asked, _ = needs(bundle, root)
+    assert blocks(asked) == [9]
+    assert content(tree_of(root, bundle)) == content(large)
+    once = sorted(read) == list(range(BLOCKS - 1))
+    assert once == (written == "never"), "block 9 of the first version, all others of the second"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +144,7 @@ def test_a_block_is_right_if_all_that_arrives_is_what_its_digest_says(
 ) -> None:
     part = tmp_path / "part"
     arriving = Partial(str(part), 5)
-    assert arriving.missing(hashlib.sha256(b"12345").digest(), []) == [0]
+    assert arriving.missing(hashlib.sha256(b"12345").digest(), {}) == [0]
     assert arriving.put(0, chunks) is right
     assert part.stat().st_size == 5
 
