@@ -61,15 +61,14 @@ class Sources:
     def take(self, tree: Tree, index: int, staging: str) -> bool:
         """Fills one file from here; False if its content is not available."""
         sha256 = tree.manifest.files[index][3]
-        shared = self._shared.get(sha256)
+        shared, place = self._shared.get(sha256), self._places.get(sha256)
         try:
             if shared is not None:
                 other, at = shared
                 if tree.share(index, other, at, staging):
                     self.add(sha256, tree.place(tree.manifest.files[index][0]))
                     return True
-                return tree.install(index, read_blocks(other.place(other.manifest.files[at][0])), staging)
-            place = self._places.get(sha256)
+                place = other.place(other.manifest.files[at][0])
             return place is not None and tree.install(index, read_blocks(place), staging)
         except files.Unfit:
             return False
@@ -91,30 +90,11 @@ def receive_manifest(wire: Wire) -> bytes:
     return _inflate(payload, MOST_BYTES)
 
 
-def fill(
-    tree: Tree,
-    lacking: List[int],
-    sources: Sources,
-    staging: str,
-    wire: Wire,
-    lock: Optional[int],
-    relay: Optional[Relay] = None,
-) -> int:
-    """Makes the tree what its manifest says, given the files that it lacks. The number of files that were sent.
+class Filling:
+    """`lock` is shown life while files come in: others wait for it. `relay`: other hosts may have the files, too."""
 
-    `lock` is shown life while files come in: others wait for it. `relay`: other hosts may have the files, too.
-    """
-    try:
-        return _Filling(tree, sources, staging, wire, lock, relay).fill(lacking)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise _disk_full(tree, lacking) from error
-
-
-class _Filling:
     def __init__(
-        self, tree: Tree, sources: Sources, staging: str, wire: Wire, lock: Optional[int], relay: Optional[Relay]
+        self, tree: Tree, sources: Sources, staging: str, wire: Wire, lock: Optional[int], relay: Optional[Relay] = None
     ) -> None:
         self._tree = tree
         self._sources = sources
@@ -125,6 +105,15 @@ class _Filling:
         self._partials: Dict[int, Partial] = {}
 
     def fill(self, lacking: List[int]) -> int:
+        """Makes the tree what its manifest says, given the files that it lacks. The number of files that were sent."""
+        try:
+            return self._fill(lacking)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise _disk_full(self._tree, lacking) from error
+
+    def _fill(self, lacking: List[int]) -> int:
         tree = self._tree
         tree.shape()
         missed = lacking
