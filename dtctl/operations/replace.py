@@ -56,7 +56,7 @@ def check_replaceable(cluster: Cluster, found: RunStatus) -> None:
     if run.moved:
         lines = [f"{new} has taken the place of {old}" for old, new in run.moved.items()]
         raise PreflightError(
-            f"run {run.run or run.cluster} is not on the hosts of {cluster.file} any more",
+            f"run {run.run or run.cluster} no longer runs on the hosts of {cluster.file}",
             detail="\n".join(lines),
             hint=f"to move more, write the new hosts into {cluster.file}, then: dtctl up --replace",
         )
@@ -67,9 +67,9 @@ def check_replaceable(cluster: Cluster, found: RunStatus) -> None:
     differences = [f"{task}: {wanted.get(task, 'nowhere')} in the file, {run.roster.get(task, 'nowhere')} in the run"
             for task in differing]  # fmt: skip
     raise PreflightError(
-        f"{cluster.file} does not agree with run {run.run or run.cluster}",
+        f"{cluster.file} differs from run {run.run or run.cluster}",
         detail="\n".join(differences[:5]),
-        hint="bring the file in step first, or start over from it: dtctl up --replace",
+        hint="correct the file first, or restart from it: dtctl up --replace",
     )
 
 

@@ -122,7 +122,7 @@ def stopping_line(tasks: Mapping[TaskId, Leaving], grace_s: float) -> str:
     if waits := ways.get("waits", []):
         parts.append(f"{_named(waits)} to be ended after them" if saving else f"{_named(waits)} to be ended")
     if away := ways.get("away", []):
-        parts.append(f"{_named(away)} out of reach")
+        parts.append(f"{_named(away)} unreachable")
     return "; ".join(parts)
 
 

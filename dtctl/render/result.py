@@ -36,7 +36,7 @@ def show_kept(kept: Collection[Written]) -> None:
     for one in kept:
         note(written_line(one))
     if kept:
-        note("  dtctl gc --written    removes what trainers wrote, once no run of their cluster is left")
+        note("  dtctl gc --written    removes files that trainers wrote, once no run of their cluster is left")
 
 
 def show_restarted(result: RestartResult) -> None:
@@ -57,24 +57,24 @@ def _show_left_of(result: StopResult) -> None:
     show_away(result)
     show_host_errors(result.errors)
     if result.promised:
-        note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as it hears from them")
+        note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as they are connected")
 
 
 def show_draining(host: str, found: Ending) -> None:
     """What else follows from it, beforehand."""
     if found.spares is not None:
-        left = f"{fold(found.spares)} still can" if found.spares else "no other spare is left"
-        note(f"{host} has no task, and takes no place until dtctl undrain {host}; {left}")
+        left = f"remaining spares: {fold(found.spares)}" if found.spares else "no spare is left"
+        note(f"{host} has no task, and replaces no host until dtctl undrain {host}; {left}")
     if found.is_idle:
-        note("dtctl plan    names the voters: one that is shut down counts among those that may be gone at once")
+        note("dtctl plan    names the voters: one that is shut down counts as a lost one")
     elif set(found.hosts) - {host}:
-        note("the whole run pauses: it cannot continue without this host", f"dtctl undrain {host}    ends that")
+        note("the whole run pauses: it cannot continue without this host", f"dtctl undrain {host}    ends the pause")
     _show_restarts(found, "without the tasks of this host, and again after dtctl undrain")
 
 
 def show_undraining(host: str, found: Ending) -> None:
     if found.spares is not None:
-        note(f"{host} has no task, and may take the place of a host that is lost from now on")
+        note(f"{host} has no task, and is available as a spare again")
     _show_restarts(found, "with the tasks of this host")
 
 
@@ -90,7 +90,7 @@ def show_drained(host: str, result: StopResult) -> None:
         console.say(f"{host} is drained: nothing of the run was left there")
     _show_left_of(result)
     if result.stopped or result.already:
-        note(f"dtctl undrain {host}    lets its tasks run again")
+        note(f"dtctl undrain {host}    starts its tasks again")
 
 
 def show_scaled(scaling: Scaling, scaled: Scaled, *, dry_run: bool) -> None:
@@ -234,7 +234,7 @@ def show_remains(found: GcResult, *, dry_run: bool) -> None:
     if clean:
         console.say(f"{fold(clean)}: nothing to remove")
     if found.kept:
-        console.report("dtctl gc --written    removes what trainers wrote as well")
+        console.report("dtctl gc --written    also removes files that trainers wrote")
     if busy and dry_run:
         console.report("nothing has been removed yet")
 

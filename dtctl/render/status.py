@@ -141,7 +141,7 @@ def more_lines(status: RunStatus) -> list[str]:
         lines.append(f"without {fold(coordination.absent_hosts)}: dtctl up    takes in those that are back")
     drained = [host for host in coordination.drained_hosts if host not in coordination.idle]
     if drained and going_on:
-        lines.append(f"drained: {fold(drained)}; dtctl undrain {drained[0]}    lets its tasks run again")
+        lines.append(f"drained: {fold(drained)}; dtctl undrain {drained[0]}    starts its tasks again")
     lines += idle_lines(status) if going_on else []
     if status.going_on_after_the_end:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")

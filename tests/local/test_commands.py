@@ -98,7 +98,7 @@ def test_a_failing_host_is_reported_while_another_still_runs_its_setup(home: Des
     in_the_way.touch()
     done = home.run("up", "--local")  # else it would wait for longer than this
     assert "cannot prepare on 1 of 2 hosts" in done.stderr
-    assert "node-2: cannot do what was asked: not a directory" in done.stderr
+    assert "node-2: cannot handle the request: not a directory" in done.stderr
     assert "node-1: not waited for" in done.stderr
     assert "silent" not in done.stderr
     assert not home.processes()

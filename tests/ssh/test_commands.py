@@ -145,7 +145,7 @@ def test_a_second_controller_is_informed_who_is_at_work(user: Desk, tmp_path: Pa
     assert second.returncode == 6
     assert "another dtctl is at work on demo" in second.stderr
     assert re.search(rf"dtctl up by \S+@\S+ \(pid {first.pid} there\), since 20.* s ago\)", second.stderr)
-    assert "wait until it is done, or interrupt it there" in second.stderr
+    assert "wait for it, or interrupt it there" in second.stderr
 
     assert "@" in second.stderr
 

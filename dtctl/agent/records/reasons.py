@@ -243,7 +243,7 @@ def fields_of(kind: str) -> "List[str]":
 
 
 HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone")
-"""Kinds for which a task is held until a person, or its host, lets it run again."""
+"""Kinds for which a task is held until a person, or its host, starts it again."""
 
 
 def fact(kind: str, **fields: "Any") -> Fact:

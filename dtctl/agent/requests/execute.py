@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ..run.containers import Box
 
 DRAIN_S = 0.5
+"""How long output is still read after the command has ended, while something that it left behind holds the pipes."""
 _LOOK_S = 0.1
 _LONGEST_WAITING = 8192
-"""How long output is still read after the command has ended, while something that it left behind holds the pipes."""
 
 
 def execute(talk: Conversation, request: ExecRequest) -> ExecResult:

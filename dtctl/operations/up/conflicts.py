@@ -167,7 +167,7 @@ def check_may_go_without(roster: Roster) -> None:
     }.get(roster.strategy, f"with {roster.strategy.value} every task waits for the others")
     raise UsageError(
         f"--allow-missing cannot help here: {why}",
-        hint="strategy: async-ps can do without workers, where recovery.mode is auto or task; dtctl explain strategy",
+        hint="strategy: async-ps can start without workers, if recovery.mode is auto or task; dtctl explain strategy",
     )
 
 
@@ -235,9 +235,11 @@ def _hint(roster: Roster, allowed: int, every: Mapping[str, DtctlError], needed:
         return ""
     count = len(every)
     if allowed:
-        return f"{count} hosts are missing, {allowed} may be: dtctl up --allow-missing {count}    goes on without them"
+        return (
+            f"{count} hosts are missing, {allowed} may be: dtctl up --allow-missing {count}    continues without them"
+        )
     them = "it" if count == 1 else "them"
-    return f"dtctl up --allow-missing {count}    goes on without {them}, and takes {them} in later"
+    return f"dtctl up --allow-missing {count}    continues without {them}, and adds {them} later"
 
 
 def explained(error: DtctlError, hint: str) -> DtctlError:

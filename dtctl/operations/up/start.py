@@ -113,14 +113,14 @@ class Joining:
             raise PreflightError(
                 f"{host.name} cannot join run {self._run}: its tasks have other addresses there than in this file",
                 detail="names of hosts in ~/.ssh/config count as well, where hosts.NAME.address is not set",
-                hint="type it where the run was started, or start anew: dtctl up --replace",
+                hint="run it where the run was started, or restart: dtctl up --replace",
             )
 
 
 A = TypeVar("A")
 
 _NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
-_SAY_PORTS = "ports: auto queries every host: dtctl up --ports-from 2222 --allow-missing N    says them instead"
+_SAY_PORTS = "ports: auto queries every host: dtctl up --ports-from 2222 --allow-missing N    sets them instead"
 
 
 class Starting:

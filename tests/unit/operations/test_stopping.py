@@ -135,13 +135,13 @@ def need_block(index: int, number: int) -> dict[str, Any]:
     [
         ([need(7)], "gpu-3 needs a file 7 of a bundle of 1"),
         ([need(2**53)], "gpu-3 needs a file"),
-        ([need(0) for _ in range(10)], "gpu-3 keeps asking for the same files"),
-        ([need() for _ in range(2000)], "gpu-3 keeps asking for the same files"),
+        ([need(0) for _ in range(10)], "gpu-3 requests the same files repeatedly"),
+        ([need() for _ in range(2000)], "gpu-3 requests the same files repeatedly"),
         ([{"type": "need", "digests": [7]}], "gpu-3 needs a file 7 of a bundle of 1"),
-        ([{"type": "need", "digests": [0]} for _ in range(10)], "gpu-3 keeps asking for the same files"),
+        ([{"type": "need", "digests": [0]} for _ in range(10)], "gpu-3 requests the same files repeatedly"),
         ([need_block(7, 0)], "gpu-3 needs a file 7 of a bundle of 1"),
-        ([need_block(0, 1)], "gpu-3 needs what lies beyond the end of a file"),
-        ([need_block(0, 0) for _ in range(10)], "gpu-3 keeps asking for the same files"),
+        ([need_block(0, 1)], "gpu-3 requests data beyond the end of a file"),
+        ([need_block(0, 0) for _ in range(10)], "gpu-3 requests the same files repeatedly"),
         ([{"type": "started", "run": "r", "tasks": {}}], "gpu-3 sent a `started` instead of a `result`"),
         ([{"type": "log", "task": "a:0", "attempt": 1, "offset": 0, "end": 0, "time": 0}], "gpu-3 sent a `log`"),
     ],
@@ -152,7 +152,7 @@ def test_files_outside_the_bundle_are_not_sent(frames: Frames, why: str, sender:
 
 
 def test_a_host_that_is_to_start_has_all_it_needs() -> None:
-    with pytest.raises(TransportError, match="gpu-3 asks again for files that it was given"):
+    with pytest.raises(TransportError, match="gpu-3 requests files again that it has received"):
         conversation([need(0)], None, until="started")
 
 
@@ -231,9 +231,9 @@ def found(run: RunRecord, time: float = 1.0, outcome: Outcome = Outcome.RUNNING)
     return RunStatus(run, {}, Verdict(outcome, ()), (), time)
 
 
-def test_a_file_that_does_not_agree_with_the_run_is_refused() -> None:
+def test_a_file_that_differs_from_the_run_is_refused() -> None:
     run = record_of(plan_roster(plan_replacement(with_spares(), "b", "e").cluster))
-    with pytest.raises(PreflightError, match="does not agree") as refused:
+    with pytest.raises(PreflightError, match="differs from run") as refused:
         check_replaceable(with_spares(), found(run))
     assert "ps:1: b in the file, e in the run" in refused.value.detail
     check_replaceable(with_spares(), found(record_of(plan_roster(with_spares()))))

@@ -122,7 +122,7 @@ def leaving(way: StopPhase, for_s: float | None = None, signal: int | None = Non
         ),
         ("2 of 2 ended; worker:1: SIGKILL after 30 s", {W0: leaving("ended", 2.0, 15), W1: leaving("ended", 30.1, 9)}),
         ("worker:1: still there after SIGKILL; ps:0 to be ended", {PS: leaving("waits"), W1: leaving("killed", 31.0)}),
-        ("worker:0 out of reach", {W0: leaving("away")}),
+        ("worker:0 unreachable", {W0: leaving("away")}),
         ("worker:[0-5] saving, 1 s of 30 s", {TaskId("worker", n): leaving("saving", 1.0) for n in range(6)}),
     ],
 )
