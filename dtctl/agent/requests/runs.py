@@ -95,7 +95,7 @@ class Run:
             return True
 
     def supervised(self) -> bool:
-        """Tells by the FIFO's reader whether there is an agent: a supervisor, or a guard about to replace it."""
+        """Whether the FIFO has a reader, and so an agent: a supervisor, or a guard about to replace it."""
         return fifo.is_read(self.files.wake_path)
 
     def tasks(self, named: Optional[List[str]]) -> List[str]:
@@ -326,8 +326,8 @@ def every(talk: Conversation, cluster: Optional[str] = None, host: Optional[str]
 
 
 def run_directories(root: str, host: Optional[str] = None) -> Iterator[str]:
-    """As revival.every; `host`: see `every`."""
-    return (files.directory for files in revival.every(root) if host in (None, os.path.basename(files.directory)))
+    """As revival.every."""
+    return (files.directory for files in revival.every(root, host))
 
 
 def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
