@@ -224,7 +224,10 @@ def _mark(key: str) -> bytes:
 
 
 def _bears(pid: int, marks: Set[bytes]) -> bool:
-    return _user_of(pid) == os.geteuid() and not marks.isdisjoint(_read_proc(pid, "environ").split(b"\0"))
+    if not marks or _user_of(pid) != os.geteuid():
+        return False
+    given = _read_proc(pid, "environ")
+    return any(mark in given for mark in marks) and not marks.isdisjoint(given.split(b"\0"))
 
 
 def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Process]:
@@ -236,14 +239,18 @@ def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Proc
     """
     if trainer is not None and trainer["boot_id"] != boot_id():
         return []
-    table = every()
     marks = {_mark(key) for key in keys if key}
     leader, oldest = (trainer["pid"], trainer["start_time"]) if trainer is not None else (-1, 0)
+    found = Process.read(leader)
+    is_there = found is not None and found.start_time == oldest
+    if not is_there and not any(_bears(pid, marks) for pid in _pids()):
+        return []  # nothing else of the others need be read
+    table = every()
     ours = {
         pid
         for pid, process in table.items()
         if process.start_time >= oldest
-        and ((pid == leader and process.start_time == oldest) or (marks and _bears(pid, marks)))
+        and ((pid == leader and process.start_time == oldest) or _bears(pid, marks))
     }
     if any(leader in (table[pid].pid, table[pid].group, table[pid].session) for pid in ours):
         ours.update(pid for pid, process in table.items() if leader in (process.group, process.session))
