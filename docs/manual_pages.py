@@ -49,14 +49,14 @@ def troubleshooting() -> str:
         "`dtctl explain 5` and `dtctl explain port_taken` show the same in the terminal, and so does "
         "`dtctl explain` with the words of an error: `dtctl explain 'No module named numpy'`.",
         "`dtctl status` says on top what is most wrong with a run, why, and what to type; `dtctl diagnose` asks every "
-        "host once (processes, ports, connections between the hosts, disks, memory, versions, ends of logs) and tells "
-        "all that it finds. `dtctl events` tells what happened, and why, `dtctl logs TASK -n all` what the trainer "
-        "said. `-v` shows each step on each host.",
+        "host once (processes, ports, connections between the hosts, disks, memory, versions, ends of logs) and "
+        "reports all that it finds. `dtctl events` shows what happened, and why, `dtctl logs TASK -n all` what the "
+        "trainer printed. `-v` shows each step on each host.",
         "## By exit code",
         *_sections(trouble for trouble in EXITS if trouble.causes),
         "## By what `dtctl diagnose` finds",
         "The most important comes first, and stands in `dtctl status`; the name of each is its `signature` with "
-        "`-o json`. A task that others wait for is told with them: `worker:0 has waited 40s for ps:1 on ps-b:2223, "
+        "`-o json`. A task that others wait for is shown with them: `worker:0 has waited 40s for ps:1 on ps-b:2223, "
         "which exited 1 at 10:02:11: ModuleNotFoundError: No module named 'sklearn'`.",
         *_signatures(),
         "## By a host's answer",

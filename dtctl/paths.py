@@ -21,7 +21,7 @@ def cache_directory() -> Path:
 
 
 def forget_old(part: Path) -> None:
-    """Removes what nobody has used for a month. The file `looked` of a directory was written when that was used; one
+    """Removes what was not used for a month. The file `looked` of a directory was written when that was used; one
     without it was left by a command that was killed."""
     import shutil
 
@@ -60,7 +60,7 @@ def check_private(directory: Path) -> None:
     """
     try:
         found = directory.stat()
-    except OSError:  # not there, or out of reach for whoever uses it too
+    except OSError:  # missing, or not accessible: its user gets the error
         return
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid():

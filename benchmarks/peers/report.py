@@ -106,11 +106,11 @@ def section(
 ) -> str:
     taken = standings.medians(step)
     worse = list(behind(contenders, taken))
-    told = ["What a peer does with less, and how many times as much dtctl takes:", "", *worse]
-    nothing = ["No peer does it with less."]
+    others = ["Where another tool uses less, and the ratio of dtctl to it:", "", *worse]
+    nothing = ["No other tool uses less."]
     lines = [line for goal in goals if (line := goal.line(contenders, taken))]
-    aims = ["", "What dtctl aims at, and takes:", "", *lines] if lines else []
-    return "\n".join([f"### {title}", "", table(contenders, taken), "", *(told if worse else nothing), *aims])
+    aims = ["", "Goals:", "", *lines] if lines else []
+    return "\n".join([f"### {title}", "", table(contenders, taken), "", *(others if worse else nothing), *aims])
 
 
 def left_out(standings: Sequence[Standings]) -> str:
@@ -118,7 +118,7 @@ def left_out(standings: Sequence[Standings]) -> str:
     for one in standings:
         reasons |= one.left_out
     listed = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
-    return f"Left out: {listed}." if listed else "Nobody was left out."
+    return f"Excluded: {listed}." if listed else "No tool was excluded."
 
 
 WIDTH = 100

@@ -50,8 +50,8 @@ def run(options: Options, environment: Environment) -> Report:
             standings = compete(ground, contenders, options.rounds, _Cycle(ground))
     titles = {
         START: f"Start a process on {hosts} hosts",
-        LOOK: f"Ask after the processes of {hosts} hosts",
-        END: f"End the processes of {hosts} hosts, and remove what they left",
+        LOOK: f"Query the processes on {hosts} hosts",
+        END: f"Stop the processes on {hosts} hosts, and clean up",
     }
     sections = [report.section(title, contenders, standings, step, GOALS[step]) for step, title in titles.items()]
     client_ms = 1000 * standings.medians(START)["dtctl"].client_s / hosts

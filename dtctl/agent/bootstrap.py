@@ -53,7 +53,7 @@ def refuse_unsafe(root: str, program: str) -> None:
     """
     owners = [os.geteuid()]
     paths = [root]
-    paths.extend(os.path.join(root, name) for name in ("agent", "bundles", "clusters", "runs", "work"))
+    paths.extend(os.path.join(root, name) for name in ("agent", "bundles", "clusters", "runs", "sessions", "work"))
     paths.append(program)
     paths.extend(os.path.join(program, name) for name in ("__pycache__", "dtctl_agent", "dtctl_agent/dump/site"))
     for path in paths:
@@ -187,7 +187,7 @@ def enter_session() -> None:
         version = ".".join([str(number) for number in sys.version_info[:3]])
         summary = "python3 on this host is %s, and 3.8 is the oldest that works" % version
         fail("python_too_old", summary, sys.executable, "install a newer python3 and have it first in PATH")
-    size, digest = reader.readline().split()
+    size, digest, *stay = reader.readline().split()
     root = os.path.abspath(os.environ.get("DTCTL_ROOT") or os.path.join(os.path.expanduser("~"), ".dtctl"))
     program = os.path.join(root, "agent", digest.decode("ascii"))
     refuse_unsafe(root, program)
@@ -199,7 +199,7 @@ def enter_session() -> None:
 
     with suppress(EnvironmentError):
         os.utime(program, None)  # in use again: `gc` must not take it for abandoned
-    import_module("dtctl_agent.requests.session").main(root)
+    import_module("dtctl_agent.requests.session").main(root, [word.decode("ascii") for word in stay])
 
 
 def enter_command_line() -> None:

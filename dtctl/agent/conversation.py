@@ -55,7 +55,7 @@ class Wire:
         self._fault: Optional[BaseException] = None
         self._last_sent = time.monotonic()
         self.noticed = False
-        """Whoever works for the controller knows that it is gone."""
+        """The code that works for the controller has noticed that it is gone."""
 
     def send(self, fields: Mapping[str, object], payload: bytes = b"") -> None:
         """Writes one frame; `bytes` is added when there is a payload. Raises Gone."""

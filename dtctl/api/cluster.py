@@ -243,7 +243,7 @@ def _override(path: str, value: Any) -> str:
 
 
 def make_transport() -> Transports:
-    """Nobody is asked for a passphrase: keys that have one have to be in an SSH agent."""
+    """Does not prompt for passphrases: keys that have one have to be in an SSH agent."""
     return Transports(waiting=_report_silence)
 
 

@@ -203,13 +203,14 @@ class Run:
 
         Raises errors.UsageError for a number that the run has no place for, or cannot continue with.
         """
-        from dtctl.operations.drain import plan_scaling, scale_down, scale_up
+        from dtctl.operations.drain import plan_scaling, scale
 
         scaling = plan_scaling(self._record, self._transport, job, count)
-        if scaling.stops:
-            _check(scale_down(scaling, self._transport, StopOrder(controller_name(), grace)))
-        if scaling.starts:
-            _started(scale_up(scaling, self._transport, by=controller_name()))
+        scaled = scale(scaling, self._transport, StopOrder(controller_name(), grace))
+        if scaled.stopped:
+            _check(scaled.stopped)
+        if scaled.started:
+            _started(scaled.started)
         return tuple(map(str, (*scaling.starts, *scaling.stops)))
 
     def drain(self, host: str, *, grace: float | None = None) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ class IgnoreRules:
     def sends(self, path: str, is_directory: bool, *, alike: str) -> bool:
         """A line of a `.dtctlignore` wants this very path to be sent: `!.env`, but not `!*`, which means any.
 
-        `alike` is a path beside it that nobody has to mind: a line that lets it through means more than this one.
+        `alike` is a harmless path beside it: a line that also sends that one is not about this path.
         """
         rule = self._decisive(OWN_FILE, path, is_directory)
         return rule is not None and not rule.pattern.include and self._decisive(OWN_FILE, alike, is_directory) != rule

@@ -185,7 +185,7 @@ class _Found:
             self.twins.append(printable(path))
             return
         self.files.append(FileEntry(path, stat.S_IMODE(found.st_mode) & 0o777, found.st_size, sha256))
-        self._tell()
+        self._report_progress()
 
     def _read(self, parent: int, path: str) -> tuple[os.stat_result, str, bytes]:
         """What the file is and holds, of one moment; and how it begins."""
@@ -205,7 +205,7 @@ class _Found:
                         digests += hashlib.sha256(block).digest()
                     size += len(block)
                     self._bytes_read += len(block)
-                    self._tell()
+                    self._report_progress()
         except OSError as error:
             raise PreflightError(
                 f"cannot read {place}", detail=str(error.strerror), hint=f"chmod u+r {place}, {IGNORE_HINT}"
@@ -219,7 +219,7 @@ class _Found:
     def _place(self, path: str) -> str:
         return f"{self._code}/{path}"  # a Path for each file would be half of the time of a scan
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._report is not None and time.monotonic() >= self._next_report:
             self._next_report = time.monotonic() + 0.1
             self._report(len(self.files), self._bytes_read)

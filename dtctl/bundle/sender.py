@@ -60,8 +60,8 @@ class Chunks:
     def of(self, index: int, block: int | None = None) -> tuple[Chunk, ...]:
         """The chunks of one file or of a block of it, at least one.
 
-        Raises PreflightError when the file is not what was scanned. A block of a file whose digests nobody has asked
-        for is checked by its host, with the rest of the file.
+        Raises PreflightError when the file is not what was scanned. A block of a file whose digests were not requested
+        is checked by its host, with the rest of the file.
         """
         key = (index, block)
         with self._turns[hash(key) % _TURNS]:

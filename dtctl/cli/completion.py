@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from dtctl.cli.late import console
 from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
@@ -108,8 +109,6 @@ def whole_words(environ: MutableMapping[str, str]) -> Iterator[None]:
         with redirect_stdout(offered):
             yield
     finally:
-        from dtctl.render.terminal import console
-
         console.put("".join(f"{one_line(line.removeprefix(begun))}\n" for line in offered.getvalue().splitlines()))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from dtctl.cli.late import errors, render
 from dtctl.errors import DtctlError, ExitCode
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ def on_interrupt(what: str | Callable[[], Sequence[str]], *next_steps: str) -> I
 
     Of two that are nested the inner one alone reports.
     """
-    from dtctl.render import errors
 
     try:
         yield
@@ -55,19 +55,14 @@ def exit_for(errors: Mapping[str, DtctlError], *, others: object) -> None:
 
 def report_errors(errors: Mapping[str, DtctlError], *, others: object) -> None:
     """Shows why hosts gave no answer, at the end of a command, and raises Exit as `exit_for` where there are any."""
-    from dtctl.render.errors import show_host_errors
-
-    show_host_errors(errors)
+    render.errors.show_host_errors(errors)
     exit_for(errors, others=others)
 
 
 def exit_without_run(errors: Mapping[str, DtctlError], record: RunRecord, hosts: Sequence[str]) -> NoReturn:
     """`hosts` know of none; why the others gave no answer is in `errors`."""
-    from dtctl.render.errors import note, show_host_errors
-    from dtctl.render.result import show_without_run
-
-    show_host_errors(errors)
-    show_without_run(record, hosts)
+    render.errors.show_host_errors(errors)
+    render.result.show_without_run(record, hosts)
     exit_for(errors, others=None)
-    note("  dtctl up    starts one")
+    render.errors.note("  dtctl up    starts one")
     raise typer.Exit(ExitCode.RUN_FAILED)

@@ -14,6 +14,7 @@ import typer
 from dtctl import durations
 from dtctl.cli.completion import complete_clusters, complete_runs, complete_tasks
 from dtctl.cli.ending import on_interrupt
+from dtctl.cli.late import errors
 from dtctl.cli.scope import DEFAULTS
 from dtctl.cli.scope import Scope as Scope
 from dtctl.durations import NoDuration
@@ -113,9 +114,7 @@ def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callabl
     def run(**values: Any) -> None:
         scope = Scope(command.__name__, **{name: values.pop(name) for name in options})
         if scope.verbose:
-            from dtctl.render.errors import show_trace
-
-            show_trace()
+            errors.show_trace()
         with on_interrupt("nothing was changed"):
             command(scope, **values)
 

@@ -15,6 +15,7 @@ import typer
 
 from dtctl.cli import which
 from dtctl.cli.ending import on_interrupt
+from dtctl.cli.late import console, errors, operations, render
 from dtctl.cli.table import may_guess
 from dtctl.dataclass import dataclass
 from dtctl.errors import ExitCode, UsageError
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
     from dtctl.config.load import Checked
     from dtctl.model import Host
-    from dtctl.operations.history import Memory
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.stop import Ending
     from dtctl.transport.connect import Transports
@@ -45,27 +45,20 @@ class Scope:
     verbose: bool = False
 
     @functools.cached_property
-    def memory(self) -> Memory:
-        from dtctl.operations.history import Memory
-
+    def memory(self) -> operations.history.Memory:
         def report(line: str) -> None:
-            from dtctl.render.errors import note
+            errors.note(line)
 
-            note(line)
-
-        return Memory(report)
+        return operations.history.Memory(report)
 
     @functools.cached_property
     def transport(self) -> Transports:
-        from dtctl.render.terminal.console import on_terminal
-        from dtctl.render.terminal.moving import still
-        from dtctl.render.terminal.safe import one_line
         from dtctl.transport.connect import Transports, terminal_passphrase
 
-        asks = sys.stdin is not None and sys.stdin.isatty() and on_terminal(stderr=True)
+        asks = sys.stdin is not None and sys.stdin.isatty() and console.on_terminal(stderr=True)
         return Transports(
             ssh_config=self.ssh_config,
-            passphrase=terminal_passphrase(one_line, still),
+            passphrase=terminal_passphrase(render.terminal.safe.one_line, render.terminal.moving.still),
             asking=_announce_questions if asks else None,
             waiting=_report_silence,
         )
@@ -90,8 +83,6 @@ class Scope:
     @contextmanager
     def detached(self, *next_steps: str) -> Iterator[None]:
         """An interrupt ends the command alone, once a host was reached; `next_steps` are what to type then."""
-        from dtctl.render import errors
-
         try:
             yield
         except KeyboardInterrupt:
@@ -103,9 +94,7 @@ class Scope:
 
     def dialling(self) -> AbstractContextManager[None]:
         """Shows whom a command waits for that asks hosts before it shows anything."""
-        from dtctl.render.awaiting import dialling
-
-        return dialling(self.transport.dialled, self.transport.failed)
+        return render.awaiting.dialling(self.transport.dialled, self.transport.failed)
 
     def file(self, argument: Path | None = None) -> Path:
         """The cluster file that is meant; raises when there is none, or when two are named."""
@@ -165,11 +154,9 @@ class Scope:
         record = self.record(for_its_hosts=for_its_hosts)
         if not record.idle_hosts:
             return record
-        from dtctl.operations.client.persistent import PersistentTransport
-        from dtctl.operations.status import placed
 
-        with PersistentTransport(self.transport) as asked:
-            found = placed(record, asked)
+        with operations.client.persistent.PersistentTransport(self.transport) as asked:
+            found = operations.status.placed(record, asked)
             self.transport.resume(*asked.hand_over())  # the command goes on in the same conversations
         self.memory.note_places(found)
         return found
@@ -193,25 +180,22 @@ class Scope:
 
     def _run_of_others(self, run: str) -> RunRecord:
         """One that this machine has not started: the cluster file says which hosts may know it."""
-        from dtctl.operations.status import check_known, unknown
-
         remembered = [str(record.run) for record in self.memory.runs()]
         try:
             file = self.file()
         except UsageError as error:
             why = "this machine has no record of the run, and no cluster file names hosts to query"
-            raise unknown(run, why, remembered) from error
+            raise operations.status.unknown(run, why, remembered) from error
         record = self.memory.newest_of(file) or self.memory.place_of(file) or self._of_file()
         record = self._with_own_access(dataclasses.replace(self._followed(record), run=run))
-        check_known(record, self.transport, remembered)
+        operations.status.check_known(record, self.transport, remembered)
         return record
 
     def _of_file(self) -> RunRecord:
         """What the cluster file says by itself; to read it takes a third of a command's CPU."""
-        from dtctl.operations.run_record import record_of
         from dtctl.plan.roster import plan_roster
 
-        return record_of(plan_roster(self.cluster()))
+        return operations.run_record.record_of(plan_roster(self.cluster()))
 
     def _of_name(self, name: str) -> RunRecord:
         """The newest run of the cluster of this name."""
@@ -230,10 +214,8 @@ class Scope:
         # The run that was started last may have been taken down: then the newest of the others is meant.
         record = self.memory.current() or next(iter(self.memory.runs()), None) if may_guess(self.command) else None
         if record is not None:
-            from dtctl.render.errors import note
-
             place = f" in {record.file.parent}" if record.file else ""
-            note(f"no cluster.yaml here: this is {record.cluster}{place}, started last from this machine")
+            errors.note(f"no cluster.yaml here: this is {record.cluster}{place}, started last from this machine")
         return record
 
     def _file_here(self) -> Path | None:
@@ -257,9 +239,7 @@ class Scope:
         """Its hosts reached as its file says now, where that can be read; otherwise a note says that it is not so."""
         followed = self.memory.follow(record)
         if followed.problem is not None:
-            from dtctl.render.errors import note
-
-            note(
+            errors.note(
                 f"{which.first_problem(followed.problem)}: hosts are reached as remembered of {record.run}",
                 f"dtctl validate {record.file}    shows more",
             )
@@ -289,18 +269,13 @@ DEFAULTS = {field.name: field.default for field in dataclasses.fields(Scope)}
 
 @contextmanager
 def _announce_questions(host: str) -> Iterator[None]:
-    from dtctl.render.errors import note
-    from dtctl.render.terminal.moving import still
-
-    with still():
-        note(f"{host}: ssh needs an answer to log in")
+    with render.terminal.moving.still():
+        errors.note(f"{host}: ssh needs an answer to log in")
         yield
 
 
 def _report_silence(host: str, silent_s: float, limit_s: float) -> None:
     """Shown with -q and -o json too: it is on stderr, and nothing else says why nothing happens."""
-    from dtctl.render import errors
-
     errors.note(f"waiting for {host}: silent for {silent_s:g} s, given up after {limit_s:g} s")
 
 
@@ -321,18 +296,14 @@ class Announced:
     def __call__(self, found: Ending) -> None:
         self.scope.refuse_others(self.record, found.run)
         if self.say and found.run and found.tasks:
-            from dtctl.render.errors import note
-            from dtctl.render.terminal.moving import still
-
-            with still():
-                note(f"{self.doing} {facts(found)}")
+            with render.terminal.moving.still():
+                errors.note(f"{self.doing} {facts(found)}")
         self.agreed(found)
         self.made = True
 
 
 def facts(found: Ending) -> str:
-    from dtctl.render.format import count
-
     if not found.tasks:
         return f"{found.run}"
+    count = render.format.count
     return f"{found.run}: {count(len(found.tasks), 'task')} on {count(len(found.hosts), 'host')}"

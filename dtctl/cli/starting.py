@@ -12,6 +12,7 @@ from typing import NoReturn
 import typer
 
 from dtctl.bundle import Bundle
+from dtctl.cli.late import render
 from dtctl.cli.scope import Announced, Scope
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, ExitCode
@@ -55,11 +56,10 @@ class StartReport(UpReport):
     def checked(self, checked: Checked) -> None:
         if not checked.is_noticed:
             return
-        from dtctl.render import checks
 
-        checks.show_brief(checked)
+        render.checks.show_brief(checked)
         if not self.force:
-            checks.refuse_certain_failure(checked, hint="dtctl up --force    starts them anyway")
+            render.checks.refuse_certain_failure(checked, hint="dtctl up --force    starts them anyway")
 
     def moving_ports(self, taken: DtctlError) -> None:
         if self.keep_ports:

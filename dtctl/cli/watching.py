@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from dtctl.cli.late import console, errors, operations, render
 from dtctl.errors import DtctlError, ExitCode
 
 if TYPE_CHECKING:
@@ -39,12 +40,10 @@ def follow_to_the_end(
 
     `started`: as it was started, with its hooks. `fresh`: it has just been. `without`: hosts without logs.
     """
-    from dtctl.operations.logs import LogRequest
-    from dtctl.render.logs import LogPrinter
 
     tasks = tuple(task for task, host in record.roster.items() if host not in without)
-    printer = LogPrinter(tasks, prefix=True, timestamps=False, raw=raw)
-    wanted = LogRequest(tasks, lines=lines)
+    printer = render.logs.LogPrinter(tasks, prefix=True, timestamps=False, raw=raw)
+    wanted = operations.logs.LogRequest(tasks, lines=lines)
     finish(watch(scope, record, wanted, printer, started=started, fresh=fresh), printer)
 
 
@@ -59,15 +58,13 @@ def follow_logs(
 
     `words`: the tasks as they were named. A run that was named itself is followed to its end.
     """
-    from dtctl.operations.follow import onward
-    from dtctl.render.logs import show_onward
 
     printer = printer_for(wanted.tasks)
     while True:
         ended = watch(scope, record, wanted, printer)
-        newer = onward(ended, record, scope.transport) if scope.run is None else None
+        newer = operations.follow.onward(ended, record, scope.transport) if scope.run is None else None
         if newer is not None:
-            show_onward(ended, newer)
+            render.logs.show_onward(ended, newer)
         if newer is None or newer.record is None:
             finish(ended, printer)
         run = newer.record.run
@@ -86,28 +83,24 @@ def watch(
     timeout_s: float | None = None,
     started: Cluster | None = None,
     fresh: bool = False,
-) -> RunStatus:
+) -> operations.snapshot.RunStatus:
     """Prints events as they come until the run has ended.
 
     Hooks that are allowed run: those of `started`, or else of the run's cluster file.
     """
     from dtctl.agent.run.run_events import events_of
-    from dtctl.operations.follow import Ended, follow_for
-    from dtctl.operations.hooks import CommandHooks, cluster_with_hooks, hooks_here
-    from dtctl.operations.snapshot import RunStatus
-    from dtctl.render import errors
-    from dtctl.render.logs import Narrator
-    from dtctl.render.starting import show_hook_failure, show_hooks
 
-    narrate = Narrator(record.coordinator, printer)
+    narrate = render.logs.Narrator(record.coordinator, printer)
     directory = record.file.parent if record.file else Path()
-    cluster = started or cluster_with_hooks(record.file, record.cluster)
-    hooks = allowed_hooks(cluster, hooks_here(cluster.hooks.values() if cluster else ()))
-    show_hooks(hooks)
+    cluster = started or operations.hooks.cluster_with_hooks(record.file, record.cluster)
+    hooks = allowed_hooks(cluster, operations.hooks.hooks_here(cluster.hooks.values() if cluster else ()))
+    render.starting.show_hooks(hooks)
     allowed = functools.partial(is_allowed, cluster)
-    commands = CommandHooks(hooks, record.cluster, directory, show_hook_failure, fresh=fresh, allowed=allowed)
+    commands = operations.hooks.CommandHooks(
+        hooks, record.cluster, directory, render.starting.show_hook_failure, fresh=fresh, allowed=allowed
+    )
 
-    def ended(status: RunStatus) -> RunStatus:
+    def ended(status: operations.snapshot.RunStatus) -> operations.snapshot.RunStatus:
         narrate.report_away()
         scope.memory.remember(status)
         commands.see(end_of(status))
@@ -116,10 +109,10 @@ def watch(
 
     with scope.detached("dtctl logs -f    follow it again", "dtctl stop       end it"):
         try:
-            for event in follow_for(record, scope.transport, wanted, timeout_s):
-                if isinstance(event, RunStatus) and event.coordination:
+            for event in operations.follow.follow_for(record, scope.transport, wanted, timeout_s):
+                if isinstance(event, operations.snapshot.RunStatus) and event.coordination:
                     commands.see(events_of(event.coordination.view))
-                if isinstance(event, Ended):
+                if isinstance(event, operations.follow.Ended):
                     return ended(event.status)
                 narrate(event)
         except TimeoutError:
@@ -143,16 +136,12 @@ def end_of(status: RunStatus) -> Sequence[RunEvent]:
 
 def finish(status: RunStatus, followed: LogPrinter | None = None) -> NoReturn:
     """Shows the end; raises Exit with the run's result. `followed` has shown the logs."""
-    from dtctl.render.result import ended_exit_code, show_ended
-
-    show_ended(status, followed)
-    raise typer.Exit(ended_exit_code(status))
+    render.result.show_ended(status, followed)
+    raise typer.Exit(render.result.ended_exit_code(status))
 
 
 def chosen(record: RunRecord, selectors: list[str] | None) -> tuple[TaskId, ...]:
-    from dtctl.operations.selection import select_tasks
-
-    return select_tasks(record, selectors or [])
+    return operations.selection.select_tasks(record, selectors or [])
 
 
 def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool, typed: bool = False) -> None:
@@ -161,42 +150,36 @@ def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local:
     `typed`: the command line itself says that it is to run here (`up --local`), which is consent. What `overrides` say
     is typed, too: the file is what is asked about.
     """
-    from dtctl.operations.consent import Consents, programs_of_hosts
-    from dtctl.render import starting as shown
-    from dtctl.render.terminal import console
 
-    consents = Consents()
-    wanted = consents.missing(programs_of_hosts(cluster, overrides or (), local=local))
+    consents = operations.consent.Consents()
+    wanted = consents.missing(operations.consent.programs_of_hosts(cluster, overrides or (), local=local))
     if wanted and not typed:
         if not sys.stdin.isatty() or console.speaks_json():
-            raise shown.not_allowed(cluster, wanted, local=local)
-        shown.show_programs(wanted)
+            raise render.starting.not_allowed(cluster, wanted, local=local)
+        render.starting.show_programs(wanted)
         console.confirm(f"Allow {cluster.file} to start this on this machine?", "nothing was started")
     consents.allow(wanted)
 
 
 def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
     """Those of its commands that may run here; each of the others is reported in one line."""
-    from dtctl.operations.consent import Consents, allow_command, hook_programs
-    from dtctl.render.errors import note
-
     if cluster is None or not hooks:
         return ()
-    programs = hook_programs(cluster)
-    refusals = Consents().missing(programs)
+    programs = operations.consent.hook_programs(cluster)
+    refusals = operations.consent.Consents().missing(programs)
     refused = [hook.name for hook, program in zip(hooks, programs, strict=True) if program in refusals]
     for name in refused:
-        note(f"hook {name} will not run here, as you have not allowed it: {allow_command(cluster)}")
+        errors.note(
+            f"hook {name} will not run here, as you have not allowed it: {operations.consent.allow_command(cluster)}"
+        )
     return tuple(hook for hook in hooks if hook.name not in refused)
 
 
 def is_allowed(cluster: Cluster | None, hook: Hook) -> bool:
     """Of a command, as it is now."""
-    from dtctl.operations.consent import Consents, hook_programs
-
-    programs = hook_programs(cluster) if cluster else ()
+    programs = operations.consent.hook_programs(cluster) if cluster else ()
     this = [one for one in programs if one.what == f"hook {hook.name}"]
     try:
-        return bool(this) and not Consents().missing(this)
+        return bool(this) and not operations.consent.Consents().missing(this)
     except DtctlError:  # others may write there now
         return False

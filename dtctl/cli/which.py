@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.cli.late import operations, render
 from dtctl.cli.table import COMMANDS
 from dtctl.errors import ConfigError, DtctlError, UsageError, did_you_mean
 
@@ -67,9 +68,7 @@ def first_problem(error: DtctlError) -> str:
 
 
 def of_other_directory(run: str, other: Path, own: Path | None) -> UsageError:
-    from dtctl.operations import history
-
-    return history.of_other_directory(run, other, own, hint=_typed("-c", str(other)))
+    return operations.history.of_other_directory(run, other, own, hint=_typed("-c", str(other)))
 
 
 def _newest(records: Sequence[RunRecord]) -> list[RunRecord]:
@@ -81,12 +80,10 @@ def _newest(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _lines(records: Sequence[RunRecord]) -> str:
-    from dtctl.render.format import local_time
-
     shown = records[:_SHOWN]
     widths = [max(len(one.cluster) for one in shown), max(len(one.run or "") for one in shown)]
     lines = [
-        f"{one.cluster:<{widths[0]}}  {one.run:<{widths[1]}}  since {local_time(one.created)}  "
+        f"{one.cluster:<{widths[0]}}  {one.run:<{widths[1]}}  since {render.format.local_time(one.created)}  "
         f"{_known(one)}in {one.file.parent if one.file else 'no directory'}"
         for one in shown
     ]

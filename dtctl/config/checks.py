@@ -140,7 +140,7 @@ def check_environment(content: ClusterFile, findings: Findings) -> None:
 
 
 def check_code(content: ClusterFile, code: Path, home: Path, findings: Findings) -> None:
-    """Nobody means to push a home directory, all that lies around a project, or a directory of keys.
+    """Refuses a home directory, a parent of the project's directory, and a directory of keys.
 
     `code` and `home` are real paths.
     """

@@ -125,7 +125,7 @@ class Hook(Section):
     controller"""
     headers: v.Headers = key({}, '{Authorization: "Bearer ${TOKEN}"}')
     """further headers of the post"""
-    run: v.Arguments = key((), "[./tell.sh]")
+    run: v.Arguments = key((), "[./notify.sh]")
     """a command on the controller, while a command of dtctl follows the run there (`up -f`, `logs -f`, `wait`); it
     reads the same JSON from stdin, and finds it in variables such as `DTCTL_TEXT`"""
     timeout_s: v.HookTimeout = key(10.0, "5s")

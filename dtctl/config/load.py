@@ -263,7 +263,7 @@ def _example_within(path: KeyPath) -> str:
 def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     """The cluster that the absolute `file` describes. Raises ConfigError with all findings, earlier ones included.
 
-    Files that are lacking are left to whoever needs them: `findings` has them.
+    A missing file is an error only for a command that needs it: `findings` has them.
     `content` has the scheduler that MXNet needs.
     """
     home = file.parent

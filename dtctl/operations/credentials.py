@@ -32,7 +32,7 @@ class Credentials:
 
 
 class Authority:
-    """Says who the hosts of one run are. Its key never leaves this process: nobody can be added to the run later.
+    """Issues the certificates of a run's hosts. Its key never leaves this process: no host can be added later.
 
     `issue` may be called by several threads at once; it takes a fraction of a millisecond.
     """

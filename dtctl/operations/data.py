@@ -133,14 +133,14 @@ def status(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[S
 def verify(record: RunRecord, data: DataSet, transport: Transport, report: Report) -> Outcomes[Sequence[PlaceState]]:
     """By what the files hold: the hosts read every byte."""
 
-    def heard(host: Host, message: Message) -> None:
+    def on_progress(host: Host, message: Message) -> None:
         report(Progress(host.name, "verify", message["done_bytes"], message["total_bytes"]))
 
     def check(host: Host, answer: DataFacts) -> None:
         _check_held(data)(host, answer)
         report(Progress(host.name, "prepared"))
 
-    frames = {"progress": heard}
+    frames = {"progress": on_progress}
     wanted = Request("data_verify", DataFacts, _dirs(data), check, within_s=None, on_frame=frames, quiet_s=QUIET_S)
     return _states(data, ask(record, transport, wanted, data.hosts))
 

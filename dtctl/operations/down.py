@@ -93,7 +93,10 @@ def _down(
                 if found["runs"]
             },
         },
-        kept=(*told_once((host, one) for host, answer in answers.items() for one in answer["kept"]), *left.kept),
+        kept=(
+            *without_duplicates((host, one) for host, answer in answers.items() for one in answer["kept"]),
+            *left.kept,
+        ),
         unasked=left.errors,
     )
 
@@ -117,8 +120,8 @@ def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request
         if record.run is not None:
             check_ended(answer, record.names_on(host.name))
 
-    heard = listener(record, report)
-    return Request("down", records.DownResult, lambda _: order.fields(), check, order.patience_s(record), heard)
+    frames = listener(record, report)
+    return Request("down", records.DownResult, lambda _: order.fields(), check, order.patience_s(record), frames)
 
 
 _QUIET_S = 120.0
@@ -179,8 +182,8 @@ def collect(
     return GcResult(
         outcomes.results,
         outcomes.errors,
-        written=told_once((host, one) for host, answer in reported for one in answer["written"]),
-        kept=told_once((host, one) for host, answer in reported for one in answer["kept"]),
+        written=without_duplicates((host, one) for host, answer in reported for one in answer["written"]),
+        kept=without_duplicates((host, one) for host, answer in reported for one in answer["kept"]),
     )
 
 
@@ -205,7 +208,7 @@ class Written:
     """How many there are: hosts that share their home directory have one."""
 
 
-def told_once(answer: Iterable[tuple[str, records.Written]]) -> tuple[Written, ...]:
+def without_duplicates(answer: Iterable[tuple[str, records.Written]]) -> tuple[Written, ...]:
     """By directory; hosts that share one have named it all."""
     hosts: dict[tuple[str | None, str, int, int], dict[str, str]] = {}
     for host, one in answer:

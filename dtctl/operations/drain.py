@@ -63,13 +63,15 @@ def drain(
     def wanted(asked: RunRecord) -> Request[records.StopResult]:
         return request_to_hold(asked, order, report, drained=host)
 
-    heard = _ask(record, transport, host, wanted, _to_be_held(host), before)
-    known = heard.record
-    result = dataclasses.replace(result_by_hosts(known, heard.answers, heard.errors), away=heard.away, known=known)
-    if host in heard.unreached:
+    replies = _ask(record, transport, host, wanted, _to_be_held(host), before)
+    known = replies.record
+    result = dataclasses.replace(
+        result_by_hosts(known, replies.answers, replies.errors), away=replies.away, known=known
+    )
+    if host in replies.unreached:
         direct = _ask_directly(known, transport, wanted(known), host, {})
         result = result.and_then(result_by_hosts(known, *direct))
-    promised = [one for one in heard.unreached if one != host or isinstance(result.errors.get(one), TransportError)]
+    promised = [one for one in replies.unreached if one != host or isinstance(result.errors.get(one), TransportError)]
     return dataclasses.replace(result, promised=tuple(promised))
 
 
@@ -81,10 +83,10 @@ def undrain(
     def wanted(asked: RunRecord) -> Request[records.RestartResult]:
         return request_to_release(asked, by, drained=host)
 
-    heard = _ask(record, transport, host, wanted, lambda run, view: drains.tasks_of(host, view["intents"]), before)
-    tasks = statuses(heard.record, tuple(heard.record.roster), list(heard.answers.values()))
-    away = {other: why_unreached(other, heard.view) for other in heard.unreached}
-    return RestartResult(tasks, {**heard.errors, **away}, heard.away)
+    replies = _ask(record, transport, host, wanted, lambda run, view: drains.tasks_of(host, view["intents"]), before)
+    tasks = statuses(replies.record, tuple(replies.record.roster), list(replies.answers.values()))
+    away = {other: why_unreached(other, replies.view) for other in replies.unreached}
+    return RestartResult(tasks, {**replies.errors, **away}, replies.away)
 
 
 def request_to_hold(
@@ -226,12 +228,13 @@ RESTARTS = "dtctl up --replace    restarts the run from its checkpoints, with jo
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is to change in a run; `before` and `count` are numbers of tasks of the job."""
+    """What is to change in a run; `before`, `count` and `places` are numbers of tasks of the job."""
 
     record: RunRecord
     job: str
     before: int
     count: int
+    places: int
     starts: tuple[TaskId, ...]
     stops: tuple[TaskId, ...]
     restarts: tuple[TaskId, ...] = ()
@@ -240,6 +243,24 @@ class Scaling:
     @property
     def ends(self) -> tuple[TaskId, ...]:
         return *self.stops, *self.restarts
+
+    def number(self, view: RunView | None) -> int:
+        """How many of the job's tasks the coordinator lets run; others may have scaled it, too."""
+        assert view is not None
+        return self.places - len(drains.scaled_down(self.job, view["intents"]))
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """`number`: so many tasks of the job run now, if their hosts let them."""
+
+    number: int
+    stopped: StopResult | None = None
+    started: RestartResult | None = None
+
+    @property
+    def errors(self) -> Mapping[str, DtctlError]:
+        return {**(self.stopped.errors if self.stopped else {}), **(self.started.errors if self.started else {})}
 
 
 def plan_scaling(record: RunRecord, transport: Transport, job: str, count: int) -> Scaling:
@@ -255,29 +276,29 @@ def plan_scaling(record: RunRecord, transport: Transport, job: str, count: int) 
     return _plan(known.as_known(inventory), inventory, view, job, count)
 
 
-def scale_down(scaling: Scaling, transport: Transport, order: StopOrder, report: OnStopping = unseen) -> StopResult:
-    """Returns when the tasks have ended wherever they can be reached."""
+def scale(scaling: Scaling, transport: Transport, order: StopOrder, report: OnStopping = unseen) -> Scaled:
+    """Returns when the tasks have ended, or run, wherever they can be reached."""
+    about: dict[str, str | int] = {"job": scaling.job, "count": scaling.count}
+    stopped = started = None
+    number = scaling.before
 
-    def request(asked: RunRecord, own: Own) -> records.StopResult:
-        wanted = request_to_hold(asked, order, report, job=scaling.job, count=scaling.count)
-        return ask_coordinator(asked, transport, wanted)
+    def hold(asked: RunRecord, own: Own) -> records.StopResult:
+        return ask_coordinator(asked, transport, request_to_hold(asked, order, report, **about))
 
-    asked, answer, _ = ask_run(scaling.record, transport, request)
-    known = asked.as_known(answer["inventory"])
-    result = dataclasses.replace(result_by_hosts(known, {known.coordinator: answer}, {}), known=known)
-    return dataclasses.replace(result, promised=tuple(answer["unreached"]))
+    def release(asked: RunRecord, own: Own) -> records.RestartResult:
+        return ask_coordinator(asked, transport, request_to_release(asked, order.by, **about))
 
-
-def scale_up(scaling: Scaling, transport: Transport, *, by: str) -> RestartResult:
-    """Returns when the tasks run, or it is clear which of them wait for a host that is away."""
-
-    def request(asked: RunRecord, own: Own) -> records.RestartResult:
-        return ask_coordinator(asked, transport, request_to_release(asked, by, job=scaling.job, count=scaling.count))
-
-    asked, answer, _ = ask_run(scaling.record, transport, request)
-    known = asked.as_known(answer["inventory"])
-    away = {host: why_unreached(host, answer["coordination"]) for host in answer["unreached"]}
-    return RestartResult(statuses(known, tuple(known.roster), [answer]), away)
+    if scaling.stops:
+        asked, ended, _ = ask_run(scaling.record, transport, hold)
+        known, number = asked.as_known(ended["inventory"]), scaling.number(ended["coordination"])
+        result = dataclasses.replace(result_by_hosts(known, {known.coordinator: ended}, {}), known=known)
+        stopped = dataclasses.replace(result, promised=tuple(ended["unreached"]))
+    if scaling.starts:
+        asked, begun, _ = ask_run(scaling.record, transport, release)
+        known, number = asked.as_known(begun["inventory"]), scaling.number(begun["coordination"])
+        away = {host: why_unreached(host, begun["coordination"]) for host in begun["unreached"]}
+        started = RestartResult(statuses(known, tuple(known.roster), [begun]), away)
+    return Scaled(number, stopped, started)
 
 
 def _plan(record: RunRecord, run: Inventory, view: RunView, job: str, count: int) -> Scaling:
@@ -295,7 +316,8 @@ def _plan(record: RunRecord, run: Inventory, view: RunView, job: str, count: int
     starts = [task for task in held if task not in beyond]
     stops = [task for task in beyond if task not in held]
     going = restarted_with(run, view, [*starts, *stops])
-    return Scaling(record, job, len(tasks) - len(held), count, _ids(starts), _ids(stops), _ids(going))
+    before = len(tasks) - len(held)
+    return Scaling(record, job, before, count, len(tasks), _ids(starts), _ids(stops), _ids(going))
 
 
 def _ids(tasks: Iterable[str]) -> tuple[TaskId, ...]:

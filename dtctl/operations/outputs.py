@@ -8,7 +8,7 @@ ever. Hosts report who has last started a run that writes there (dtctl/agent/hos
   project, which cannot be inspected here;
 - or it has the same name, and the file that it was started from is no longer here: the project was moved.
 
-Two directories of one machine with clusters of one name are two projects. What is told of the past is data that
+Two directories of one machine with clusters of one name are two projects. The history is data that
 others may have written: it is shown, and compared, and nothing else.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dtctl.agent.records.answers import DataPushResult
 from dtctl.bundle import Bundle, Sender
@@ -14,13 +14,15 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import ConnectionLost, TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client.conversation import Progress, Report, final, reporting_failure, request
-from dtctl.operations.data import DataSet
 from dtctl.operations.relay import Relay, is_worthwhile
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.up.readying import converse, sent_bundle
 from dtctl.plan.hosts import DataPlace, task_ports
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Session, Transport
+
+if TYPE_CHECKING:
+    from dtctl.operations.data import DataSet
 
 R = TypeVar("R")
 

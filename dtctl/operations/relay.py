@@ -82,7 +82,7 @@ class Relay:
             self._hear(me)
             found = None
             if needed_bytes >= _LEAST_BYTES and me.failed < MOST_FAILED:
-                self._changed.wait_for(self._all_heard, self._settled - time.monotonic())
+                self._changed.wait_for(self._all_connected, self._settled - time.monotonic())
                 found = min(self._feeders(host), key=self._rank, default=None)
             me.port, me.feeder = port, found
             if found is None:
@@ -97,11 +97,11 @@ class Relay:
             self._set(host, port)
 
     def stay(self, host: str) -> None:
-        """Until nobody needs this host any more, which has everything; more than some need not wait for latecomers."""
+        """Until no host needs this one, which has everything; only some of them wait for late hosts."""
         if host in self:
             with idle(), self._changed:
                 self._changed.wait_for(
-                    lambda: not self._fed_by(host) and (self._all_heard() or self._standing() > _MOST_STANDING)
+                    lambda: not self._fed_by(host) and (self._all_connected() or self._standing() > _MOST_STANDING)
                 )
                 self._set(host, None)
 
@@ -121,7 +121,7 @@ class Relay:
         self._settled = self._settled or time.monotonic() + _SETTLED_S
         self._changed.notify_all()
 
-    def _all_heard(self) -> bool:
+    def _all_connected(self) -> bool:
         return all(one.speaks for one in self._members.values())
 
     def _standing(self) -> int:

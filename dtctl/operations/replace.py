@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from dtctl.agent.run import drains
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError, UsageError, did_you_mean
@@ -50,10 +51,12 @@ def check_replaceable(cluster: Cluster, found: RunStatus) -> None:
             raise next(iter(found.errors.values()))
         raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
     run = found.record
+    if found.verdict.outcome.decided:  # the next one starts wherever the file, and this command, say
+        return
     if run.moved:
         lines = [f"{new} has taken the place of {old}" for old, new in run.moved.items()]
         raise PreflightError(
-            f"run {run.run or run.cluster} is not on the hosts of {cluster.file} any more",
+            f"run {run.run or run.cluster} no longer runs on the hosts of {cluster.file}",
             detail="\n".join(lines),
             hint=f"to move more, write the new hosts into {cluster.file}, then: dtctl up --replace",
         )
@@ -64,9 +67,9 @@ def check_replaceable(cluster: Cluster, found: RunStatus) -> None:
     differences = [f"{task}: {wanted.get(task, 'nowhere')} in the file, {run.roster.get(task, 'nowhere')} in the run"
             for task in differing]  # fmt: skip
     raise PreflightError(
-        f"{cluster.file} does not agree with run {run.run or run.cluster}",
+        f"{cluster.file} differs from run {run.run or run.cluster}",
         detail="\n".join(differences[:5]),
-        hint="bring the file in step first, or start over from it: dtctl up --replace",
+        hint="correct the file first, or restart from it: dtctl up --replace",
     )
 
 
@@ -77,7 +80,7 @@ def prepare_replacement(
     absent = found.coordination.absent_hosts if found.coordination else ()
     missing = sum(name != exchange.old for name in absent)
     launch = prepare_launch(
-        exchange.cluster,
+        as_scaled(exchange.cluster, found),
         hostname,
         environ,
         local=found.record.is_local,
@@ -85,6 +88,19 @@ def prepare_replacement(
         allow_missing=missing or None,
     )
     return dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={exchange.old: exchange.new}))
+
+
+def as_scaled(cluster: Cluster, found: RunStatus) -> Cluster:
+    """With as many tasks of each job as the live run has by `scale`, which the file does not know."""
+    if found.coordination is None or found.verdict.outcome.decided:
+        return cluster
+    intents = found.coordination.view["intents"]
+    held = {name: len(drains.scaled_down(name, intents)) for name in cluster.jobs}
+    jobs = {
+        name: dataclasses.replace(job, replicas=len(job.hosts) - held[name] if held[name] else None)
+        for name, job in cluster.jobs.items()
+    }
+    return dataclasses.replace(cluster, jobs=jobs)
 
 
 def data_to_move(exchange: Replacement, launch: Start) -> DataSet | None:

@@ -55,7 +55,7 @@ def restart(
 
 def why_unreached(host: str, view: RunView | None) -> TransportError:
     if view is not None and host in view["hosts"] and view["hosts"][host]["absent"]:
-        hint = "dtctl up    takes it in, once it is back"
+        hint = "dtctl up    adds it when it is back"
         return TransportError(f"{host} is not part of the run, which was started without it", hint=hint)
     return TransportError(f"{host} is away from the coordinator: its tasks start again when it is back")
 

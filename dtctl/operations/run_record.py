@@ -198,7 +198,7 @@ class RunRecord:
 
 def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> RunRecord:
     """What is remembered of a plan; without `run` it means any run of the cluster that its hosts have."""
-    from dtctl.plan.hosts import checkpoint_places, directories, event_places  # whoever has a plan has imported it
+    from dtctl.plan.hosts import checkpoint_places, directories, event_places  # making the plan has imported it
 
     hosts = plan.cluster.hosts
     lead = next(task.host for task in plan.tasks if task.id == plan.lead)

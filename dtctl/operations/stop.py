@@ -75,12 +75,12 @@ Before = Callable[[Ending], None]
 
 def once(before: Before) -> Before:
     """Calls it once, with what the first host that knows the run answers."""
-    heard: list[Ending] = []
+    received: list[Ending] = []
 
     def on_progress(found: Ending) -> None:
-        if not heard:
+        if not received:
             before(found)
-            heard.append(found)
+            received.append(found)
 
     return on_progress
 
@@ -237,8 +237,8 @@ def _request(
             raise wrong("survivors", "processes of tasks", None)
 
     fields = {"tasks": tasks, "others_ended": others_ended, **order.fields()}
-    heard = listener(record, report)
-    return Request("stop", records.StopResult, lambda _: fields, check, order.patience_s(record), heard)
+    frames = listener(record, report)
+    return Request("stop", records.StopResult, lambda _: fields, check, order.patience_s(record), frames)
 
 
 def check_ended(answer: records.StopResult | records.DownResult, tasks: Collection[str]) -> None:

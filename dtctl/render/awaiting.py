@@ -103,7 +103,7 @@ def failures_noted(
 
 def dialling_line(waits: Mapping[str, float], failed: Mapping[str, DtctlError], width: int) -> str:
     """What has failed for certain is shown while others are waited for."""
-    line = waiting_for(waits, width, " to connect")
+    line = waiting_for(waits, width, "connecting to")
     certain = [error for host, error in failed.items() if host not in waits]
     if not (line and certain):
         return line
@@ -112,7 +112,7 @@ def dialling_line(waits: Mapping[str, float], failed: Mapping[str, DtctlError], 
 
 
 def awaiting_line(done: int, total: int, waits: Mapping[str, float], width: int) -> str:
-    """`260 of 300 done; waiting for @host-[5,15-17] and 20 more, 12 s`.
+    """`260 of 300 done; waiting for @host-[5,15-17] and 20 more (12 s)`.
 
     `waits`: how long each of those that are begun has taken.
     """
@@ -121,10 +121,10 @@ def awaiting_line(done: int, total: int, waits: Mapping[str, float], width: int)
     return f"{head}; {waiting}" if waiting else head[:width]
 
 
-def waiting_for(waits: Mapping[str, float], width: int, what: str = "") -> str:
+def waiting_for(waits: Mapping[str, float], width: int, what: str = "waiting for") -> str:
     """Those that have taken long, and how long the first of them has; of more than fit those that took longest.
 
-    `what`: what they are waited for to do, as in ` to connect`. Empty where there are none.
+    `what`: what dtctl does, as in `connecting to`. Empty where there are none.
     """
     slow = sorted((place for place, waited_s in waits.items() if waited_s >= WAITED_S), key=lambda place: -waits[place])
     if not slow:
@@ -137,7 +137,7 @@ def waiting_for(waits: Mapping[str, float], width: int, what: str = "") -> str:
 
 def _sentence(slow: Sequence[str], shown: int, what: str, waited_s: float) -> str:
     more = len(slow) - shown
-    return f"waiting for {fold(slow[:shown])}{f' and {more} more' if more else ''}{what}, {waited_s:.0f} s"
+    return f"{what} {fold(slow[:shown])}{f' and {more} more' if more else ''} ({waited_s:.0f} s)"
 
 
 _LONGEST = 65536

@@ -101,9 +101,9 @@ def show_checked(checked: Checked) -> None:
         if rows:
             out.print(topic, style="bold")
         for label, value in rows:
-            out.print(f"  {label:<{width}}  {value}" if label else f"  {value}")
+            out.prose(value, label=f"  {label:<{width}}  " if label else "  ")
     show_findings(checked)
-    out.print(summary(checked))
+    out.prose(summary(checked))
 
 
 def show_findings(checked: Checked) -> None:
@@ -112,9 +112,9 @@ def show_findings(checked: Checked) -> None:
     for found in checked.found:
         out.print("")
         first, *rest = worded(found)
-        out.print(first, style="bold")
+        out.prose(first, style="bold")
         for line in rest:
-            out.print(f"  {line}")
+            out.prose(f"  {line}")
     if checked.found:
         out.print("")
 
@@ -152,7 +152,7 @@ def summary(checked: Checked) -> str:
     """As in `gpu-[1-8] checked in 3.2 s: 2 problems, 1 warning`."""
     asked = [host for host in checked.hosts if host not in checked.errors]
     if not asked:
-        return "no host could be asked"
+        return "none of the hosts could be checked"
     problems = sum(fails(one) for one in checked.found)
     warnings = len(checked.found) - problems
     parts = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)

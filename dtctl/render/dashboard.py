@@ -89,8 +89,7 @@ def entered(place: str) -> str:
 def entrance(command: str) -> Entrance:
     """For those who have not come in."""
     text = (
-        f"This page is shown to whoever opens the address that {command} has printed: each of them works once, in"
-        " one browser. After each it prints another."
+        f"Open the address that {command} has printed: each address works once, in one browser. Then it prints another."
     )
     return Entrance(entered, str(_macros().small("Not shown", text, Markup(STYLE))), headers())
 

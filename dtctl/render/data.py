@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PUSH = "dtctl data push    brings what is missing"
+_PUSH = "dtctl data push    sends what is missing"
 _STYLES = {"complete": "green", "missing": "yellow", "incomplete": "yellow"}
 
 

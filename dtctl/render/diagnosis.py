@@ -31,11 +31,11 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
         if number:
             out.print("")
         for at, line in enumerate(paragraph(found)):
-            out.print(line if at == 0 else f"  {line}", style="bold" if at == 0 else None)
+            out.prose(line if at == 0 else f"  {line}", style="bold" if at == 0 else None)
     if not diagnosis.found:
         hosts = diagnosis.facts.hosts
         looked = f"{count(len(diagnosis.status.tasks), 'task')} and {count(len(hosts), 'host')} were inspected"
-        out.print(f"nothing known is wrong: {looked} (processes, ports, network, disks, memory, ends of logs)")
+        out.prose(f"nothing known is wrong: {looked} (processes, ports, network, disks, memory, ends of logs)")
 
 
 def problem_lines(status: RunStatus) -> list[str]:
@@ -90,7 +90,7 @@ def happened(seen: Match) -> str:
             return f"{_waited(seen.waiting)} for {names} on {_place(seen)}, which {_ended(seen.end)}"
         return f"{names} on {fold(seen.hosts)} {_ended(seen.end)}"
     if seen.complaint:
-        return f"{names} on {fold(seen.hosts)} has said for {duration(seen.fields['said_s'])}: {seen.complaint}"
+        return f"{names} on {fold(seen.hosts)} has logged this for {duration(seen.fields['said_s'])}: {seen.complaint}"
     if seen.waiting:
         return f"{_waited(seen.waiting)} for {names} on {_place(seen)}"
     return ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import HOLDING, Fact, headline, named, sentence, why_of
-from dtctl.agent.records.whole_run import HistoryEvent, Incident, tells_steps
+from dtctl.agent.records.whole_run import HistoryEvent, Incident, has_steps
 from dtctl.operations.snapshot import Coordination, Outcome, recovered_after_s, steps_lost
 from dtctl.render.format import duration, local_time
 
@@ -92,7 +92,7 @@ def _contacts(before: Coordination | None, now: Coordination) -> list[str]:
 
 
 def _recovery(incident: Incident, now: float) -> str:
-    verb = "training" if tells_steps(incident) else "running"
+    verb = "training" if has_steps(incident) else "running"
     if (after_s := recovered_after_s(incident)) is not None:
         return f"{verb} again after {_seconds(after_s)}"
     if incident["closed"] is not None:

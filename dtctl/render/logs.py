@@ -70,15 +70,15 @@ class LogPrinter:
             return console.pass_on(_headed(head.encode(), lines.data))
         shown = log_lines(lines.data, color=self._color)
         self._remember(lines)
-        shown[:0] = self._told_apart(lines.log)
+        shown[:0] = self._separator(lines.log)
         if lines.log["truncated"]:
             shown.insert(0, "--- the log was cut; from its new start ---")
         if shown:
             console.put(head + f"\n{head}".join(shown) + "\n")
         return None
 
-    def _told_apart(self, log: Log) -> list[str]:
-        """From what was shown of the task before."""
+    def _separator(self, log: Log) -> list[str]:
+        """Between this and what was shown of the task before."""
         task, attempt = log["task"], log["attempt"]
         before, end = self._attempts.get(task), self._ends.get(task)
         self._attempts[task], self._ends[task] = attempt, log["end"]

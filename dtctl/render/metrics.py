@@ -288,7 +288,7 @@ def show_rest(found: Metrics) -> None:
         errors.note(f"no run on {fold(found.without_run)}")
 
 
-def show_what_logs_tell(found: Metrics, status: RunStatus | None, *, table_too: bool) -> None:
+def show_log_metrics(found: Metrics, status: RunStatus | None, *, table_too: bool) -> None:
     """For a run without event files."""
     errors.note(f"no event files below {_places(found)}")
     reporting = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []

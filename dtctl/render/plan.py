@@ -81,7 +81,7 @@ def _show_head(plan: RunPlan, files: Mapping[str, str], *, all_of_setup: bool) -
         for line in more if all_of_setup else ():
             out.print(f"  {line}")
     for line in order_lines(plan):
-        out.print(line)
+        out.prose(line)
 
 
 def order_lines(plan: RunPlan) -> list[str]:

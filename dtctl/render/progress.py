@@ -13,7 +13,6 @@ from dtctl.agent.records.answers import Leaving
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId, grouped
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.stop import Stopping
 from dtctl.render.awaiting import dialling_line, failures_noted, waiting_for
 from dtctl.render.format import duration, fold
 from dtctl.render.terminal import console
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
+
+    from dtctl.operations.stop import Stopping
 
 
 MOST_LINES = 30
@@ -76,8 +77,8 @@ class StopProgress(ExitStack):
                 self._print(stopping_line(self._tasks, self._grace_s))
 
     @property
-    def heard(self) -> bool:
-        """Whether a host has reported that it is at it."""
+    def acknowledged(self) -> bool:
+        """Whether a host has reported that it is stopping tasks."""
         return bool(self._tasks)
 
     def now(self) -> str:
@@ -121,7 +122,7 @@ def stopping_line(tasks: Mapping[TaskId, Leaving], grace_s: float) -> str:
     if waits := ways.get("waits", []):
         parts.append(f"{_named(waits)} to be ended after them" if saving else f"{_named(waits)} to be ended")
     if away := ways.get("away", []):
-        parts.append(f"{_named(away)} out of reach")
+        parts.append(f"{_named(away)} unreachable")
     return "; ".join(parts)
 
 
@@ -199,7 +200,7 @@ class UpProgress(ExitStack):
         # Without the lock: rich asks with its own, for which those wait who change rows with ours.
         now = time.monotonic()
         waits = {host: now - since for host, since in dict(self._since).items()}
-        return waiting_for(waits, console.columns() - 1, " to connect")
+        return waiting_for(waits, console.columns() - 1, "connecting to")
 
     def _overall(self) -> str:
         return f"{len(self._ready)} of {len(self._hosts)} hosts ready" + (

@@ -19,7 +19,7 @@ from dtctl.render.terminal.safe import log_lines, one_line
 if TYPE_CHECKING:
     from dtctl.agent.records import answers
     from dtctl.operations.down import GcResult, Written
-    from dtctl.operations.drain import Scaling
+    from dtctl.operations.drain import Scaled, Scaling
     from dtctl.operations.events import EventHistory
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.run_record import RunRecord
@@ -36,7 +36,7 @@ def show_kept(kept: Collection[Written]) -> None:
     for one in kept:
         note(written_line(one))
     if kept:
-        note("  dtctl gc --written    removes what trainers wrote, once no run of their cluster is left")
+        note("  dtctl gc --written    removes files that trainers wrote, once no run of their cluster is left")
 
 
 def show_restarted(result: RestartResult) -> None:
@@ -46,7 +46,7 @@ def show_restarted(result: RestartResult) -> None:
 
 
 def show_stop(result: StopResult) -> None:
-    unknown = f", {count(len(result.errors), 'host')} could not be asked" if result.errors else ""
+    unknown = f", {count(len(result.errors), 'host')} did not answer" if result.errors else ""
     console.say(f"{stopped_tasks(result)}{unknown}")
     _show_left_of(result)
 
@@ -57,24 +57,24 @@ def _show_left_of(result: StopResult) -> None:
     show_away(result)
     show_host_errors(result.errors)
     if result.promised:
-        note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as it hears from them")
+        note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as they are connected")
 
 
 def show_draining(host: str, found: Ending) -> None:
     """What else follows from it, beforehand."""
     if found.spares is not None:
-        left = f"{fold(found.spares)} still can" if found.spares else "no other spare is left"
-        note(f"{host} has no task, and takes no place until dtctl undrain {host}; {left}")
+        left = f"remaining spares: {fold(found.spares)}" if found.spares else "no spare is left"
+        note(f"{host} has no task, and replaces no host until dtctl undrain {host}; {left}")
     if found.is_idle:
-        note("dtctl plan    names the voters: one that is shut down counts among those that may be gone at once")
+        note("dtctl plan    names the voters: one that is shut down counts as a lost one")
     elif set(found.hosts) - {host}:
-        note("the whole run pauses: it cannot continue without this host", f"dtctl undrain {host}    ends that")
+        note("the whole run pauses: it cannot continue without this host", f"dtctl undrain {host}    ends the pause")
     _show_restarts(found, "without the tasks of this host, and again after dtctl undrain")
 
 
 def show_undraining(host: str, found: Ending) -> None:
     if found.spares is not None:
-        note(f"{host} has no task, and may take the place of a host that is lost from now on")
+        note(f"{host} has no task, and is available as a spare again")
     _show_restarts(found, "with the tasks of this host")
 
 
@@ -90,24 +90,28 @@ def show_drained(host: str, result: StopResult) -> None:
         console.say(f"{host} is drained: nothing of the run was left there")
     _show_left_of(result)
     if result.stopped or result.already:
-        note(f"dtctl undrain {host}    lets its tasks run again")
+        note(f"dtctl undrain {host}    starts its tasks again")
 
 
-def show_scaled(scaling: Scaling, stopped: StopResult | None, started: RestartResult | None, *, dry_run: bool) -> None:
-    job, now = scaling.job, f"{scaling.before} -> {scaling.count}"
+def show_scaled(scaling: Scaling, scaled: Scaled, *, dry_run: bool) -> None:
+    """The number is what the coordinator says afterwards: another command may have changed it meanwhile."""
+    job, now = scaling.job, f"{scaled.number} of {scaling.places}"
     if not (scaling.starts or scaling.stops):
-        return console.say(f"{job}: {scaling.count} of {scaling.count}: nothing to change")
+        return console.say(f"{job}: {now}: nothing to change")
     if dry_run:
+        now = f"{scaling.before} -> {scaling.count}"
         lines = {"start": scaling.starts, "stop": scaling.stops}
         what = "; ".join(f"{fold(map(str, tasks))} would {verb}" for verb, tasks in lines.items() if tasks)
         others = f"{fold(map(str, scaling.restarts))} would restart" if scaling.restarts else "no other task restarts"
         return console.say(f"{job}: {now}: {what}; {others}")
-    if stopped is not None:
-        console.say(f"{job}: {now}: {stopped_tasks(stopped)}")
-        _show_left_of(dataclasses.replace(stopped, errors={}))
-    if started is not None:
+    if scaled.stopped is not None:
+        console.say(f"{job}: {now}: {stopped_tasks(scaled.stopped)}")
+        _show_left_of(dataclasses.replace(scaled.stopped, errors={}))
+    if scaled.started is not None:
         console.say(f"{job}: {now}")
-        show_restarted(started)
+        show_restarted(scaled.started)
+    if scaled.number != scaling.count:
+        return note(f"another command has scaled {job} to {scaled.number} meanwhile")
     if scaling.restarts:
         console.say(f"{fold(map(str, scaling.restarts))} restart with {scaling.count} of {job}")
     note(f"jobs.{job}.replicas: {scaling.count}    in the cluster file keeps it for the next run")
@@ -153,8 +157,8 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
         tail = log_lines(status.tasks[verdict.cause].exit["tail"].encode(errors="replace"), color=False)[-CAUSE_LINES:]
         for line in () if followed is not None and followed.has_just_shown(verdict.cause, tail) else tail:
             note(f"  {verdict.cause} | {line}")
-    if told_next := advice_lines(status):
-        note(*told_next)
+    if advice := advice_lines(status):
+        note(*advice)
     if console.speaks_json():
         return note(f"run {status.record.run}: {verdict.outcome.value}, {sentence(verdict.why)}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")
@@ -230,7 +234,7 @@ def show_remains(found: GcResult, *, dry_run: bool) -> None:
     if clean:
         console.say(f"{fold(clean)}: nothing to remove")
     if found.kept:
-        console.report("dtctl gc --written    removes what trainers wrote as well")
+        console.report("dtctl gc --written    also removes files that trainers wrote")
     if busy and dry_run:
         console.report("nothing has been removed yet")
 

@@ -82,7 +82,7 @@ def show_start_warnings(outcome: UpResult) -> None:
     for host, lost in outcome.unconfirmed.items():
         show_warning(
             f"{host} did not confirm that it keeps the run: {lost.summary}",
-            hint="the coordinator sends it the same; dtctl status    shows whether it takes part",
+            hint="the coordinator repeats the request; dtctl status    shows whether it takes part",
         )
     if (error := outcome.unremembered) is not None:
         show_warning(f"{error.summary}: {error.detail}".rstrip(": "), hint=error.hint)
@@ -102,7 +102,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             ended = ", ".join(map(str, result.ended))
             show_warning(f"no longer running: {ended}", hint="dtctl restart TASK    or dtctl stop, then dtctl up")
         for why, tasks in by_value({str(task): sentence(one.why) for task, one in result.drained.items()}).items():
-            note(f"{', '.join(tasks)}: held, {why}", "dtctl undrain HOST, or dtctl scale JOB=N    lets them run again")
+            note(f"{', '.join(tasks)}: held, {why}", "dtctl undrain HOST, or dtctl scale JOB=N    starts them again")
         return
     for run, stopped in result.replaced.items():
         note(f"replaced {run}: {stopped_tasks(stopped)}")
@@ -129,7 +129,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
         )
     for moved, hosts in by_value(result.aside).items():
         show_warning(
-            f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",
+            f"{fold(hosts)}: trainers had written files that the code contains; they were moved",
             hint="\n".join(map(one_line, moved)),
         )
     _show_missing(result, plan)
@@ -230,7 +230,7 @@ def _show_joined(result: UpResult) -> None:
         note(f"{host} has joined it: {fold_tasks(tasks)}")
 
 
-_LATER = "dtctl up    takes in what is missing later, and changes nothing else"
+_LATER = "dtctl up    adds missing hosts later, and changes nothing else"
 
 
 def _show_missing(result: UpResult, plan: RunPlan) -> None:
@@ -239,7 +239,7 @@ def _show_missing(result: UpResult, plan: RunPlan) -> None:
         return None
     show_host_errors(result.absent, tolerated=True)
     for names, lost in (
-        (plan.cluster.spares, "no spare takes tasks over there"),
+        (plan.cluster.spares, "no spare is available there"),
         (plan.cluster.arbiters, "no arbiter votes there"),
     ):
         if hosts := [host for host in names if host in result.absent]:
@@ -251,7 +251,7 @@ def _show_missing(result: UpResult, plan: RunPlan) -> None:
     if not result.started:
         return show_warning(
             f"{fold(hosts)} left out this time: {fold_tasks(tasks)}",
-            hint="dtctl status    shows whether they run; dtctl up    takes in hosts that the run was started without",
+            hint="dtctl status    shows whether they run; dtctl up    adds hosts that the run was started without",
         )
     verb = "is" if len(tasks) == 1 else "are"
     return show_warning(f"the run continues without {fold(hosts)}: {fold_tasks(tasks)} {verb} not started", hint=_LATER)
@@ -274,17 +274,21 @@ def at_step_zero(unseen: UnusedCheckpoint) -> tuple[str, str]:
     run = unseen.run or "an earlier run"
     if unseen.checkpoint is None:
         return (
-            f"this run may begin at step 0: {run} was led from {unseen.host}, which has no part in this one",
-            f"what it saved on {unseen.host} alone is not seen from {unseen.lead}: take it there first",
+            f"this run may begin at step 0: {run} was led from {unseen.host}, which is not part of this one",
+            f"what it saved on {unseen.host} alone is not visible on {unseen.lead}: copy it there first",
         )
     step = f"step {unseen.checkpoint['step']}" if unseen.checkpoint["step"] is not None else "a checkpoint"
     path = f"{unseen.directory}/{unseen.checkpoint['prefix']}"
     moved = unseen.host != unseen.lead
-    why = f"this run is led from {unseen.lead}, and does not see it" if moved else "this run does not look there"
+    why = (
+        f"this run is led from {unseen.lead}, which does not see it"
+        if moved
+        else "this run does not use that directory"
+    )
     return (
         f"this run begins at step 0: {run} saved {step} in {path} on {unseen.host}, and {why}",
         "to continue from it, stop this run, and "
-        + (f"take it to {unseen.lead}, or " if moved else "")
+        + (f"copy it to {unseen.lead}, or " if moved else "")
         + f"let dirs.output, checkpoint.dir or the trainer's arguments name {path.rpartition('/')[0]}",
     )
 
@@ -304,4 +308,4 @@ def show_replacement(exchange: Replacement) -> None:
 
 
 def show_next_steps() -> None:
-    note("  dtctl logs -f    what the tasks print", "dtctl status     how far they are", "dtctl stop       end them")
+    note("  dtctl logs -f    what the tasks print", "dtctl status     their progress", "dtctl stop       end them")

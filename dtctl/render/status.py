@@ -48,7 +48,7 @@ def show_status(status: RunStatus, *, every: bool = False) -> None:
     out = console.out()
     out.print(summary(status), soft_wrap=not out.is_terminal)
     for line in problem_lines(status):
-        out.print(line)
+        out.prose(line)
     print_table(status_table(status, every=every))
     for line in more_lines(status):
         out.print(line)
@@ -141,7 +141,7 @@ def more_lines(status: RunStatus) -> list[str]:
         lines.append(f"without {fold(coordination.absent_hosts)}: dtctl up    takes in those that are back")
     drained = [host for host in coordination.drained_hosts if host not in coordination.idle]
     if drained and going_on:
-        lines.append(f"drained: {fold(drained)}; dtctl undrain {drained[0]}    lets its tasks run again")
+        lines.append(f"drained: {fold(drained)}; dtctl undrain {drained[0]}    starts its tasks again")
     lines += idle_lines(status) if going_on else []
     if status.going_on_after_the_end:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")

@@ -170,7 +170,7 @@ class ChildStream:
                 return
             self._closed = True
             with suppress(OSError):
-                self._connection.shutdown(socket.SHUT_RDWR)  # wakes whoever reads or writes
+                self._connection.shutdown(socket.SHUT_RDWR)  # wakes threads that read or write
             self._wait(END_TIMEOUT_S if self._unanswered else self._closing_s)
             with self._reading:
                 self._child.close()

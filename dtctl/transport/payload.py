@@ -58,11 +58,12 @@ def agent_program() -> Program:
     return Program(content, hashlib.sha256(content).hexdigest())
 
 
-@once
-def opening() -> bytes:
-    """What is sent first: a host that has been here before needs no more."""
+def opening(stay: str = "") -> bytes:
+    """What is sent first: a host that has been here before needs no more. `stay`: the name and time of the fork server
+    that the session is to leave behind."""
     bootstrap = _sources()[_BOOTSTRAP]
-    return b"%d\n%b0 %b\n" % (len(bootstrap), bootstrap, agent_program().sha256.encode())
+    words = f"0 {agent_program().sha256} {stay}\n".encode()
+    return b"%d\n%b%b" % (len(bootstrap), bootstrap, words)
 
 
 @once

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,8 +54,16 @@ class Stream(Protocol):
 class StreamSession:
     """A `Session` (see seam.py) over a stream."""
 
-    def __init__(self, host: Host, stream: Stream, waiting: Waiting = unobserved) -> None:
+    def __init__(
+        self,
+        host: Host,
+        stream: Stream,
+        waiting: Waiting = unobserved,
+        fork_server: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self._host = host
+        self._fork_server = fork_server
+        """Gets what the greeting says of it."""
         self._stream = stream
         self._waiting = waiting
         self._decoder = wire.Decoder()
@@ -137,6 +145,7 @@ class StreamSession:
         with self._sending:
             self._early = None
         self._facts, self._greeted = first.of(Greeting), time.time()
+        self._fork_server(self._facts["fork_server"])
         log.debug(
             "%s: the agent answers after %.2f s, Python %s",
             *(self._host.name, time.monotonic() - self._begun, self._facts["python"]),
@@ -209,7 +218,7 @@ class StreamSession:
             frames = self._decoder.feed(data)
         except wire.WireError as error:
             raise TransportError(f"{self._host.name} sent an invalid message", detail=str(error)) from error
-        silence.heard(len(data), whole_frames=bool(frames))
+        silence.received(len(data), whole_frames=bool(frames))
         self._arrived.extend(frames)
 
     def close(self) -> None:
@@ -230,11 +239,17 @@ class StreamSession:
         )
 
 
-def converse(host: Host, stream: Stream, waiting: Waiting) -> StreamSession:
+def converse(
+    host: Host,
+    stream: Stream,
+    waiting: Waiting,
+    opening: bytes | None = None,
+    fork_server: Callable[[str], object] = lambda _: None,
+) -> StreamSession:
     """A conversation with the agent, which is sent over the stream."""
-    session = StreamSession(host, stream, waiting)
+    session = StreamSession(host, stream, waiting, fork_server)
     try:
-        session.begin(program.opening())
+        session.begin(opening or program.opening())
     except BaseException:
         session.close()
         raise

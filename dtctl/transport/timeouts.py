@@ -46,7 +46,7 @@ class SilenceTimer:
         self._since = time.monotonic()
         self._reported = False
 
-    def heard(self, size: int, *, whole_frames: bool) -> None:
+    def received(self, size: int, *, whole_frames: bool) -> None:
         """So many bytes have come; those of a frame that is not whole yet count when they are many."""
         self._bytes = 0 if whole_frames else self._bytes + size
         if whole_frames or self._bytes >= ALIVE_BYTES:

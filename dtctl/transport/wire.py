@@ -112,7 +112,7 @@ R = TypeVar("R")
 
 def checked_frame(host: str, message: Message) -> Message:
     """The frame with the fields of its record and no others. Raises TransportError."""
-    if message.type == "result":  # checked by whoever knows what it answers
+    if message.type == "result":  # checked by the request that it answers
         return message
     if message.type == "greeting" and message.fields.get("protocol") != PROTOCOL:
         raise TransportError(f"the agent on {host} speaks another protocol", detail=str(message.fields)[:1000])

@@ -150,7 +150,7 @@ def small_disk(fleet: Fleet) -> AbstractContextManager[None]:
     return faults.small_disk(fleet[SMALL], ".dtctl", 16)
 
 
-LEAD_IS_LOST = (r"gpu-\d coordinates now, in place of gpu-3", r"gpu-3 has not been heard for .*: gpu-\d takes")
+LEAD_IS_LOST = (r"gpu-\d coordinates now, in place of gpu-3", r"gpu-3 has been unreachable for .*: gpu-\d takes")
 
 CASES = [
     *(

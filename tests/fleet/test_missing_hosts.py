@@ -40,7 +40,7 @@ def test_a_host_that_was_down_joins_with_the_next_up(user: Desk, fleet: Fleet) -
     with down(fleet, "gpu-4"):
         refused = user.run("up")
         assert refused.returncode == 4
-        assert "dtctl up --allow-missing 1    goes on without it" in refused.stderr
+        assert "dtctl up --allow-missing 1    continues without it" in refused.stderr
         begun = user.run("up", "--allow-missing", "1")
         assert begun.returncode == 0, begun.stderr
         assert "the run continues without gpu-4: worker:3 is not started" in begun.stderr

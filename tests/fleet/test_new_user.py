@@ -135,7 +135,7 @@ FAULTS = [
     Fault(
         "slow host",
         "throttled",
-        r"worker:2 on gpu-4 may not use more than [\d.]+ processors: a limit of its control group",
+        r"worker:2 on gpu-4 is limited to [\d.]+ processors by its control group",
         r"dtctl replace gpu-4",
         strikes=lambda user, fleet: faults.slowed(*process(user, fleet, "worker:2"), 0.02),
         workers=3,

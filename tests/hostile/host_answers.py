@@ -235,7 +235,7 @@ class Host:
         landing = {"dir": request["dir"], "token": hashlib.md5(self.name.encode()).hexdigest(), "there": False}
         yield {"type": "landing", **landing, "have": [], "owners": []}, b""
         if self._listen()["type"] == "abort":
-            yield _error("rolled_back", "given up at the controller's word"), b""
+            yield _error("rolled_back", "cancelled by the controller"), b""
             return
         left = sum(one["size"] for one in request["files"])
         while left > 0:
@@ -345,7 +345,7 @@ class Host:
                 kept = {"unchanged": False, "reboot": "cron", "reboot_why": None, "pruned": []}
                 yield {"type": "result", "run": run, **kept}, b""
                 return
-        yield _error("rolled_back", "given up at the controller's word"), b""
+        yield _error("rolled_back", "cancelled by the controller"), b""
 
 
 def _error(code: str, summary: str) -> Fields:

@@ -68,7 +68,7 @@ def test_checkpoints_from_the_first_to_the_damaged_one(home: Desk) -> None:
     write(home, "second")
     begun = home.run("up", "--local", "-q")
     assert "warning: this run begins at step 0" in begun.stderr
-    assert "first/model.ckpt-200 on node-1, and this run does not look there" in begun.stderr
+    assert "first/model.ckpt-200 on node-1, and this run does not use that directory" in begun.stderr
     home.dtctl("stop")
 
     write(home, "'{{output_dir}}'", "dirs: {{output: third}}\n")

@@ -64,7 +64,7 @@ def test_events_show_a_run_from_its_start_to_its_end(home: Desk) -> None:
     eventually(lambda: not home.processes(), 60, "the last event")
     texts = [line[21:] for line in lines]
     (failed,) = [line for line in texts if line.startswith("worker:0 attempt 1 on node-1 ran ")]
-    assert re.search(r"s, exit code 1(; those that it needs were not ready)?, to be restarted$", failed)
+    assert re.search(r"s, exit code 1(; the tasks that it needs were not ready)?, to be restarted$", failed)
     assert any(re.fullmatch(r"worker:0 attempt 2 on node-1 ran \ds, succeeded", line) for line in texts)
     assert "Succeeded: worker:0 finished" in texts
     every = home.dtctl("events").splitlines()
@@ -98,7 +98,7 @@ def test_a_failing_host_is_reported_while_another_still_runs_its_setup(home: Des
     in_the_way.touch()
     done = home.run("up", "--local")  # else it would wait for longer than this
     assert "cannot prepare on 1 of 2 hosts" in done.stderr
-    assert "node-2: cannot do what was asked: not a directory" in done.stderr
+    assert "node-2: cannot handle the request: not a directory" in done.stderr
     assert "node-1: not waited for" in done.stderr
     assert "silent" not in done.stderr
     assert not home.processes()

@@ -85,7 +85,7 @@ def test_data_from_the_first_push_to_the_drop(home: Desk) -> None:
     damaged.write_text(damaged.read_text().replace("record", "RECORD"))
     assert states(home) == ["complete", "changed"]
     steps = home.run("data").stderr.splitlines()
-    assert steps == ["dtctl data verify    reads the changed files", "dtctl data push    brings what is missing"]
+    assert steps == ["dtctl data verify    reads the changed files", "dtctl data push    sends what is missing"]
     verified = home.run("data", "verify")
     assert verified.returncode == ExitCode.RUN_FAILED
     assert f"node-2:{places[1]}: train/1.rec" in verified.stdout

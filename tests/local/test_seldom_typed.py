@@ -63,7 +63,7 @@ def test_workers_are_scaled_while_the_others_go_on(home: Desk) -> None:
     assert home.dtctl("scale", "worker=2", "--dry-run").strip() == (
         "worker: 1 -> 2: worker:1 would start; no other task restarts"
     )
-    home.dtctl("scale", "worker=2")
+    assert home.dtctl("scale", "worker=2").startswith("worker: 2 of 2\n")
     assert set(home.states().values()) == {"running"}
     home.dtctl("scale", "worker=1")
     assert home.states() == {"ps:0": "running", "worker:0": "running", "worker:1": "pending"}

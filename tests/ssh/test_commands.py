@@ -145,7 +145,7 @@ def test_a_second_controller_is_informed_who_is_at_work(user: Desk, tmp_path: Pa
     assert second.returncode == 6
     assert "another dtctl is at work on demo" in second.stderr
     assert re.search(rf"dtctl up by \S+@\S+ \(pid {first.pid} there\), since 20.* s ago\)", second.stderr)
-    assert "wait until it is done, or interrupt it there" in second.stderr
+    assert "wait for it, or interrupt it there" in second.stderr
 
     assert "@" in second.stderr
 
@@ -163,11 +163,11 @@ def test_what_is_certain_to_fail_is_named_and_nothing_starts(user: Desk) -> None
         file.write_text(file.read_text().replace("dialect: none", "dialect: none, python: /nope"))
         done = user.run("up")
         assert done.returncode == 5, done.stderr
-        assert "testhost has no /nope, with which worker:0 is to be started" in done.stderr
+        assert "testhost has no /nope, which worker:0 needs" in done.stderr
         file = user.write_cluster(ONE, hosts="hosts: {testhost: {gpus: 2}}")
         (user.project / "stand_in.py").write_text("print('step 1')\n")
         done = user.run("up")
         if not any(Path(driver).exists() for driver in ("/dev/nvidiactl", "/dev/kfd")):
             assert done.returncode == 5, done.stderr
-            assert "worker:0 on testhost is given GPU 0, 1, and the host has no driver" in done.stderr
+            assert "worker:0 on testhost needs GPU 0, 1, but the host has no driver" in done.stderr
         assert "no run" in user.run("status").stdout + user.run("status").stderr

@@ -68,7 +68,7 @@ def test_a_cut_off_worker_is_left_out_and_trains_again_later(fleet: Fleet, tmp_p
         few = user.task("worker:0")["attempt"]
         eventually(lambda: trains_on(few), LONG_S, "training with two")
         assert workers() == 2
-        assert "worker:2 left out: gpu-3 has not been heard for 50 s; 2 of 3 workers train" in user.dtctl("status")
+        assert "worker:2 left out: gpu-3 has been unreachable for 50 s; 2 of 3 workers train" in user.dtctl("status")
         fleet.heal(fleet["gpu-3"])
         eventually(lambda: user.task("worker:0")["attempt"] > few, LONG_S, "a restart with all")
         eventually(lambda: trains_on(user.task("worker:0")["attempt"]), LONG_S, "training with three again")

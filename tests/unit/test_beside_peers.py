@@ -51,7 +51,7 @@ def test_every_measure_in_which_a_peer_is_better_is_reported_the_worst_first() -
 def test_a_section_says_so_where_no_peer_is_better() -> None:
     standings = Standings({("command", "dtctl exec"): [TAKEN["small"], TAKEN["small"]]})
     standings.taken["command", "quick"] = [TAKEN["quick"], Taken(5.0, 2.0, 8.0)]
-    assert "No peer does it with less." in report.section("On 4 hosts", EVERYBODY, standings, "command")
+    assert "No other tool uses less." in report.section("On 4 hosts", EVERYBODY, standings, "command")
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_a_goal_shows_what_is_taken_and_what_may_be(goal: Goal, line: str) -> No
     assert bool(line) == bool(goal.line(EVERYBODY, TAKEN))
 
 
-def test_who_was_left_out_is_reported_with_the_reason() -> None:
+def test_excluded_tool_is_reported_with_the_reason() -> None:
     lines = report.left_out([Standings(left_out={"pdsh": "pdsh is not installed"}), Standings()])
-    assert lines == "Left out: pdsh: pdsh is not installed."
-    assert report.left_out([Standings()]) == "Nobody was left out."
+    assert lines == "Excluded: pdsh: pdsh is not installed."
+    assert report.left_out([Standings()]) == "No tool was excluded."
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_the_name_of_a_file_is_one_component(tmp_path: Path, name: str) -> None:
                 act(name)
 
 
-def test_what_is_below_a_folder_stays_below_it(tmp_path: Path) -> None:
+def test_path_below_a_folder_cannot_escape(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "out").symlink_to("..")
     with Folder(tmp_path / "a") as folder:

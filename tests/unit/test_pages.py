@@ -148,7 +148,7 @@ def test_a_sentence_is_found(code: str, sentences: list[str], tmp_path: Path) ->
         'x: "list of things" = 1',
     ],
 )
-def test_what_nobody_reads_is_no_sentence(code: str, tmp_path: Path) -> None:
+def test_unreachable_string_is_no_sentence(code: str, tmp_path: Path) -> None:
     assert found_in(code, tmp_path) == []
 
 

@@ -24,11 +24,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-    from ..conversation import Wire
+    from ..conversation import Conversation, Wire
+    from ..records.answers import PushResult
+    from ..records.requests import PushRequest
 
 
 _in_use: Dict[str, int] = {}
 """Lock files of the bundles that this process has prepared, with descriptors: while it lives nobody prunes them."""
+
+
+def push(talk: Conversation, request: PushRequest) -> PushResult:
+    with talk.at("bundle"):
+        return {"bundle": request["bundle"], "sent_files": obtain(talk.root, request["bundle"], talk.wire)[1]}
 
 
 def ensure(root: str, bundle_id: str, wire: Wire) -> str:

@@ -1,7 +1,7 @@
 """The files of one bundle on disk: are they as its manifest says, and how they become so.
 
 BASE/tree/...       the code
-BASE/stats.json     {path: [size, mtime_ns, ctime_ns, inode]} of each file when its hash was last seen to be right
+BASE/stats.json     {path: [size, mtime_ns, ctime_ns, inode, sha256]} of each file when that was last seen to be right
 """
 
 from __future__ import annotations
@@ -171,15 +171,19 @@ class Tree:
             if stat.S_IMODE(found.st_mode) != mode:
                 os.chmod(place, mode)
                 found = os.lstat(place)
-            if self._stats.get(path) == signature(found):
+            if self._stats.get(path) == self._seen(index, found):
                 return True
             if file_sha256(place, self._alive) != sha256:
                 return False
         except (FileNotFoundError, NotADirectoryError, files.Unfit):
             return False
         if time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > _SETTLED_NS:
-            self._stats[path] = signature(found)
+            self._stats[path] = self._seen(index, found)
         return True
+
+    def _seen(self, index: int, found: os.stat_result) -> List[object]:
+        """What `_stats` has of a file that is right: a data set has other contents at the same path in time."""
+        return [*signature(found), self.manifest.files[index][3]]
 
     def condition(self, index: int) -> Optional[bool]:
         """Whether one file is as it was when its hash was last seen, without reading it; None where there is none."""
@@ -189,7 +193,7 @@ class Tree:
         except (FileNotFoundError, NotADirectoryError):
             return None
         known = self._stats.get(path)
-        return stat.S_ISREG(found.st_mode) and found.st_size == size and known in (None, signature(found))
+        return stat.S_ISREG(found.st_mode) and found.st_size == size and known in (None, self._seen(index, found))
 
     def has_its_shape(self) -> bool:
         """Directories with their modes, and links, are as the manifest says."""
@@ -228,7 +232,7 @@ class Tree:
         """
         import hashlib
 
-        path, mode, size, sha256 = self.manifest.files[index]
+        _, mode, size, sha256 = self.manifest.files[index]
         part = self.part(index, staging)
         hasher = hashlib.sha256()
         written = 0
@@ -247,7 +251,7 @@ class Tree:
                 os.close(descriptor)
             if written != size or hasher.hexdigest() != sha256:
                 return False
-            self._put(part, path)
+            self._put(part, index)
             stays = True
         finally:
             if not stays:
@@ -267,16 +271,15 @@ class Tree:
 
     def adopt(self, index: int, part: str) -> None:
         """Puts a file into place that has arrived by blocks, each of which is what the controller's digest says."""
-        path, mode, _, _ = self.manifest.files[index]
-        os.chmod(part, mode)
-        self._put(part, path)
+        os.chmod(part, self.manifest.files[index][1])
+        self._put(part, index)
 
     def share(self, index: int, other: Tree, at: int, staging: str) -> bool:
         """Makes one file another name of one in the tree of another bundle; False where that cannot be.
 
         What is written into it there later is seen here as in any file: it has other times then.
         """
-        path, mode, _, sha256 = self.manifest.files[index]
+        _, mode, _, sha256 = self.manifest.files[index]
         theirs, their_mode, _, their_sha256 = other.manifest.files[at]
         if (mode, sha256) != (their_mode, their_sha256) or not other.is_right(at):
             return False
@@ -288,21 +291,22 @@ class Tree:
         try:
             try:
                 os.link(other.place(theirs), part, follow_symlinks=False)
-                found = signature(os.lstat(part))
+                found = os.lstat(part)
             except OSError:  # not on this file system, or too many names, or it is gone
                 return False
             # All but the time of the inode's last change, which is another one now that the file has another name.
-            if [*found[:2], found[3]] != [*known[:2], known[3]]:
+            if [found.st_size, found.st_mtime_ns, found.st_ino] != [*known[:2], known[3]]:
                 return False  # it has been written to just now
-            other._stats[theirs] = self._put(part, path, found)
+            other._stats[theirs] = self._put(part, index, found)
             shared = True
         finally:
             if not (shared and self._fresh):
                 _unlink(part)  # also after a rename over another name of the same file, which does nothing
         return True
 
-    def _put(self, part: str, path: str, found: Optional[List[int]] = None) -> List[int]:
-        """Renames what has been seen to be right; its signature there, which is `found` where it is there already."""
+    def _put(self, part: str, index: int, found: Optional[os.stat_result] = None) -> List[object]:
+        """Renames what has been seen to be right; returns what `_stats` has of it. `found`: it is in its place."""
+        path = self.manifest.files[index][0]
         place = self.place(path)
         if part != place:
             try:
@@ -310,7 +314,7 @@ class Tree:
             except IsADirectoryError:
                 raise self._obstructed(place) from None
             found = None
-        self._stats[path] = found or signature(os.lstat(place))
+        self._stats[path] = self._seen(index, found or os.lstat(place))
         return self._stats[path]
 
     def settle(self) -> None:
@@ -383,12 +387,14 @@ def remove_tree(path: str) -> None:
         pass
 
 
-def _load_stats(path: str) -> Dict[str, List[int]]:
+def _load_stats(path: str) -> Dict[str, List[object]]:
     try:
         stats = json.loads(files.read(path, _MOST_STATS_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    return stats if isinstance(stats, dict) else {}
+    if not isinstance(stats, dict):
+        return {}
+    return {path: known for path, known in stats.items() if isinstance(known, list) and len(known) == 5}
 
 
 def signature(found: os.stat_result) -> List[int]:

@@ -1,7 +1,7 @@
 """What is read of checkpoints besides TensorFlow's own files of tensors: Keras, Orbax, and the file `checkpoint`.
 
-Keras 3 saves a zip archive (`.keras`) or an HDF5 file (`.weights.h5`), each whole in one file. Both tell where the file
-ends, so that one that was cut short is known without Keras. `BackupAndRestore` writes `latest.weights.h5`, or
+Keras 3 saves a zip archive (`.keras`) or an HDF5 file (`.weights.h5`), each whole in one file. Both contain the
+length of the file, so a truncated one is found without Keras. `BackupAndRestore` writes `latest.weights.h5`, or
 `epoch_1.weights.h5`, and `training_metadata.json` beside it.
 
 Orbax saves a directory for each checkpoint, with a file of metadata in it, as programs of JAX write them. A save works

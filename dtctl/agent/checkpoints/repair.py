@@ -123,7 +123,7 @@ class OpenDirectory:
     def _write_state(self, text: str) -> None:
         mode = 0o600
         with suppress(FileNotFoundError, files.Unfit):
-            mode = files.stat_regular(_STATE, self.descriptor).st_mode & 0o777  # whoever could read it still can
+            mode = files.stat_regular(_STATE, self.descriptor).st_mode & 0o777  # keeps the permissions
         temporary = "%s.%s.new" % (_STATE, os.urandom(8).hex())
         try:
             opened = files.descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self.descriptor)
@@ -147,12 +147,12 @@ class OpenDirectory:
             os.stat(_STATE, dir_fd=self.descriptor, follow_symlinks=False)
             self._move([_STATE])
 
-    def _move(self, doomed: List[str]) -> None:
-        if not doomed:
+    def _move(self, removed: List[str]) -> None:
+        if not removed:
             return
         aside = self._aside()
         try:
-            for entry in doomed:
+            for entry in removed:
                 self._replace(entry, entry, aside)
         finally:
             os.close(aside)

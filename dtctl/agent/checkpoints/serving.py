@@ -48,7 +48,7 @@ PRUNE_LIMIT_S = 600.0
 
 
 class _Time(Budget):
-    """Raises what `alive` does, too: whoever has asked may be gone."""
+    """Raises what `alive` does, too: the controller may be gone."""
 
     def __init__(self, limit_s: float, alive: Alive) -> None:
         super().__init__(time.monotonic() + limit_s, reading.MOST_NAMES)
@@ -171,20 +171,20 @@ def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget
     def is_damaged(one: Checkpoint) -> bool:
         return bool(verifying.verify(os.path.join(directory, one["prefix"]), budget.check).problems)
 
-    for below, kept, doomed in verifying.divide(report, keep, is_damaged):
+    for below, kept, removed in verifying.divide(report, keep, is_damaged):
         answer["kept"] += kept
         try:
             with OpenDirectory.of(directory, below, budget.until) as place:
-                _remove(place, doomed, answer, dry_run, live)
+                _remove(place, removed, answer, dry_run, live)
         except OSError as error:
             answer["problem"] = brief("%s: %s" % (error.filename or directory, error.strerror))
     return answer
 
 
-def _remove(place: OpenDirectory, doomed: List[Checkpoint], answer: Pruned, dry_run: bool, live: bool) -> None:
+def _remove(place: OpenDirectory, removed: List[Checkpoint], answer: Pruned, dry_run: bool, live: bool) -> None:
     state = place.state()
     going: List[Checkpoint] = []
-    for one in doomed:
+    for one in removed:
         named = formats.restored_name(state) == os.path.basename(one["prefix"])
         (answer["kept"] if named else going).append(one)
     if not dry_run and not live and going:

@@ -137,7 +137,7 @@ class Arrival:
         return opened
 
     def _own_token(self) -> str:
-        """Of this push: whoever comes first to a directory that hosts share gives it its name."""
+        """Identifies this push. In a shared directory the first host writes it and the others read it."""
         token = os.urandom(16).hex()
         try:
             with open(create(self._id, self._at), "w") as file:
@@ -145,7 +145,7 @@ class Arrival:
             return token
         except FileExistsError:
             until = time.monotonic() + _TOKEN_S
-            while time.monotonic() < until:  # whoever makes it may not have written it yet
+            while time.monotonic() < until:  # created, but perhaps not written yet
                 found = files.read(self._id, 64, self._at).decode("ascii", "replace")
                 if len(found) == len(token) and not set(found) - set("0123456789abcdef"):
                     return found
@@ -178,7 +178,7 @@ class Elsewhere:
         return []
 
     def refuse_without_room(self) -> None:
-        """Nobody knows how much there is."""
+        """Does nothing: the size of the checkpoint is unknown."""
 
     def verify(self, alive: Alive) -> None:
         """The controller has."""

@@ -143,7 +143,7 @@ class Entry:
 
 
 class Index:
-    """What an index file says. Of the tensors only those are kept that may tell the step.
+    """The content of an index file. Only tensors that may hold the step are kept.
 
     `keep` is given the name and place of each tensor. Raises Damaged, OSError, and what `check` does, which is called
     now and then.

@@ -10,7 +10,7 @@ is silent.
 from __future__ import annotations
 
 from ..records.reasons import Fact, because, headline
-from ..records.whole_run import Incident, tells_steps
+from ..records.whole_run import Incident, has_steps
 from ..run.hangs import LOST_PROGRESS, is_done, learnt_limit, patience
 
 TYPE_CHECKING = False
@@ -93,7 +93,7 @@ def trains_again(view: View, incident: Incident) -> bool:
     """Its tasks are there, and a step was reported since (in a run whose programs report steps)."""
     if not is_back(view, incident):
         return False
-    if not tells_steps(incident):
+    if not has_steps(incident):
         return True
     before = incident["told"]
     return any(view.entry(task)["step"] not in (None, before.get(task)) for task in view.trainers)

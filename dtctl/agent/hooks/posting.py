@@ -1,4 +1,4 @@
-"""The posts of a run: events go to each hook in order, and what became of them is kept in told.json."""
+"""The posts of a run: events go to each hook in order, and told.json records their delivery."""
 
 from __future__ import annotations
 

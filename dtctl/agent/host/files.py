@@ -1,7 +1,7 @@
 """Files that others may have made: a trainer in the directory of its attempt, another user where checkpoints lie.
 
-They are opened here and nowhere else: never through a link, without waiting for whoever is at the other end, and looked
-at again once they are open. What is not a regular file, or too large, is an OSError whose text says what it is.
+They are opened here and nowhere else: never through a link, without waiting for the other end of a FIFO, and checked
+again once they are open. What is not a regular file, or too large, is an OSError whose text says what it is.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ PATIENCE_S = 5.0
 def hold(path: str, exclusive: bool, create: bool = True, certain: bool = False) -> Optional[int]:
     """The descriptor of the locked file, to be closed at the end; None when another process has it.
 
-    On a file system without locks every process gets one, as what they guard is also safe by renames; but nobody is
-    who has to be `certain` to be alone. Without `create` a file that is not there raises FileNotFoundError.
+    On a file system without locks every process gets one, as renames make what they guard safe as well; a process
+    that has to be `certain` gets none. Without `create` a file that is not there raises FileNotFoundError.
     """
     flags = os.O_RDWR | (os.O_CREAT if create else 0)
     kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH

@@ -258,7 +258,9 @@ def _listen(address: str, port: int) -> socket.socket:
     if _is_ipv4_loopback(host):
         return _bound(socket.AF_INET, host, port)
     if socket.has_dualstack_ipv6():
-        with suppress(OSError):  # switched off in the kernel: no address to bind to; a port that is taken is told below
+        with suppress(
+            OSError
+        ):  # switched off in the kernel: no address to bind to; binding below reports a port in use
             return _bound(socket.AF_INET6, "::", port)
     return _bound(socket.AF_INET, "", port)
 

@@ -81,9 +81,10 @@ class Dialer:
         return min(self._due, self._now + _LOOK_UP_S) if self._looks_up else self._due
 
     def step(self, now: float) -> List[FromDialer]:
-        """What has come: `connected`, what the coordinator says, then `gone`, and so on.
+        """What was received: `connected`, the coordinator's messages, then `gone`, and so on.
 
-        connected: now is the time to say hello. gone: reason, heard (when something last came, on the monotonic clock).
+        connected: now is the time to say hello. gone: reason, heard (when something was last received, by the monotonic
+        clock).
         """
         self._now = now
         received: List[FromDialer] = []
@@ -256,5 +257,7 @@ class Names:
             self._asking = False
 
     def _look_up(self, flags: int) -> List[Address]:
-        found = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM, 0, flags)
+        # bytes: a string would import what encodes names that are not ASCII
+        host = self._host.encode("ascii") if self._host.isascii() else self._host
+        found = socket.getaddrinfo(host, self._port, 0, socket.SOCK_STREAM, 0, flags)
         return [(family, address) for family, _, _, _, address in found]

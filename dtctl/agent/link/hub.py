@@ -103,10 +103,10 @@ class Hub:
         return min((time for time in times if time is not None), default=None)
 
     def step(self, now: float) -> Received:
-        """What was said, as (host, message): for each host a hello, then whatever it says, then `gone`, and so on.
+        """What was received, as (host, message): for each host a hello, other messages, then `gone`, and so on.
 
-        gone: reason, heard (when something last came from it, on the monotonic clock). superseded: run; its
-        agent on that host was told that this run is over. invalid: reason; its connection ends.
+        gone: reason, heard (when something was last received from it, on the monotonic clock). superseded: run;
+        the agent of that run on that host was sent its end. invalid: reason; its connection ends.
         """
         self._now = now
         received: Received = []
@@ -249,7 +249,7 @@ class Hub:
         self._part(agent, [{"type": "refused", "reason": reason}])
 
     def _part(self, agent: Agent, words: Sequence[Message]) -> None:
-        """It keeps its connection for a moment, without a seat; what it still says is not heard."""
+        """Keeps its connection for a moment, without a seat; further messages are ignored."""
         self._leave_seat(agent)
         agent.is_dismissed = True
         agent.until = self._now + PARTING_S

@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     Message = Dict[str, Any]
 
     class Gone(TypedDict):
-        """A connection has ended; `heard`: when something last came by it, on the monotonic clock."""
+        """A connection has ended; `heard`: when something was last received on it, on the monotonic clock."""
 
         type: Literal["gone"]
         reason: str
         heard: float
 
     class Invalid(TypedDict):
-        """What a host said was invalid; its connection was closed."""
+        """A host sent an invalid message; its connection was closed."""
 
         type: Literal["invalid"]
         reason: str
 
     class Superseded(TypedDict):
-        """The agent of an earlier run was told that this is over."""
+        """The agent of an earlier run was sent the end of that run."""
 
         type: Literal["superseded"]
         run: str

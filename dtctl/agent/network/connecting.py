@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
+import math
 import os
 import re
+import select
 import socket
 import struct
 import threading
@@ -20,12 +23,14 @@ from .listening import GREETING, PADDING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
+    from typing import Dict, Generator, Iterator, List, Optional, Sequence, Tuple
 
-    T = TypeVar("T")
-    R = TypeVar("R")
     Address = Tuple[int, str]
     "Family and address."
+    Wait = Tuple[int, int, float]
+    "A descriptor, the events of poll(2) that are waited for, and until when."
+    Attempt = Generator[Wait, bool, None]
+    "Receives whether they have come in time."
 
 AT_ONCE = 200
 MOST_PLACES = 3
@@ -43,7 +48,10 @@ _NO_LINE = 300
 
 
 def reach(peers: List[Peer], nonce: str, limit_s: float) -> List[Reached]:
-    """Tries all, AT_ONCE at a time; of a name with several addresses one that answers is enough."""
+    """Tries all, AT_ONCE at a time; of a name with several addresses one that answers is enough.
+
+    `limit_s`: to look the names up, to connect, and to receive the answer, each.
+    """
     known = resolved(list(dict.fromkeys(map(_name, peers))), limit_s)
     answer: Dict[int, Reached] = {}
     tries: List[Tuple[int, Peer, Address, int]] = []
@@ -56,10 +64,11 @@ def reach(peers: List[Peer], nonce: str, limit_s: float) -> List[Reached]:
             )
         else:
             tries += [(number, peer, place, int(port)) for place in places[:MOST_PLACES]]
-    found = at_once(lambda one: _try(*one[1:], nonce, limit_s), tries, AT_ONCE)
-    for index, (number, *_) in enumerate(tries):
-        if number not in answer or (answer[number]["problem"] and not found[index]["problem"]):
-            answer[number] = found[index]
+    found = [made(Reached, whose=peer["whose"], host=peer["host"], place=place[1]) for _, peer, place, _ in tries]
+    _all_at_once(_try(*one[1:], nonce, limit_s, into) for one, into in zip(tries, found))
+    for (number, *_), one in zip(tries, found):
+        if number not in answer or (answer[number]["problem"] and not one["problem"]):
+            answer[number] = one
     return [answer[number] for number in range(len(peers))]
 
 
@@ -67,35 +76,63 @@ def _name(peer: Peer) -> str:
     return peer["address"].rpartition(":")[0].strip("[]")
 
 
-def _try(peer: Peer, place: Address, port: int, nonce: str, limit_s: float) -> Reached:
-    answer = made(Reached, whose=peer["whose"], host=peer["host"], place=place[1])
+def _try(peer: Peer, place: Address, port: int, nonce: str, limit_s: float, answer: Reached) -> Attempt:
+    """Connects without blocking, and receives until nothing more is expected."""
     try:
-        connection = socket.create_connection((place[1], port), limit_s)
+        with socket.socket(place[0], socket.SOCK_STREAM) as connection:
+            connection.setblocking(False)
+            number = connection.connect_ex((place[1], port))
+            if number == errno.EINPROGRESS:
+                is_ready = yield connection.fileno(), select.POLLOUT, time.monotonic() + limit_s
+                number = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if is_ready else errno.ETIMEDOUT
+            if number:
+                raise OSError(number, "")
+            if not peer["live"]:
+                received = yield from _answer_of(connection, nonce, time.monotonic() + limit_s)
+                _judge(answer, received)
     except OSError as error:
-        number = error.errno or (errno.ETIMEDOUT if isinstance(error, socket.timeout) else errno.EIO)
+        number = error.errno or errno.EIO
         answer["problem"] = _KINDS.get(number, "other")  # type: ignore[typeddict-item]
         answer["text"] = os.strerror(number)
-        return answer
-    with connection:
-        if not peer["live"]:
-            _judge(answer, _answer_of(connection, nonce, limit_s))
-    return answer
 
 
-def _answer_of(connection: socket.socket, nonce: str, limit_s: float) -> bytes:
-    """What is received until nothing more is expected."""
+def _answer_of(connection: socket.socket, nonce: str, due: float) -> Generator[Wait, bool, bytes]:
     received = b""
-    due = time.monotonic() + limit_s
     with suppress(OSError):  # it is judged by what it has sent until then
-        connection.sendall(("%s ask\n" % nonce).encode("ascii"))
-        while time.monotonic() < due:
-            connection.settimeout(max(0.001, due - time.monotonic()))
+        connection.send(("%s ask\n" % nonce).encode("ascii"))
+        while (yield connection.fileno(), select.POLLIN, due):
             piece = connection.recv(65_536)
             received += piece
             name, line, rest = received.partition(b"\n")
             if not piece or (line and len(rest) >= len(PADDING)) or (not line and len(name) > _NO_LINE):
                 break
     return received
+
+
+def _all_at_once(attempts: Iterator[Attempt]) -> None:
+    """Continues each when what it waits for has come, or is due, in one thread: one for each took 10 ms for 16."""
+    waiting = select.poll()
+    active: Dict[int, Tuple[Attempt, float]] = {}
+
+    def proceed(attempt: Attempt, is_ready: Optional[bool]) -> None:
+        with suppress(StopIteration):
+            descriptor, events, due = attempt.send(is_ready)  # type: ignore[arg-type]  # None begins it
+            waiting.register(descriptor, events)
+            active[descriptor] = attempt, due
+
+    while True:
+        for attempt in itertools.islice(attempts, AT_ONCE - len(active)):
+            proceed(attempt, None)
+        if not active:
+            return
+        left_s = min(due for _, due in active.values()) - time.monotonic()
+        ready = {descriptor for descriptor, _ in waiting.poll(math.ceil(max(0.0, left_s) * 1000))}
+        now = time.monotonic()
+        for descriptor, (attempt, due) in list(active.items()):
+            if descriptor in ready or due <= now:
+                del active[descriptor]
+                waiting.unregister(descriptor)
+                proceed(attempt, descriptor in ready)
 
 
 def _judge(answer: Reached, received: bytes) -> None:
@@ -173,21 +210,22 @@ _USER = re.compile(r"//[^/@]*@")
 _LONGEST = 500
 
 
-def at_once(work: Callable[[T], R], items: Sequence[T], most: int, limit_s: float = float("inf")) -> Dict[int, R]:
-    """The results by the numbers of the items, in at most so many threads; those that are there in time."""
-    found: Dict[int, R] = {}
-    todo = list(reversed(range(len(items))))
+def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Address], str]]:
+    """The addresses of each name, or why it has none. A resolver may hang, so threads ask it."""
+    found = {name: _places(name, socket.AI_NUMERICHOST) for name in names}
+    todo = [name for name in reversed(names) if not found[name][0]]
+    found.update(dict.fromkeys(todo, ([], "no answer within %.3g s" % limit_s)))
 
     def take() -> None:
         while todo:
             try:
-                number = todo.pop()
+                name = todo.pop()
             except IndexError:
                 return
-            found[number] = work(items[number])
+            found[name] = _places(name)
 
     threads: List[threading.Thread] = []
-    for _ in range(min(most, len(items))):
+    for _ in range(min(_LOOKED_UP_AT_ONCE, len(todo))):
         thread = threading.Thread(target=take, daemon=True)
         try:
             thread.start()
@@ -202,16 +240,11 @@ def at_once(work: Callable[[T], R], items: Sequence[T], most: int, limit_s: floa
     return dict(found)
 
 
-def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Address], str]]:
-    """The addresses of each name, or why it has none. A resolver may hang."""
-    found = at_once(_places, names, _LOOKED_UP_AT_ONCE, limit_s)
-    late = "no answer within %.3g s" % limit_s
-    return {name: found.get(number, ([], late)) for number, name in enumerate(names)}
-
-
-def _places(name: str) -> Tuple[List[Address], str]:
+def _places(name: str, flags: int = 0) -> Tuple[List[Address], str]:
     try:
-        answer = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        # bytes: a string would import what encodes names that are not ASCII
+        asked = name.encode("ascii") if name.isascii() else name
+        answer = socket.getaddrinfo(asked, None, type=socket.SOCK_STREAM, flags=flags)
     except (OSError, UnicodeError) as error:
         return [], str(getattr(error, "strerror", None) or error)
     return list(dict.fromkeys((int(family), str(place[0])) for family, _, _, _, place in answer)), ""

@@ -168,7 +168,7 @@ class Listener:
 
     def _go_on(self, guest: Guest) -> None:
         guest.answer = guest.answer[guest.connection.send(guest.answer) :]
-        if not guest.answer:  # it is the other side that ends: whoever does so first keeps its port for a minute
+        if not guest.answer:  # the other side closes first: that side's port stays in TIME_WAIT for a minute
             guest.answered = True
             self._selector.modify(guest.connection, selectors.EVENT_READ, guest)
 

@@ -61,6 +61,8 @@ class Greeting(Record):
     system: Default[Line, ""]
     """The operating system, its kernel and the kind of processor."""
     memory_bytes: Default[Count, 0]
+    fork_server: Default[Line, ""]
+    """The path of the socket of the process that forks the next sessions."""
 
 
 class Lacking(Record):

@@ -14,7 +14,7 @@ EXCHANGES = {
     "up": Exchange("up.up", "starting.UpRequest", "answers.UpResult"),
     "ports": Exchange("starting.choose_ports", "requests.PortsRequest", "answers.PortsResult"),
     "python": Exchange("setup.python", "starting.PythonRequest", "starting.PythonResult"),
-    "push": Exchange("up.push", "requests.PushRequest", "answers.PushResult"),
+    "push": Exchange(".bundles.store.push", "requests.PushRequest", "answers.PushResult"),
     "data_push": Exchange("data.push", "starting.DataPushRequest", "answers.DataPushResult"),
     "data_status": Exchange("data.status", "starting.DataRequest", "checks.DataFacts"),
     "data_verify": Exchange("data.verify", "starting.DataRequest", "checks.DataFacts"),

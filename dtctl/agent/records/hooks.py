@@ -1,4 +1,4 @@
-"""Who is notified of a run: hooks.json, told.json, and what a sender is given and answers."""
+"""The hooks of a run: hooks.json, told.json, and the input and output of a sender."""
 
 import json
 import re
@@ -62,7 +62,7 @@ class Delivered(Record):
 
 
 class HookDeliveries(Record):
-    """told.json."""
+    """told.json: what was delivered to each hook."""
 
     hooks: AtMost[Dict[Name, Delivered], MOST_HOOKS]
 

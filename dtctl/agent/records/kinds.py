@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Literal as OneOf
     from typing import TypedDict as Record
 
-    from typing_extensions import NotRequired  # novm: mypy knows it, and nobody else looks here
+    from typing_extensions import NotRequired  # novm: only mypy reads this branch
 
     R = TypeVar("R")
     Take = Callable[[Any], Any]

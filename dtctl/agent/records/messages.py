@@ -62,7 +62,7 @@ Events = Record(
 
 
 class Ping(Record):
-    """An agent whose tasks others may take asks whether it is heard by a coordinator that has its lease."""
+    """An agent whose tasks may move asks for an answer from a coordinator that has its lease."""
 
     type: OneOf["ping"]
     n: Count

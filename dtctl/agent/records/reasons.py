@@ -1,4 +1,4 @@
-"""Why something is so: as facts, for whoever decides, and as a sentence, for whoever reads.
+"""Why something is so: as facts, for code that decides, and as a sentence, for people.
 
 A reason is a chain of facts, each of a kind and with the fields that its kind needs: `run_failed`, `task_failed` of
 worker:1, `killed` by signal 9, `port_held` by another process. The first is its headline. Each kind has one sentence,
@@ -61,7 +61,7 @@ SENTENCES = {
     "cannot_open_log": "cannot open the log: %(text)s",
     "cannot_start": "cannot be started: %(text)s",
     "cannot_record": "cannot record the start: %(text)s",
-    "given_up": "given up before it was started",
+    "given_up": "cancelled before it was started",
     "keeper_killed": "exit status unknown (its keeper was killed)",
     "never_started": "its keeper was killed before the start",
     "host_restarted": "exit status unknown (the host was restarted)",
@@ -83,8 +83,8 @@ SENTENCES = {
     "cannot_restore": ", a file that cannot be read",
     "out_of_memory": "; the host ran out of memory meanwhile, and its kernel killed %(count)d process%(es)s",
     "permanent": ", which is not tried again",
-    "early": "; those that it needs were not ready",
-    "same_way": "; it has failed the same way %(count)d times in a row and come no further (recovery.repeat)",
+    "early": "; the tasks that it needs were not ready",
+    "same_way": "; it has failed the same way %(count)d times in a row without a new step (recovery.repeat)",
     "after_restarts": ", after %(count)d restart%(s)s",
     "after_run_restarts": ", after %(count)d restart%(s)s in the run",
     "no_checkpoint": ", and there is no complete checkpoint to go back to (recovery.allow_scratch: true starts over)",
@@ -105,12 +105,12 @@ SENTENCES = {
     "drained_alone": "%(host)s is drained by %(by)s, and the others train without it",
     "shutting_down": "%(host)s is shutting down",
     "cut_off": "%(host)s was cut off from the coordinator",
-    "undrained": "%(host)s is in service again: all that need each other start together",
+    "undrained": "%(host)s is in service again: all tasks that need each other start together",
     "resumed": "%(host)s is in service again",
     "scaled_down": "%(task)s is not needed: %(text)s is scaled to %(count)d by %(by)s",
     "scaled_up": "scaled up by %(by)s",
-    "left_out": "%(tasks)s left out: %(host)s has not been heard for %(span)s; %(count)d of %(of)d workers train",
-    "resized": "all that train restart, as their number changes",
+    "left_out": "%(tasks)s left out: %(host)s has been unreachable for %(span)s; %(count)d of %(of)d workers train",
+    "resized": "all tasks that train restart because their number changes",
     "sized": ": %(count)d of %(of)d workers train",
     "ending": "ending",
     "restarted_with": "restarted with %(task)s (%(rest)s)",
@@ -127,7 +127,7 @@ SENTENCES = {
     "workers_finished": "every worker finished",
     "task_failed": "%(task)s failed: %(rest)s",
     "host_gone": "%(host)s has been away for %(seconds).0f s",
-    "deadline": "the deadline of %(seconds).0f s is over",
+    "deadline": "the deadline of %(seconds).0f s has passed",
     "not_ready": "not ready after %(seconds).0f s: %(rest)s",
     "run_succeeded": "the run has succeeded",
     "run_failed": "the run has failed%(because)s",
@@ -138,11 +138,11 @@ SENTENCES = {
     "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",
     "asks_others": "nothing is started until the coordinator is connected to %(count)d more host%(s)s of the run, "
     "which may have been replaced meanwhile: dtctl restart    starts it anyway",
-    "lacks_voters": "without most of the hosts that vote nothing is started, and what runs is ended; if they are gone "
+    "lacks_voters": "most voting hosts are unreachable, so the run starts nothing and ends its tasks; if they are gone "
     "for good: dtctl up --replace    with a file of the hosts that are left",
     "waits_for_host": "%(task)s: its host %(host)s is away",
     "waits_to_listen": "%(task)s runs but does not listen on %(what)s yet",
-    "starts_again": "%(task)s is to start again%(because)s",
+    "starts_again": "%(task)s will start again%(because)s",
     "waits_in_state": "%(task)s is %(text)s",
     "and": "; ",
     "and_more": " ...",
@@ -152,7 +152,7 @@ SENTENCES = {
     "goes_with": ": restarted with %(task)s%(later)s",
     "all_go": ": all %(count)d tasks are restarted%(later)s",
     "holds": ": %(tasks)s held",
-    "takes_place": "%(what)s has not been heard for %(span)s: %(host)s takes its tasks",
+    "takes_place": "%(what)s has been unreachable for %(span)s: %(host)s takes its tasks",
     "no_spare": "no spare can take the tasks of %(host)s, which is away: %(text)s",
     "none_left": "there is none",
     "spare_away": "%(host)s is away",
@@ -188,17 +188,17 @@ SENTENCES = {
     "asked_of": " %(tasks)s",
     # who is in touch
     "away": "%(host)s is away: %(text)s",
-    "not_back": "%(host)s is away: it has not called the coordinator since that restarted",
+    "not_back": "%(host)s is unreachable: it has not connected since the coordinator restarted",
     "begins_without": "the run begins without %(text)s",
     "joined": "%(host)s has joined the run, which had begun without it",
-    "join_undone": "%(host)s is out of the run again: its `up` was given up",
+    "join_undone": "%(host)s is out of the run again: its `up` was cancelled",
     "back": "%(host)s is back after %(seconds).0f s",
     "back_without": "%(host)s is back; its tasks are on %(what)s now",
     "not_believed": "%(host)s sent an invalid message and was disconnected: %(text)s",
     "came_back_with": "%(host)s reconnected with run %(run)s and was notified that it has ended",
     "events_left_out": "%(host)s sends more events than the event history takes: %(count)d of them are left out",
     "coordinator_deaf": "agents cannot reach the coordinator: %(text)s",
-    "agent_gone": "%(host)s answers, but its agent does not call: it was killed, or cannot reach the coordinator "
+    "agent_gone": "%(host)s answers, but its agent does not connect: it was killed, or cannot reach the coordinator "
     "(dtctl up    starts it again)",
     "coordinator_heard": "agents can reach the coordinator again",
     "coordinator_elected": "%(host)s coordinates now, in place of %(what)s, which was silent for %(seconds).0f s",
@@ -220,8 +220,8 @@ SENTENCES = {
     "run_unknown": "its host knows no such run",
     "no_run": "no host has a run",
     "other_run": "its host has another run",
-    "no_answer": "its host gives no answer",
-    "way_unknown": "how to reach %(host)s is not known here",
+    "no_answer": "its host does not answer",
+    "way_unknown": "this machine does not know how to reach %(host)s",
     "host_away": "%(host)s is away; it was %(text)s",
     # text of another program, or of another build
     "said": "%(text)s",
@@ -243,7 +243,7 @@ def fields_of(kind: str) -> "List[str]":
 
 
 HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone")
-"""Kinds for which a task is held until a person, or its host, lets it run again."""
+"""Kinds for which a task is held until a person, or its host, starts it again."""
 
 
 def fact(kind: str, **fields: "Any") -> Fact:

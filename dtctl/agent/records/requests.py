@@ -27,7 +27,7 @@ class Request(Record):
     host: Name
     run: Default[Optional[Name], None]
     pid: Default[Optional[Count], None]
-    """Of the controller's process, for whoever finds it at work."""
+    """Of the controller's process: another command that finds the cluster locked shows it."""
 
 
 class PortsRequest(Request):

@@ -163,7 +163,7 @@ class RecoverySpec(Record):
     """null: never."""
     reboot: Default[OneOf["auto", "never"], "auto"]
     replace_s: Default[Optional[Seconds], None]
-    """A host that was not heard for so long is replaced by a spare; null: never."""
+    """A host that was unreachable for so long is replaced by a spare; null: never."""
 
 
 MOST_SEATS = 4096

@@ -109,7 +109,7 @@ class DataPushRequest(Request):
     overwrite: Default[bool, False]
     """Files that others have put there, and that differ, are replaced."""
     credentials: Default[Optional[Credentials], None]
-    """All hosts that hand the files to each other have these, and nobody else; None: the controller sends them."""
+    """Only the hosts that send the files to each other have these; None: the controller sends them."""
     ports: Default[AtMost[List[Port], 1024], []]
     """Those that other hosts should be able to reach here: the first free one is listened on, or else any."""
 

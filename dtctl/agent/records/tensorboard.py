@@ -129,7 +129,7 @@ sys.argv[0] = "tensorboard"
 runpy.run_module("tensorboard.main", run_name="__main__", alter_sys=True)
 """
 """Runs TensorBoard with `place`, its first argument, for its temporary files, until its standard input ends, so that it
-outlives nobody who was killed; then removes `place`.
+ends when its parent is killed; then removes `place`.
 
 It listens nowhere: the other users of a host could open a port, and one that is free may be another's when it is
 printed. Its standard input is a socket: a byte on it says that TensorBoard is ready, and connections come over it, one

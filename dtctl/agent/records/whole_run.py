@@ -128,7 +128,7 @@ class Incident(Because):
     """Why it is no longer awaited."""
 
 
-def tells_steps(incident: Incident) -> bool:
+def has_steps(incident: Incident) -> bool:
     """Whether its run had reported steps. If not, it cannot be seen from outside that it trains."""
     return any(step is not None for step in (incident["step"], *incident["told"].values()))
 

@@ -6,7 +6,7 @@ import os
 import time
 
 from ..checkpoints import storing
-from ..conversation import Aborted, expect_control
+from ..conversation import Aborted, Conversation, expect_control
 from ..host import outputs
 from ..host.errors import Refused, from_os_error
 from ..records.values import is_storage_url
@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Union
 
-    from ..conversation import Conversation
     from ..records.checkpoints import (
         FetchRequest,
         FetchResult,
@@ -74,7 +73,7 @@ def store(talk: Conversation, request: StoreRequest) -> StoreResult:
     except OSError as error:
         raise from_os_error(error, "store the checkpoint") from error
     except Aborted:
-        raise Refused("rolled_back", "given up; what has arrived is kept beside its place") from None
+        raise Refused("rolled_back", "cancelled; the received files are kept for the next push") from None
     finally:
         lock.release()
 

@@ -119,7 +119,7 @@ def _refusal(cluster: str, path: str) -> Refused:
     summary = "another dtctl is at work on %s" % cluster
     holder = _holder(path)
     if holder is None:
-        return Refused("locked", summary, "it has begun just now", "type the same again in a moment")
+        return Refused("locked", summary, "it has just started", "try again in a moment")
     who, session = holder["by"] or "somebody", holder["session"]
     if holder["command"]:
         who = "dtctl %s by %s" % (holder["command"], who)
@@ -129,4 +129,4 @@ def _refusal(cluster: str, path: str) -> Refused:
     detail = "%s, since %s (%d s ago)" % (who, when, max(0, round(time.time() - holder["since"])))
     if session is not None:
         detail += "; its session on this host has pid %d" % session["pid"]
-    return Refused("locked", summary, detail, "wait until it is done, or interrupt it there")
+    return Refused("locked", summary, detail, "wait for it, or interrupt it there")

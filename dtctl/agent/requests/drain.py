@@ -12,7 +12,7 @@ from .run_handles import RunHandle, WholeRun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import List, Set
 
     from ..conversation import Conversation
     from ..records.answers import RestartResult, StopResult
@@ -36,11 +36,30 @@ def _drain(talk: Conversation, run: runs.Run, handle: RunHandle, request: DrainR
     open_ = [task for task in tasks if not run_handles.is_drained(handle, task)]
     grace_s = run.spec["grace_s"] if request["grace_s"] is None else request["grace_s"]
     reporter = stop.Reporter(talk, handle, open_, grace_s, run_handles.is_drained)
+    held = Held()
     if tasks or request["drained"] in handle.idle():
         serial = handle.post_drain(request)
-        stop.await_end(handle, open_, serial, grace_s, reporter, run_handles.is_drained)
+        stop.await_end(handle, open_, serial, grace_s, reporter, held.is_over)
     handle.refresh()
-    return stop.result(run, handle, tasks, open_, [], run_handles.is_drained)
+    tasks = [task for task in tasks if not held.is_released(handle, task)]
+    return stop.result(run, handle, tasks, [task for task in open_ if task in tasks], [], run_handles.is_drained)
+
+
+class Held:
+    """What has been seen to be held: another command may let it run again meanwhile, and then nothing is waited for."""
+
+    def __init__(self) -> None:
+        self._seen: Set[str] = set()
+
+    def is_over(self, handle: RunHandle, task: str) -> bool:
+        return self.is_released(handle, task) or run_handles.is_drained(handle, task)
+
+    def is_released(self, handle: RunHandle, task: str) -> bool:
+        intent = handle.intents().get(task)
+        if intent is not None and drains.is_drained(intent):
+            self._seen.add(task)
+            return False
+        return task in self._seen
 
 
 def undrain(talk: Conversation, request: UndrainRequest) -> RestartResult:

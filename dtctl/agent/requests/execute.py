@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ..run.containers import Box
 
 DRAIN_S = 0.5
+"""How long output is still read after the command has ended, while something that it left behind holds the pipes."""
 _LOOK_S = 0.1
 _LONGEST_WAITING = 8192
-"""How long output is still read after the command has ended, while something that it left behind holds the pipes."""
 
 
 def execute(talk: Conversation, request: ExecRequest) -> ExecResult:
@@ -33,7 +33,7 @@ def execute(talk: Conversation, request: ExecRequest) -> ExecResult:
     argv, env, name = place.marks.expand(request["argv"]), place.env, "dtctl-" + key
     if place.box is not None:
         argv, env = place.box.words(name, argv, env, environment.base(), place.cwd, place.secrets)
-    child = _spawn(argv, env, place.cwd)
+    child = _spawn(argv, env, place)
     try:
         code = _relay(talk, child, place.masks)
     except BaseException:
@@ -54,8 +54,11 @@ class Context:
         marks: environment.Marks,
         secrets: Mapping[str, str],
         box: Optional[Box] = None,
+        program: str = "",
     ) -> None:
+        """`program`: of the task's trainer."""
         self.box = box
+        self.program = program
         self.secrets = list(secrets)
         self.env = marks.values(env)
         self.cwd = marks.code if code else marks.home
@@ -85,19 +88,23 @@ def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:
     box = containers.of_spec(talk.root, run.spec["environment"], marks)
     variables = run.files.inherited() if box is None else box.inherited(run.files.inherited())
     variables = environment.of_task(variables, run.spec, task, secrets, attempt, key)
-    return Context(variables, code, marks, secrets, box)
+    return Context(variables, code, marks, secrets, box, marks.expand(task["argv"])[0])
 
 
-def _spawn(argv: List[str], variables: Mapping[str, str], cwd: str) -> subprocess.Popen[bytes]:
+def _spawn(argv: List[str], variables: Mapping[str, str], place: Context) -> subprocess.Popen[bytes]:
     import subprocess
 
-    if not os.path.isdir(cwd):
-        raise Refused("not_a_directory", "there is no directory %s" % cwd)
+    if not os.path.isdir(place.cwd):
+        raise Refused("not_a_directory", "there is no directory %s" % place.cwd)
     try:
-        return environment.spawn(argv, variables, cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return environment.spawn(argv, variables, place.cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except FileNotFoundError:
+        hint = "its trainer runs %s: write that, or set trainer.python in cluster.yaml" % place.program
         raise Refused(
-            "command_not_found", "%s: command not found" % argv[0], "PATH is %s" % variables["PATH"]
+            "command_not_found",
+            "%s: command not found" % argv[0],
+            "PATH is %s" % variables["PATH"],
+            hint if place.program and argv[0].startswith("python") else "",
         ) from None
     except ValueError as unfit:
         raise Refused("bad_request", "exec: %s" % unfit) from None

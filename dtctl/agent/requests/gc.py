@@ -15,20 +15,19 @@ from itertools import chain
 from ..bundles import store, working
 from ..bundles.tree import is_bundle_id, remove_tree
 from ..host import locks, paths, programs
-from ..records.answers import GcResult, Progress
+from ..records.answers import DeadRun, GcResult, Orphan, Progress
 from ..records.kinds import made
 from ..records.values import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, brief
 from ..run import environments
 from ..run.runfiles import NEW, REMOVED
 from ..survival import reboot
-from . import cluster_lock, damaged_runs, down, orphans, runs
+from . import cluster_lock, damaged_runs, down, forkserver, orphans, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Literal, Optional, Set, TypeVar
 
     from ..conversation import Conversation
-    from ..records.answers import DeadRun, Orphan
     from ..records.requests import GcRequest
 
     T = TypeVar("T")
@@ -182,6 +181,7 @@ class _Sweep:
             store.abandoned(directory),
             _bundle_locks(directory),
             programs.unused(root, now),
+            forkserver.dead(root),
             _half_made(root, now),
             self._idle_clusters(),
         ):

@@ -12,7 +12,7 @@ import time
 from array import array
 from contextlib import suppress
 
-from ..conversation import Aborted, expect_control
+from ..conversation import Aborted, Conversation, expect_control
 from ..records.tensorboard import MOST_CHANNELS, PIECE_BYTES, SILENCE_S, WINDOW_BYTES
 
 TYPE_CHECKING = False
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import subprocess
     from typing import Callable, Dict, Mapping, Optional
 
-    from ..conversation import Conversation
 
 _LOOK_S = 1.0
 _CONNECT_S = 5.0

@@ -12,7 +12,7 @@ from ..host import fifo, paths
 from ..host.errors import Refused, damaged
 from ..records.kinds import made
 from ..records.reasons import because, fact
-from ..records.spec import coordinates
+from ..records.spec import Member, coordinates
 from ..records.values import FINAL
 from ..records.whole_run import MOST_REQUESTS, Contact, PostedRequest, RequestBook, RunView
 from ..run import drains, intents, outcome
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ..records.answers import Survivor
     from ..records.requests import DrainRequest, UndrainRequest
     from ..records.run_state import Entry, How, IntentFile, Intents, State
-    from ..records.spec import Member
 
 
 BIRTH_LIMIT_S = 10.0
@@ -207,7 +206,7 @@ class WholeRun(RunHandle):
             found = self.peek()
         silent_s = time.time() - found["time"]
         if silent_s > SILENT_S and not self._run.finished():
-            raise Refused("not_answering", "the coordinator has shown no sign of life for %.0f s" % silent_s)
+            raise Refused("not_answering", "the coordinator has been silent for %.0f s" % silent_s)
 
     def peek(self) -> Optional[RunView]:
         """cluster.json as it is, read when it is another file than before; None before one is written that holds."""
@@ -404,9 +403,9 @@ def refuse_drained(handle: RunHandle, tasks: List[str]) -> None:
             one = next(iter(drains.holders({task: wanted[task]}).values()))
             hint = handle.missing()
             if one["kind"] == drains.SCALED_DOWN:
-                hint = "dtctl scale %s=N    lets it run again" % one["text"]
+                hint = "dtctl scale %s=N    starts it again" % one["text"]
             elif drains.drained_hosts({task: wanted[task]}):
-                hint = "dtctl undrain %s    lets it run again" % one["host"]
+                hint = "dtctl undrain %s    starts it again" % one["host"]
             raise Refused("not_started", "%s is held: %s" % (task, wanted[task]["reason"]), hint=hint)
 
 

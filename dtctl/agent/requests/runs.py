@@ -370,5 +370,5 @@ def refuse_live(talk: Conversation, cluster: str) -> None:
     for run in every(talk, cluster):
         with suppress(paths.Damaged):  # its state is unknown, and `up` will report it
             if run.live():
-                hint = "dtctl stop    ends it; then type the same again"
+                hint = "dtctl stop    stops it; then try again"
                 raise Refused("run_live", "run %s of %s is live" % (run.id, cluster), "", hint)

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from importlib import import_module
 
 from ..conversation import Aborted, Conversation, Gone, Wire, held
@@ -15,34 +16,40 @@ from ..records import PROTOCOL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping
+    from typing import Any, BinaryIO, Mapping, Sequence
 
     from ..records import answers
 
 
-def main(root: str) -> None:
-    """The whole life of the session process; it never returns."""
+def main(root: str, stay: Sequence[str] = ()) -> None:
+    """The whole life of the session process; it never returns. `stay`: the name and time of a fork server."""
     for number in (signal.SIGHUP, signal.SIGINT):
         # the end of the SSH session is the end of input; not SIG_IGN, which programs that are run would inherit
         signal.signal(number, lambda *_: None)
     programs.hold()
-    wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
-    try:
-        talk = Conversation(root, wire)
-        try:
-            converse(talk)
-        finally:
-            talk.leave()
-    except Gone:
-        pass
-    programs.save_compiled()
+    server = ""
+    if stay:
+        from . import forkserver  # not before: few ask for it
+
+        server = forkserver.start(root, stay[0], float(stay[1]), lambda *streams: _live(root, *streams))
+    _live(root, sys.stdin.buffer, sys.stdout.buffer, server)
     os._exit(0)  # a thread may still be reading
 
 
-def converse(talk: Conversation) -> None:
+def _live(root: str, reader: BinaryIO, writer: BinaryIO, fork_server: str = "") -> None:
+    talk = Conversation(root, Wire(reader, writer))
+    with suppress(Gone):
+        try:
+            converse(talk, fork_server)
+        finally:
+            talk.leave()
+    programs.save_compiled()
+
+
+def converse(talk: Conversation, fork_server: str = "") -> None:
     """Answers requests until the first error. Raises Gone."""
     try:
-        talk.send("greeting", greeting(talk.root))
+        talk.send("greeting", greeting(talk.root, fork_server))
         while True:
             request = talk.wire.receive()[0]
             if request["type"] != "abort":  # one that crossed the answer to what it was to end
@@ -50,7 +57,7 @@ def converse(talk: Conversation) -> None:
     except Refused as refused:
         talk.send("error", refused.fields())
     except Aborted:
-        talk.send("error", Refused("rolled_back", "given up at the controller's word").fields())
+        talk.send("error", Refused("rolled_back", "cancelled by the controller").fields())
     except paths.RunRemoved:
         talk.send("error", Refused("no_run", "the run has been removed").fields())
     except paths.OtherVersion as error:
@@ -58,7 +65,7 @@ def converse(talk: Conversation) -> None:
     except paths.Damaged as error:
         talk.send("error", damaged(str(error)).fields())
     except OSError as error:
-        talk.send("error", from_os_error(error, "do what was asked").fields())
+        talk.send("error", from_os_error(error, "handle the request").fields())
     except Gone:
         raise
     except Exception:  # a bug: the controller shows its traceback
@@ -83,7 +90,7 @@ def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
     talk.send("result", answer)
 
 
-def greeting(root: str) -> answers.Greeting:
+def greeting(root: str, fork_server: str) -> answers.Greeting:
     paths.make_directory(root)
     disk = os.statvfs(root)
     return {
@@ -99,4 +106,5 @@ def greeting(root: str) -> answers.Greeting:
         "cpus": len(os.sched_getaffinity(0)),
         "system": machine.system(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * max(0, os.sysconf("SC_PHYS_PAGES")),
+        "fork_server": fork_server,
     }

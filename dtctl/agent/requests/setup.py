@@ -10,7 +10,7 @@ from ..bundles.tree import file_sha256, remove_tree
 from ..host import files, locks, paths
 from ..host.errors import Refused, from_os_error
 from ..host.secrets import Masks, hide_text
-from ..records.spec import MAKER_SETTINGS
+from ..records.spec import MAKER_SETTINGS, Environment, Spec
 from ..records.values import MOST_SETUP_LOG, MOST_SETUP_LOGS
 from ..run import containers, environment, environments
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..records.answers import SetupLog, SetupLogsResult
     from ..records.requests import Request
     from ..records.run_state import MadeEnvironment
-    from ..records.spec import Environment, Spec
     from ..records.starting import PythonRequest, PythonResult
 
 TAIL_BYTES = 2000
@@ -107,7 +106,7 @@ def python(talk: Conversation, request: PythonRequest) -> PythonResult:
 def _no_python(wanted: Environment) -> Refused:
     return Refused(
         "setup_failed",
-        "this host has no %s that could make the environment" % (wanted["python"] or "python3"),
+        "this host has no %s to create the environment" % (wanted["python"] or "python3"),
         "",
         "trainer.environment.python, or hosts.NAME.python for one host, names another",
     )
@@ -155,9 +154,7 @@ def _check_content(wanted: Environment, code: str, what: str) -> None:
         except OSError as error:
             raise from_os_error(error, "read %s of the code" % path) from error
         if found != expected:
-            raise Refused(
-                "setup_failed", "%s: %s has changed while it was sent" % (what, path), "", "dtctl up    again"
-            )
+            raise Refused("setup_failed", "%s: %s changed while it was sent" % (what, path), "", "dtctl up    again")
 
 
 def _run_setup(talk: Conversation, spec: Spec, code: Optional[str], variables: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ import os
 from ..checkpoints import directories, reading
 from ..host import outputs, paths, ports
 from ..host.errors import Refused, from_os_error
-from ..records.spec import link_port, ports_of
+from ..records.spec import Spec, link_port, ports_of
 from ..records.values import MOST_TAKEN
 from ..run import environment
 from . import runs
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..records.answers import PortsResult, TakenPort
     from ..records.checkpoints import Reports, Saved
     from ..records.requests import PortsRequest
-    from ..records.spec import Spec
     from ..records.starting import UpRequest
     from .runs import Run
 
@@ -32,7 +31,7 @@ def refuse_taken_ports(spec: Spec) -> None:
         return
     own = [str(one["port"]) for one in taken if one["whose"] != _COORDINATOR]
     named = ["port %s" % ", ".join(own)] if own else []
-    hint = "type the same again: dtctl then names ports that are free on all hosts"
+    hint = "run the command again: it suggests ports that are free on all hosts"
     if len(own) < len(taken):
         named.insert(0, "the coordinator's port %d" % taken[0]["port"])
         hint = "set coordinator.port in the cluster file, or --set coordinator.port=PORT"
@@ -97,7 +96,7 @@ def most_ports(spec: Spec) -> int:
 def _chosen(talk: Conversation, reserved: Container[int]) -> int:
     found = ports.hold(reserved)
     if found is None:
-        raise Refused("port_taken", "no port is free on this host that is not for outgoing connections")
+        raise Refused("port_taken", "this host has no free port outside of the range for outgoing connections")
     port, held = found
     talk.held += held
     return port
@@ -134,7 +133,7 @@ def look_for(directories: Iterable[str]) -> None:
     """Refuses a host on which one of the user's directories cannot be read."""
     for directory in directories:
         if not os.path.isdir(directory):
-            hint = "put the data there, or name its place on this host: hosts.NAME.dirs"
+            hint = "put the data there, or set its directory on this host: hosts.NAME.dirs"
             raise Refused("not_a_directory", "there is no directory %s" % directory, "", hint)
         if not os.access(directory, os.R_OK | os.X_OK):
             raise Refused("permission_denied", "cannot read the directory %s" % directory)

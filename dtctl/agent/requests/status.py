@@ -8,7 +8,7 @@ from ..host import paths
 from ..records.kinds import made
 from ..records.spec import coordinates, inventory_of
 from ..records.values import MOST_DAMAGED, MOST_RUNS, brief
-from ..records.whole_run import RunView
+from ..records.whole_run import Condition, RunView
 from . import damaged_runs, run_handles, runs
 
 TYPE_CHECKING = False
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..records.checkpoints import Reports
     from ..records.requests import RunsRequest, StatusRequest, WatchRequest
     from ..records.run_state import Intents, State
-    from ..records.whole_run import Condition
 
 
 def status(talk: Conversation, request: StatusRequest) -> StatusResult:

@@ -236,10 +236,8 @@ def await_begin(
         return handle.has_taken(serial) and all(handle.hosts[task] in away or handle.waits(task) for task in open_)
 
     if not handle.until(all_begun, run.spec["grace_s"] + RESTART_LIMIT_S):
-        why = handle.missing() or "it goes on trying"
-        raise Refused(
-            "not_started", "the tasks have not started again yet", why, "dtctl diagnose    shows what is in the way"
-        )
+        why = handle.missing() or "it keeps trying"
+        raise Refused("not_started", "the tasks have not started again yet", why, "dtctl diagnose    shows the reason")
     if run.spec["recovery"]["reboot"] == "auto":
         reboot.offer(talk.root)  # a run that had ended has taken it away
     handle.refresh()

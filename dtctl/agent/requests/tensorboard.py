@@ -127,9 +127,9 @@ def _await_ready(talk: Conversation, child: subprocess.Popen[bytes], line: socke
         if ready:
             return
         if child.poll() is not None:
-            raise Refused("tensorboard_failed", "TensorBoard ended as it began", output.end())
+            raise Refused("tensorboard_failed", "TensorBoard exited at its start", output.end())
         if time.monotonic() > until:
-            raise Refused("tensorboard_failed", "TensorBoard does not begin within %g s" % BEGIN_LIMIT_S, output.end())
+            raise Refused("tensorboard_failed", "TensorBoard did not start within %g s" % BEGIN_LIMIT_S, output.end())
         frame = talk.wire.poll(0.1)
         if frame is not None and frame[0]["type"] != "alive":
             raise Aborted()

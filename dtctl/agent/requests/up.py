@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Optional, Set
 
     from ..conversation import Conversation
-    from ..records.answers import Joining, Prepared, PushResult, Started, UpResult
+    from ..records.answers import Joining, Prepared, Started, UpResult
     from ..records.reasons import Fact
-    from ..records.requests import PushRequest
     from ..records.run_state import How, IntentFile
     from ..records.spec import Spec
     from ..records.starting import UpRequest
@@ -61,15 +60,9 @@ def up(talk: Conversation, request: UpRequest) -> UpResult:
             )
         return _new(talk, request, current)
     except Aborted:
-        raise Refused("rolled_back", "given up, and nothing is left of it") from None
+        raise Refused("rolled_back", "cancelled and cleaned up") from None
     finally:
         lock.release()
-
-
-def push(talk: Conversation, request: PushRequest) -> PushResult:
-    bundle = request["bundle"]
-    with talk.at("bundle"):
-        return {"bundle": bundle, "sent_files": store.obtain(talk.root, bundle, talk.wire)[1]}
 
 
 def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
@@ -93,7 +86,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     old = current if current is not None and current.live() else None
     directory = paths.run_directory(talk.root, spec["run"], spec["host"])
     if os.path.exists(directory):
-        raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
+        raise Refused("bad_request", "run %s exists on this host already" % spec["run"])
     systemd.refuse_if_doomed()
     variables = _prepare(talk, spec, secrets)
     outputs = environment.Marks(None).expand(request["outputs"])
@@ -212,8 +205,8 @@ def _lay_out(talk: Conversation, spec: Spec) -> List[str]:
 
 def _difference(old: Spec, new: Spec) -> str:
     if old["bundle"] != new["bundle"]:
-        return "with other code than what is asked for"
-    return "with the same code, but other settings than what is asked for"
+        return "with different code"
+    return "with the same code, but different settings"
 
 
 def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> List[runs.Run]:

@@ -20,14 +20,14 @@ DRAINED = "drained"
 SHUTTING_DOWN = "shutting_down"
 CUT_OFF = "cut_off"
 """Kinds of reasons for which a host's tasks are held: until `undrain`, until its agent starts again, or until the
-coordinator has heard of it.
+coordinator has its report.
 """
 
 SCALED_DOWN = "scaled_down"
 """Of a task: until its job is scaled up again."""
 
 LEFT_OUT = "left_out"
-"""Of a host that was given up: until it has been heard for a while."""
+"""Of a host that was given up: until it has been connected for a while."""
 
 DRAINED_ALONE = "drained_alone"
 """Drained, where the others continue without it (`min_workers`)."""
@@ -135,7 +135,7 @@ def held_by(
 ) -> List[str]:
     """The tasks that a host, or one task, holds: its own, or all that train where others cannot continue without one.
 
-    `members`: of hosts that have a part in the run. `ended`: tasks that have, and are needed by nobody. `alone`: the
+    `members`: of hosts that have a part in the run. `ended`: tasks that have, and that no task needs. `alone`: the
     others start again without them.
     """
     wanted = [member for member in members if intents[member["task"]]["want"] != "stop"]

@@ -121,7 +121,7 @@ _SEPARATORS = {"HOSTS": ",", "QUOTED": '", "', "SPACED": " ", "WORDS": " "}
 
 
 class Marks:
-    """Replaces \\0HOME, \\0CODE, \\0PATH and \\0PYTHON, and what a task is told of others of the run; text that a user
+    """Replaces \\0HOME, \\0CODE, \\0PATH and \\0PYTHON, and the marks for other tasks of the run; text that a user
     wrote holds no NUL and is never changed.
     """
 

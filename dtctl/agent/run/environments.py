@@ -180,7 +180,7 @@ def makings(root: str, key: str) -> List[str]:
 
 
 def unneeded(root: str, used: Callable[[], Container[str]]) -> Iterator[str]:
-    """Directories that no run uses and nobody makes, half-made ones too, and then the logs and locks of them.
+    """Directories that no run uses and no process makes, half-made ones too, and then the logs and locks of them.
 
     Each is locked until the next one is asked for.
     """

@@ -1,4 +1,4 @@
-"""Who takes part in an attempt of tasks that train together, and what each is told of the others: pure functions.
+"""Which tasks take part in an attempt of tasks that train together, and how each sees the others: pure functions.
 
 Tasks that are too many, or whose host was given up, take no part. The others are numbered without gaps, in their old
 order: frameworks know a task by its place in the list of its job.
@@ -62,7 +62,7 @@ def _place(tasks: List[str], task: str) -> str:
 
 
 def ranges(tasks: Iterable[str]) -> List[str]:
-    """As worker:1-3, in the order of their indexes: each of a thousand tasks may be told of five hundred."""
+    """As worker:1-3, in the order of their indexes: each of a thousand tasks may list five hundred."""
     found: List[List[int]] = []
     jobs: List[str] = []
     for task in tasks:

@@ -44,7 +44,7 @@ def contradicted(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Li
 
 
 def wish(intent: Intent) -> Tuple[object, ...]:
-    """What an intent demands, whoever it is from."""
+    """What an intent demands, without its origin."""
     return intent["want"], intent["generation"], drains.is_drained(intent)
 
 

@@ -10,7 +10,7 @@ import json
 import re
 
 from ..records.reasons import Fact, fact, headline, sentence, why_of
-from ..records.whole_run import Condition, Incident, RunView, tells_steps
+from ..records.whole_run import Condition, Incident, RunView, has_steps
 from .hangs import HANGS
 
 TYPE_CHECKING = False
@@ -104,7 +104,7 @@ def ended(run: str, condition: str, why: List[Fact], task: Optional[str], time: 
 def recovery(one: Incident) -> List[Fact]:
     """How a loss was overcome."""
     after_s = max(0.0, (one["recovered"] or one["noticed"]) - one["noticed"])
-    again = fact("trains_again" if tells_steps(one) else "runs_again", seconds=after_s)
+    again = fact("trains_again" if has_steps(one) else "runs_again", seconds=after_s)
     if one["back_to"] is None:
         return [again]
     lost = [] if one["step"] is None else [fact("steps_lost", count=max(0, one["step"] - one["back_to"]))]

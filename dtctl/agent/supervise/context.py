@@ -1,7 +1,7 @@
-"""What all tasks of a host have in common: their run, what its coordinator says of it, and its checkpoint directories.
+"""What all tasks of a host have in common: their run, its state at the coordinator, and its checkpoint directories.
 
-Those show that something is being saved, and whether this host sees the lead's. They are looked at by threads: a file
-server that does not answer holds up whoever asks it.
+Those show that something is being saved, and whether this host sees the lead's. Threads inspect them: a file
+server that does not answer blocks its caller.
 """
 
 from __future__ import annotations

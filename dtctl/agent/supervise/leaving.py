@@ -1,7 +1,7 @@
 """Orders that an agent gives its own tasks: its host shuts down, is cut off, or others have taken its places.
 
-A host shuts down as SIGTERM tells its agent: its tasks save and end, and are held until an agent starts again. The
-trainers are sent SIGTERM by the system at the same moment, and all that is left is killed after 90 s
+When its host shuts down, the agent receives SIGTERM: its tasks save and end, and are held until an agent starts again.
+The system sends SIGTERM to the trainers at the same moment, and all that is left is killed after 90 s
 (DefaultTimeoutStopSec of systemd). So the agent holds its tasks by itself, and the coordinator learns it from that.
 
 Where hosts have taken the places of others, the agent ends what its host has no more, and the next one begins with the
@@ -29,7 +29,7 @@ GRACE_S = 75.0
 
 LIMIT_S = 85.0
 REPORT_S = 2.0
-"""What the coordinator is told is on its way by then, and what it has ordered is."""
+"""By then the reports to the coordinator are sent, and its orders are received."""
 
 
 def held(spec: Spec, wanted: Intents, entries: Entries) -> Intents:

@@ -153,7 +153,7 @@ def complaint_after(before: Optional[Complaint], line: bytes, wall: float) -> Op
     """With a line that has come just now, or none. Complaints of one kind continue, even with other numbers in them."""
     if not line:
         return before
-    text = re.sub(_HEAD, "", " ".join(line.decode("utf-8", "replace").split()))[:_LONGEST]
+    text = re.sub(_HEAD, "", " ".join(line.decode("utf-8", "replace").split())).lstrip(": ")[:_LONGEST]
     goes_on = before is not None and wall - before["last"] < _CURRENT_S and kind(before["text"]) == kind(text)
     return {"text": text, "since": before["since"] if goes_on and before is not None else wall, "last": wall}
 

@@ -184,7 +184,7 @@ class Supervisor:
             self._progress = True
 
     def _has_new_orders(self, now: float, wall: float) -> bool:
-        """Tells the coordinator what is new here, and takes its orders."""
+        """Reports changes to the coordinator, and takes its orders."""
         orders = self._role.step(now, wall, self.state, self._intent)
         if self._role.outdated:
             self._role.close()
@@ -235,7 +235,7 @@ class Supervisor:
 
     @property
     def _gives_up(self) -> bool:
-        """The session ended before the run was kept, and nobody else can keep it."""
+        """The session ended before the run was kept, and no coordinator can keep it."""
         return self._intent.lost_session and not kept_by_coordinator(self._spec)
 
     def _is_forgotten(self) -> bool:

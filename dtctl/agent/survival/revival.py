@@ -80,7 +80,7 @@ def every(root: str) -> Iterator[RunFiles]:
 
 
 def comes_back(files: RunFiles) -> bool:
-    """Tells whether a restart of this machine is to bring the run back here. Raises RunRemoved, Damaged."""
+    """Whether a restart of this machine is to bring the run back here. Raises RunRemoved, Damaged."""
     return files.is_of_this_machine() and files.spec()["recovery"]["reboot"] == "auto"
 
 
@@ -121,7 +121,9 @@ def _become_agent(
     os.dup2(log, 2)
     daemon.close_descriptors(but=programs.held())
     argv, variables = command(files.directory), environment.encoded(environment.base())
-    own_key = b"DTCTL_KEY" in os.environb  # /proc would continue to show it, and whoever has one is taken for a trainer
+    own_key = (
+        b"DTCTL_KEY" in os.environb
+    )  # /proc would continue to show it, and a process that has one counts as a trainer
     if supervise is None or prefix or own_key or not daemon.take_command_line(argv):
         daemon.restore_signals()
         argv = [*prefix, *argv]

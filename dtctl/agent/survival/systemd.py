@@ -30,7 +30,8 @@ LIMIT_S = 10.0
 
 def why_unusable() -> str:
     """Why it is of no use to us, else empty. Makes the user linger where that needs no password."""
-    if ask("systemctl", "--user", "show-environment") is None:
+    manager = os.path.join(_environment()[_RUNTIME_DIRECTORY], "systemd", "private")  # what systemctl connects to
+    if not os.path.exists(manager) or ask("systemctl", "--user", "show-environment") is None:
         return "systemctl --user does not work here"
     if not lingers():
         ask("loginctl", "--no-ask-password", "enable-linger")
@@ -158,7 +159,7 @@ class Rules:
 
 
 def in_session(cgroup: str) -> bool:
-    """Tells whether a process with this text in /proc/self/cgroup is in the scope of a login."""
+    """Whether a process with this text in /proc/self/cgroup is in the scope of a login."""
     return re.search(_SESSION, cgroup) is not None
 
 

@@ -1,8 +1,8 @@
 """The GPUs of the host, read by a process of its own: a driver may not return a call, or crash its caller.
 
-It samples how busy they are, and writes a line with all their figures at intervals, to a pipe. Whoever has started it
-reads the pipe and never waits for it; one that is silent for too long is killed, and followed by another when it has
-ended, which a process that hangs in its driver may never do.
+It samples how busy they are, and writes a line with all their figures at intervals, to a pipe. Its parent
+reads the pipe without blocking, and kills it when it is silent for too long. Another one is started when it has ended,
+which a process that hangs in its driver may never do.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import typer
 
 from dtctl.cli.completion import complete_runs
 from dtctl.cli.ending import exit_for, exit_without_run, hang_up_interrupts
+from dtctl.cli.late import console, document, errors, operations, render
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
@@ -37,10 +38,8 @@ OpenIt = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 
 def listener(port: int, *, apart: bool = False) -> socket.socket:
     """On loopback alone; 0 takes a free one. `apart`: see `webserver.listen`."""
-    from dtctl.operations.webserver import listen
-
     try:
-        return listen(port, apart=apart)
+        return operations.webserver.listen(port, apart=apart)
     except OSError as error:
         why = error.strerror or str(error)
         raise UsageError(f"cannot listen on 127.0.0.1:{port}: {why}", hint="--port 0 takes a free one") from error
@@ -54,37 +53,34 @@ def dashboard(
     output: OutputOption = "text",
 ) -> None:
     """Show the run live in a browser, until Ctrl-C."""
-    from dtctl.operations.dashboard import Board, answering, looks
-    from dtctl.operations.report import Following
-    from dtctl.operations.webserver import Door, Server, opened
-    from dtctl.render.dashboard import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole
-
     with ExitStack() as stack:
         here = stack.enter_context(listener(port))
-        following = stack.enter_context(Following(scope.record(), scope.transport, os.environ))
+        following = stack.enter_context(operations.report.Following(scope.record(), scope.transport, os.environ))
         report = following.report()
         if not report.status.time:
             exit_without_run(report.errors, report.status.record, report.status.without_run)
-        run, board, door = report.status.record.run, Board(), Door()
-        board.put({**parts(report), **unknown(None)})
+        run, board, door = report.status.record.run, operations.dashboard.Board(), operations.webserver.Door()
+        board.put({**render.dashboard.parts(report), **render.dashboard.unknown(None)})
         scope.memory.remember(report.status)
         stack.enter_context(hang_up_interrupts())
         continues = "" if report.status.verdict.outcome.decided else ", and the run continues"
         stack.enter_context(scope.on_interrupt(f"the dashboard has ended{continues}"))
-        answer = answering(board, whole, headers())
-        server = stack.enter_context(Server(here, door, entrance("dtctl dashboard"), answer))
+        answer = operations.dashboard.answering(board, render.dashboard.whole, render.dashboard.headers())
+        server = stack.enter_context(
+            operations.webserver.Server(here, door, render.dashboard.entrance("dtctl dashboard"), answer)
+        )
         stack.callback(board.close)
         document = {"kind": "Dashboard", "run": run}
         once = f"it works once, in one browser; Ctrl-C ends the dashboard{continues}"
-        door.on_entry = lambda: show_next_url(server.address, document, json=output == "json")
-        show_url(server.address, document, once, json=output == "json")
+        door.on_entry = lambda: render.dashboard.show_next_url(server.address, document, json=output == "json")
+        render.dashboard.show_url(server.address, document, once, json=output == "json")
         if open_it:
-            stack.enter_context(opened(entered(server.address)))
-        for event in looks(following, report, board, lambda: server.alive):
+            stack.enter_context(operations.webserver.opened(render.dashboard.entered(server.address)))
+        for event in operations.dashboard.looks(following, report, board, lambda: server.alive):
             if isinstance(event, DtctlError):
-                board.put(unknown(event))
+                board.put(render.dashboard.unknown(event))
                 continue
-            board.put({**parts(event), **unknown(None)})
+            board.put({**render.dashboard.parts(event), **render.dashboard.unknown(None)})
             scope.memory.remember(event.status)
         raise DtctlError("the dashboard's server has stopped unexpectedly")
 
@@ -115,46 +111,37 @@ def report(
     output: OutputOption = "text",
 ) -> None:
     """Write a page about the run: result, timeline, curves, checkpoints, goodput."""
-    from dtctl.operations.report import check_place, gather, write_report
-    from dtctl.render import errors
-    from dtctl.render.format import size
-    from dtctl.render.machine import document
-    from dtctl.render.report import markdown, page, put, show_unasked
-    from dtctl.render.terminal.console import say
-
     form = format or ("md" if file and file.endswith((".md", ".markdown")) else "html")
     if file not in (None, "-"):
-        check_place(Path(str(file)), force=force)
+        operations.report.check_place(Path(str(file)), force=force)
     record = scope.record()
     with scope.dialling():
-        found = gather(record, scope.transport, os.environ)
+        found = operations.report.gather(record, scope.transport, os.environ)
     if not found.status.time:
         exit_without_run(found.errors, found.status.record, found.status.without_run)
     compared = _compared(scope, found, compare) if compare else None
-    text = page(found, compared) if form == "html" else markdown(found, compared)
+    text = render.report.page(found, compared) if form == "html" else render.report.markdown(found, compared)
     if file == "-":
-        put(text)
+        render.report.put(text)
     else:
         path = Path(file or f"{found.status.record.run}.{form}")
-        written = write_report(path, text, found.status.record.project, force=force)
+        written = operations.report.write_report(path, text, found.status.record.project, force=force)
         if output == "json":
             run, where = found.status.record.run, str(path.absolute())
             document.print_json("Report", {"run": run, "file": where, "format": form, "sizeBytes": written})
         else:
-            say(f"{path} ({size(written)})")
+            console.say(f"{path} ({render.format.size(written)})")
     failed = {**(compared.failed if compared is not None else {}), **found.errors}
     errors.show_host_errors(failed)
-    show_unasked(found.unasked)
+    render.report.show_unasked(found.unasked)
     exit_for(failed, others=found.status.time)
 
 
 def _compared(scope: Scope, found: Report, named: list[str]) -> Comparison:
-    from dtctl.operations.compare import beside
-
     others = [run for run in dict.fromkeys(named) if run != found.status.record.run]
     records = [dataclasses.replace(scope, run=run).record() for run in others]
     with scope.dialling():
-        return beside(found, records, scope.transport)
+        return operations.compare.beside(found, records, scope.transport)
 
 
 @on_run
@@ -168,20 +155,22 @@ def tensorboard(
     output: OutputOption = "text",
 ) -> None:
     """Run TensorBoard next to the event files, on a port of this machine."""
-    from dtctl.operations.tensorboard import choose, find_event_files, local, none_here
-    from dtctl.render import errors
-    from dtctl.render import tensorboard as shown
-
     record = scope.placed()
-    found_files = find_event_files(record, scope.transport)
+    found_files = operations.tensorboard.find_event_files(record, scope.transport)
     errors.show_host_errors(found_files.errors)
     if found_files.run is None:
         exit_for(found_files.errors, others=None)
         errors.note(f"there is no run of {record.cluster}", "dtctl up    starts one")
         raise typer.Exit(ExitCode.RUN_FAILED)
-    python = local.find_python() if copy or record.event_urls or _may_need_copies(found_files) else None
-    place = choose(found_files, record.coordinator, copy=copy, here=python is not None, urls=record.event_urls)
-    shown.say_place(place, found_files)
+    python = (
+        operations.tensorboard.local.find_python()
+        if copy or record.event_urls or _may_need_copies(found_files)
+        else None
+    )
+    place = operations.tensorboard.choose(
+        found_files, record.coordinator, copy=copy, here=python is not None, urls=record.event_urls
+    )
+    render.tensorboard.say_place(place, found_files)
 
     with ExitStack() as stack:
         stack.enter_context(hang_up_interrupts())
@@ -190,14 +179,14 @@ def tensorboard(
         serving = stack.enter_context(ExitStack())
 
         def begin(connect: Callable[[], Upstream], dirs: list[str]) -> None:
-            document = shown.document(place, found_files.run)
+            document = render.tensorboard.document(place, found_files.run)
             serving.enter_context(_served(here, connect, document, open_it=open_it, json=output == "json"))
-            shown.say_shown(place, dirs)
+            render.tensorboard.say_shown(place, dirs)
 
         if place.host is not None:
             _run_there(scope, record, place.host, begin)
         elif python is None:
-            raise none_here()
+            raise operations.tensorboard.none_here()
         else:
             _run_here(scope, record, (python, found_files, place), begin)
 
@@ -206,55 +195,52 @@ def tensorboard(
 def _served(
     here: socket.socket, connect: Callable[[], Upstream], document: dict[str, object], *, open_it: bool, json: bool
 ) -> Iterator[None]:
-    from dtctl.operations.tensorboard.tunnel import proxy
-    from dtctl.operations.webserver import Door, Server, opened
-    from dtctl.render.dashboard import entered, entrance, show_next_url, show_url
-
-    door = Door()
+    door = operations.webserver.Door()
     with ExitStack() as stack:
-        server = stack.enter_context(Server(here, door, entrance("dtctl tensorboard"), proxy(connect)))
-        door.on_entry = lambda: show_next_url(server.address, document, json=json)
-        show_url(server.address, document, json=json)
+        server = stack.enter_context(
+            operations.webserver.Server(
+                here, door, render.dashboard.entrance("dtctl tensorboard"), operations.tensorboard.tunnel.proxy(connect)
+            )
+        )
+        door.on_entry = lambda: render.dashboard.show_next_url(server.address, document, json=json)
+        render.dashboard.show_url(server.address, document, json=json)
         if open_it:
-            stack.enter_context(opened(entered(server.address)))
+            stack.enter_context(operations.webserver.opened(render.dashboard.entered(server.address)))
         yield
 
 
 def _may_need_copies(found_files: EventFileSources) -> bool:
     """Not every host that has event files has all of them, and TensorBoard."""
-    from dtctl.operations.tensorboard import keys_of
-
-    every = {key for answer in found_files.answers.values() for key in keys_of(answer)}
-    return not any(answer["tensorboard"] and keys_of(answer) == every for answer in found_files.answers.values())
+    every = {key for answer in found_files.answers.values() for key in operations.tensorboard.keys_of(answer)}
+    return not any(
+        answer["tensorboard"] and operations.tensorboard.keys_of(answer) == every
+        for answer in found_files.answers.values()
+    )
 
 
 def _run_there(scope: Scope, record: RunRecord, host: str, begin: Begin) -> None:
-    from dtctl.operations.tensorboard.tunnel import Tunnel
-    from dtctl.render.tensorboard import show_end
-
-    with Tunnel(record, scope.transport, host) as tunnel:
+    with operations.tensorboard.tunnel.Tunnel(record, scope.transport, host) as tunnel:
         begin(tunnel.connect, tunnel.begin()["dirs"])
-        show_end(host, tunnel.wait())
+        render.tensorboard.show_end(host, tunnel.wait())
         raise typer.Exit(ExitCode.RUN_FAILED)
 
 
 def _run_here(scope: Scope, record: RunRecord, found: tuple[str, EventFileSources, Location], begin: Begin) -> None:
-    from dtctl.operations.client.streams import Disconnected, Reconnected
-    from dtctl.operations.tensorboard import Copied, Copies, follow_copies, local
-    from dtctl.render import errors
-
     python, found_files, place = found
-    with Copies() as copies, local.Here(python, copies.place, copies.directory) as board:
+    with (
+        operations.tensorboard.Copies() as copies,
+        operations.tensorboard.local.Here(python, copies.place, copies.directory) as board,
+    ):
         awaited = {*place.sources, *place.urls}
         failed: list[DtctlError] = []
         shown = False
-        for event in follow_copies(record, scope.transport, place, found_files, copies):
+        for event in operations.tensorboard.follow_copies(record, scope.transport, place, found_files, copies):
             board.check()
-            if isinstance(event, Disconnected | Reconnected):
+            if isinstance(event, operations.client.streams.Disconnected | operations.client.streams.Reconnected):
                 errors.show_contact(event)
-            if isinstance(event, Disconnected) and event.final:
+            if isinstance(event, operations.client.streams.Disconnected) and event.final:
                 failed.append(event.error)
-            if isinstance(event, Copied | Disconnected):
+            if isinstance(event, operations.tensorboard.Copied | operations.client.streams.Disconnected):
                 awaited.discard(event.host)
             if failed and len(failed) == len(place.sources) and not place.urls:
                 raise typer.Exit(failed[0].exit_code)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import exit_for, report_errors
+from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import OutputOption, Scope, check_action, on_run, seconds
 from dtctl.errors import ExitCode, UsageError
 
@@ -87,47 +88,35 @@ def _check(action: str, arguments: list[str], given: Mapping[str, object]) -> No
 
 def _find(scope: Scope) -> RunStatus:
     """As every host reports it, with the directories each once."""
-    from dtctl.operations.checkpoints import each_once
-    from dtctl.operations.status import with_checkpoints
-
-    found = with_checkpoints(scope.record(), scope.transport)
-    return dataclasses.replace(found, checkpoints=tuple(each_once(found.checkpoints)))
+    found = operations.status.with_checkpoints(scope.record(), scope.transport)
+    return dataclasses.replace(found, checkpoints=tuple(operations.checkpoints.each_once(found.checkpoints)))
 
 
 def _list(scope: Scope, output: str) -> None:
-    from dtctl.operations.checkpoints import missing_elsewhere
-    from dtctl.render import checkpoints as shown
-    from dtctl.render import errors
-    from dtctl.render.machine import document, results
-
     known = _find(scope)
     record, found, now, failed = known.record, known.checkpoints, known.time, known.errors
     if output == "json":
         document.print_json("Checkpoints", {"run": record.run, "checkpoints": results.directories(found)})
     else:
-        shown.show_checkpoints(found, now, lambda place, one: missing_elsewhere(found, place, one))
+        render.checkpoints.show_checkpoints(
+            found, now, lambda place, one: operations.checkpoints.missing_elsewhere(found, place, one)
+        )
         if not found and not failed:
             errors.note("no checkpoint directory: set dirs.output or checkpoint.dir in the cluster file")
     report_errors(failed, others=now)
 
 
 def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, output: str) -> None:
-    from dtctl.operations.checkpoints import named
-    from dtctl.operations.checkpoints.upkeep import verify
-    from dtctl.render import checkpoints as shown
-    from dtctl.render import errors
-    from dtctl.render.machine import document, results
-
     known = _find(scope)
     record, failed = known.record, known.errors
-    wanted = named(known.checkpoints, arguments[0] if arguments else None, all_of_them=every)
+    wanted = operations.checkpoints.named(known.checkpoints, arguments[0] if arguments else None, all_of_them=every)
     if not wanted and not failed:
         errors.note("no checkpoint to verify")
-    outcome = verify(record, scope.transport, wanted, limit_s=limit_s)
+    outcome = operations.checkpoints.upkeep.verify(record, scope.transport, wanted, limit_s=limit_s)
     if output == "json":
         document.print_json("Verification", {"run": record.run, "checkpoints": results.verified(outcome)})
     else:
-        shown.show_verified(outcome)
+        render.checkpoints.show_verified(outcome)
     failed = {**failed, **outcome.errors}
     errors.show_host_errors(failed)
     if any(one.report["problems"] for one in outcome.checked):
@@ -136,44 +125,31 @@ def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, 
 
 
 def _pull(scope: Scope, words: list[str], *, output: str) -> None:
-    from dtctl.operations.checkpoints import chosen
-    from dtctl.operations.checkpoints.local import FOR_KERAS
-    from dtctl.operations.checkpoints.pull import pull
-    from dtctl.operations.checkpoints.upkeep import refuse_damaged
-    from dtctl.render import checkpoints as shown
-    from dtctl.render import errors
-    from dtctl.render.machine import document, results
-    from dtctl.render.progress import UpProgress
-
     directory = Path(words[-1]).expanduser()
     known = _find(scope)
     record = known.record
     errors.show_host_errors(known.errors)
-    one = chosen(known.checkpoints, words[0] if len(words) == 2 else None)
-    shown.show_pull(one, directory)
+    one = operations.checkpoints.chosen(known.checkpoints, words[0] if len(words) == 2 else None)
+    render.checkpoints.show_pull(one, directory)
     again = "dtctl checkpoints pull    resumes the transfer"
     with (
         scope.on_interrupt(f"what has arrived is kept in {directory}, without its final name", again),
-        UpProgress(one.hosts) as progress,
+        render.progress.UpProgress(one.hosts) as progress,
     ):
-        if unchecked := refuse_damaged(record, scope.transport, one):
+        if unchecked := operations.checkpoints.upkeep.refuse_damaged(record, scope.transport, one):
             errors.note(unchecked)
-        pulled = pull(record, scope.transport, one, directory, progress)
+        pulled = operations.checkpoints.pull.pull(record, scope.transport, one, directory, progress)
     if output == "json":
         document.print_json("Pulled", {"run": record.run, **results.pulled(pulled)})
     else:
-        shown.show_pulled(pulled)
+        render.checkpoints.show_pulled(pulled)
     if one.checkpoint["kind"] == "keras":
-        errors.note(f"checkpoints push takes no file of Keras; to begin with this one, {FOR_KERAS}")
+        errors.note(
+            f"checkpoints push takes no file of Keras; to begin with this one, {operations.checkpoints.local.FOR_KERAS}"
+        )
 
 
 def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) -> None:
-    from dtctl.operations.checkpoints.upkeep import prune
-    from dtctl.render import checkpoints as shown
-    from dtctl.render.format import count
-    from dtctl.render.machine import document, results
-    from dtctl.render.terminal import console
-
     if not (dry_run or yes or sys.stdin.isatty()):
         raise UsageError("prune removes checkpoints, so it asks first", hint="dtctl checkpoints prune --keep N --yes")
     known = _find(scope)
@@ -181,10 +157,12 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
     scope.refuse_others(record, record.run)
     outcome = None
     if dry_run or not yes:
-        outcome = prune(record, scope.transport, found, keep=keep, dry_run=True, live=not known.is_over)
+        outcome = operations.checkpoints.upkeep.prune(
+            record, scope.transport, found, keep=keep, dry_run=True, live=not known.is_over
+        )
     if outcome is not None and not dry_run and outcome.removed:
-        shown.show_pruned(outcome, dry_run=True)
-        console.confirm(f"Remove {count(outcome.removed, 'checkpoint')}?")
+        render.checkpoints.show_pruned(outcome, dry_run=True)
+        console.confirm(f"Remove {render.format.count(outcome.removed, 'checkpoint')}?")
     if not dry_run and (outcome is None or outcome.removed):
         if outcome is not None:
             failed = {**failed, **outcome.errors}
@@ -192,12 +170,14 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
         with scope.on_interrupt(
             "hosts that were already asked remove theirs", "dtctl checkpoints    shows what is left"
         ):
-            outcome = prune(record, scope.transport, found, keep=keep, dry_run=False, live=not known.is_over)
+            outcome = operations.checkpoints.upkeep.prune(
+                record, scope.transport, found, keep=keep, dry_run=False, live=not known.is_over
+            )
     assert outcome is not None
     if output == "json":
         document.print_json("Pruned", {"run": record.run, "dryRun": dry_run, "directories": results.pruned(outcome)})
     else:
-        shown.show_pruned(outcome, dry_run=dry_run)
+        render.checkpoints.show_pruned(outcome, dry_run=dry_run)
     failed = {**failed, **outcome.errors}
     report_errors(failed, others=known.time)
 
@@ -207,35 +187,27 @@ AGAIN = "dtctl checkpoints push    resumes the transfer"
 
 def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: str) -> None:
     """Brings the checkpoint that `word` names to where the next run of the cluster file restores it."""
-    from dtctl.operations.checkpoints import push
-    from dtctl.operations.checkpoints.local import find, read
-    from dtctl.operations.client.conversation import controller_name
-    from dtctl.operations.run_record import record_of
-    from dtctl.operations.up.launch import make_plan
-    from dtctl.render import checkpoints as shown
-    from dtctl.render import errors
-    from dtctl.render.machine import document, results
-    from dtctl.render.progress import UpProgress
-
     if scope.run is not None:
         raise UsageError("push is for the next run, so it takes no --run", hint="dtctl checkpoints push PATH")
     cluster = scope.cluster()
-    plan = make_plan(cluster, scope.transport.hostname, local=local)
-    record, last = record_of(plan), scope.memory.newest_of(cluster.file, cluster.name)
+    plan = operations.up.launch.make_plan(cluster, scope.transport.hostname, local=local)
+    record, last = operations.run_record.record_of(plan), scope.memory.newest_of(cluster.file, cluster.name)
     if last is not None and last.is_local and not record.is_local:
         errors.note("the last run of this file was on this machine; this goes to its hosts", "--local    keeps it here")
-    where = push.targets(plan, into)
-    prefix = find(Path(argument))
-    shown.show_reading(prefix)
-    own = read(prefix)
+    where = operations.checkpoints.push.targets(plan, into)
+    prefix = operations.checkpoints.local.find(Path(argument))
+    render.checkpoints.show_reading(prefix)
+    own = operations.checkpoints.local.read(prefix)
     if own.unread:
         errors.note(f"not all of it was checked: {own.unread}")
     with (
         scope.on_interrupt("what has arrived is kept beside its place, without its name", AGAIN),
-        UpProgress([one.host for one in where], quiet=output == "json") as progress,
+        render.progress.UpProgress([one.host for one in where], quiet=output == "json") as progress,
     ):
-        pushed = push.push(record, scope.transport, own, where, controller_name(), progress)
+        pushed = operations.checkpoints.push.push(
+            record, scope.transport, own, where, operations.client.conversation.controller_name(), progress
+        )
     if output == "json":
         document.print_json("CheckpointPush", results.pushed(pushed))
     else:
-        shown.show_pushed(pushed)
+        render.checkpoints.show_pushed(pushed)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -28,15 +29,9 @@ def validate(
     scope: Scope, cluster_file: ClusterFile = None, overrides: Overrides = None, output: OutputOption = "text"
 ) -> None:
     """Check the cluster file, and what `up` needs on this machine."""
-    from dtctl.operations.up.review import review
-    from dtctl.render import errors
-    from dtctl.render.format import count
-    from dtctl.render.machine import document
-    from dtctl.render.terminal import console
-
     try:
         checked = scope.checked(cluster_file, overrides)
-        doubts = review(checked, os.environ, started=False).doubts
+        doubts = operations.up.review.review(checked, os.environ, started=False).doubts
     except ConfigError as error:
         if output == "json":
             found = {"problems": document.problems(error.problems), "warnings": document.problems(error.doubts)}
@@ -47,7 +42,7 @@ def validate(
         return
     errors.show_doubts(doubts)
     cluster = checked.cluster
-    hosts = len({cluster.host_of(task).name for task in cluster.tasks()})
+    hosts, count = len({cluster.host_of(task).name for task in cluster.tasks()}), render.format.count
     console.say(f"{cluster.file}: {cluster.name}, {count(len(cluster.tasks()), 'task')} on {count(hosts, 'host')}")
 
 
@@ -91,30 +86,21 @@ def show_plan(
     every: bool,
     output: OutputOption,
 ) -> None:
-    from dtctl.operations.environments import environment_files
-    from dtctl.operations.local import exposure, scan_code
-    from dtctl.operations.run_record import record_of
-    from dtctl.operations.selection import select_tasks
-    from dtctl.operations.up.launch import make_plan
-    from dtctl.render import errors
-    from dtctl.render import plan as render
-    from dtctl.render.machine import document
-
     checked = scope.checked(cluster_file, overrides)
     checked.findings.or_raise_all()
     cluster = checked.cluster
     errors.show_doubts(checked.findings.doubts)
-    planned = make_plan(cluster, scope.transport.hostname, local=local)
-    chosen = select_tasks(record_of(planned), words) if words else None
-    bundle, files = scan_code(cluster), environment_files(cluster)
+    planned = operations.up.launch.make_plan(cluster, scope.transport.hostname, local=local)
+    chosen = operations.selection.select_tasks(operations.run_record.record_of(planned), words) if words else None
+    bundle, files = operations.local.scan_code(cluster), operations.environments.environment_files(cluster)
     if output == "json":
         document.print_json("Plan", {**document.plan(planned, chosen, files), **document.not_pushed(bundle)})
     elif chosen is not None or every:
-        render.show_whole_tasks(planned, chosen, files)
+        render.plan.show_whole_tasks(planned, chosen, files)
     else:
-        render.show_plan(planned, files)
-    render.show_left_out(bundle, cluster.file)
-    render.show_exposure(exposure(cluster))
+        render.plan.show_plan(planned, files)
+    render.plan.show_left_out(bundle, cluster.file)
+    render.plan.show_exposure(operations.local.exposure(cluster))
 
 
 def init(
@@ -133,25 +119,17 @@ def init(
     output: OutputOption = "text",
 ) -> None:
     """Write a trainer and a cluster.yaml that works; no file is overwritten."""
-    from dtctl.operations.init import (
-        about_template,
-        cluster_name,
-        requirements,
-        template_names,
-        write_helper,
-        write_template,
-    )
-    from dtctl.render import errors
-    from dtctl.render.machine import document, results
-    from dtctl.render.tables import print_table, table
-
     if show:
-        found = {name: about_template(name) for name in template_names()}
+        found = {name: operations.init.about_template(name) for name in operations.init.template_names()}
         if output == "json":
             return document.print_json("Templates", results.templates(found))
-        return print_table(table({"TEMPLATE": [*found], "NOTE": [*found.values()]}))
-    cluster = cluster_name(directory, name)
-    written = write_helper(directory) if helper else write_template(template, directory, cluster)
+        return render.tables.print_table(render.tables.table({"TEMPLATE": [*found], "NOTE": [*found.values()]}))
+    cluster = operations.init.cluster_name(directory, name)
+    written = (
+        operations.init.write_helper(directory)
+        if helper
+        else operations.init.write_template(template, directory, cluster)
+    )
     if output == "json":
         return document.print_json("Init", results.init(cluster, written))
     for path in written:
@@ -159,15 +137,13 @@ def init(
     if helper:
         return errors.note("next: it begins with the lines that the trainer needs")
     cd = [] if directory.resolve() == Path.cwd() else [f"cd {directory}"]
-    needed = requirements(template)
+    needed = operations.init.requirements(template)
     needs = f"; it needs {', '.join(needed)}" if needed else ""
     return errors.note("next:", *cd, f"dtctl up --local -f    train on this machine{needs}")
 
 
 def _topics(incomplete: str) -> list[str]:
-    from dtctl.render.manual import names
-
-    return [name for name in sorted(names()) if name.startswith(incomplete)]
+    return [name for name in sorted(render.manual.names()) if name.startswith(incomplete)]
 
 
 def explain(
@@ -185,25 +161,21 @@ def explain(
     """Explain a key of cluster.yaml, an exit code or a term."""
     import dataclasses
 
-    from dtctl.render.machine import document
-    from dtctl.render.manual import find, listed, show, show_list
-
     if not topic:
         if output == "json":
-            document.print_json("Explanations", {"topics": listed()})
+            document.print_json("Explanations", {"topics": render.manual.listed()})
         else:
-            show_list(listed())
+            render.manual.show_list(render.manual.listed())
         return
-    found = find(topic)
+    found = render.manual.find(topic)
     if output == "json":
         document.print_json("Explanation", {"topics": [dataclasses.asdict(one) for one in found]})
     else:
-        show(found)
+        render.manual.show(found)
 
 
 def schema(output: OutputOption = "text") -> None:
     """Print the JSON Schema of cluster.yaml, for editors."""
     from dtctl.config import cluster_schema
-    from dtctl.render.machine.document import print_document
 
-    print_document(cluster_schema())
+    document.print_document(cluster_schema())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import exit_for, report_errors
+from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, check_action, on_cluster
 from dtctl.errors import ExitCode, UsageError
 
@@ -47,68 +48,52 @@ def data(
 
 def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: bool) -> tuple[RunRecord, DataSet]:
     """What the source holds is read where it matters."""
-    from dtctl.operations.data import data_set, source_of
-    from dtctl.operations.run_record import record_of
     from dtctl.plan.roster import plan_roster
-    from dtctl.render import errors
-    from dtctl.render.data import source_progress
 
     cluster = scope.cluster(None, overrides)
-    source = source_of(cluster)
-    record = record_of(plan_roster(cluster))
+    source = operations.data.source_of(cluster)
+    record = operations.run_record.record_of(plan_roster(cluster))
     if action == "status" and not source.is_dir():
         errors.note(f"there is no {source} here: whether hosts have what it holds is unknown")
     reads = action == "push" or (action == "status" and source.is_dir())
-    with source_progress(source, quiet=not shows) as report:
-        return record, data_set(cluster, report, read=reads)
+    with render.data.source_progress(source, quiet=not shows) as report:
+        return record, operations.data.data_set(cluster, report, read=reads)
 
 
 def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, shows: bool, output: str) -> None:
-    from dtctl.operations.push import push_data
-    from dtctl.render import data as shown
-    from dtctl.render.machine import document, results
-    from dtctl.render.plan import show_left_out
-    from dtctl.render.progress import UpProgress
-
     assert found.bundle is not None
-    show_left_out(found.bundle, record.file)
+    render.plan.show_left_out(found.bundle, record.file)
     with (
         scope.on_interrupt("what has arrived stays on the hosts", "dtctl data push    sends the rest"),
-        UpProgress(found.hosts, quiet=not shows, rates=True) as progress,
+        render.progress.UpProgress(found.hosts, quiet=not shows, rates=True) as progress,
     ):
-        outcome = push_data(record, found, scope.transport, progress, overwrite=overwrite)
+        outcome = operations.push.push_data(record, found, scope.transport, progress, overwrite=overwrite)
     if output == "json":
         places = results.data_pushed(outcome.results)
         fields = {**results.data_source(found), **document.not_pushed(found.bundle), "places": places}
         document.print_json("DataPush", {**fields, "errors": document.errors(outcome.errors)})
     else:
-        shown.show_data_pushed(outcome.results)
-        shown.show_data_source(found.bundle, found)
+        render.data.show_data_pushed(outcome.results)
+        render.data.show_data_source(found.bundle, found)
     report_errors(outcome.errors, others=outcome.results)
 
 
 def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, shows: bool, output: str) -> None:
-    from dtctl.operations.data import status, verify
-    from dtctl.render import data as shown
-    from dtctl.render import errors
-    from dtctl.render.machine import document, results
-    from dtctl.render.progress import UpProgress
-
     if verifies:
-        with UpProgress(found.hosts, quiet=not shows, rates=True) as progress:
-            outcome = verify(record, found, scope.transport, progress)
+        with render.progress.UpProgress(found.hosts, quiet=not shows, rates=True) as progress:
+            outcome = operations.data.verify(record, found, scope.transport, progress)
     else:
-        outcome = status(record, found, scope.transport)
+        outcome = operations.data.status(record, found, scope.transport)
     states = [one for each in outcome.results.values() for one in each]
     if output == "json":
         fields = {**results.data_source(found), "places": results.data_states(outcome.results)}
         kind = "DataVerification" if verifies else "DataStatus"
         document.print_json(kind, {**fields, "errors": document.errors(outcome.errors)})
     elif states:
-        shown.show_data_states(states)
+        render.data.show_data_states(states)
         if verifies:
-            shown.show_data_examples(states)
-        for step in shown.next_steps(states):
+            render.data.show_data_examples(states)
+        for step in render.data.next_steps(states):
             errors.note(step)
     errors.show_host_errors(outcome.errors)
     if verifies and any(one.right_files < one.held["files"] or one.state == "missing" for one in states):
@@ -117,24 +102,18 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
 
 
 def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output: str) -> None:
-    from dtctl.operations.data import drop, status
-    from dtctl.render import data as shown
-    from dtctl.render import errors
-    from dtctl.render.machine import document, results
-    from dtctl.render.terminal import console
-
     if not (yes or sys.stdin.isatty()):
         raise UsageError("drop removes files, so it asks first", hint="dtctl data drop --yes")
     if not yes:
-        before = status(record, found, scope.transport)
+        before = operations.data.status(record, found, scope.transport)
         errors.show_host_errors(before.errors)
-        shown.show_data_states([one for each in before.results.values() for one in each])
+        render.data.show_data_states([one for each in before.results.values() for one in each])
         console.confirm("Remove what dtctl has put there?")
     with scope.on_interrupt("hosts that were already asked remove theirs", "dtctl data status    shows what is left"):
-        outcome = drop(record, found, scope.transport)
+        outcome = operations.data.drop(record, found, scope.transport)
     if output == "json":
         fields = {"places": results.data_dropped(outcome.results), "errors": document.errors(outcome.errors)}
         document.print_json("DataDrop", fields)
     else:
-        shown.show_data_dropped(outcome.results)
+        render.data.show_data_dropped(outcome.results)
     report_errors(outcome.errors, others=outcome.results)

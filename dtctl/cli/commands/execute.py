@@ -10,6 +10,7 @@ import typer
 
 from dtctl.cli.completion import complete_places, complete_tasks
 from dtctl.cli.ending import report_errors
+from dtctl.cli.late import document, operations, render, results
 from dtctl.cli.options import OutputOption, Raw, Scope, on_run
 from dtctl.errors import UsageError
 
@@ -30,33 +31,26 @@ def exec(  # noqa: A001 (the command's own name)
     output: OutputOption = "text",
 ) -> None:
     """Run a command in the environment of tasks, or on hosts, without a shell."""
-    from dtctl.operations.execute import execute as run
-    from dtctl.operations.execute import exit_code, targets
-    from dtctl.render.awaiting import Awaiting, OutputPrinter, failures_noted
-
     record = scope.placed(for_its_hosts=True)
     where, command = _split(words)
-    places = targets(record, where)
-    printer = OutputPrinter([place.name for place in places], raw=raw)
+    places = operations.execute.targets(record, where)
+    printer = render.awaiting.OutputPrinter([place.name for place in places], raw=raw)
     on_output = printer.print
     if output == "json":
-        from dtctl.render.machine import document
-        from dtctl.render.machine.results import Outputs
-
-        kept = Outputs()
+        kept = results.Outputs()
         on_output = kept.print
     # What one place alone prints is passed on as it comes, and may end in the midst of a line.
-    awaiting = Awaiting(len(places), shown=len(places) > 1)
-    failing = failures_noted(scope.transport.dialled, scope.transport.failed)
+    awaiting = render.awaiting.Awaiting(len(places), shown=len(places) > 1)
+    failing = render.awaiting.failures_noted(scope.transport.dialled, scope.transport.failed)
     with scope.on_interrupt("the hosts end what was started there"), awaiting, failing:
-        outcome = run(
+        outcome = operations.execute.execute(
             record, scope.transport, places, command, on_output, cwd="home" if home else "code", report=awaiting
         )
         printer.finish()
     if output == "json":
         document.print_json("Exec", kept.document(outcome))
     report_errors(outcome.errors, others=outcome.results)
-    raise typer.Exit(max(map(exit_code, outcome.results.values()), default=0))
+    raise typer.Exit(max(map(operations.execute.exit_code, outcome.results.values()), default=0))
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -78,11 +72,10 @@ def ssh(
     command: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...", help="As for ssh.")] = None,
 ) -> None:
     """Log in to the host of a task, with OpenSSH's own client."""
-    from dtctl.operations.selection import select_hosts
     from dtctl.transport.ssh.openssh import ssh_command
 
     record = scope.placed(for_its_hosts=True)
-    hosts = select_hosts(record, [where])
+    hosts = operations.selection.select_hosts(record, [where])
     if len(hosts) != 1:
         raise UsageError(f"{where} is on {len(hosts)} hosts", hint=f"name one: {', '.join(hosts)}")
     host = record.hosts[hosts[0]]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dtctl.cli.ending import exit_for, on_interrupt, report_errors
+from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -35,17 +36,12 @@ if TYPE_CHECKING:
 @on_cluster
 def allow(scope: Scope, cluster_file: ClusterFile = None, local: Local = False, output: OutputOption = "text") -> None:
     """Show what the cluster file would run on this machine, and allow it."""
-    from dtctl.operations.consent import Consents, programs_here
-    from dtctl.render import errors
-    from dtctl.render import starting as shown
-    from dtctl.render.machine import document, results
-
     cluster = scope.cluster(cluster_file)
-    programs = programs_here(cluster, local=local)
-    consents = Consents()
+    programs = operations.consent.programs_here(cluster, local=local)
+    consents = operations.consent.Consents()
     new = consents.missing(programs)
     if output == "text" and programs:
-        shown.show_programs(programs)
+        render.starting.show_programs(programs)
     consents.allow(new)
     if output == "json":
         return document.print_json("Allow", results.allow(programs, new))
@@ -65,25 +61,20 @@ def trust(
     output: OutputOption = "text",
 ) -> None:
     """Show the hosts' key fingerprints, ask, and pin them in known_hosts."""
-    from dtctl.operations.run_record import record_of
-    from dtctl.operations.selection import select_hosts
     from dtctl.plan.roster import plan_roster
-    from dtctl.render import errors
-    from dtctl.render.format import fold
-    from dtctl.render.machine import document, results
 
     cluster = scope.cluster()
     spares = {name: cluster.hosts[name] for name in cluster.spares}
-    record = record_of(plan_roster(cluster))
+    record = operations.run_record.record_of(plan_roster(cluster))
     record = dataclasses.replace(record, hosts={**record.hosts, **spares})
-    wanted = [record.hosts[name] for name in select_hosts(record, hosts or [*record.hosts])]
+    wanted = [record.hosts[name] for name in operations.selection.select_hosts(record, hosts or [*record.hosts])]
     pinned: list[Pinned] = []
     with on_interrupt(lambda: _left_pinned(pinned)):
         found = _pin_what_is_new(scope.transport, wanted, pinned, yes=yes, say=output == "text")
     if output == "json":
         document.print_json("Trust", results.trust(found, pinned))
     elif found.known:
-        errors.note(f"pinned and unchanged: {fold(found.known)}")
+        errors.note(f"pinned and unchanged: {render.format.fold(found.known)}")
     if not (found.known or found.errors or pinned):
         errors.note("nothing to trust: none of these hosts is reached by SSH")
     report_errors(found.errors, others=found.new or found.known)
@@ -93,30 +84,23 @@ def _pin_what_is_new(
     transport: Transports, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool
 ) -> KeyScan:
     """Again until nothing is new: a host behind a gateway is looked at when the gateway is pinned. Adds to `pinned`."""
-    from dtctl.operations.consent import look, pin
-    from dtctl.render import errors
-    from dtctl.render.format import count
-    from dtctl.render.terminal import console
-
-    while (found := look(transport, wanted)).new:
+    while (found := operations.consent.look(transport, wanted)).new:
         if say or not yes:
             _show(found.new)
         if not yes:
             if not sys.stdin.isatty():
                 raise UsageError("keys are pinned only after a person has confirmed them", hint="dtctl trust --yes")
             console.confirm("Are these the keys of your hosts? Pin them?", _left_pinned(pinned))
-        files = pin(found.new)
+        files = operations.consent.pin(found.new)
         pinned += [(one, files) for one in found.new]
         if say:
-            errors.note(f"pinned {count(len(found.new), 'host')} in {', '.join(map(str, files))}")
+            errors.note(f"pinned {render.format.count(len(found.new), 'host')} in {', '.join(map(str, files))}")
         if found.errors:
             break
     return found
 
 
 def _show(new: Sequence[NewKeys]) -> None:
-    from dtctl.render.terminal import console
-
     for one in new:
         console.say(one.station.where)
         for key in one.keys:
@@ -124,10 +108,8 @@ def _show(new: Sequence[NewKeys]) -> None:
 
 
 def _left_pinned(pinned: Sequence[Pinned]) -> str:
-    from dtctl.render.format import fold
-
     names = [one.station.name for one, _ in pinned]
-    return f"pinned so far: {fold(names)}; nothing else" if names else "nothing was pinned"
+    return f"pinned so far: {render.format.fold(names)}; nothing else" if names else "nothing was pinned"
 
 
 FirewallKind = Literal["nftables", "iptables", "ufw"]
@@ -151,32 +133,26 @@ def check(
     output: OutputOption = "text",
 ) -> None:
     """Check every host before a start: network, storage, software and machine."""
-    from dtctl.operations.checks.checking import check as look
-    from dtctl.operations.up.launch import make_plan, prepare_check
-    from dtctl.render import checks, errors
-    from dtctl.render.machine import document
-    from dtctl.render.machine import status as machine
-    from dtctl.render.plan import survival_lines
-    from dtctl.render.progress import UpProgress
-
     cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))
     if print_firewall is not None:
-        from dtctl.operations.checks.network.firewall import rules_of
-
-        rules = rules_of(make_plan(cluster, scope.transport.hostname, local=local), print_firewall)
-        return checks.show_rules(rules, print_firewall, output)
-    context, record = prepare_check(cluster, scope.transport.hostname, overrides, local=local, deep=deep)
+        rules = operations.checks.network.firewall.rules_of(
+            operations.up.launch.make_plan(cluster, scope.transport.hostname, local=local), print_firewall
+        )
+        return render.checks.show_rules(rules, print_firewall, output)
+    context, record = operations.up.launch.prepare_check(
+        cluster, scope.transport.hostname, overrides, local=local, deep=deep
+    )
     with (
         scope.on_interrupt("nothing was started; what was written to try is removed"),
-        UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
+        render.progress.UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
     ):
-        checked = look(context, record, scope.transport, progress)
+        checked = operations.checks.checking.check(context, record, scope.transport, progress)
     if output == "json":
-        document.print_json("Check", machine.checked(checked))
+        document.print_json("Check", render.machine.status.checked(checked))
     else:
-        checks.show_checked(checked)
-        for line in survival_lines(context.plan):
-            errors.note(line)
+        render.checks.show_checked(checked)
+        for line in render.plan.survival_lines(context.plan):
+            console.err().prose(line)
     errors.show_host_errors(checked.errors)
     if checked.failed:
         raise typer.Exit(ExitCode.PREFLIGHT)

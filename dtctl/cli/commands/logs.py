@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dtctl.cli.ending import exit_for, report_errors
+from dtctl.cli.late import console, document, errors, operations, render
 from dtctl.cli.options import OutputOption, Raw, Scope, Tasks, on_run, seconds_ago
 from dtctl.cli.watching import chosen, follow_logs
 from dtctl.errors import UsageError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from dtctl.operations.events import Folding
     from dtctl.operations.logs import LogRequest
     from dtctl.operations.run_record import RunRecord
-    from dtctl.render.logs import LogPrinter
 
 
 LogsOutput = Literal["text", "json", "jsonl"]
@@ -75,11 +75,6 @@ def logs(
     raw: Raw = False,
 ) -> None:
     """Show what tasks print, merged by time, each line with the name of its task."""
-    from dtctl.operations.logs import LogRequest, checked_pattern
-    from dtctl.operations.logs.reading import read_logs
-    from dtctl.render.errors import note
-    from dtctl.render.logs import LogObjects, LogPrinter
-
     _refuse_together({"-f": follow, "--until": until})
     _refuse_together({"-f": follow, "--save": save})
     _refuse_together({"--errors": errors, "-g": grep})
@@ -92,12 +87,12 @@ def logs(
         return _show_setup(scope, _lines(tail, all_of_it=False, follow=False), as_json=output != "text")
     record, now = scope.placed(), time.time()
     some = chosen(record, tasks)
-    wanted = LogRequest(
+    wanted = operations.logs.LogRequest(
         tasks=some,
         lines=_lines(tail, all_of_it=bool(since or save), follow=follow),
         since=seconds_ago(since, now) if since is not None else None,
         until=seconds_ago(until, now, "--until") if until is not None else None,
-        grep=checked_pattern(grep, "--grep"),
+        grep=operations.logs.checked_pattern(grep, "--grep"),
         errors=errors,
         context=context,
         previous=previous,
@@ -106,8 +101,8 @@ def logs(
     if save is not None:
         return _save(scope, record, wanted, save, as_json=output != "text")
 
-    def printer_for(shown: Sequence[TaskId]) -> LogPrinter:
-        return (LogPrinter if output == "text" else LogObjects)(
+    def printer_for(shown: Sequence[TaskId]) -> render.logs.LogPrinter:
+        return (render.logs.LogPrinter if output == "text" else render.logs.LogObjects)(
             shown,
             prefix=not no_prefix and len(shown) > 1,
             timestamps=timestamps,
@@ -119,29 +114,28 @@ def logs(
     if follow:
         follow_logs(scope, record, tasks, wanted, printer_for)
     printer = printer_for(some)
-    found = read_logs(record, scope.transport, wanted, printer.print)
+    found = operations.logs.reading.read_logs(record, scope.transport, wanted, printer.print)
     if errors and not printer.printed:
-        note("no line of these logs looks like an error", "dtctl logs    shows their last lines")
+        render.errors.note("no line of these logs looks like an error", "dtctl logs    shows their last lines")
     report_errors(found.errors, others=found.answered)
     return None
 
 
 def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
     from dtctl.agent.records.answers import SetupLogsResult
-    from dtctl.operations.client.conversation import Request, ask
-    from dtctl.render.logs import show_setup_logs
 
-    found = ask(scope.placed(), scope.transport, Request("setup_logs", SetupLogsResult, lambda _: {"run": None}))
-    show_setup_logs({host: one["logs"] for host, one in found.results.items()}, lines, as_json=as_json)
+    found = operations.client.conversation.ask(
+        scope.placed(),
+        scope.transport,
+        operations.client.conversation.Request("setup_logs", SetupLogsResult, lambda _: {"run": None}),
+    )
+    render.logs.show_setup_logs({host: one["logs"] for host, one in found.results.items()}, lines, as_json=as_json)
     report_errors(found.errors, others=found.results)
 
 
 def _save(scope: Scope, record: RunRecord, wanted: LogRequest, directory: Path, *, as_json: bool) -> None:
-    from dtctl.operations.logs.reading import save_logs
-    from dtctl.render.logs import show_saved
-
-    found = save_logs(record, scope.transport, wanted, directory)
-    show_saved(found.files, directory, as_json=as_json)
+    found = operations.logs.reading.save_logs(record, scope.transport, wanted, directory)
+    render.logs.show_saved(found.files, directory, as_json=as_json)
     report_errors(found.errors, others=found.answered)
 
 
@@ -169,24 +163,18 @@ def events(
     output: OutputOption = "text",
 ) -> None:
     """Show the event history: attempts, requests and decisions (-v: every state)."""
-    from dtctl.operations.events import folded, read_events
-    from dtctl.render import errors, result
-    from dtctl.render.events import history_line
-    from dtctl.render.machine import document
-    from dtctl.render.terminal.console import say
-
     record = scope.record()
     states = scope.verbose or output == "json"
     if follow:
         return _follow(scope, record, tail, output, states=states)
-    events = read_events(record, scope.transport, last=tail if states else None)
+    events = operations.events.read_events(record, scope.transport, last=tail if states else None)
     if output == "json":
         happenings = [document.event(one) for one in events.lines]
         document.print_json("Events", {"events": happenings, "errors": document.errors(events.errors)})
     else:
-        for one in (events.lines if states else folded(events.lines))[-(tail or 0) :]:
-            say(history_line(one))
-        result.show_away(events)
+        for one in (events.lines if states else operations.events.folded(events.lines))[-(tail or 0) :]:
+            console.say(render.events.history_line(one))
+        render.result.show_away(events)
         errors.show_host_errors(events.errors)
     exit_for(events.errors, others=events.lines)
     return None
@@ -194,37 +182,27 @@ def events(
 
 def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption, *, states: bool) -> None:
     """With -o json every event is one line."""
-    from dtctl.operations.client.streams import Disconnected, Reconnected
-    from dtctl.operations.events import Folding, follow_events
-    from dtctl.render.errors import show_contact
-    from dtctl.render.events import history_line
-    from dtctl.render.machine import document
-    from dtctl.render.terminal.console import say
-
-    folding = Folding()
+    folding = operations.events.Folding()
     before, begin = _read(scope, record, tail, folding) if tail and not states else ([], None)
     for line in before:
-        say(line)
+        console.say(line)
     with scope.detached("dtctl events -f    follows it again"):
-        for event in follow_events(record, scope.transport, last=tail, begin=begin):
-            if isinstance(event, Disconnected | Reconnected):
-                show_contact(event)
+        for event in operations.events.follow_events(record, scope.transport, last=tail, begin=begin):
+            if isinstance(event, operations.client.streams.Disconnected | operations.client.streams.Reconnected):
+                errors.show_contact(event)
             elif output == "json":
                 document.print_json_line(document.event(event))
             else:
                 for entry in [event] if states else folding.take(event):
-                    say(history_line(entry))
+                    console.say(render.events.history_line(entry))
         for rest in folding.rest():
-            say(history_line(rest))
+            console.say(render.events.history_line(rest))
 
 
 def _read(scope: Scope, record: RunRecord, tail: int, folding: Folding) -> tuple[list[str], int | None]:
     """The last lines so far, and the number of the first event that is not in them."""
-    from dtctl.operations.events import read_events
-    from dtctl.render.events import history_line
-
-    events = read_events(record, scope.transport, last=None)
+    events = operations.events.read_events(record, scope.transport, last=None)
     if events.away is not None:
         return [], None  # the numbers are those of single hosts
-    lines = [history_line(entry) for one in events.lines for entry in folding.take(one)]
+    lines = [render.events.history_line(entry) for one in events.lines for entry in folding.take(one)]
     return lines[-tail:], (events.lines[-1]["n"] + 1 if events.lines else None)

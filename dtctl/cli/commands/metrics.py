@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import report_errors
+from dtctl.cli.late import document, errors, operations, render, results
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
@@ -67,14 +68,8 @@ def metrics(
 def _show(
     scope: Scope, record: RunRecord, tags: list[str], points: int, forms: list[str], printer: Print, *, log: bool
 ) -> None:
-    from dtctl.operations.client.persistent import for_one_command
-    from dtctl.operations.metrics import read_metrics
-    from dtctl.render import errors
-    from dtctl.render import metrics as shown
-    from dtctl.render.machine import document, results
-
-    with for_one_command(scope.transport) as kept:
-        found = read_metrics(record, kept, tags, points=points)
+    with operations.client.persistent.for_one_command(scope.transport) as kept:
+        found = operations.metrics.read_metrics(record, kept, tags, points=points)
         if tags and found.run and not found.series:
             _refuse_tags(record, kept, tags)
         status = None if found.series or not found.run else _status(record, kept)
@@ -82,15 +77,15 @@ def _show(
         document.print_json("Metrics", results.metrics(found, status))
     elif forms in (["--csv"], ["--jsonl"]):
         if forms == ["--csv"]:
-            shown.put_csv_head()
+            render.metrics.put_csv_head()
         for one in found.series:
             for point in one.points:
                 printer(one, point)
     elif found.series:
-        shown.show_plots(found, log=log) if forms else shown.show_table(found)
+        render.metrics.show_plots(found, log=log) if forms else render.metrics.show_table(found)
     if not found.series and found.run and forms != ["-o json"]:
-        shown.show_what_logs_tell(found, status, table_too=not forms)
-    shown.show_rest(found)
+        render.metrics.show_log_metrics(found, status, table_too=not forms)
+    render.metrics.show_rest(found)
     report_errors(found.errors, others=found.run)
     if not found.run:
         errors.note("  dtctl up    starts one")
@@ -99,45 +94,33 @@ def _show(
 
 def _refuse_tags(record: RunRecord, transport: Transport, tags: list[str]) -> None:
     """Raises UsageError where there are others."""
-    from dtctl.operations.metrics import read_metrics
-
-    others = sorted({one.tag for one in read_metrics(record, transport, [], points=1).series})
+    others = sorted({one.tag for one in operations.metrics.read_metrics(record, transport, [], points=1).series})
     if others:
         raise UsageError(f"no tag is {' or '.join(tags)}", hint=f"there are {', '.join(others[:20])}")
 
 
 def _status(record: RunRecord, transport: Transport) -> RunStatus | None:
-    from dtctl.operations.status import status
-
     try:
-        return status(record, transport)
+        return operations.status.status(record, transport)
     except DtctlError:
         return None  # the answers to the first question say why
 
 
 def _printer(*, as_csv: bool, jsonl: bool) -> Print:
-    from dtctl.render import metrics as shown
-    from dtctl.render.machine import document, results
-
     if as_csv:
-        return shown.put_csv
+        return render.metrics.put_csv
     if jsonl:
         return lambda series, point: document.print_json_line(results.line(series, point))
-    return shown.say_point
+    return render.metrics.say_point
 
 
 def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
-    from dtctl.operations.client.streams import Disconnected, Reconnected
-    from dtctl.operations.metrics import follow_metrics
-    from dtctl.render import metrics as shown
-    from dtctl.render.errors import show_contact
-
     if head:
-        shown.put_csv_head()
+        render.metrics.put_csv_head()
     try:
-        for event in follow_metrics(record, scope.transport, tags, points=points):
-            if isinstance(event, Disconnected | Reconnected):
-                show_contact(event)
+        for event in operations.metrics.follow_metrics(record, scope.transport, tags, points=points):
+            if isinstance(event, operations.client.streams.Disconnected | operations.client.streams.Reconnected):
+                errors.show_contact(event)
             elif event is not None:
                 for point in event.points:
                     printer(event, point)

@@ -10,6 +10,7 @@ import typer
 from dtctl.cli.commands.stop import LOOK, Grace, ending_tasks, stop_order
 from dtctl.cli.completion import complete_tasks
 from dtctl.cli.ending import report_errors
+from dtctl.cli.late import document, errors, operations, render, results
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.cli.scope import Announced
 from dtctl.cli.watching import chosen
@@ -32,14 +33,13 @@ def restart(
     output: OutputOption = "text",
 ) -> None:
     """Stop tasks and start them again within their run, on the same addresses."""
-    from dtctl.operations.client.conversation import controller_name
-    from dtctl.operations.restart import restart as start_again
-
     record = scope.record()
     some = chosen(record, tasks)
 
     def work(before: Announced) -> RestartResult:
-        return start_again(record, scope.transport, some, by=controller_name(), before=before)
+        return operations.restart.restart(
+            record, scope.transport, some, by=operations.client.conversation.controller_name(), before=before
+        )
 
     _start_again(scope, record, "Restart", "restarting", work, output)
 
@@ -57,85 +57,69 @@ def scale(
     output: OutputOption = "text",
 ) -> None:
     """Let more or fewer tasks of a job run; those that train together with them restart from the checkpoint."""
-    from dtctl.operations.drain import plan_scaling, scale_down, scale_up
-    from dtctl.operations.stop import ending
-    from dtctl.render import errors, result
-    from dtctl.render.machine import document, results
-
     record, order = scope.record(), stop_order(grace)
     job, _, number = size.partition("=")
     if not (number.isascii() and number.isdecimal()) or len(number) > 5:
         raise UsageError(f"{size!r} is not JOB=N", hint="dtctl scale worker=4")
-    scaling = plan_scaling(record, scope.transport, job, int(number))
-    stopped = started = None
+    scaling = operations.drain.plan_scaling(record, scope.transport, job, int(number))
+    scaled = operations.drain.Scaled(scaling.before)
     before = Announced(scope, record, f"scaling {size}, which stops or restarts", say=output == "text" and not dry_run)
-    before(ending(scaling.record, scaling.ends))
+    before(operations.stop.ending(scaling.record, scaling.ends))
     with ending_tasks(scope, output, before) as progress:
-        if scaling.stops and not dry_run:
+        if not dry_run:
             with progress:
-                stopped = scale_down(scaling, scope.transport, order, progress)
-        if scaling.starts and not dry_run:
-            started = scale_up(scaling, scope.transport, by=order.by)
+                scaled = operations.drain.scale(scaling, scope.transport, order, progress)
     if output == "json":
-        document.print_json("Scale", results.scale(scaling, stopped, started, dry_run=dry_run))
+        document.print_json("Scale", results.scale(scaling, scaled, dry_run=dry_run))
     else:
-        result.show_scaled(scaling, stopped, started, dry_run=dry_run)
-    failed = {**(stopped.errors if stopped else {}), **(started.errors if started else {})}
-    if stopped and (code := result.stop_exit_code(stopped)):
-        errors.show_host_errors(failed)
+        render.result.show_scaled(scaling, scaled, dry_run=dry_run)
+    if scaled.stopped and (code := render.result.stop_exit_code(scaled.stopped)):
+        errors.show_host_errors(scaled.errors)
         raise typer.Exit(code)
-    report_errors(failed, others=[*scaling.starts, *scaling.stops])
+    report_errors(scaled.errors, others=[*scaling.starts, *scaling.stops])
 
 
 @on_run
 def drain(scope: Scope, host: HostName, grace: Grace = None, output: OutputOption = "text") -> None:
     """End the tasks of a host, and keep them away from it until `undrain`; the run pauses if it needs them."""
-    from dtctl.operations.drain import drain as take_out
-    from dtctl.operations.stop import Ending
-    from dtctl.render import errors, result
-    from dtctl.render.machine import document, results
-
     record, order = scope.record(), stop_order(grace)
-    about = Ending(None)
+    about = operations.stop.Ending(None)
 
-    def announce(found: Ending) -> None:
+    def announce(found: operations.stop.Ending) -> None:
         nonlocal about
         about = found
         if output == "text":
-            result.show_draining(host, found)
+            render.result.show_draining(host, found)
 
     before = Announced(scope, record, f"draining {host}, which ends", say=output == "text", agreed=announce)
     with ending_tasks(scope, output, before) as progress:
         with progress:
-            outcome = take_out(record, scope.transport, host, order, progress, before)
+            outcome = operations.drain.drain(record, scope.transport, host, order, progress, before)
         if output == "json":
             document.print_json("Drain", results.drain(host, outcome, about))
             errors.show_host_errors(outcome.errors)
         else:
-            result.show_drained(host, outcome)
-    if code := result.stop_exit_code(outcome):
+            render.result.show_drained(host, outcome)
+    if code := render.result.stop_exit_code(outcome):
         raise typer.Exit(code)
 
 
 @on_run
 def undrain(scope: Scope, host: HostName, output: OutputOption = "text") -> None:
     """Let the tasks run again that `drain` holds; those that need each other start together."""
-    from dtctl.operations.client.conversation import controller_name
-    from dtctl.operations.drain import undrain as take_back
-    from dtctl.operations.stop import Ending
-    from dtctl.render import errors, result
-
     record = scope.record()
-    about = Ending(None)
+    about = operations.stop.Ending(None)
 
     def work(before: Announced) -> RestartResult:
-        return take_back(record, scope.transport, host, by=controller_name(), before=before)
+        return operations.drain.undrain(
+            record, scope.transport, host, by=operations.client.conversation.controller_name(), before=before
+        )
 
-    def announce(found: Ending) -> None:
+    def announce(found: operations.stop.Ending) -> None:
         nonlocal about
         about = found
         if output == "text":
-            result.show_undraining(host, found)
+            render.result.show_undraining(host, found)
 
     outcome = _start_again(scope, record, "Undrain", f"undraining {host}, which starts", work, output, announce)
     if output == "text" and not outcome.tasks and not about.is_idle:
@@ -151,16 +135,13 @@ def _start_again(
     output: OutputOption,
     announce: Callable[[Ending], None] = lambda found: None,
 ) -> RestartResult:
-    from dtctl.render.machine import document, results
-    from dtctl.render.result import show_away, show_restarted
-
     before = Announced(scope, record, doing, say=output == "text", agreed=announce)
     with scope.on_interrupt("the hosts start what they were asked to", LOOK, announced=before):
         outcome = work(before)
         if output == "json":
             document.print_json(kind, results.restart(outcome))
         else:
-            show_restarted(outcome)
-            show_away(outcome)
+            render.result.show_restarted(outcome)
+            render.result.show_away(outcome)
         report_errors(outcome.errors, others=outcome.tasks)
     return outcome

@@ -10,13 +10,13 @@ import typer
 
 from dtctl.cli.completion import complete_runs
 from dtctl.cli.ending import exit_for, exit_without_run, report_errors
+from dtctl.cli.late import document, errors, operations, render, results
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
 from dtctl.cli.watching import chosen, finish, watch
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
-    from dtctl.operations.client.streams import Feed
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
 
@@ -31,47 +31,36 @@ def status(
     ] = False,
 ) -> None:
     """Show the state of the run, its problems, its tasks and its checkpoint."""
-    from dtctl.operations.status import status as ask
-    from dtctl.operations.status import with_storage
-
     record = scope.record()
     if watch and output == "text":
-        from dtctl.render.status import redrawn
-
-        with redrawn(every=every) as screen:
+        with render.status.redrawn(every=every) as screen:
             while True:
-                screen(with_storage(ask(record, scope.transport)))
+                screen(operations.status.with_storage(operations.status.status(record, scope.transport)))
                 time.sleep(2.0)
     with scope.dialling():
-        found = with_storage(ask(record, scope.transport))
+        found = operations.status.with_storage(operations.status.status(record, scope.transport))
     scope.memory.remember(found)
     _show(found, output, every=every)
 
 
 def _show(found: RunStatus, output: OutputOption, *, every: bool) -> None:
-    from dtctl.render import errors, result
-    from dtctl.render.status import show_status
-
     if not found.time:
         exit_without_run(found.errors, found.record, found.without_run)
     if output == "json":
         _print_json(found)
     else:
-        show_status(found, every=every)
-        result.show_away(found)
+        render.status.show_status(found, every=every)
+        render.result.show_away(found)
         if found.coordination is None and found.going_on_after_the_end:
             tasks = ", ".join(map(str, found.going_on_after_the_end))
             errors.note(f"still running: {tasks}", "dtctl stop    ends them")
     errors.show_host_errors(found.errors)
-    result.show_without_run(found.record, found.without_run)
+    render.result.show_without_run(found.record, found.without_run)
     exit_for(found.errors, others=True)
 
 
 def _print_json(status: RunStatus) -> None:
-    from dtctl.render.machine import document
-    from dtctl.render.machine.status import run_status
-
-    document.print_json("RunStatus", run_status(status))
+    document.print_json("RunStatus", render.machine.status.run_status(status))
 
 
 @on_cluster
@@ -83,18 +72,13 @@ def runs(
     output: OutputOption = "text",
 ) -> None:
     """List the cluster's runs that its hosts know, and who started them."""
-    from dtctl.operations.status import known_runs
-    from dtctl.render import errors
-    from dtctl.render.machine import document
-    from dtctl.render.status import show_runs
-
     record = scope.record()
     with scope.dialling():
-        known = known_runs(record, scope.transport, every_cluster=every)
+        known = operations.status.known_runs(record, scope.transport, every_cluster=every)
     if output == "json":
         document.print_json("Runs", document.known_runs(known))
     elif known.runs or known.foreign:
-        show_runs(known)
+        render.status.show_runs(known)
     elif not known.errors and not known.damaged:
         errors.note("no run yet", "dtctl up    starts one")
     for one in known.damaged:
@@ -113,41 +97,32 @@ def compare(
     output: OutputOption = "text",
 ) -> None:
     """Show runs side by side: their settings, outcome, speed and metrics."""
-    from dtctl.operations.compare import compare as put_together
-    from dtctl.render.machine import document, results
-    from dtctl.render.status import show_comparison
-
     if len(named := list(dict.fromkeys(runs))) < 2:
         raise UsageError("compare takes two runs or more", hint="dtctl runs    lists them")
     records = [dataclasses.replace(scope, run=run).record() for run in named]
     with scope.dialling():
-        found = put_together(records, scope.transport)
+        found = operations.compare.compare(records, scope.transport)
     if output == "json":
         document.print_json("Comparison", results.comparison(found))
     elif found.runs:
-        show_comparison(found)
+        render.status.show_comparison(found)
     report_errors(found.failed, others=found.runs)
 
 
 @on_run
 def diagnose(scope: Scope, output: OutputOption = "text") -> None:
     """Inspect every host; report what is wrong, why, and the next command."""
-    from dtctl.operations.diagnosis.diagnose import diagnose as ask
-    from dtctl.render import diagnosis, errors, result
-    from dtctl.render.machine import document
-    from dtctl.render.machine import status as machine
-
     record = scope.placed()
     with scope.dialling():
-        found = ask(record, scope.transport)
+        found = operations.diagnosis.diagnose.diagnose(record, scope.transport)
     if not found.status.time:
         exit_without_run(found.errors, found.status.record, found.status.without_run)
     if output == "json":
-        document.print_json("Diagnosis", machine.diagnosis(found))
+        document.print_json("Diagnosis", render.machine.status.diagnosis(found))
     else:
-        diagnosis.show_diagnosis(found)
+        render.diagnosis.show_diagnosis(found)
     errors.show_host_errors(found.errors)
-    result.show_without_run(found.status.record, found.status.without_run)
+    render.result.show_without_run(found.status.record, found.status.without_run)
     exit_for(found.errors, others=True)
 
 
@@ -160,10 +135,10 @@ def wait(
     output: OutputOption = "text",
 ) -> None:
     """Wait for the end of the run; its result is the exit code."""
-    from dtctl.operations.logs import LogRequest
-
     record = scope.record()
-    status = watch(scope, record, LogRequest(()), None, timeout_s=seconds(timeout) if timeout is not None else None)
+    status = watch(
+        scope, record, operations.logs.LogRequest(()), None, timeout_s=seconds(timeout) if timeout is not None else None
+    )
     if output == "json":
         _print_json(status)
     finish(status)
@@ -175,27 +150,22 @@ LOG_LINES = 500
 @on_run
 def top(scope: Scope) -> None:
     """Watch the run, its tasks and their logs on a full screen (needs dtctl[top])."""
-    from dtctl.operations.client.streams import Feed
-    from dtctl.operations.follow import follow_log
-    from dtctl.operations.metrics import follow_loss
-    from dtctl.operations.snapshot import RunStatus
-    from dtctl.operations.watch import watch_run
-    from dtctl.render.top import need_screen, show
-
     record, transport = scope.record(), scope.transport
-    need_screen()
+    render.top.need_screen()
 
-    def open_log(known: RunRecord, task: TaskId) -> Feed:
-        return Feed(lambda: follow_log(known, transport, task, LOG_LINES)).start()
+    def open_log(known: RunRecord, task: TaskId) -> operations.client.streams.Feed:
+        return operations.client.streams.Feed(
+            lambda: operations.follow.follow_log(known, transport, task, LOG_LINES)
+        ).start()
 
-    run = Feed(lambda: watch_run(record, transport)).start()
+    run = operations.client.streams.Feed(lambda: operations.watch.watch_run(record, transport)).start()
     first = run.first()  # before the screen: errors and questions have the terminal for themselves
-    known = first.record if isinstance(first, RunStatus) else record
-    loss = Feed(lambda: follow_loss(known, transport))
+    known = first.record if isinstance(first, operations.snapshot.RunStatus) else record
+    loss = operations.client.streams.Feed(lambda: operations.metrics.follow_loss(known, transport))
     try:
         if isinstance(first, BaseException):
             raise first
-        status, code = show(run, loss.start(), open_log)
+        status, code = render.top.show(run, loss.start(), open_log)
     finally:
         run.close()
         loss.close()
@@ -208,16 +178,12 @@ def top(scope: Scope) -> None:
 @on_run
 def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
     """Show the Python stacks of live trainers without stopping them."""
-    from dtctl.operations.dump import dump as read
-    from dtctl.render import dump
-    from dtctl.render.machine import document, results
-
     record = scope.placed()
-    found = read(record, scope.transport, chosen(record, tasks))
+    found = operations.dump.dump(record, scope.transport, chosen(record, tasks))
     if output == "json":
         document.print_json("Dump", results.dumps(found))
     else:
-        dump.show_dumps(found)
+        render.dump.show_dumps(found)
     report_errors(found.errors, others=found.tasks)
     if not found.has_stacks:
         raise typer.Exit(ExitCode.RUN_FAILED)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import exit_for
+from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
 from dtctl.cli.scope import Announced, facts
 from dtctl.cli.watching import chosen
@@ -19,8 +20,6 @@ from dtctl.errors import DtctlError, ExitCode, UsageError
 if TYPE_CHECKING:
     from dtctl.operations.down import DownResult, GcResult
     from dtctl.operations.run_record import RunRecord
-    from dtctl.operations.stop import StopOrder
-    from dtctl.render.progress import StopProgress
 
 
 LOOK = "dtctl status    shows what is left"
@@ -34,47 +33,42 @@ Grace = Annotated[
 @on_run
 def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
     """Stop tasks (all, if none is named), and check that no process is left."""
-    from dtctl.operations.stop import stop as end
-    from dtctl.render import errors, result
-    from dtctl.render.machine import document
-
     record = scope.record()
     order, some = stop_order(grace), chosen(record, tasks)
     before = Announced(scope, record, "stopping", say=output == "text")
     with ending_tasks(scope, output, before) as progress:
         with progress:
-            outcome = end(record, scope.transport, some, order, progress, before)
+            outcome = operations.stop.stop(record, scope.transport, some, order, progress, before)
         if not tasks and outcome.stopped and not (outcome.errors or outcome.survivors) and outcome.known:
             scope.memory.change(outcome.known, outcome="Stopped")
         if output == "json":
             document.print_json("Stop", document.stop(outcome))
             errors.show_host_errors(outcome.errors)
         else:
-            result.show_stop(outcome)
-            result.show_without_run(record, outcome.without_run)
-    if code := result.stop_exit_code(outcome):
+            render.result.show_stop(outcome)
+            render.result.show_without_run(record, outcome.without_run)
+    if code := render.result.stop_exit_code(outcome):
         raise typer.Exit(code)
     raise typer.Exit(ExitCode.OK)
 
 
-def stop_order(grace: str | None, why: str = "stopped_by") -> StopOrder:
-    from dtctl.operations.client.conversation import controller_name
-    from dtctl.operations.stop import StopOrder
-
-    return StopOrder(controller_name(), seconds(grace) if grace is not None else None, why)
+def stop_order(grace: str | None, why: str = "stopped_by") -> operations.stop.StopOrder:
+    return operations.stop.StopOrder(
+        operations.client.conversation.controller_name(), seconds(grace) if grace is not None else None, why
+    )
 
 
 @contextmanager
 def ending_tasks(
     scope: Scope, output: OutputOption, before: Announced, also_left: str = "", next_step: str = LOOK
-) -> Iterator[StopProgress]:
+) -> Iterator[render.progress.StopProgress]:
     """Shows how tasks end; an interrupt says what it leaves to the hosts."""
-    from dtctl.render.progress import StopProgress
-
-    progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled, failed=scope.transport.failed)
+    progress = render.progress.StopProgress(
+        quiet=output == "json", dialled=scope.transport.dialled, failed=scope.transport.failed
+    )
 
     def left() -> str:
-        if progress.heard:
+        if progress.acknowledged:
             return f"the hosts have been asked to end the tasks; that is still carried out there{also_left}"
         return f"requests that have reached the hosts are still carried out there{also_left}"
 
@@ -90,55 +84,46 @@ def down(
     output: OutputOption = "text",
 ) -> None:
     """Stop the run and remove its logs and code; what the trainers wrote is kept."""
-    from dtctl.operations.down import down as take_down
-    from dtctl.operations.stop import Ending
-    from dtctl.render.format import fold
-    from dtctl.render.terminal import console
-
     record = scope.record()
     if not yes and not sys.stdin.isatty():
         raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
     order = stop_order(grace, "taken_down")
 
-    def agreed(found: Ending) -> None:
+    def agreed(found: operations.stop.Ending) -> None:
         if not yes:
             stop = f"Stop {facts(found)}," if found.run and found.tasks else f"Clear away {record.cluster}"
-            console.confirm(f"{stop} and remove its logs on {fold(record.hosts)}?")
+            console.confirm(f"{stop} and remove its logs on {render.format.fold(record.hosts)}?")
 
     before = Announced(scope, record, "stopping", say=yes and output == "text", agreed=agreed)
     rest = "dtctl down    removes the rest"
     with ending_tasks(scope, output, before, "; files may be left", rest) as progress, progress:
-        outcome = take_down(record, scope.transport, order, progress, before)
+        outcome = operations.down.down(record, scope.transport, order, progress, before)
     with scope.on_interrupt("the run has been taken down", "dtctl runs    shows what is left of it"):
         _report(scope, record, outcome, output)
 
 
 def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: OutputOption) -> None:
     """Shows what has become of it, and forgets what was removed."""
-    from dtctl.render import errors, result
-    from dtctl.render.format import fold, summarize_hosts
-    from dtctl.render.machine import document, results
-
     if output == "json":
         document.print_json("Down", results.down(outcome))
         errors.show_host_errors(outcome.stop.errors)
     else:
-        result.show_stop(outcome.stop)
-        result.show_without_run(record, outcome.stop.without_run)
+        render.result.show_stop(outcome.stop)
+        render.result.show_without_run(record, outcome.stop.without_run)
         runs = {run for removed in outcome.removed.values() for run in removed}
         for run in sorted(runs):
-            errors.note(
-                f"removed {run} from {summarize_hosts(host for host, gone in outcome.removed.items() if run in gone)}"
-            )
-        result.show_kept(outcome.kept)
+            hosts = [host for host, gone in outcome.removed.items() if run in gone]
+            errors.note(f"removed {run} from {render.format.summarize_hosts(hosts)}")
+        render.result.show_kept(outcome.kept)
         if outcome.stop.absent:
             errors.note(
-                f"{fold(outcome.stop.absent)} was not part of the run, and was not queried",
+                f"{render.format.fold(outcome.stop.absent)} was not part of the run, and was not queried",
                 "dtctl gc    removes what earlier runs left there, once it answers",
             )
         if outcome.unasked:
+            unasked = render.format.fold(outcome.unasked)
             errors.note(
-                f"{fold(outcome.unasked)} has no task, and gave no answer: what earlier runs left there stays",
+                f"{unasked} has no task, and gave no answer: what earlier runs left there stays",
                 "dtctl down    again removes it, once it answers",
             )
     if not outcome.stop.errors and not outcome.stop.survivors:
@@ -146,7 +131,7 @@ def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: Output
             scope.memory.forget_removed(record.cluster, outcome.removed)
         except DtctlError as error:
             errors.show_warning(f"{error.summary}: {error.detail}", "it was removed from the hosts")
-    if code := result.stop_exit_code(outcome.stop):
+    if code := render.result.stop_exit_code(outcome.stop):
         raise typer.Exit(code)
 
 
@@ -162,17 +147,14 @@ def gc(
     output: OutputOption = "text",
 ) -> None:
     """Remove processes, old runs and unused code that finished runs have left."""
-    from dtctl.operations.down import collect
-    from dtctl.render import errors
-    from dtctl.render.machine import document
-    from dtctl.render.result import show_remains
-
     record = scope.record()
     record = dataclasses.replace(record, hosts={**record.others, **record.hosts})  # those without a task, too
 
     def look(*, dry_run: bool) -> GcResult:
         with scope.dialling():
-            return collect(record, scope.transport, every_cluster=every, written=written, dry_run=dry_run)
+            return operations.down.collect(
+                record, scope.transport, every_cluster=every, written=written, dry_run=dry_run
+            )
 
     if dry_run or not yes:
         found = look(dry_run=True)
@@ -186,7 +168,7 @@ def gc(
     if output == "json":
         document.print_json("Gc", document.gc(found, dry_run=dry_run))
     else:
-        show_remains(found, dry_run=dry_run)
+        render.result.show_remains(found, dry_run=dry_run)
     errors.show_host_errors(found.errors)
     if any(one["survivors"] for one in found.remains.values()):
         raise typer.Exit(ExitCode.SURVIVORS)
@@ -195,9 +177,6 @@ def gc(
 
 def _ask(found: GcResult) -> None:
     """Without a terminal, files of dead runs are removed without a question; processes and trainers' files stay."""
-    from dtctl.render.result import show_remains
-    from dtctl.render.terminal import console
-
     if not found.anything:
         return
     if not sys.stdin.isatty():
@@ -205,5 +184,5 @@ def _ask(found: GcResult) -> None:
             return
         does = "removes what trainers wrote" if found.written else "ends processes"
         raise UsageError(f"gc {does}, so it asks first", hint="dtctl gc --dry-run    or dtctl gc --yes")
-    show_remains(found, dry_run=True)
+    render.result.show_remains(found, dry_run=True)
     console.confirm("End these processes and remove the files?" if found.processes else "Remove these files?")

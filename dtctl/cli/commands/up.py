@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import on_interrupt, report_errors
+from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -69,18 +70,12 @@ def up(
 
         return show_plan(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
     from dtctl.cli.starting import await_tasks, start
-    from dtctl.operations.checks.checking import context_of
-    from dtctl.operations.checks.checking import require_private as refuse_exposed
-    from dtctl.operations.local import exposure
-    from dtctl.operations.up.launch import prepare_launch
-    from dtctl.operations.up.review import review
-    from dtctl.render import errors, plan
 
     checked = scope.checked(cluster_file, overrides)
-    cluster, reviewed = checked.cluster, review(checked, os.environ, local=local, force=force)
+    cluster, reviewed = checked.cluster, operations.up.review.review(checked, os.environ, local=local, force=force)
     errors.show_doubts(reviewed.doubts)
     require_consent(cluster, overrides, local=local, typed=local)
-    launch = prepare_launch(
+    launch = operations.up.launch.prepare_launch(
         cluster,
         scope.transport.hostname,
         os.environ,
@@ -91,13 +86,16 @@ def up(
         check=not no_check,
         allow_missing=allow_missing,
     )
-    plan.show_left_out(launch.bundle, launch.plan.cluster.file)
-    plan.show_exposure(exposure(cluster))
+    render.plan.show_left_out(launch.bundle, launch.plan.cluster.file)
+    render.plan.show_exposure(operations.local.exposure(cluster))
 
     def first(bars: UpProgress) -> None:
         if require_private:
-            refuse_exposed(
-                context_of(launch.plan, hostname=scope.transport.hostname), launch.record, scope.transport, bars
+            operations.checks.checking.require_private(
+                operations.checks.checking.context_of(launch.plan, hostname=scope.transport.hostname),
+                launch.record,
+                scope.transport,
+                bars,
             )
 
     outcome = start(
@@ -122,28 +120,24 @@ def up(
     if len({*outcome.absent} & {*launch.plan.hosts}) > allow_missing:  # they were to join a run that goes on
         raise typer.Exit(ExitCode.PARTIAL)
     if output == "text" and not quiet:
-        from dtctl.render.starting import show_next_steps
-
-        show_next_steps()
+        render.starting.show_next_steps()
     return None
 
 
 def _show(outcome: UpResult, launch: Start, output: str) -> None:
-    from dtctl.render import starting
-
     with on_interrupt(f"run {outcome.run} continues", "dtctl stop    ends it"):
-        starting.show_start_warnings(outcome)
+        render.starting.show_start_warnings(outcome)
         if output == "json":
-            from dtctl.render.machine import document, status
-
-            fields = {**document.started(launch.plan.cluster.name, outcome), **status.in_passing(outcome)}
+            fields = {
+                **document.started(launch.plan.cluster.name, outcome),
+                **render.machine.status.in_passing(outcome),
+            }
             document.print_json("Up", {**fields, **document.not_pushed(launch.bundle)})
         elif outcome.failed is None:
-            starting.show_started(outcome, launch.plan)
+            render.starting.show_started(outcome, launch.plan)
 
 
 def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> None:
-
     record = dataclasses.replace(launch.record, run=outcome.run)
     cluster, fresh = launch.plan.cluster, bool(outcome.started)
     follow_to_the_end(scope, record, lines=None, raw=raw, started=cluster, fresh=fresh, without=outcome.absent)
@@ -159,34 +153,26 @@ def push(
     output: OutputOption = "text",
 ) -> None:
     """Send the code to the hosts and start nothing."""
-    from dtctl.operations.local import make_local, scan_code
-    from dtctl.operations.push import push as bring
-    from dtctl.operations.run_record import record_of
     from dtctl.plan.roster import plan_roster
-    from dtctl.render import errors
-    from dtctl.render.format import by_value, count, size, summarize_hosts
-    from dtctl.render.machine import document, results
-    from dtctl.render.plan import show_left_out
-    from dtctl.render.progress import UpProgress
-    from dtctl.render.terminal import console
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
-    record = record_of(plan_roster(make_local(cluster) if local else cluster))
-    bundle = scan_code(cluster)
-    show_left_out(bundle, cluster.file)
-    kept = "nothing was started; the hosts keep what has arrived"
+    record = operations.run_record.record_of(plan_roster(operations.local.make_local(cluster) if local else cluster))
+    bundle = operations.local.scan_code(cluster)
+    render.plan.show_left_out(bundle, cluster.file)
+    kept = "nothing was started; the hosts keep the received files"
     with (
         scope.on_interrupt(kept, "dtctl push    sends the rest"),
-        UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
+        render.progress.UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
     ):
-        outcome = bring(record, bundle, scope.transport, progress)
+        outcome = operations.push.push(record, bundle, scope.transport, progress)
     if output == "json":
         document.print_json("Push", results.push(outcome, bundle))
     else:
-        for sent, hosts in by_value(outcome.results).items():
-            what = f"{count(sent, 'file')} sent" if sent else "already had everything"
-            console.say(f"{summarize_hosts(hosts)}: {what}")
-        errors.note(f"code {bundle.id[:12]}: {count(len(bundle.manifest.files), 'file')}, {size(bundle.total_bytes)}")
+        for sent, hosts in render.format.by_value(outcome.results).items():
+            what = f"{render.format.count(sent, 'file')} sent" if sent else "already had everything"
+            console.say(f"{render.format.summarize_hosts(hosts)}: {what}")
+        files, size = render.format.count(len(bundle.manifest.files), "file"), render.format.size(bundle.total_bytes)
+        errors.note(f"code {bundle.id[:12]}: {files}, {size}")
     report_errors(outcome.errors, others=outcome.results)
 
 
@@ -205,22 +191,17 @@ def replace(
 ) -> None:
     """Move the tasks of a host to another; all restart from the checkpoints."""
     from dtctl.cli.starting import await_tasks, start
-    from dtctl.operations.local import exposure
-    from dtctl.operations.replace import check_replaceable, plan_replacement, prepare_replacement
-    from dtctl.operations.status import status
-    from dtctl.render import plan, starting
-    from dtctl.render.machine import document, results
 
     cluster = scope.cluster(None, overrides, needs_files=True)
-    exchange = plan_replacement(cluster, host, new)
-    found = status(scope.record(), scope.transport)
+    exchange = operations.replace.plan_replacement(cluster, host, new)
+    found = operations.status.status(scope.record(), scope.transport)
     if not found.time and found.errors:
         report_errors(found.errors, others=found.without_run)
-    check_replaceable(cluster, found)
+    operations.replace.check_replaceable(cluster, found)
     require_consent(exchange.cluster, overrides, local=found.record.is_local)
-    launch = prepare_replacement(exchange, found, scope.transport.hostname, os.environ)
-    plan.show_left_out(launch.bundle, launch.plan.cluster.file)
-    plan.show_exposure(exposure(cluster))
+    launch = operations.replace.prepare_replacement(exchange, found, scope.transport.hostname, os.environ)
+    render.plan.show_left_out(launch.bundle, launch.plan.cluster.file)
+    render.plan.show_exposure(operations.local.exposure(cluster))
 
     _bring_data(scope, exchange, launch, quiet=quiet or output == "json")
 
@@ -233,33 +214,29 @@ def replace(
     if outcome.failed is not None:
         raise typer.Exit(ExitCode.RUN_FAILED)
     with scope.on_interrupt(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
-        starting.show_start_warnings(outcome)
+        render.starting.show_start_warnings(outcome)
         if output == "json":
             return document.print_json("Replace", results.replace(exchange, outcome))
-        starting.show_started(outcome, launch.plan)
-        starting.show_replacement(exchange)
+        render.starting.show_started(outcome, launch.plan)
+        render.starting.show_replacement(exchange)
     return None
 
 
 def _bring_data(scope: Scope, exchange: Replacement, launch: Start, *, quiet: bool) -> None:
     """The new host gets what its tasks read, while the run goes on as far as it does."""
-    from dtctl.operations.push import push_data
-    from dtctl.operations.replace import data_to_move
-    from dtctl.render.progress import UpProgress
-
-    data = data_to_move(exchange, launch)
+    data = operations.replace.data_to_move(exchange, launch)
     if data is None:
         return
     with (
-        scope.on_interrupt("the run is as it was; the new host keeps what has arrived"),
-        UpProgress(data.hosts, quiet=quiet, rates=True) as progress,
+        scope.on_interrupt("the run is unchanged; the new host keeps the received files"),
+        render.progress.UpProgress(data.hosts, quiet=quiet, rates=True) as progress,
     ):
-        push_data(launch.record, data, scope.transport, progress, overwrite=False).or_raise("bring the data")
+        operations.push.push_data(launch.record, data, scope.transport, progress, overwrite=False).or_raise(
+            "bring the data"
+        )
 
 
 def _ask(exchange: Replacement, runs: Collection[str]) -> None:
-    from dtctl.render.terminal import console
-
     if not sys.stdin.isatty():
         raise UsageError("replace stops the run, so it asks first", hint="dtctl replace HOST NEWHOST --yes")
     moved = ", ".join(map(str, exchange.tasks))

@@ -64,7 +64,7 @@ class Found:
 
     @property
     def is_url(self) -> bool:
-        """At a storage URL: the host is the bucket, and nobody there could read it for us."""
+        """At a storage URL: the bucket stands for the host, and the controller reads it."""
         return is_storage_url(self.directory)
 
     @property

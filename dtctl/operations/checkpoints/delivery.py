@@ -94,7 +94,7 @@ class Delivery:
         host: Host = self._record.route_to(self.host)
         self._session = transport.open(host)
         self.session.send({**request(self._record, host, "store"), **self._wanted()})
-        message = self._heard("landing")
+        message = self._receive("landing")
         with about(self.host, "sent an invalid `landing`"):
             self.landing = self._checked(message.of(Landing))
 
@@ -128,9 +128,9 @@ class Delivery:
                 raise_agents_reason(self.session)
                 raise
         self._report(Progress(self.host, "verify"))
-        self._heard("stored")
+        self._receive("stored")
 
-    def _heard(self, kind: str) -> Message:
+    def _receive(self, kind: str) -> Message:
         """The next frame, which has to be of this kind; the host may have to read all of the checkpoint before."""
         within_s = round(PATIENCE_S + self._own.size_bytes / _SLOWEST_BYTES_S)
         message = next(frames_of(self.session, kind, within_s=within_s))
@@ -159,7 +159,7 @@ class Delivery:
 
     def keep(self) -> None:
         self.session.send({"type": "keep"})
-        message = self._heard("result")
+        message = self._receive("result")
         self._result = final(self.session, "store", message, StoreResult, self._check)
         self._report(Progress(self.host, "prepared"))
 

@@ -115,7 +115,7 @@ def _refuse_live(outcomes: Outcomes[None]) -> None:
             raise PreflightError(
                 f"{error.summary}: its trainers would save beside the checkpoint, and go on from their own",
                 detail="nothing was sent",
-                hint="dtctl stop    ends it; then type the same again",
+                hint="dtctl stop    stops it; then try again",
             )
 
 

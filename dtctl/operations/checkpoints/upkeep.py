@@ -144,7 +144,7 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
 def refuse_damaged(record: RunRecord, transport: Transport, one: Found) -> str:
     """Before it is pulled: raises DtctlError where its host finds it damaged. Returns what was not checked there."""
     if one.scattered or one.is_url:
-        why = "nobody reads it there" if one.is_url else "no host has all of it"
+        why = "no agent runs at a storage URL" if one.is_url else "no host has all of it"
         return f"{why}: its checksums are read here, when it has arrived"
     outcome = verify(record, transport, [one], limit_s=600.0)
     for error in outcome.errors.values():

@@ -96,12 +96,12 @@ def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
             _sound.add(key)
         return key not in _sound
 
-    for below, staying, doomed in verifying.divide(report, keep, is_damaged):
+    for below, staying, removable in verifying.divide(report, keep, is_damaged):
         state = f"{below}/{formats.STATE_FILE}".lstrip("/")
         text = place.whole(state).decode("utf-8", "surrogateescape")
-        names = {one["prefix"]: one["prefix"].rpartition("/")[2] for one in doomed}
-        going = [one for one in doomed if names[one["prefix"]] != formats.restored_name(text)]
-        kept += [*staying, *(one for one in doomed if one not in going)]
+        names = {one["prefix"]: one["prefix"].rpartition("/")[2] for one in removable}
+        going = [one for one in removable if names[one["prefix"]] != formats.restored_name(text)]
+        kept += [*staying, *(one for one in removable if one not in going)]
         removed += going
         if dry_run or not going:
             continue

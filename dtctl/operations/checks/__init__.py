@@ -143,7 +143,7 @@ class Topic(Generic[Q, F]):
     ask: Callable[[CheckContext, Answers[F]], Mapping[str, Q]]
     judge: Callable[[CheckContext, Answers[F]], Iterable[Finding]]
     describe: Callable[[CheckContext, Answers[F]], Iterable[Line | Statement]]
-    doors: Callable[[CheckContext, Answers[F]], Sequence[Door]] = lambda context, heard: ()
+    doors: Callable[[CheckContext, Answers[F]], Sequence[Door]] = lambda context, answers: ()
     """What this machine is to try to connect to itself, during the next round."""
 
     @property
@@ -159,9 +159,9 @@ def _rows() -> dict[str, tuple[str, Signature]]:
     return {name: (topic, dataclasses.replace(row, name=name)) for (topic, _, name), row in parted}
 
 
-def once(heard: Answers[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
+def once(answers: Answers[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
     """For a topic of one round."""
-    return {} if heard.rounds else questions
+    return {} if answers.rounds else questions
 
 
 def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **fields: Any) -> Finding:

@@ -142,7 +142,7 @@ class _Rounds:
     @contextmanager
     def dialling(self) -> Iterator[None]:
         """While the hosts answer, this machine tries what topics want tried."""
-        doors = [door for topic in self._topics for door in topic.doors(self._context, self._heard(topic))]
+        doors = [door for topic in self._topics for door in topic.doors(self._context, self._answers(topic))]
         with ThreadPoolExecutor(1) as beside:
             tried = beside.submit(dial, doors, self._context.nonce) if doors else None
             yield
@@ -154,7 +154,7 @@ class _Rounds:
         """By host."""
         asked: dict[str, dict[str, Any]] = {}
         for topic in self._topics:
-            for host, question in topic.ask(self._context, self._heard(topic)).items():
+            for host, question in topic.ask(self._context, self._answers(topic)).items():
                 if host not in self._known.errors:
                     asked.setdefault(host, {})[topic.name] = question
         return {host: made(Questions, **questions) for host, questions in asked.items()}
@@ -167,8 +167,8 @@ class _Rounds:
             self._rounds[topic.name].append(own)
 
     def judged(self, seconds: float) -> Checked:
-        found = [one for topic in self._topics for one in topic.judge(self._context, self._heard(topic))]
-        lines = {topic.name: tuple(topic.describe(self._context, self._heard(topic))) for topic in self._topics}
+        found = [one for topic in self._topics for one in topic.judge(self._context, self._answers(topic))]
+        lines = {topic.name: tuple(topic.describe(self._context, self._answers(topic))) for topic in self._topics}
         return Checked(
             self._context.hosts,
             tuple(sorted(found, key=lambda one: one.order)),
@@ -177,7 +177,7 @@ class _Rounds:
             dict(self._known.errors),
         )
 
-    def _heard(self, topic: Topic[Any, Any]) -> Answers[Any]:
+    def _answers(self, topic: Topic[Any, Any]) -> Answers[Any]:
         return dataclasses.replace(self._known, rounds=tuple(self._rounds[topic.name]))
 
 
@@ -191,7 +191,7 @@ def _request(
         sent[host.name] = time.time()
         return {"ask": questions[host.name]}
 
-    def heard(host: Host, answer: CheckResult) -> None:
+    def check(host: Host, answer: CheckResult) -> None:
         asked: Mapping[str, object] = questions[host.name]
         reported: Mapping[str, object] = answer["facts"]
         for topic, question in asked.items():
@@ -200,7 +200,7 @@ def _request(
         _narrow(clocks, host.name, answer["time"] - time.time(), answer["time"] - sent[host.name])
         report(Progress(host.name, "prepared"))
 
-    return Request("check", CheckResult, fields, heard, within_s=DEEP_S if context.deep else PATIENCE_S)
+    return Request("check", CheckResult, fields, check, within_s=DEEP_S if context.deep else PATIENCE_S)
 
 
 def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
@@ -282,7 +282,7 @@ def _warning_text(finding: Finding) -> str:
     ports = ", ".join(map(str, fields["ports"]))
     if finding.signature.name == "exposed":
         return f"port {ports} of {hosts} answered this machine ({fields['seen_from']}), which is none of the hosts"
-    return f"{hosts} has {fields['address']}, an address of the internet, and port {ports} was not tried there"
+    return f"{hosts} has {fields['address']}, a public address, and port {ports} was not tested there"
 
 
 def context_of(

@@ -14,20 +14,20 @@ from dtctl.plan.hosts import DataPlace
 MISSING = ("data_not_pushed", "data_incomplete", "data_outdated")
 
 
-def ask(context: CheckContext, heard: Answers[DataFacts]) -> Mapping[str, DataQuestion]:
+def ask(context: CheckContext, answers: Answers[DataFacts]) -> Mapping[str, DataQuestion]:
     data = context.data
     if data is None:
         return {}
-    return once(heard, {host: {"dirs": [place.directory for place in data.on(host)]} for host in data.hosts})
+    return once(answers, {host: {"dirs": [place.directory for place in data.on(host)]} for host in data.hosts})
 
 
-def judge(context: CheckContext, heard: Answers[DataFacts]) -> Iterator[Finding]:
+def judge(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Finding]:
     data = context.data
-    if data is None or not heard.first:
+    if data is None or not answers.first:
         return
     states = grouped(
         ((state_of(held, data.wanted(place)), shown(place.directory)), (place.host, held))
-        for place, held in _held(context, heard)
+        for place, held in _held(context, answers)
     )
     for (state, where), those in states.items():
         hosts = [host for host, _ in those]
@@ -44,17 +44,17 @@ def judge(context: CheckContext, heard: Answers[DataFacts]) -> Iterator[Finding]
         yield found("data_source_unread", others)
 
 
-def describe(context: CheckContext, heard: Answers[DataFacts]) -> Iterator[Line]:
+def describe(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Line]:
     data = context.data
     if data is None or context.brief:
         return
-    states = grouped((place.host, state_of(held, data.wanted(place))) for place, held in _held(context, heard))
+    states = grouped((place.host, state_of(held, data.wanted(place))) for place, held in _held(context, answers))
     yield Line("pushed data", {host: ", ".join(dict.fromkeys(each)) for host, each in states.items()})
 
 
-def _held(context: CheckContext, heard: Answers[DataFacts]) -> Iterator[tuple[DataPlace, DataHeld]]:
+def _held(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[tuple[DataPlace, DataHeld]]:
     assert context.data is not None
-    for host, facts in heard.first.items():
+    for host, facts in answers.first.items():
         held = {one["dir"]: one for one in facts["at"]}
         for place in context.data.on(host):
             if place.directory in held:

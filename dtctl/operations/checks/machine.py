@@ -26,8 +26,8 @@ FEW_THREADS = 4096
 Facts = MachineFacts
 
 
-def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, MachineQuestion]:
-    return once(heard, {host: _question(context, host) for host in context.hosts})
+def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, MachineQuestion]:
+    return once(answers, {host: _question(context, host) for host in context.hosts})
 
 
 def _question(context: CheckContext, host: str) -> MachineQuestion:
@@ -44,12 +44,12 @@ def places(context: CheckContext, host: str) -> list[str]:
     return paths_of([*written, *(dirs[name] for name in ("work", "log") if name in dirs)])
 
 
-def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
-    yield from _disks(context, heard.first)
-    yield from _memory(context, heard.first)
-    yield from gpu_findings(context, heard.first)
-    yield from clock_findings(heard.clocks)
-    yield from _limits(heard.first)
+def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
+    yield from _disks(context, answers.first)
+    yield from _memory(context, answers.first)
+    yield from gpu_findings(context, answers.first)
+    yield from clock_findings(answers.clocks)
+    yield from _limits(answers.first)
 
 
 def _disks(context: CheckContext, facts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -122,17 +122,17 @@ def _limits(facts: Mapping[str, Facts]) -> Iterator[Finding]:
         yield found("killed_at_logout", ended)
 
 
-def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line]:
-    facts = heard.first
+def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
+    facts = answers.first
     machines = {host: answer["machine"] for host, answer in facts.items()}
-    yield Line("system", {host: greeted.facts.get("system", "") for host, greeted in heard.greeted.items()})
+    yield Line("system", {host: greeted.facts.get("system", "") for host, greeted in answers.greeted.items()})
     yield Line("processors", {host: machine["cpus"] for host, machine in machines.items()})
     yield Line("memory_bytes", {host: machine["memory_bytes"] for host, machine in machines.items()})
     yield Line("free memory_bytes", {host: machine["available_bytes"] for host, machine in machines.items()})
     yield Line("tasks took_bytes", {host: sum(answer["took"].values()) or None for host, answer in facts.items()})
     yield Line("GPUs", {host: gpu_text(_gpus(answer)) for host, answer in facts.items()})
     yield Line("free disk_bytes", {host: _least_free(answer) for host, answer in facts.items()})
-    yield Line("clock", {host: clock_text(interval) for host, interval in heard.clocks.items()})
+    yield Line("clock", {host: clock_text(interval) for host, interval in answers.clocks.items()})
     rights = {host: answer["rights"] for host, answer in facts.items() if answer["rights"] is not None}
     yield Line("SELinux", {host: each["selinux"] for host, each in rights.items()})
 

@@ -27,8 +27,8 @@ K = TypeVar("K", bound=Hashable)
 _LAST_WITH_ESTIMATOR = (2, 15)
 
 
-def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, SoftwareQuestion]:
-    return once(heard, {host: question for host in context.hosts if (question := _question(context, host))})
+def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SoftwareQuestion]:
+    return once(answers, {host: question for host in context.hosts if (question := _question(context, host))})
 
 
 def _question(context: CheckContext, host: str) -> SoftwareQuestion | None:
@@ -75,16 +75,16 @@ def _needed(context: CheckContext, tasks: Iterable[TaskPlan], of: Callable[[Need
     return list(dict.fromkeys(name for each in needs for name in of(each)))
 
 
-def _each(context: CheckContext, heard: Answers[Facts]) -> Iterator[tuple[str, PythonFound, list[TaskPlan]]]:
-    for host, facts in heard.first.items():
+def _each(context: CheckContext, answers: Answers[Facts]) -> Iterator[tuple[str, PythonFound, list[TaskPlan]]]:
+    for host, facts in answers.first.items():
         yield from zip([host] * len(facts["pythons"]), facts["pythons"], _pythons(context, host).values(), strict=False)
 
 
-def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
+def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     trainer = context.plan.cluster.trainer
     # A start asks when all has been made.
     made_by_setup = not context.brief and (trainer.setup is not None or trainer.environment is not None)
-    each = list(_each(context, heard))
+    each = list(_each(context, answers))
     yield from _absent([one for one in each if not one[1]["path"]], made_by_setup)
     there = [one for one in each if one[1]["path"]]
     yield from _not_allowed(context, there)
@@ -248,9 +248,9 @@ def _trapped(python: PythonFound, uses: frozenset[str], *, started: bool) -> Ite
         yield "summaries_without_tensorboard", tensorflow
 
 
-def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line]:
+def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
     firsts: dict[str, PythonFound] = {}
-    for host, python, _ in _each(context, heard):
+    for host, python, _ in _each(context, answers):
         firsts.setdefault(host, python)
     yield Line("Python", {host: python["version"] for host, python in firsts.items() if python["version"]})
     for package in SHOWN:

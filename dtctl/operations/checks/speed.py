@@ -75,9 +75,9 @@ _STOLEN = 0.05
 Facts = SpeedFacts
 
 
-def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, SpeedQuestion]:
+def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SpeedQuestion]:
     """In a round of its own kind: the first one has imports and walks through data, which load the hosts, too."""
-    if not context.deep or context.brief or len(heard.rounds) != 1:
+    if not context.deep or context.brief or len(answers.rounds) != 1:
         return {}
     pythons = {host: question["pythons"][0] for host, question in software.ask(context, Answers()).items()}
     return {
@@ -91,8 +91,8 @@ def _framework(modules: Sequence[str]) -> str:
     return next((name for name in ("tensorflow", "torch") if name in modules), "")
 
 
-def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
-    facts = heard.round(1)
+def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
+    facts = answers.round(1)
     problems = grouped((answer["problem"], host) for host, answer in facts.items() if not answer["kind"])
     for problem, hosts in problems.items():
         yield found("speed_not_measured", hosts, said=problem or "it has no Python")
@@ -138,8 +138,8 @@ def _text(answer: Facts, name: str) -> str:
     return str(fields[name])
 
 
-def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line]:
-    facts = heard.round(1)
+def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
+    facts = answers.round(1)
     yield Line("processors are", {host: answer["model"] for host, answer in facts.items()})
     yield Line("multiplies at_flops", {host: answer["flops"] or None for host, answer in facts.items()})
     slowest = {host: min((one["flops"] for one in answer["gpus"]), default=None) for host, answer in facts.items()}

@@ -22,21 +22,21 @@ BEHIND = 3.0
 _MOST_SAID = 80
 
 
-def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, SshQuestion]:
+def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SshQuestion]:
     if context.brief:
         return {}
     others = [host for host in context.hosts if not context.host(host).is_local]
-    return once(heard, {host: made(SshQuestion, start_up=True) for host in others})
+    return once(answers, {host: made(SshQuestion, start_up=True) for host in others})
 
 
-def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
-    yield from _start_up(heard)
-    yield from _slow_logins(heard)
-    yield from _many_logins(heard)
+def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
+    yield from _start_up(answers)
+    yield from _slow_logins(answers)
+    yield from _many_logins(answers)
 
 
-def _start_up(heard: Answers[Facts]) -> Iterator[Finding]:
-    each = heard.first.items()
+def _start_up(answers: Answers[Facts]) -> Iterator[Finding]:
+    each = answers.first.items()
     for host, facts in each:
         if (facts["start_up_s"] or 0.0) > LONG_S:
             yield found("slow_start_up", (host,), shell=facts["shell"], start_up=f"{facts['start_up_s']:.1f}")
@@ -53,19 +53,19 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")[:_MOST_SAID]
 
 
-def _slow_logins(heard: Answers[Facts]) -> Iterator[Finding]:
-    took = {host: greeted.connect_s for host, greeted in heard.greeted.items() if host in heard.first}
+def _slow_logins(answers: Answers[Facts]) -> Iterator[Finding]:
+    took = {host: greeted.connect_s for host, greeted in answers.greeted.items() if host in answers.first}
     usual = median(took.values()) if len(took) > 2 else 0.0
     for host, seconds in took.items():
         if usual and seconds > max(SLOW_S, BEHIND * usual):
             yield found("slow_login", (host,), took=f"{seconds:.1f}", usual=f"{usual:.1f}")
 
 
-def _many_logins(heard: Answers[Facts]) -> Iterator[Finding]:
+def _many_logins(answers: Answers[Facts]) -> Iterator[Finding]:
     """To different machines any number may go at once."""
     machines = grouped(
         ((facts["machine"], facts["max_startups"]), host)
-        for host, facts in heard.first.items()
+        for host, facts in answers.first.items()
         if facts["machine"] and facts["max_startups"]
     )
     for (_, text), hosts in machines.items():
@@ -75,17 +75,17 @@ def _many_logins(heard: Answers[Facts]) -> Iterator[Finding]:
             yield found("max_startups", hosts, logins=logins, limit=limit, said=text, wanted=wanted)
 
 
-def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | Statement]:
-    if not heard.first:
+def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | Statement]:
+    if not answers.first:
         return
-    yield Line("login shell", {host: facts["shell"] for host, facts in heard.first.items()})
-    took = {host: greeted.connect_s for host, greeted in heard.greeted.items() if host in heard.first}
+    yield Line("login shell", {host: facts["shell"] for host, facts in answers.first.items()})
+    took = {host: greeted.connect_s for host, greeted in answers.greeted.items() if host in answers.first}
     if took:
         slowest = max(took, key=lambda host: took[host])
         fields = {"least": f"{min(took.values()):.2g}", "most": f"{took[slowest]:.2g}", "slowest": slowest}
         yield Statement("logins", {**fields, "width": WIDTH})
-    yield Line("MaxStartups", {host: _limit(facts, facts["max_startups"]) for host, facts in heard.first.items()})
-    yield Line("MaxSessions", {host: _limit(facts, facts["max_sessions"]) for host, facts in heard.first.items()})
+    yield Line("MaxStartups", {host: _limit(facts, facts["max_startups"]) for host, facts in answers.first.items()})
+    yield Line("MaxSessions", {host: _limit(facts, facts["max_sessions"]) for host, facts in answers.first.items()})
 
 
 def _limit(facts: Facts, value: object) -> str:

@@ -22,13 +22,13 @@ ENOUGH = 3
 Facts = StorageFacts
 
 
-def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, StorageQuestion]:
+def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, StorageQuestion]:
     """First every host writes; then every host looks for what the lead's host has written."""
-    if context.brief or len(heard.rounds) > 1:
+    if context.brief or len(answers.rounds) > 1:
         return {}
-    if not heard.rounds:
+    if not answers.rounds:
         return {host: _first(context, host) for host in context.hosts if context.plan.may_run(host)}
-    return _second(context, heard.first)
+    return _second(context, answers.first)
 
 
 def _first(context: CheckContext, host: str) -> StorageQuestion:
@@ -59,12 +59,12 @@ def _second(context: CheckContext, facts: Mapping[str, Facts]) -> Mapping[str, S
     return questions
 
 
-def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
-    yield from _unwritable(heard.first)
-    yield from _room(heard.first)
-    yield from data_findings(context, heard.first)
-    if len(heard.rounds) > 1:
-        yield from sharing_findings(context, heard.rounds[1])
+def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
+    yield from _unwritable(answers.first)
+    yield from _room(answers.first)
+    yield from data_findings(context, answers.first)
+    if len(answers.rounds) > 1:
+        yield from sharing_findings(context, answers.rounds[1])
 
 
 def _unwritable(facts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -96,16 +96,16 @@ def _saved(answer: Facts) -> Iterator[tuple[str, int, int]]:
             yield one["path"], free[one["path"]], one["size_bytes"]
 
 
-def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | Statement]:
-    if len(heard.rounds) > 1:
-        yield from sharing_lines(context, heard.first, heard.rounds[1])
+def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | Statement]:
+    if len(answers.rounds) > 1:
+        yield from sharing_lines(context, answers.first, answers.rounds[1])
     lead = context.plan.coordinator["host"]
-    if lead in heard.errors and concerned(context.plan):
+    if lead in answers.errors and concerned(context.plan):
         yield Statement("sharing_not_known", {"lead": lead})
-    saving = {host: _saved(answer) for host, answer in heard.first.items() if answer["checkpoints"]}
+    saving = {host: _saved(answer) for host, answer in answers.first.items() if answer["checkpoints"]}
     fitting = {host: min((free // last for _, free, last in saved), default=None) for host, saved in saving.items()}
     yield Line("checkpoints that fit", fitting)
-    yield Line("data", {host: data_text(answer) for host, answer in heard.first.items() if answer["data"]})
+    yield Line("data", {host: data_text(answer) for host, answer in answers.first.items() if answer["data"]})
 
 
 def savers(plan: RunPlan) -> frozenset[str]:

@@ -30,8 +30,8 @@ _INSTALLED = {"gs": "gcsfs", "s3": "s3fs", "hdfs": "pyarrow", "viewfs": "pyarrow
 _BY_TENSORFLOW_IO = ("s3", "hdfs", "viewfs", "az")
 
 
-def ask(context: CheckContext, heard: Answers[UrlsFacts]) -> Mapping[str, UrlsQuestion]:
-    return once(heard, {host: question for host in context.hosts if (question := _question(context, host))})
+def ask(context: CheckContext, answers: Answers[UrlsFacts]) -> Mapping[str, UrlsQuestion]:
+    return once(answers, {host: question for host in context.hosts if (question := _question(context, host))})
 
 
 def _question(context: CheckContext, host: str) -> UrlsQuestion | None:
@@ -82,20 +82,20 @@ def _wanted(context: CheckContext, host: str) -> list[UrlAsked]:
     return [made(UrlAsked, url=url, write=write) for url, write in asked.items() if not url.startswith(_BY_ITSELF)]
 
 
-def judge(context: CheckContext, heard: Answers[UrlsFacts]) -> Iterator[Finding]:
+def judge(context: CheckContext, answers: Answers[UrlsFacts]) -> Iterator[Finding]:
     refused = grouped(
         ((one["url"], one["doing"], one["kind"], one["said"], one["library"]), host)
-        for host, answer in heard.first.items()
+        for host, answer in answers.first.items()
         for one in _tried(context, host, answer)
         if one["kind"]
     )
     for (url, doing, kind, said, library), hosts in refused.items():
         fields = _fields(context, url, hosts)
         if kind == "scheme":
-            fields |= _remedies(url, library, heard.first[hosts[0]]["path"])
+            fields |= _remedies(url, library, answers.first[hosts[0]]["path"])
         yield found(_ROWS[kind], hosts, _tasks(context, hosts), doing=doing, said=said, library=library, **fields)
     if context.plan.cluster.trainer.setup is None:  # which may bring a library
-        yield from _unasked(context, heard.first)
+        yield from _unasked(context, answers.first)
 
 
 def _tried(context: CheckContext, host: str, answer: UrlsFacts) -> list[UrlTried]:
@@ -140,8 +140,8 @@ def _tasks(context: CheckContext, hosts: list[str]) -> tuple[Any, ...]:
     return tuple(task.id for task in context.plan.tasks if task.host in hosts)
 
 
-def describe(context: CheckContext, heard: Answers[UrlsFacts]) -> Iterator[Line]:
-    tried = [(host, one) for host, answer in heard.first.items() for one in _tried(context, host, answer)]
+def describe(context: CheckContext, answers: Answers[UrlsFacts]) -> Iterator[Line]:
+    tried = [(host, one) for host, answer in answers.first.items() for one in _tried(context, host, answer)]
     for url, each in grouped((one["url"], (host, one)) for host, one in tried).items():
         yield Line(url, {host: "not usable" if one["kind"] else "usable" for host, one in each})
 

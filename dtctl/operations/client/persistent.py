@@ -65,7 +65,7 @@ class PersistentTransport:
     """A transport whose conversations continue after they were closed. A context manager: at its end they are over.
 
     One that an error has ended, or that was left within an answer, is begun anew. A host that cannot be reached, or
-    that was waited for in vain, is left alone for a while, in which it is away at once: nobody waits for it each time.
+    did not answer in time, is not dialled for a while: until then it fails at once.
     """
 
     def __init__(self, transport: Transport, again_s: Sequence[float] = AGAIN_S, most: float = math.inf) -> None:
@@ -88,7 +88,7 @@ class PersistentTransport:
             session.close()
 
     def hand_over(self) -> list[Session]:
-        """Its conversations, for whoever continues them; more are not kept."""
+        """Its conversations, for the caller, which continues them; more are not kept."""
         with self._lock:
             self._over = True
             idle, self._idle = self._idle, {}
@@ -175,7 +175,7 @@ class _Lent:
         self._since = time.monotonic()
         self._broken = False
         self._late = False
-        """Whoever asks has waited for as long as it would."""
+        """The caller has waited for as long as it would."""
 
     @property
     def host(self) -> Host:

@@ -104,7 +104,7 @@ def check_part(record: RunRecord, host: Host, answer: StopResult | RestartResult
 
 
 def check_coordinator(host: str, inventory: Inventory) -> None:
-    """Only the lead's host speaks for the whole run, or one that was elected: nobody else is asked for it."""
+    """Only the lead's host, or an elected one, reports the whole run: other hosts are not asked for it."""
     if host != inventory["elected"] and all(
         (one["task"], one["host"]) != (inventory["lead"], host) for one in inventory["roster"]
     ):

@@ -20,7 +20,7 @@ QUEUED_BYTES = 64 << 20
 """The most bytes that are kept unread: a host that sends more has to wait."""
 
 _SMALL_BYTES = 1 << 10
-"""About what an item takes whose size nobody knows."""
+"""The estimate for an item of unknown size."""
 
 _RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 _PASSING = ("internal",)
@@ -54,7 +54,7 @@ class Through:
 
 
 class Streams:
-    """Conversations, each in its own thread; `all` iterates over what they pass to `tell`. A context manager."""
+    """Conversations, each in its own thread; `all` iterates over the items that they pass on. A context manager."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -208,7 +208,7 @@ class Feed:
                         return
                     if item is not None:
                         self._put(item)
-        except BaseException as error:  # raised by whoever takes it
+        except BaseException as error:  # raised in the consumer's thread
             self._put(error)
 
     def _put(self, item: object) -> None:

@@ -167,7 +167,7 @@ def check_may_go_without(roster: Roster) -> None:
     }.get(roster.strategy, f"with {roster.strategy.value} every task waits for the others")
     raise UsageError(
         f"--allow-missing cannot help here: {why}",
-        hint="strategy: async-ps can do without workers, where recovery.mode is auto or task; dtctl explain strategy",
+        hint="strategy: async-ps can start without workers, if recovery.mode is auto or task; dtctl explain strategy",
     )
 
 
@@ -186,11 +186,12 @@ def left_out(
     doing: str,
     errors: Mapping[str, DtctlError],
     already: Mapping[str, DtctlError],
+    spares: Sequence[str] = (),
 ) -> Mapping[str, DtctlError]:
     """The hosts that the start continues without, and why: those in `errors`. `already`: those before them.
 
-    `allowed`: how many in all; None where nobody is asked. Raises for a host that is needed, or whose answer is about
-    the run, and for more than are allowed.
+    `allowed`: how many in all; None where nobody is asked. `spares`: those that could take tasks. Raises for a host
+    that is needed, or whose answer is about the run, and for more than are allowed.
     """
     if not errors:
         return {}
@@ -198,7 +199,8 @@ def left_out(
     every = {**already, **errors}
     needed = {host: error for host, error in errors.items() if not _can_be_left_out(roster, host, error)}
     if needed or allowed is None or len(every) > allowed:
-        hint = "" if allowed is None else _hint(roster, allowed, every, needed)
+        words = [*_take_spare(spares, every), _hint(roster, allowed or 0, every, needed)]
+        hint = "" if allowed is None else "\n".join(filter(None, words))
         raise explained(_failed(doing, {**already, **tried}, len(roster.hosts)), hint)
     return errors
 
@@ -214,6 +216,15 @@ def _failed(doing: str, errors: Mapping[str, DtctlError], total: int) -> DtctlEr
     return next(iter(errors.values())) if total == 1 else SomeHostsFailed(doing, errors, total)
 
 
+def _take_spare(free: Sequence[str], every: Mapping[str, DtctlError]) -> list[str]:
+    """What to type where a spare can have the place of the only host that is missing."""
+    return [
+        f"dtctl replace {host} {free[0]}    starts its tasks on {free[0]}, a spare"
+        for host, error in every.items()
+        if isinstance(error, TransportError) and len(every) == 1 and free
+    ]
+
+
 def _hint(roster: Roster, allowed: int, every: Mapping[str, DtctlError], needed: Mapping[str, DtctlError]) -> str:
     vital = [host for host in needed if not is_dispensable(roster, host)]
     if vital and allowed:
@@ -224,9 +235,11 @@ def _hint(roster: Roster, allowed: int, every: Mapping[str, DtctlError], needed:
         return ""
     count = len(every)
     if allowed:
-        return f"{count} hosts are missing, {allowed} may be: dtctl up --allow-missing {count}    goes on without them"
+        return (
+            f"{count} hosts are missing, {allowed} may be: dtctl up --allow-missing {count}    continues without them"
+        )
     them = "it" if count == 1 else "them"
-    return f"dtctl up --allow-missing {count}    goes on without {them}, and takes {them} in later"
+    return f"dtctl up --allow-missing {count}    continues without {them}, and adds {them} later"
 
 
 def explained(error: DtctlError, hint: str) -> DtctlError:

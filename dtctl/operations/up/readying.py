@@ -103,17 +103,17 @@ class _Needs:
 
     def serve(self, session: Session, message: Message, report: Report) -> None:
         if self._sender is None:
-            raise untrue(self._host, "asks again for files that it was given")
+            raise untrue(self._host, "requests files again that it has received")
         need = message.of(answers.Need)
         files = self._sender.bundle.manifest.files
         indexes = [*need["files"], *need["digests"], *(one["index"] for one in need["blocks"])]
         self._needs += 1
         if self._needs > MOST_NEEDS:
-            raise untrue(self._host, "keeps asking for the same files")
+            raise untrue(self._host, "requests the same files repeatedly")
         if any(index >= len(files) for index in indexes):
             raise untrue(self._host, f"needs a file {max(indexes)} of a bundle of {len(files)}")
         if any(one["number"] * BLOCK_BYTES >= files[one["index"]].size for one in need["blocks"]):
-            raise untrue(self._host, "needs what lies beyond the end of a file")
+            raise untrue(self._host, "requests data beyond the end of a file")
         if self._relay is not None and self._host in self._relay and not need["manifest"] and not need["digests"]:
             size = sum(files[index].size for index in need["files"]) + BLOCK_BYTES * len(need["blocks"])
             address, port = self._relay.feeder(self._host, need["port"], size) or ("", None)
@@ -125,7 +125,7 @@ class _Needs:
         most_blocks = sum(-(-file.size // BLOCK_BYTES) for file in files)
         rounds = 2 + (MOST_FAILED if self._relay is not None else 0)  # before each feeder it may ask for digests
         if self._files > rounds * len(files) or self._blocks > 2 * most_blocks:
-            raise untrue(self._host, "keeps asking for the same files")
+            raise untrue(self._host, "requests the same files repeatedly")
         self._sender.serve(session, message, lambda name, done, total: report(Progress(name, "send", done, total)))
 
 

@@ -136,7 +136,7 @@ def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) ->
             findings.add(
                 ("trainer", "venv"),
                 f"trainer.venv is {cluster.trainer.venv!r}, but this machine has no {place}/bin/python",
-                f"python3 -m venv {place}    makes one; or leave it out to use this Python",
+                f"python3 -m venv {place}    creates one; or leave it out to use this Python",
             )
 
 
@@ -160,7 +160,7 @@ def _check_environment(cluster: Cluster, bundle: Bundle, findings: Findings) -> 
 def _check_interpreter(path: KeyPath, python: str, cluster: Cluster, findings: Findings) -> None:
     found = _here(python, cluster).exists() if "/" in python else shutil.which(python)
     if not found and not cluster.trainer.setup:
-        hint = "leave it out to use the Python of dtctl, or name one that is here; or let it fail: dtctl up --force"
+        hint = "leave it out to use the Python of dtctl, or set one that exists; dtctl up --force    starts anyway"
         findings.add(path, f"{findings.name(*path)} is {python!r}, which this machine does not have", hint)
 
 
@@ -318,7 +318,7 @@ def _check_file(name: str, at: KeyPath, code: _Code, findings: Findings, *, may_
     path = posixpath.normpath(name)
     if path.startswith("../"):
         summary = f"{findings.name(*at)}: {name} lies outside of the code directory {code.root}"
-        findings.add(at, summary, "the hosts get nothing but that directory: trainer.code names it")
+        findings.add(at, summary, "only that directory is pushed; trainer.code sets it")
     elif code.has(path):
         return
     elif code.lies_there(path):
@@ -334,7 +334,7 @@ def _check_file(name: str, at: KeyPath, code: _Code, findings: Findings, *, may_
         )
         hint = did_you_mean(path, known) or some
         if may_be_made:
-            findings.doubt(at, f"{summary}; does trainer.setup make it?", hint)
+            findings.doubt(at, f"{summary}; does trainer.setup create it?", hint)
         else:
             findings.add(at, summary, hint)
 

@@ -113,14 +113,14 @@ class Joining:
             raise PreflightError(
                 f"{host.name} cannot join run {self._run}: its tasks have other addresses there than in this file",
                 detail="names of hosts in ~/.ssh/config count as well, where hosts.NAME.address is not set",
-                hint="type it where the run was started, or start anew: dtctl up --replace",
+                hint="run it where the run was started, or restart: dtctl up --replace",
             )
 
 
 A = TypeVar("A")
 
 _NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
-_SAY_PORTS = "ports: auto queries every host: dtctl up --ports-from 2222 --allow-missing N    says them instead"
+_SAY_PORTS = "ports: auto queries every host: dtctl up --ports-from 2222 --allow-missing N    sets them instead"
 
 
 class Starting:
@@ -194,7 +194,9 @@ class Starting:
         """The answers of all hosts; one that fails is an error of the whole, unless it can be done without."""
         outcomes = self._ask_all(reporting_failure(self.prepare, self.report))
         still_away = gone_without(outcomes.results, self.launch.record.coordinator)
-        self._go_without("prepare", outcomes.errors, still_away)
+        busy = {host for host, answer in outcomes.results.items() if answer["unchanged"] or answer["replaces"]}
+        spares = [name for name in self.launch.plan.cluster.spares if name not in busy]
+        self._go_without("prepare", outcomes.errors, still_away, spares)
         return outcomes.results
 
     def _ask_all(self, work: Callable[[Host], A]) -> Outcomes[A]:
@@ -240,13 +242,19 @@ class Starting:
         fan_out(hosts, lambda host: end(self._sessions.pop(host.name)))
         return hosts
 
-    def _go_without(self, doing: str, errors: Mapping[str, DtctlError], still_away: Collection[str] = ()) -> None:
+    def _go_without(
+        self,
+        doing: str,
+        errors: Mapping[str, DtctlError],
+        still_away: Collection[str] = (),
+        spares: Sequence[str] = (),
+    ) -> None:
         away = {
             host: error for host, error in errors.items() if host in still_away or not self._has_task(host)
         }  # whoever has no task is missed by nobody
         others = {host: error for host, error in errors.items() if host not in away}
-        already = self.missing
-        lacked = {**away, **left_out(self.launch.plan, self.launch.allow_missing, doing, others, already)}
+        already, spares = self.missing, [name for name in spares if name not in errors]
+        lacked = {**away, **left_out(self.launch.plan, self.launch.allow_missing, doing, others, already, spares)}
         for host in lacked:
             if (session := self._sessions.pop(host, None)) is not None:
                 session.close()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dtctl.operations.consent import KeyScan, NewKeys, Program
     from dtctl.operations.data import DataSet, PlaceState
     from dtctl.operations.down import DownResult
-    from dtctl.operations.drain import Scaling
+    from dtctl.operations.drain import Scaled, Scaling
     from dtctl.operations.dump import Dumps
     from dtctl.operations.metrics import Metrics, Point, Series
     from dtctl.operations.push import PushedData
@@ -57,15 +57,14 @@ def drain(host: str, outcome: StopResult, about: Ending) -> dict[str, Any]:
     return {"host": host, "pausesRun": bool(others), "restarts": restarts, "spares": spares, **document.stop(outcome)}
 
 
-def scale(
-    scaling: Scaling, stopped: StopResult | None, started: RestartResult | None, *, dry_run: bool
-) -> dict[str, Any]:
+def scale(scaling: Scaling, scaled: Scaled, *, dry_run: bool) -> dict[str, Any]:
     """`stop` and `start`: as of the documents Stop and Restart; null where nothing was stopped or started."""
     return {
         **picked(scaling, "record.run job before count starts stops restarts"),
+        "now": scaled.number,
         "dryRun": dry_run,
-        "stop": document.stop(stopped) if stopped else None,
-        "start": restart(started) if started else None,
+        "stop": document.stop(scaled.stopped) if scaled.stopped else None,
+        "start": restart(scaled.started) if scaled.started else None,
     }
 
 

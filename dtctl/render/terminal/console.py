@@ -17,12 +17,12 @@ from dtctl.render.terminal.moving import above, still
 from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from dtctl.render.terminal.rich_console import SafeConsole
 
 ColorChoice = Literal["auto", "always", "never"]
 
 _choice: ColorChoice = "auto"
-_tell: Callable[[str], None] | None = None
+_write_json: Callable[[str], None] | None = None
 """Says a line about the work in JSON, where all of stderr is JSON."""
 
 _FORCES_COLOR = ("FORCE_COLOR", "TTY_COMPATIBLE")
@@ -38,25 +38,25 @@ def choose_color(choice: ColorChoice) -> None:
     _choice = choice
 
 
-def speak_json(tell: Callable[[str], None] | None) -> None:
+def speak_json(write: Callable[[str], None] | None) -> None:
     """For the whole process: stderr has a JSON object a line, as what reads stdout is a program.
 
-    `tell` writes such a line; None: stderr is for people.
+    `write` writes such a line; None: stderr is for people.
     """
-    global _tell
-    _tell = tell
+    global _write_json
+    _write_json = write
 
 
 def speaks_json() -> bool:
-    return _tell is not None
+    return _write_json is not None
 
 
-def out(width: int | None = None) -> Console:
+def out(width: int | None = None) -> SafeConsole:
     """`width` in columns, in place of the terminal's."""
     return _console(stderr=False, width=width)
 
 
-def err() -> Console:
+def err() -> SafeConsole:
     return _console(stderr=True)
 
 
@@ -67,8 +67,8 @@ def say(text: str) -> None:
 
 def report(text: str) -> None:
     """A line about the work, without style, on stderr."""
-    if _tell is not None:
-        return _tell(text) if text else None
+    if _write_json is not None:
+        return _write_json(text) if text else None
     put(f"{one_line(text)}\n", stderr=True)
     return None
 
@@ -186,7 +186,7 @@ def interactive() -> bool:
     return on_terminal(stderr=True) and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def _console(*, stderr: bool, width: int | None = None) -> Console:
+def _console(*, stderr: bool, width: int | None = None) -> SafeConsole:
     from dtctl.render.terminal.rich_console import SafeConsole
 
     off = _choice == "never" or (_choice == "auto" and os.environ.get("CLICOLOR") == "0")

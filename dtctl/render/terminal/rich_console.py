@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from dtctl.render.terminal.moving import above
 from dtctl.render.terminal.safe import one_line
+from dtctl.transport.group_errors import APART
 
 
 class SafeConsole(Console):
@@ -32,6 +34,24 @@ class SafeConsole(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         with above():
             super().print(*objects, **options)
+
+    def prose(self, words: str, style: str | None = None, *, label: str = "") -> None:
+        """A sentence behind a label; a terminal's line ends between words, and the next begins below the first word.
+
+        A command is left whole, so that it can be copied; what it does is then shown below it.
+        """
+        indent = label or words[: len(words) - len(words.lstrip())]
+        command, apart, meaning = words.strip().partition(APART)
+        if not self.is_terminal or len(label + words) <= self.width:
+            self.print(label + words, style=style)
+        elif apart:
+            self.print(indent + command, style=style)
+            self.prose(" " * len(indent) + APART + meaning, style)
+        else:
+            lines = textwrap.TextWrapper(self.width, one_line(indent), " " * len(indent), break_long_words=False)
+            lines.break_on_hyphens = False
+            for line in lines.wrap(one_line(words.strip())):
+                self.print(line, style=style)
 
     def on_broken_pipe(self) -> None:
         del self._buffer[:]

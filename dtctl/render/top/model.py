@@ -168,7 +168,7 @@ class Model:
         self._run, self._loss = run, loss
         self._status: RunStatus | None = None
         self._problem: Problem | None = None
-        self._told_at = 0.0
+        self._received_at = 0.0
         self._over = False
         self._broken: dict[str, Disconnected] = {}
 
@@ -191,14 +191,14 @@ class Model:
         """None before anything is known."""
         if self._status is None:
             return None
-        age_s = 0.0 if self._status.verdict.outcome.decided else now - self._told_at
+        age_s = 0.0 if self._status.verdict.outcome.decided else now - self._received_at
         return Snapshot(self._status, self._status.time + age_s, self._over, dict(self._broken), self._problem)
 
     def _receive(self, event: object, now: float) -> None:
         if isinstance(event, BaseException):
             raise event
         if isinstance(event, RunStatus):
-            self._status, self._told_at = event, now
+            self._status, self._received_at = event, now
             self._problem = Problem(event)
             self._broken = self._broken if event.coordination is None else {}
             self.histories.add(event)

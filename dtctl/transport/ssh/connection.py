@@ -127,8 +127,9 @@ class StrictConnection(Connection):  # type: ignore[misc]
 
 def dial(host: str, port: int, timeout_s: float) -> socket.socket:
     """A TCP connection to the first address that answers, watched by the kernel for a dead peer."""
+    name: Any = host.encode() if host.isascii() else host  # Python imports the tables of IDNA for every `str`
     try:
-        connection = socket.create_connection((host, port), timeout=timeout_s)
+        connection = socket.create_connection((name, port), timeout=timeout_s)
     except UnicodeError as error:
         raise socket.gaierror(socket.EAI_NONAME, "no host can have such a name") from error
     with contextlib.suppress(OSError):

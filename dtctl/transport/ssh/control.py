@@ -12,8 +12,9 @@ from dtctl.transport.local import STDERR_BYTES
 from dtctl.transport.stream import RemoteExit
 
 VERSION = 4
-HELLO, NEW_SESSION = 0x00000001, 0x10000002
-SESSION_OPENED, EXIT_MESSAGE = 0x80000006, 0x80000004
+HELLO, NEW_SESSION, OPEN_FORWARD = 0x00000001, 0x10000002, 0x10000006
+DONE, SESSION_OPENED, EXIT_MESSAGE = 0x80000001, 0x80000006, 0x80000004
+LOCAL, UNIX_SOCKET = 1, 0xFFFFFFFE
 NO_ESCAPE = 0xFFFFFFFF
 MOST_BYTES = 1 << 16
 HELLO_S = 5.0
@@ -66,6 +67,12 @@ class Control:
             theirs.close()
             os.close(their_stderr)
         return KeptProcess(self, connection, stderr)
+
+    def forward(self, here: Path, there: str) -> None:
+        """Makes the socket `here`, whose connections lead to the host's socket `there`. Raises OSError."""
+        self._send(OPEN_FORWARD, 0, LOCAL, os.fsencode(here), UNIX_SOCKET, os.fsencode(there), UNIX_SOCKET)
+        if self._receive()[0] != DONE:
+            raise OSError("it does not forward a socket")
 
     def exit_code(self, timeout_s: float) -> int:
         """Raises OSError."""

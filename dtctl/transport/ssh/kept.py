@@ -18,10 +18,11 @@ from dtctl.folder import Folder, temporary_folder
 from dtctl.model import Host, SshSettings
 from dtctl.transport import payload
 from dtctl.transport.fanout import asking, idle
-from dtctl.transport.local import Child, ChildStream
+from dtctl.transport.local import Child, ChildStream, Process
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.config import ConfigFiles, split_target
 from dtctl.transport.ssh.control import Control, KeptProcess, is_alive
+from dtctl.transport.ssh.forks import ForkServer
 from dtctl.transport.ssh.known_hosts import HostKey, parse_known_hosts, read
 from dtctl.transport.ssh.openssh import OpensshConfig, control_path, no_program, quoted, run, ssh_words
 from dtctl.transport.ssh.route import FAILURE_KEPT_S, HostKeys, Routes, connect_timeout
@@ -68,9 +69,12 @@ class OpensshTransport:
 
     def open(self, host: Host) -> Session:
         assert isinstance(host.reach, SshSettings)
+        settings = split_target(host.reach)
         with idle():
-            process = self.logins.run(host.name, split_target(host.reach), payload.LOADER)
-        return converse(host, ChildStream(process, closing_s=0), self._waiting)
+            process = self.logins.run(host.name, settings, payload.LOADER)
+        forks = ForkServer(control_path(settings, self.logins.files))
+        opening = forks.opening(settings.keep_s)
+        return converse(host, ChildStream(process, closing_s=0), self._waiting, opening, forks.forward)
 
 
 @dataclass
@@ -94,13 +98,13 @@ class KeptLogins(Routes):
         self._lock = threading.Lock()
         self._logins: dict[Path, _Login] = {}
 
-    def run(self, name: str, settings: SshSettings, command: str) -> KeptProcess:
+    def run(self, name: str, settings: SshSettings, command: str) -> Process:
         """Over the kept connection, or a new one. `name` is the host's in the inventory. Raises TransportError."""
         path = control_path(settings, self.files)
         while True:
             tried = _identity(path)
             with suppress(OSError):  # there is none, its host does not answer, or opens no more sessions on it
-                return _session(path, command, ANSWER_S)
+                return _kept_session(path, command)
             if made := self._log_in_once(name, settings, path, tried, command):
                 return made
 
@@ -226,6 +230,15 @@ class KeptLogins(Routes):
 
     def _timeout_s(self, settings: SshSettings) -> float:
         return connect_timeout(settings, self.files.lookup(settings))
+
+
+def _kept_session(path: Path, command: str) -> Process:
+    try:
+        return ForkServer(path).session(ANSWER_S)
+    except TimeoutError:  # nor would the host open a session
+        raise
+    except OSError:
+        return _session(path, command, ANSWER_S)
 
 
 def _session(path: Path, command: str, timeout_s: float) -> KeptProcess:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Callable, Mapping
@@ -205,6 +206,17 @@ def test_what_was_there_and_is_right_is_not_sent_and_not_removed(source: Path, r
     assert (answer["found_files"], sent) == (1, ["cat/2", "dog/1"])
     assert dropped(root, place) == (2, 1)
     assert sorted(path.name for path in place.rglob("*")) == ["1", "cat"]
+
+
+@pytest.mark.parametrize("known", ["now", "by an earlier build"])
+def test_a_file_that_has_changed_and_kept_its_size_is_sent(source: Path, root: Path, place: Path, known: str) -> None:
+    push(source, root, place)
+    if known != "now":
+        [stats] = (root / "data").glob("*/stats.json")
+        stats.write_text(json.dumps({path: entry[:4] for path, entry in json.loads(stats.read_text()).items()}))
+    (source / "cat" / "1").write_text("a picture: cat/7\n")
+    assert push(source, root, place)[1] == ["cat/1"]
+    assert content(place) == content(source)
 
 
 def test_what_was_there_is_hashed_once(source: Path, root: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

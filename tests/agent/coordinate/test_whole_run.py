@@ -257,7 +257,7 @@ def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> Non
         (
             fact("drained", host="c", by="anna@desk"),
             "c is drained by anna@desk",
-            "dtctl undrain c    lets it run again",
+            "dtctl undrain c    starts it again",
         ),
         (fact("cut_off", host="c"), "c was cut off from the coordinator", sentence([fact("lacks_voters")])),
     ],
@@ -419,7 +419,7 @@ def test_a_coordinator_without_a_sign_of_life_does_not_answer(coordinator: Coord
     coordinator.view["time"] -= 60
     answer = ask(stop.stop, tasks=None, grace_s=0.1)
     assert (answer["coordination"], answer["away"]["code"]) == (None, "not_answering")
-    assert "no sign of life for 6" in answer["away"]["summary"]
+    assert "has been silent for 6" in answer["away"]["summary"]
 
 
 def test_another_host_answers_for_itself(tmp_path: Path) -> None:

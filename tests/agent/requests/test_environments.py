@@ -56,7 +56,7 @@ def test_a_host_answers_with_its_python_until_its_environment_is_made(host: Agen
     assert re.fullmatch(r"3\.\d+", python["markers"]["python_version"])
     trained(host, spec_with(host, wanted(host)))
     assert host.ask("python", environment=wanted(host))["python"] is None
-    with pytest.raises(AgentRefused, match="has no python9 that could make the environment"):
+    with pytest.raises(AgentRefused, match="has no python9 to create the environment"):
         host.ask("python", environment=wanted(host, python="python9"))
 
 
@@ -190,13 +190,13 @@ def test_code_that_is_not_what_the_controller_read_is_refused(host: AgentHost) -
     (host.home / "requirements.txt").write_text("other\n")
     with pytest.raises(AgentRefused) as refused:
         host.up(spec_with(host, environment))
-    assert "requirements.txt has changed while it was sent" in refused.value.frame["summary"]
+    assert "requirements.txt changed while it was sent" in refused.value.frame["summary"]
 
 
 def test_an_interpreter_that_is_not_there_is_named(host: AgentHost) -> None:
     with pytest.raises(AgentRefused) as refused:
         host.up(spec_with(host, wanted(host, python="python9.9")))
-    assert refused.value.frame["summary"] == "this host has no python9.9 that could make the environment"
+    assert refused.value.frame["summary"] == "this host has no python9.9 to create the environment"
 
 
 def test_settings_that_are_secrets_take_part_and_are_masked(host: AgentHost) -> None:

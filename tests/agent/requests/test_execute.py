@@ -54,6 +54,9 @@ def test_with_a_task_it_has_the_environment_of_the_task(host: AgentHost) -> None
     assert out == b"1 2,gpu-7:2222,6,worker:0,1\n"
     with pytest.raises(AgentRefused):
         execute(host, "true", task="worker:9")
+    with pytest.raises(AgentRefused) as refused:
+        execute(host, "python-that-is-not-there", task="worker:0")
+    assert "its trainer runs sleep: write that, or set trainer.python" in refused.value.frame["hint"]
 
 
 def test_the_values_of_secrets_are_hidden_wherever_the_output_is_cut(host: AgentHost) -> None:

@@ -23,7 +23,7 @@ from tests.unit.agent.supervise import supervised
 SYSTEMCTL = """\
 echo "systemctl $*" >> "$HOME/asked"
 case "$*" in
-  "--user show-environment") [ -e "$HOME/has-systemd" ] ;;
+  "--user show-environment") ;;
   *" enable "*) touch "$HOME/enabled-$4" ;;
   *" disable "*) rm "$HOME/enabled-$4" ;;
   *" is-enabled "*) [ -e "$HOME/enabled-$3" ] && echo enabled ;;
@@ -54,6 +54,10 @@ class Account:
         self.home = home
         self.root = home / ".dtctl"
         self.lingers("no")
+
+    def has_systemd(self) -> None:
+        (self.home / "systemd").mkdir()
+        (self.home / "systemd" / "private").touch()
 
     def has(self, name: str, script: str) -> None:
         program = self.home / "bin" / name
@@ -91,6 +95,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
     (tmp_path / "bin").mkdir()
     (tmp_path / ".dtctl" / "agent").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path}/bin")  # nothing of the machine's own may be asked
     for tool in ("cat", "mv", "rm", "touch"):
         (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool, path="/usr/bin:/bin")))
@@ -105,7 +110,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
 
 @pytest.fixture
 def systemd(account: Account) -> Account:
-    (account.home / "has-systemd").touch()
+    account.has_systemd()
     account.lingers("yes")
     return account
 
@@ -214,7 +219,7 @@ def test_a_session_with_another_home_leaves_the_account_alone(
 @pytest.mark.parametrize("kind", ["systemd", "cron"])
 def test_the_entry_goes_with_the_files_of_the_last_run_that_needs_it(account: Account, kind: str) -> None:
     if kind == "systemd":
-        (account.home / "has-systemd").touch()
+        account.has_systemd()
         account.lingers("yes")
     first, second = account.keep_run("r1"), account.keep_run("r2")
     account.keep_run("r3", "never")
@@ -244,7 +249,7 @@ def finish(directory: Path, finished: bool = True) -> None:
 def test_the_entry_goes_when_the_last_run_that_needs_it_has_ended(account: Account, kind: str) -> None:
     """Whichever of them has made it, and whichever agent ends last."""
     if kind == "systemd":
-        (account.home / "has-systemd").touch()
+        account.has_systemd()
         account.lingers("yes")
     mine = "MAILTO=ada\n17 4 * * * true # my own\n"
     (account.home / "table").write_text(mine)

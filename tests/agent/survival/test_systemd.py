@@ -70,7 +70,7 @@ def test_the_rules_of_files_are_those_of_the_last_word(tmp_path: Path) -> None:
     assert systemd.rules_of_files(str(tmp_path)).kill, "the drop-in in /etc hides that of the same name in /run"
 
 
-SYSTEMCTL = '[ -e "$HOME/has-systemd" ]'
+SYSTEMCTL = "exit 0"
 LOGINCTL = 'cat "$HOME/lingers"'
 BUSCTL = """\
 case "$5" in
@@ -90,6 +90,7 @@ IN_A_SESSION = """\
 [ -n "$SEPARATED" ] || SEPARATED=1 exec unshare --mount "$0" "$@"
 mount --bind "$HOME/cgroup" /proc/$$/cgroup || exit 9
 unset SEPARATED
+export XDG_RUNTIME_DIR="$HOME"
 exec "{python}" "$@"
 """
 
@@ -119,7 +120,7 @@ def test_up_is_refused_where_the_agent_would_be_killed(strict: AgentHost) -> Non
 
 
 def test_without_lingering_user_systemd_is_not_used(strict: AgentHost) -> None:
-    (strict.home / "has-systemd").touch()
+    write(strict.home / "systemd/private", "")
     with strict.open() as talk, pytest.raises(AgentRefused) as refused:
         strict.prepare(talk, strict.spec(task("worker:0", "sleep", "1000")))
     assert refused.value.code == "would_be_killed"
@@ -127,7 +128,7 @@ def test_without_lingering_user_systemd_is_not_used(strict: AgentHost) -> None:
 
 
 def test_with_lingering_the_agent_is_started_below_the_users_own_systemd(strict: AgentHost) -> None:
-    (strict.home / "has-systemd").touch()
+    write(strict.home / "systemd/private", "")
     (strict.home / "lingers").write_text("yes\n")
     spec = strict.spec(task("worker:0", "sleep", "1000"))
     assert strict.up(spec)["tasks"]["worker:0"]["state"] == "running"

@@ -85,7 +85,7 @@ def test_sources_are_those_that_the_name_of_the_program_promises(tmp_path: Path)
         assert bootstrap.sources(str(program)) == {}
 
 
-def test_what_another_user_may_write_or_has_made_is_not_read(tmp_path: Path) -> None:
+def test_files_owned_or_writable_by_another_user_are_not_read(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"123")
     file.chmod(0o600)

@@ -53,7 +53,7 @@ RAISING: list[Callable[[str], Any]] = [
 
 @pytest.mark.parametrize("what", impostors.NO_FILES)
 @pytest.mark.parametrize("use", range(len(RAISING)))
-def test_what_is_no_file_is_named_and_left_alone(place: Path, what: str, use: int) -> None:
+def test_non_regular_file_is_reported_and_left_alone(place: Path, what: str, use: int) -> None:
     path = place / "file"
     impostors.NO_FILES[what](path)
     with pytest.raises(files.Unfit) as unfit:
@@ -103,13 +103,13 @@ def test_a_record_of_brackets_alone_is_no_record(place: Path) -> None:
 
 
 @pytest.mark.parametrize("what", impostors.NO_FILES)
-def test_what_is_no_file_is_a_damaged_record(place: Path, what: str) -> None:
+def test_non_regular_file_is_a_damaged_record(place: Path, what: str) -> None:
     impostors.NO_FILES[what](place / "file")
     with pytest.raises(paths.Damaged, match=impostors.said(what)):
         paths.read_record(str(place / "file"), Variables)
 
 
-def test_nobody_can_guess_the_name_under_which_a_file_is_written(place: Path) -> None:
+def test_temporary_file_names_are_unpredictable(place: Path) -> None:
     impostors.link_to_a_file(place / f"state.json.{os.getpid()}.new")
     paths.write_json(str(place / "state.json"), {"a": "1"})
     assert impostors.unharmed(place / "any")
@@ -239,7 +239,7 @@ def test_a_new_supervisor_continues_counting(events: Path) -> None:
     assert numbers(log) == numbers(log_of(events)) == [0, 1]
 
 
-def test_what_a_full_disk_did_not_take_is_written_later_and_in_order(events: Path) -> None:
+def test_events_are_written_later_in_order_after_a_full_disk(events: Path) -> None:
     log = log_of(events, 0)
     with full_after(events.stat().st_size + 5):
         log.add({"event": 1})

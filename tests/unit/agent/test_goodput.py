@@ -104,7 +104,7 @@ def test_before_the_first_step_nothing_is_known_of_what_is_kept() -> None:
     assert not goodput.is_known(None)
 
 
-def test_a_step_that_is_heard_after_the_loss_of_its_task_was_made_before() -> None:
+def test_late_step_of_a_lost_task_counts_before_its_loss() -> None:
     run = started().train(1, 50).pass_(3)
     run.last = {"worker:1": 50}
     run.hear("wait", {"worker:1": 52}, lost=True)
@@ -246,7 +246,7 @@ def test_gaps_and_paces_are_learnt_by_a_fifth_of_the_newest() -> None:
     assert usual(run.tell(52, passed_s=1000.0)) == (6.0, 2.4), "a stall is no gap"
 
 
-def test_what_is_heard_late_says_how_far_the_run_had_come() -> None:
+def test_late_report_updates_the_highest_step() -> None:
     run = started().train(1, 10).hear("wait", {"worker:0": 9, "worker:1": 14}, lost=True)
     assert (run.account["reached"], run.account["again_to"]) == (14, 14)
     assert run.hear("wait", {"worker:1": 12}, lost=True).account["reached"] == 14

@@ -155,7 +155,7 @@ def test_silence_is_a_hang_once_progress_was_proven(case: str) -> None:
         assert (verdict is not None if isinstance(expected, bool) else verdict) == expected
 
 
-def test_what_a_first_step_took_is_learnt_once_others_have_followed() -> None:
+def test_first_step_duration_is_learnt_after_further_steps() -> None:
     watched = Watched()
     watched.seconds(30)
     watched.seconds(2, steps_every=1)

@@ -239,7 +239,7 @@ def test_a_run_that_failed_as_it_hung_is_reported_to_those_who_ask_for_stalls() 
     assert end.kinds == ("failed", "stalled")
 
 
-def test_what_is_reported_has_the_same_id_whichever_host_reports_it() -> None:
+def test_event_id_is_independent_of_the_reporting_host() -> None:
     [end] = events_of(ended("Failed", fact("said", text="so"), cause="worker:0"))
     alone = run_events.ended("digits-1", "Failed", [fact("said", text="so")], "worker:0", 5.0)
     assert end.id == alone.id == "digits-1/failed"
@@ -261,7 +261,7 @@ def test_a_payload_has_the_cause_and_the_next_command() -> None:
     assert body["text"] == f"digits has failed: {body['reason']}\n{body['next']}"
 
 
-def test_log_text_in_a_post_mentions_nobody_and_stays_on_one_line() -> None:
+def test_log_text_in_a_post_contains_no_mention_and_no_newline() -> None:
     text = "bad <!channel> \x1b[2J\n<https://evil|here> @here @everyone" + "x" * 5000
     [end] = events_of(ended("Failed", fact("said", text=text)))
     line, _, then = payload(end, "digits", "")["text"].rpartition("\n")

@@ -65,6 +65,30 @@ def test_round_numbers_are_proposed_from_which_on_enough_are_free(monkeypatch: p
     assert ports.free_from(51, most=3) == [2500, 2600, 61_000]
 
 
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_who_listens_is_found_where_the_kernel_answers_and_where_it_does_not(
+    family: socket.AddressFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(family) as server, socket.socket(family) as idle:
+        for one in (server, idle):
+            one.bind(("", 0))
+        server.listen()
+        port, silent = server.getsockname()[1], idle.getsockname()[1]
+        expected = {str(os.fstat(server.fileno()).st_ino): os.geteuid()}
+        assert ports._dumped()[port] == expected
+        assert (ports.listening(port), ports.listening(silent)) == (expected, {})
+        # an error of the kernel's, as it comes where it lacks the module: nlmsghdr and nlmsgerr
+        refused = (
+            (36).to_bytes(4, "little") + (2).to_bytes(2, "little") + bytes(10) + (-2).to_bytes(4, "little", signed=True)
+        )
+        with pytest.raises(FileNotFoundError):
+            ports._take(refused, {})
+        monkeypatch.setattr(ports, "_SOCK_DIAG", 31)  # no such protocol
+        with pytest.raises(OSError, match="Protocol not supported"):
+            ports._dumped()
+        assert (ports.listening(port), ports.listening(silent)) == (expected, {})
+
+
 def test_the_holder_of_a_port_is_reported_with_its_pid() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

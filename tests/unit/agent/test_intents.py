@@ -96,7 +96,7 @@ def test_an_order_is_followed_and_written(files: RunFiles) -> None:
     assert followed.settled()
 
 
-def test_what_a_session_has_asked_for_in_the_meantime_is_kept(files: RunFiles) -> None:
+def test_concurrent_intent_of_a_session_is_kept(files: RunFiles) -> None:
     followed = reading(files)
     write(files, tasks={**on_disk(files)["tasks"], "worker:0": intent("stop", 5)}, serial=2)
     followed.take({"worker:0": intent("run", 2), "worker:1": intent("run", 2)})
@@ -139,7 +139,7 @@ def test_a_session_that_ended_unexpectedly_is_lost_until_another_keeps_the_run(
     assert followed.lost_session is False
 
 
-def test_what_a_session_has_written_before_its_end_holds(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intent_written_before_the_session_ends_is_valid(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says `keep` and ends after its intent has been read, and before it is looked for."""
     write(files, session=SESSION)
     monkeypatch.setattr(processes, "find", lambda _: write(files, serial=2, session=None))

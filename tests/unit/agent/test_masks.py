@@ -97,7 +97,7 @@ def test_a_form_of_secret_is_masked(text: str, secret: str) -> None:
 
 
 @pytest.mark.parametrize("text", SHOWN)
-def test_what_only_resembles_a_secret_is_shown(text: str) -> None:
+def test_text_that_resembles_a_secret_is_not_masked(text: str) -> None:
     assert hide_text(text) == text
 
 
@@ -147,7 +147,7 @@ def test_masking_keeps_the_number_of_lines(parts: list[bytes]) -> None:
         ("x " * 6000 + "password=s3cret" + " y" * 5000, "cret"),
     ],
 )
-def test_what_a_command_prints_in_two_parts_is_masked_as_a_whole(text: str, secret: str, at_pauses: bool) -> None:
+def test_secret_split_across_writes_is_masked(text: str, secret: str, at_pauses: bool) -> None:
     data = text.encode()
     begin = data.index(b"=") + 1 if b"=" in data else data.index(secret.encode())
     for cut in range(begin if at_pauses else max(1, begin - 20), min(begin + 20, len(data))):

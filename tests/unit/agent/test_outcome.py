@@ -158,7 +158,7 @@ def test_how_a_run_stands_that_is_not_decided(case: str) -> None:
     assert (found and (found.kind, sentence(found.why))) == expected
 
 
-def test_what_waits_for_its_restart_is_reported_with_its_end() -> None:
+def test_task_in_backoff_is_reported_with_its_exit() -> None:
     backoff = {"state": "backoff", "exit": made(Exit, code=3)}
     waiting = outcome.waits_for_restart(facts({"worker:1": backoff, "ps:0": backoff}))
     assert waiting == [fact("task_lost", task="ps:0"), fact("exited", code=3)]
@@ -187,5 +187,5 @@ def test_a_task_counts_only_when_it_is_known_what_it_does_and_what_is_wanted_of_
     assert list(Facts(known.roster, True, entries, wanted).entries) == ["worker:0", "evaluator:0"]
 
 
-def test_a_failure_of_which_nobody_knows_the_time_is_older_than_all_others() -> None:
+def test_failure_without_a_time_sorts_before_all_others() -> None:
     assert outcome.failing_since(made(Entry, state="failed")) == 0.0

@@ -143,7 +143,7 @@ def test_a_long_life_gives_the_budget_and_the_short_delay_back() -> None:
     assert (decision.state, decision.restarts, decision.delay_s) == ("backoff", 1, 0.0)
 
 
-def test_what_was_killed_because_it_was_hung_is_tried_again_whatever_its_exit() -> None:
+def test_task_killed_as_hung_is_restarted_for_any_exit_code() -> None:
     hung = fact("stalled", seconds=300.0)
     for ending in (killed(9), killed(6), code(0)):
         decision = decide(ending, stalled=hung)
@@ -206,7 +206,7 @@ def test_numbers_and_names_of_temporary_files_make_no_other_cause(one: str, othe
     assert fingerprint("defaced") == "defaced"
 
 
-def test_what_only_repeats_itself_is_not_tried_again() -> None:
+def test_repeated_failure_is_not_restarted() -> None:
     alike = [past(BAD)] * 3
     assert decide(code(1), tail=log(BAD), repeat=4, history=alike).state == "backoff"
     assert decide(code(1), tail=log(BAD), repeat=0, history=alike).state == "backoff"
@@ -217,7 +217,7 @@ def test_what_only_repeats_itself_is_not_tried_again() -> None:
         assert failed.why == [fact("exited", code=1), fact("cause", text=BAD), fact("same_way", count=3)]
 
 
-def test_a_programming_error_is_nobody_elses_however_it_is_spelled() -> None:
+def test_type_error_that_mentions_a_peer_is_a_programming_error() -> None:
     bad = "TypeError: connect() missing 1 required positional argument: 'peer'"
     assert decide(code(1), tail=log(bad), repeat=3, history=[past(bad)] * 3).state == "failed"
 

@@ -150,14 +150,14 @@ def accepted(record: Any, raw: object) -> bool:
 
 @few
 @given(raw=anything)
-def test_whatever_comes_is_refused_in_words_or_holds(raw: object) -> None:
+def test_any_input_is_either_refused_with_a_message_or_valid(raw: object) -> None:
     for record in RECORDS:
         accepted(record, raw)
 
 
 @few
 @given(seed=seeds)
-def test_what_is_made_of_the_kinds_holds(seed: int) -> None:
+def test_generated_records_are_valid(seed: int) -> None:
     for record in RECORDS:
         raw = like(kind_of(record), random.Random(seed))
         assert accepted(record, raw) or name_of(record) in RULED, (name_of(record), raw)
@@ -198,7 +198,7 @@ def test_the_reader_of_json_gives_a_value_or_says_that_it_is_none(data: str | by
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", "9" * 5_000, "[" * 100_000, "{", "", b"\xff", "1 2"])
-def test_what_is_no_json_is_refused(text: str | bytes) -> None:
+def test_invalid_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(ValueError):
         kinds.parse_json(text)
 

@@ -70,7 +70,7 @@ def run(tmp_path: Path) -> RunFiles:
     return files
 
 
-def test_what_is_read_of_a_run_is_about_the_tasks_that_the_host_has_now(run: RunFiles) -> None:
+def test_run_state_contains_only_the_hosts_current_tasks(run: RunFiles) -> None:
     Path(paths.attempt_directory(run.directory, "worker:1", 3)).mkdir(parents=True)
     run.write_moved(moved(c="s"))
     assert list(run.state()["tasks"]) == list(run.intent()["tasks"]) == ["worker:0", "worker:1"]
@@ -91,7 +91,7 @@ def test_what_is_read_of_a_run_is_about_the_tasks_that_the_host_has_now(run: Run
 
 
 @pytest.mark.parametrize("text", ["{", '{"number": 1, "seats": {"c": "nobody"}}'])
-def test_what_cannot_be_known_of_the_moves_is_not_guessed(run: RunFiles, text: str) -> None:
+def test_damaged_moves_are_an_error(run: RunFiles, text: str) -> None:
     Path(run.path("moved.json")).write_text(text)
     with pytest.raises(paths.Damaged, match=r"moved\.json"):
         run.spec()

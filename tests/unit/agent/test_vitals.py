@@ -50,7 +50,7 @@ IDLE: dict[str, object] = {"state": "S", "ticks": 0, "io": "rchar: 0\nwchar: 0",
     ],
     ids=["nothing", "heartbeats", "a processor", "waits for a processor", "waits for a disk", "reads", "receives"],
 )
-def test_who_computes_reads_or_receives_works(
+def test_task_with_cpu_disk_or_network_activity_is_active(
     monkeypatch: pytest.MonkeyPatch, later: dict[str, object], works: bool
 ) -> None:
     now = {**IDLE}
@@ -109,7 +109,7 @@ def test_shares_are_those_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> 
     assert presses(sample) == ["cpu"]
 
 
-def test_an_old_kernel_tells_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_kernel_omits_some_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     load = MachineLoad()
     monkeypatch.setattr(machine, "text", lambda path: "")
     load.sample(1.0)

@@ -183,7 +183,7 @@ def test_the_index_of_a_repository_with_sha256_is_read(tmp_path: Path) -> None:
     assert "data/x.csv" in sent(tmp_path / "code")
 
 
-def test_a_dtctlignore_has_the_last_word(top: Path) -> None:
+def test_dtctlignore_overrides_gitignore(top: Path) -> None:
     (top / ".dtctlignore").write_text("!/data/large.bin\n")
     assert sent(top) == {*TRACKED, ".dtctlignore", "data/large.bin"}
     (top / ".dtctlignore").write_text("!/data/deep/\n")
@@ -200,7 +200,7 @@ def test_a_tracked_secret_stays_at_home(top: Path) -> None:
     assert scan(top).withheld == (("data/.env", ".env"),)
 
 
-def test_nothing_of_the_repository_runs(top: Path, tmp_path: Path) -> None:
+def test_git_hooks_and_filters_of_the_repository_do_not_run(top: Path, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     script.chmod(0o755)

@@ -109,7 +109,7 @@ def link_to(target: str) -> Callable[[Path], None]:
         (link_to(os.fsdecode(b"\xff")), "thing leads to is not UTF-8"),
     ],
 )
-def test_what_cannot_be_sent_is_named_with_a_remedy(code: Path, make: Callable[[Path], None], summary: str) -> None:
+def test_unsendable_file_is_reported_with_a_remedy(code: Path, make: Callable[[Path], None], summary: str) -> None:
     make(code / "thing")
     with pytest.raises(PreflightError, match=summary) as refused:
         scan(code)
@@ -133,7 +133,7 @@ def test_a_good_name_that_the_locale_reads_otherwise_is_not_blamed(
         check_utf8("gr\xfcn" if encoding == "latin-1" else "gr\udcfcn", "the name of a file")
 
 
-def test_what_may_not_be_read_is_named() -> None:
+def test_unreadable_file_is_reported() -> None:
     with public_directory() as code:
         (code / "secret.key").write_text("x")
         (code / "secret.key").chmod(0)
@@ -165,9 +165,7 @@ def test_a_code_directory_that_is_none_is_refused(code: Path, name: str, summary
         scan(code.parent / name)
 
 
-def test_what_dtctl_keeps_for_itself_is_not_sent_from_a_home_directory(
-    code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dtctl_directories_in_a_home_directory_are_not_sent(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "DTCTL_ROOT"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(code))
@@ -225,7 +223,7 @@ def test_a_link_below_may_use_the_directories_above_it() -> None:
     assert leads_outside("x/y/a", {"x/y/a": "../../../b"})
 
 
-def test_what_looks_inside_but_is_not_is_noticed() -> None:
+def test_link_that_leads_out_of_the_code_is_detected() -> None:
     links = {"a/b/l": "../../top", "m": "a/b/l/../../secret"}
     assert leads_outside("m", links), "a/b/l is top, and above top's directory is the outside"
 
@@ -347,7 +345,7 @@ def test_a_cache_that_others_may_write_to_is_refused(scanned_code: Path, cache: 
 
 @pytest.mark.usefixtures("later")
 @pytest.mark.timeout(120)
-def test_nobody_waits_for_a_cache_that_is_a_fifo(scanned_code: Path, cache: Path) -> None:
+def test_fifo_in_place_of_the_cache_does_not_block(scanned_code: Path, cache: Path) -> None:
     bundle = scan(scanned_code)
     [file] = cache.iterdir()
     file.unlink()
@@ -372,7 +370,7 @@ def test_code_directories_do_not_share_a_cache(scanned_code: Path, cache: Path, 
 
 
 @pytest.mark.usefixtures("cache")
-def test_what_is_gone_is_forgotten(scanned_code: Path) -> None:
+def test_cache_drops_removed_files(scanned_code: Path) -> None:
     fingerprints = Fingerprints(scanned_code, now_ns=time.time_ns() + 10**10)
     fingerprints.put("gone", (scanned_code / "train.py").stat(), "0" * 64)
     fingerprints.save()

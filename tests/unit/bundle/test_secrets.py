@@ -139,7 +139,7 @@ def test_a_private_key_stays_at_home_whatever_it_is_called(code: Path, name: str
     ],
     ids=names_only,
 )
-def test_what_is_public_or_only_shows_a_key_is_sent(code: Path, name: str, content: str) -> None:
+def test_public_keys_and_examples_are_sent(code: Path, name: str, content: str) -> None:
     assert name in sent(scan(write(code, {name: content})))
 
 
@@ -200,7 +200,7 @@ def test_the_config_of_a_bare_repository_stays_at_home(code: Path, prefix: str) 
     assert withheld(bundle) == (f"{prefix}config",)
 
 
-def test_what_was_judged_harmless_by_fewer_rules_is_judged_again(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_verdict_of_older_rules_is_recomputed(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     now = time.time_ns
@@ -213,7 +213,7 @@ def test_what_was_judged_harmless_by_fewer_rules_is_judged_again(code: Path, mon
     assert withheld(scan(code)) == ("some.cfg",)
 
 
-def test_the_users_own_word_is_the_last(code: Path) -> None:
+def test_explicit_dtctlignore_line_overrides_secret_rules(code: Path) -> None:
     write(code, {".env": "X=1", "keys/id_rsa": KEY, "gcp.json": '{"private_key": "-----BEGIN PRIVATE KEY"}'})
     write(code, {".aws/config": "x", ".dtctlignore": "!.env\n!/keys/id_rsa\n!gcp.json\n!.aws/\n"})
     bundle = scan(code)
@@ -235,11 +235,11 @@ def test_a_kind_of_file_can_be_allowed(code: Path) -> None:
     assert withheld(scan(code)) == (".env",)
 
 
-def test_a_gitignore_is_no_word_on_secrets(code: Path) -> None:
+def test_gitignore_does_not_allow_secrets(code: Path) -> None:
     assert withheld(scan(write(code, {".env": "X=1", ".gitignore": "*.log\n!.env\n"}))) == (".env",)
 
 
-def test_what_the_users_rules_leave_out_is_not_reported(code: Path) -> None:
+def test_files_excluded_by_the_users_rules_are_not_reported(code: Path) -> None:
     bundle = scan(write(code, {".env": "X=1", ".gitignore": ".env\n"}))
     assert (withheld(bundle), bundle.skipped) == ((), ((".env", ".gitignore:1 .env"),))
 

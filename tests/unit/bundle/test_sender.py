@@ -104,7 +104,7 @@ def test_the_last_frame_of_each_file_says_so(bundle: Bundle) -> None:
     ]
 
 
-def test_what_does_not_get_smaller_travels_as_it_is(bundle: Bundle) -> None:
+def test_incompressible_data_is_sent_uncompressed(bundle: Bundle) -> None:
     session = Recorder()
     with Sender(bundle) as sender:
         sender.serve(session, need(1, 2, 3))
@@ -159,7 +159,9 @@ def test_ten_hosts_side_by_side_cost_one_reading(bundle: Bundle, made: list[tupl
     assert all(session.files() == content(bundle) for session in sessions)
 
 
-def test_what_was_sent_first_gives_way_when_the_memory_is_full(bundle: Bundle, made: list[tuple[str, int]]) -> None:
+def test_least_recently_used_chunks_are_evicted_when_memory_is_full(
+    bundle: Bundle, made: list[tuple[str, int]]
+) -> None:
     with Sender(bundle, 3 * CHUNK_BYTES) as sender:
         for indexes in ((1, 3), (1,), (2,), (3,), (1,)):  # 1 is used again, so 3 is the oldest when 2 comes
             sender.serve(Recorder(), need(*indexes))
@@ -223,7 +225,7 @@ def test_progress_ends_at_the_total(bundle: Bundle) -> None:
         assert reported == []
 
 
-def test_an_agent_that_cannot_go_on_is_heard_while_sending(bundle: Bundle) -> None:
+def test_agent_error_is_received_while_sending(bundle: Bundle) -> None:
     full = AgentError("disk_full", "h1: the disk is full")
     progress = Message({"type": "progress"})
     with Sender(bundle) as sender:
@@ -328,7 +330,7 @@ def test_a_file_of_holes_is_refused_before_it_is_read(code: Path) -> None:
 
 @pytest.mark.parametrize("name", [".gitignore", ".dtctlignore"])
 @pytest.mark.parametrize("make", [fifo, link_without_end])
-def test_nobody_waits_for_an_ignore_file(code: Path, name: str, make: Callable[[Path], None]) -> None:
+def test_special_file_as_ignore_file_does_not_block(code: Path, name: str, make: Callable[[Path], None]) -> None:
     make(code / name)
     with pytest.raises(PreflightError, match=f"cannot read .*{name}"):
         scan(code)

@@ -52,7 +52,7 @@ def test_a_host_without_the_data_stops_a_start(held: dict[str, Any], signature: 
     assert any("dtctl data push" in line for line in one.signature.remedy)
 
 
-def test_a_source_that_nobody_has_read_is_said_and_stops_nothing() -> None:
+def test_unread_data_source_is_a_note_only() -> None:
     found = judged(TOPIC, scene(None), facts(**{**WHOLE, "bundle": "f" * 64}))
     assert hosts_by_signature(found) == {"data_source_unread": ("c", "d")}
     assert "data_source_unread" not in STOPPING
@@ -60,7 +60,7 @@ def test_a_source_that_nobody_has_read_is_said_and_stops_nothing() -> None:
     assert without == {"data_not_pushed": ("d",), "data_source_unread": ("c",)}
 
 
-def test_without_data_of_dtctls_nobody_is_asked() -> None:
+def test_no_host_is_asked_without_data_from() -> None:
     assert TOPIC.ask(context(), Answers()) == {}
     assert TOPIC.ask(scene(brief=True), Answers()) == {host: {"dirs": ["/data"]} for host in "cd"}
     assert TOPIC.ask(scene(), Answers([facts(**WHOLE)])) == {}

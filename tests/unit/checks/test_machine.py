@@ -110,15 +110,15 @@ def test_the_user_of_a_gpu_is_named() -> None:
     user = {"pid": 7, "name": "python", "user": "ada", "used_bytes": 2 * GB}
     (found,) = judged(TOPIC, with_gpus(2), {"a": machine(gpus=gpus(0, 2, users=[user]))})
     assert sentence(found) == (
-        "GPU 1 of a is in use already by python of ada (pid 7, 2.0 GB): 2.0 GB of its 80.0 GB are taken"
+        "GPU 1 of a is in use already by python of ada (pid 7, 2.0 GB): 2.0 GB of its 80.0 GB are used"
     )
 
 
 def test_whose_run_has_taken_a_gpu_is_named_with_its_tasks() -> None:
     facts = {"a": machine(gpus=gpus(0, 0), gpus_taken=[taken(0), taken(1)])}
     (found,) = judged(TOPIC, with_gpus(2), facts)
-    assert sentence(found) == "GPU 0-1 of a is taken: worker:3 of your run other-1 may use it"
-    assert remedies(found)[0] == "dtctl stop --cluster other    ends that run"
+    assert sentence(found) == "GPU 0-1 of a is in use: it is assigned to worker:3 of your run other-1"
+    assert remedies(found)[0] == "dtctl stop --cluster other    stops that run"
 
 
 def test_tasks_that_see_the_gpus_of_another_run_are_named() -> None:
@@ -126,7 +126,8 @@ def test_tasks_that_see_the_gpus_of_another_run_are_named() -> None:
     undeclared = context(cluster(job("worker", ["a"], [2222])))
     (found,) = judged(TOPIC, undeclared, facts)
     assert sentence(found) == (
-        "worker:0 may use GPU 0-1 of a, which worker:3 of your run other-1 has: the file declares no GPUs there"
+        "worker:0 may use GPU 0-1 of a, which are assigned to worker:3 of your run other-1: the file declares no GPUs"
+        " there"
     )
     own = {"a": machine(gpus_taken=[taken(0, "digits", "digits-1")])}
     assert judged(TOPIC, undeclared, own) == []
@@ -339,7 +340,7 @@ def found_of(value: CheckContext, **fields: Any) -> list[tuple[str, tuple[str, .
     ]
 
 
-def test_those_that_are_missing_are_named_with_whom_they_were_for() -> None:
+def test_missing_gpus_are_reported_with_their_tasks() -> None:
     missing = {"wanted": "1, 2, 3", "have": 1}
     assert found_of(planned(2, 4), gpus=[gpu(0)]) == [("gpus_missing", ("worker:0", "worker:1"), missing)]
     assert found_of(planned(2, 4), gpus=[gpu(0), gpu(1)]) == [
@@ -347,7 +348,7 @@ def test_those_that_are_missing_are_named_with_whom_they_were_for() -> None:
     ]
 
 
-def test_who_would_take_all_gpus_is_named_and_a_ps_takes_none() -> None:
+def test_tasks_that_would_use_all_gpus_are_reported_without_ps() -> None:
     for settings in ({}, {"gpus_per_task": 1}):
         shared = found_of(planned(2, 0, **settings), gpus=[gpu(0), gpu(1)])
         assert shared == [("gpus_shared", ("worker:0", "worker:1"), {"have": 2})]

@@ -48,14 +48,14 @@ def test_with_the_code_there_each_python_says_what_it_cannot_compile() -> None:
     assert sentence(one).endswith("will fail on a: near.py:7: invalid syntax")
 
 
-def test_what_an_environment_lacks_is_to_be_named_in_its_file() -> None:
+def test_missing_module_of_an_environment_names_its_requirements_file() -> None:
     environment = Environment(requirements="needs.txt")
     value = cluster(trainer=dataclasses.replace(cluster().trainer, environment=environment))
     facts = {"a": {"pythons": [python(missing=["sklearn"])]}}
     assert hosts_by_signature(judged(TOPIC, context(value), facts)) == {"modules_to_come": ("a",)}
     (one,) = judged(TOPIC, context(value, brief=True), facts)
     assert fails(one)
-    assert list(remedies(one)) == ["add scikit-learn to needs.txt, of which the environment is made"]
+    assert list(remedies(one)) == ["add scikit-learn to needs.txt, from which the environment is created"]
 
 
 def test_a_missing_module_is_named_with_the_line_that_imports_it() -> None:
@@ -75,7 +75,7 @@ def test_a_missing_module_is_reported_with_the_version_that_the_others_have() ->
     assert remedies(found[0])[0].endswith("-m pip install tensorflow==2.21.0 scikit-learn")
 
 
-def test_what_a_setup_may_install_is_only_a_warning() -> None:
+def test_missing_module_is_a_note_if_setup_may_install_it() -> None:
     value = cluster(trainer=dataclasses.replace(cluster().trainer, setup="pip install -r requirements.txt"))
     facts = {**SAME, "c": {"pythons": [python(missing=["tensorflow"])]}, "d": {"pythons": [python("")]}}
     found = judged(TOPIC, context(value), facts)
@@ -133,7 +133,7 @@ def test_known_traps_are_reported_before_they_snap(
     assert all(one.seen.hosts == ("a", "b", "c", "d") for one in found)
 
 
-def test_what_cannot_be_imported_is_reported_with_its_error() -> None:
+def test_import_error_is_reported() -> None:
     facts = {
         "c": {"pythons": [python(imported={"tensorflow": {"seconds": 3, "problem": "ImportError: libcuda.so.1"}})]}
     }
@@ -251,7 +251,7 @@ def test_modules_of_its_own_are_followed(tmp_path: Path) -> None:
         "try:\n    import horovod\nexcept ImportError:\n    install()\nimport horovod\n",
     ],
 )
-def test_what_may_be_absent_is_not_needed(tmp_path: Path, text: str) -> None:
+def test_optional_import_is_not_required(tmp_path: Path, text: str) -> None:
     assert "horovod" not in (imports_of(tmp_path, "train.py", train_py=text) or ())
 
 
@@ -280,7 +280,7 @@ def test_the_program_is_found_as_python_finds_it(tmp_path: Path, args: tuple[str
         ((), ""),
     ],
 )
-def test_what_its_text_does_not_tell_is_not_guessed(tmp_path: Path, args: tuple[str, ...], text: str) -> None:
+def test_undeterminable_program_is_not_checked(tmp_path: Path, args: tuple[str, ...], text: str) -> None:
     assert imports_of(tmp_path, *args, train_py=text) is None
 
 

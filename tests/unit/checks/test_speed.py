@@ -31,7 +31,7 @@ def test_a_slow_host_is_named_with_what_takes_its_processors() -> None:
     one = found(a=fast(), b=fast(), c=fast(), d=fast(50e9, busy=[taker]))
     assert hosts_by_signature(one) == {"host_computes_slowly": ("d",)}
     assert sentence(one[0]) == (
-        "d computes at 50 GFLOP/s, the others at 100 GFLOP/s: tasks that train in step will wait for it; "
+        "d computes at 50 GFLOP/s, the others at 100 GFLOP/s: synchronous training will wait for it; "
         "stress of ada (pid 7) takes 3.5 of them"
     )
     assert not fails(one[0])
@@ -101,7 +101,7 @@ def fields(own: SpeedFacts, *others: SpeedFacts) -> dict[str, Any]:
 SLOWLY: dict[str, Any] = {"flops": 1e9}
 
 
-def test_what_is_the_same_everywhere_explains_nothing() -> None:
+def test_equal_properties_are_not_reported_as_differences() -> None:
     assert fields(fast(**SLOWLY)) == {}
     assert fields(fast(**SLOWLY, cpus=16)) == {}
     assert fields(fast(**SLOWLY, stolen=0.049)) == {}

@@ -90,11 +90,11 @@ def test_spare_that_does_not_see_the_checkpoints_is_named_and_an_arbiter_is_not_
     assert not fails(found[0])
 
 
-def test_what_cannot_be_written_is_reported_with_the_systems_message() -> None:
+def test_unwritable_directory_is_reported_with_the_system_error() -> None:
     wrote = {**WROTE, "d": storage(written=[{**SAVED, "at": "/", "up": 1, "problem": "Permission denied"}])}
     found = judged(TOPIC, context(), wrote)
     assert hosts_by_signature(found) == {"place_unwritable": ("d",)}
-    assert sentence(found[0]) == "d cannot write to /saved: Permission denied (of that path only / is there)"
+    assert sentence(found[0]) == "d cannot write to /saved: Permission denied (of that path only / exists)"
 
 
 DATA = {"path": "/data", "there": True, "files": 3, "size_bytes": 300, "digest": "aa"}
@@ -183,7 +183,7 @@ def test_who_sees_what_the_lead_saves_is_reported_once_it_was_looked_for() -> No
     assert statements(WROTE, looked("a", "b")) == [("not_shared", {"where": "/saved", "lead": "c"})]
 
 
-def test_without_the_leads_host_it_is_said_that_nobody_can_tell_who_sees_what() -> None:
+def test_sharing_is_unknown_without_the_leads_host() -> None:
     without = {host: facts for host, facts in WROTE.items() if host != "c"}
     heard = Answers([without], errors={"c": DtctlError("c does not answer")})
     assert Statement("sharing_not_known", {"lead": "c"}) in list(TOPIC.describe(context(), heard))

@@ -47,7 +47,7 @@ def urls(value: CheckContext) -> dict[str, list[tuple[str, bool]]]:
         ({"data": "https://h/digits", "output": "/data"}, ("ps", "worker"), {}),
     ],
 )
-def test_those_are_asked_who_will_save_or_read_there(
+def test_only_hosts_that_save_or_read_are_asked(
     dirs: dict[str, str], jobs: tuple[str, ...], asked: dict[str, list[tuple[str, bool]]]
 ) -> None:
     assert urls(of(dirs, jobs)) == asked
@@ -92,9 +92,9 @@ def test_a_host_that_can_passes_and_the_others_are_told_together() -> None:
             "missing",
             {},
             "there is no gs://runs, or nothing in",
-            "gcloud storage buckets create gs://runs    makes the bucket",
+            "gcloud storage buckets create gs://runs    creates the bucket",
         ),
-        ("missing", {"url": "s3://data/x"}, "there is no s3://data", "aws s3 mb s3://data    makes the bucket"),
+        ("missing", {"url": "s3://data/x"}, "there is no s3://data", "aws s3 mb s3://data    creates the bucket"),
         ("denied", {}, "may not write", "GOOGLE_APPLICATION_CREDENTIALS"),
         ("denied", {"url": "s3://data/x"}, "may not write", "AWS_ACCESS_KEY_ID"),
         ("scheme", {"url": "s3://data/x"}, "TensorFlow 2.21.0 on w opens no s3://", "up to TensorFlow 2.16"),
@@ -149,7 +149,7 @@ def test_the_library_is_the_one_that_the_program_imports(modules: tuple[str, ...
     assert question["libraries"] == libraries
 
 
-def test_what_a_host_says_of_a_url_that_it_was_not_asked_about_is_not_shown() -> None:
+def test_answer_about_an_unrequested_url_is_ignored() -> None:
     told = {"w": facts("missing", "words", url="gs://b;reboot/x")}
     assert judged(TOPIC, of({"output": OUT}), told) == []
     assert list(TOPIC.describe(of({"output": OUT}), Answers([told]))) == []

@@ -88,7 +88,7 @@ success: auto
     assert cluster.file == write
 
 
-def test_what_is_left_out_has_its_default(write: Path) -> None:
+def test_omitted_keys_have_defaults(write: Path) -> None:
     cluster = load(write, ONE_WORKER)
     assert cluster.hosts["a"].reach == SshSettings(target="a")
     assert (cluster.recovery, cluster.success, cluster.grace_s) == (Recovery(), "auto", 30.0)

@@ -60,13 +60,13 @@ def test_names_of_users_pass(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [*NO_NAMES, "a,b", "a%h", "%h", "a:b", "[::1]", "a@b", "fe80::1%", "fe80::1%a;b", "a\\b"]
 )
-def test_what_is_more_than_a_host_is_refused(name: str) -> None:
+def test_invalid_host_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be the name of a host"):
         check_host(name)
 
 
 @pytest.mark.parametrize("name", [*NO_NAMES, "a,b", "a%h", "%r", "a:b", "+a%u", "a$"])
-def test_what_is_more_than_a_user_is_refused(name: str) -> None:
+def test_invalid_user_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be the name of a user"):
         check_user(name)
 
@@ -319,7 +319,7 @@ def test_a_span_is_the_same_in_a_file_and_in_an_option(text: str, expected: floa
 
 
 @pytest.mark.parametrize("text", UNFIT)
-def test_what_is_no_span_is_refused_with_the_same_words(text: str) -> None:
+def test_invalid_duration_is_refused_with_the_same_message(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         seconds(text)
     assert refused.value.summary == f"{text!r} is not {durations.WORDS}"

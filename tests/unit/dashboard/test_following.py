@@ -117,7 +117,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_nobody_is_asked_while_nobody_reads() -> None:
+def test_hosts_are_not_queried_without_an_open_browser() -> None:
     agents = Told(viewed())
     board = Board()
     with Following(record(), FakeTransport(agents), {}) as following:
@@ -131,7 +131,7 @@ def test_nobody_is_asked_while_nobody_reads() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_that_nobody_answers_is_reported_and_it_continues() -> None:
+def test_unreachable_hosts_are_reported_and_polling_continues() -> None:
     agents = Told(viewed())
     transport = FakeTransport(agents)
     board = Board()
@@ -199,7 +199,7 @@ def test_a_silence_is_broken_so_that_a_lost_connection_is_noticed(monkeypatch: p
     assert [next(frames), next(frames)][1] == ": alive\n\n"
 
 
-def test_while_nobody_reads_there_is_nobody_to_look_for() -> None:
+def test_board_has_readers_only_while_a_page_is_open() -> None:
     board = Board()
     assert not board.wait_for_readers(0)
     with board.reading(), board.reading():
@@ -276,7 +276,7 @@ def test_the_end_is_said_once_nothing_runs() -> None:
     assert ending in parts(ended())["answer"]
 
 
-def test_what_is_wrong_stands_above_with_what_to_type() -> None:
+def test_problems_are_shown_on_top_with_remedies() -> None:
     found = parts(report())["problems"]
     assert 'class="problem"' in found
     assert "dtctl logs worker:0" in found
@@ -291,7 +291,7 @@ def test_hosts_that_give_no_answer_are_named_above_by_reasons_and_the_rest_is_a_
     assert found["gaps"].count("cannot reach h[") == 5
 
 
-def test_nobody_answering_is_said_until_somebody_does() -> None:
+def test_unreachable_hosts_are_shown_until_one_answers() -> None:
     assert "cannot reach a" in unknown(TransportError("cannot reach a"))["unknown"]
     assert unknown(None) == {"unknown": ""}
 

@@ -108,7 +108,7 @@ def test_after_a_browser_there_is_an_address_for_another(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "x", "x" * 43, "ö" * 43, "\x00"])
-def test_nobody_comes_in_by_another_token(visit: Visit, token: str) -> None:
+def test_wrong_token_is_refused(visit: Visit, token: str) -> None:
     answer = visit.ask("/", token=token)
     assert answer.code == 403
     assert "set-cookie" not in answer.headers
@@ -117,7 +117,7 @@ def test_nobody_comes_in_by_another_token(visit: Visit, token: str) -> None:
 
 
 @pytest.mark.parametrize("cookie", ["", "dtctl=", "dtctl=x", "dtctl=\xff", "=;=;dtctl", 'dtctl="\\777"'])
-def test_nobody_reads_without_the_cookie(visit: Visit, cookie: str) -> None:
+def test_request_without_cookie_is_refused(visit: Visit, cookie: str) -> None:
     visit.cookie = cookie
     for place in (visit.door.place, f"{visit.door.place}news"):
         answer = visit.ask(place)
@@ -126,7 +126,7 @@ def test_nobody_reads_without_the_cookie(visit: Visit, cookie: str) -> None:
 
 
 @pytest.mark.parametrize("others", ['pref={"a": "b, c"}', "dtctl=x", "=;=;[]\x01", 'a="', "dtctl"])
-def test_cookies_of_other_servers_of_this_address_keep_nobody_out(visit: Visit, others: str) -> None:
+def test_foreign_cookies_are_ignored(visit: Visit, others: str) -> None:
     visit.enter()
     for cookie in (f"{visit.cookie}; {others}", f"{others}; {visit.cookie}"):
         visit.cookie = cookie
@@ -268,7 +268,7 @@ def test_half_open_requests_do_not_keep_the_owner_out(visit: Visit) -> None:
 @pytest.mark.parametrize(
     "request_line", [b"\0\xff\r\n\r\n", b"GET /" + b"x" * 70_000, b"GET / HTTP/9.9\r\n\r\n", b"BREW / HTTP/1.1\r\n\r\n"]
 )
-def test_what_is_no_request_is_refused_without_a_traceback(
+def test_malformed_request_is_refused_without_a_traceback(
     visit: Visit, request_line: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with visit.connect() as other:

@@ -95,7 +95,7 @@ def test_without_reading_what_has_changed_since_makes_the_whole_unknown(
     assert [unknown.wanted(place) for place in unknown.places] == [None, None]
 
 
-def test_what_was_hashed_before_an_interrupt_is_not_read_again(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashes_from_before_an_interrupt_are_reused(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dtctl.bundle import scanning
 
     really, now = scanning._Found._read, time.time_ns
@@ -227,7 +227,7 @@ def test_small_needs_are_met_from_here(hosts: Relay) -> None:
     assert fed(hosts, "h1", 1 << 20) is None
 
 
-def test_who_asks_again_gets_another_feeder_that_it_does_not_feed_itself(hosts: Relay) -> None:
+def test_second_request_gets_another_feeder_without_a_cycle(hosts: Relay) -> None:
     """h0 dies: of those that it fed one is fed from here, and the others by hosts that are not below them."""
     tree = {host: fed(hosts, host) for host in HOSTS}
     orphans = [host for host, feeder in tree.items() if feeder == "h0"]
@@ -242,14 +242,14 @@ def test_who_asks_again_gets_another_feeder_that_it_does_not_feed_itself(hosts: 
     assert [tree[host] for host in orphans].count(None) == 1
 
 
-def test_who_could_not_be_fed_twice_is_sent_everything(hosts: Relay) -> None:
+def test_host_is_sent_everything_after_two_failed_feeders(hosts: Relay) -> None:
     fed(hosts, "h0")
     fed(hosts, "h1")
     assert [fed(hosts, "h2") for _ in range(3)] == ["h0", "h1", None]
     assert fed(hosts, "h3") == "h2", "those that failed feed nobody any more"
 
 
-def test_a_host_stays_while_it_feeds_or_others_have_not_been_heard(hosts: Relay) -> None:
+def test_host_stays_while_it_feeds_or_hosts_are_not_connected(hosts: Relay) -> None:
     fed(hosts, "h0")
     fed(hosts, "h1")
     hosts.done("h0", 7000)

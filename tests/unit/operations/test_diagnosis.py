@@ -298,8 +298,8 @@ BY_FACTS = [
     (
         "nobody_begins",
         facts(*SILENT),
-        "no task has reported a step in the 1m40s since the start, and none has done anything for 4m; "
-        "worker:1 stopped first, 4m50s ago",
+        "no task has reported a step in the 1m40s since the start, and all have been idle for 4m; "
+        "worker:1 was idle first, 4m50s ago",
     ),
     (
         "not_begun",
@@ -310,7 +310,7 @@ BY_FACTS = [
         "not_begun",
         facts(*BESIDE_LEAD),
         "worker:1 on gpu-b has reported no step in the 5m since its start, others did within 20s; "
-        "it has done nothing at all for 4m48s",
+        "it has been idle for 4m48s",
     ),
     ("behind", facts(*LATE), "worker:3 on gpu-3 has reported no step for 1m, its peers for 1s"),
     (
@@ -330,7 +330,7 @@ BY_FACTS = [
     (
         "throttled",
         facts(*WORKERS[:3], changed(WORKERS[3], throttled=0.9, cpu=0.202)),
-        "worker:3 on gpu-3 may not use more than 0.2 processors: a limit of its control group holds it back 90 % of",
+        "worker:3 on gpu-3 is limited to 0.2 processors by its control group, which throttles it 90 % of",
     ),
     (
         "versions_differ",
@@ -359,7 +359,7 @@ def test_every_row_is_tried() -> None:
     }
 
 
-def test_who_waits_for_what_has_ended_is_reported_with_its_cause() -> None:
+def test_task_that_waits_for_an_ended_one_is_reported_with_the_cause() -> None:
     log = FRAMES + "ModuleNotFoundError: No module named 'sklearn'\n"
     found = facts(WAITS, ended("ps:0", log, "gpu-b"))
     first, *rest = findings(found)

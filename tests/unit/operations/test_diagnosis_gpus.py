@@ -55,7 +55,7 @@ OF_GPUS = [
     (
         "gpu_lost",
         of_last(lost=True, xid=79, busy=None),
-        "GPU 0 of gpu-3 does not answer its driver, or is missing; the driver's last error is Xid 79. worker:3",
+        "GPU 0 of gpu-3 does not respond to its driver, or is missing; the driver's last error is Xid 79. worker:3",
     ),
     (
         "gpu_unknown",
@@ -81,7 +81,7 @@ OF_GPUS = [
     (
         "gpu_held",
         facts(WORKERS[3], PS, machines={"gpu-3": on(gpu(task="worker:3", users=[user("worker:3"), user("ps:0")]))}),
-        "ps:0 on gpu-3 has 30.0 GB of the memory of GPU 0, which trainers need",
+        "ps:0 on gpu-3 uses 30.0 GB of the memory of GPU 0, which trainers need",
     ),
     (
         "gpu_shared",

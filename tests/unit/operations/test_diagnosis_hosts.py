@@ -37,7 +37,7 @@ def test_stragglers_are_far_slower_than_the_middle_of_a_job(rates: tuple[float |
     assert who(hosts.stragglers(facts(*workers(*rates)))) == slow
 
 
-def test_who_does_not_run_or_is_of_another_job_is_no_peer() -> None:
+def test_only_running_tasks_of_the_same_job_are_peers() -> None:
     tasks = workers(10.0, 10.0, 1.0)
     assert who(hosts.stragglers(facts(*tasks[:2], replace(tasks[2], state=TaskState.BACKOFF)))) == []
     assert who(hosts.stragglers(facts(*tasks[:2], running("chief:0", rate=1.0)))) == []
@@ -95,7 +95,7 @@ def test_who_is_behind_has_been_silent_for_long_and_its_peers_have_not(
     assert who(hosts.behind(facts(*late(*ages)))) == behind
 
 
-def test_who_does_not_run_is_not_behind_and_makes_nobody_so() -> None:
+def test_tasks_that_do_not_run_are_ignored_for_behind() -> None:
     first, second = late(1.0, 40.0)
     assert who(hosts.behind(facts(first, replace(second, state=TaskState.BACKOFF)))) == []
     assert who(hosts.behind(facts(replace(first, state=TaskState.SUCCEEDED), second))) == []

@@ -102,7 +102,7 @@ def test_each_host_is_asked_in_one_conversation() -> None:
     assert found.errors == {}
 
 
-def test_what_others_tell_is_reported_where_the_coordinator_is_away() -> None:
+def test_reports_of_other_hosts_are_used_without_coordinator() -> None:
     transport = FakeTransport(Agents(viewed()), {"c": GONE})
     found = diagnose(record(), transport)
     assert sorted(found.facts.hosts) == ["a", "b", "d"]
@@ -111,7 +111,7 @@ def test_what_others_tell_is_reported_where_the_coordinator_is_away() -> None:
     assert found.status.verdict.outcome is not Outcome.FAILED
 
 
-def test_a_host_that_tells_of_foreign_tasks_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_about_foreign_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     agents = Agents(viewed())
     monkeypatch.setattr(type(record()), "names_on", lambda self, host: frozenset({"ps:0", "ps:1", "worker:0"}))
     found = diagnose(record(), FakeTransport(agents))

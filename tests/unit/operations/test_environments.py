@@ -88,7 +88,7 @@ def test_each_kind_has_its_own_files(environment: str, names: list[str]) -> None
         ("-r gone.txt", "gone.txt cannot be read in the code"),
     ],
 )
-def test_what_has_no_content_of_its_own_is_refused(line: str, problem: str) -> None:
+def test_requirement_without_fixed_content_is_refused(line: str, problem: str) -> None:
     Path("requirements.txt").write_text(f"numpy\n{line}\n")
     with pytest.raises(PreflightError) as refused:
         files_of()

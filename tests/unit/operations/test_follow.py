@@ -76,7 +76,7 @@ def followed(agents: Agents, *tasks: str, unreachable: Mapping[str, DtctlError] 
     return events
 
 
-def test_without_logs_one_connection_tells_it_all() -> None:
+def test_one_connection_suffices_without_logs() -> None:
     agents = Watched([states(viewed()), states(END), RESULT])
     events = followed(agents)
     assert [type(event) for event in events] == [RunStatus] * 4 + [Ended]
@@ -298,7 +298,7 @@ def test_hosts_that_go_away_together_are_one_entry(said: Callable[[], list[str]]
     assert said() == [], "once"
 
 
-def test_nobody_waits_long_to_be_shown_where_something_comes_all_the_time(said: Callable[[], list[str]]) -> None:
+def test_messages_are_held_back_for_a_limited_time(said: Callable[[], list[str]]) -> None:
     clock = Clock()
     narrate = Narrator("gpu-1", None, clock)
     narrate(away("gpu-2"))

@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.down import Written, collect, told_once
+from dtctl.operations.down import Written, collect, without_duplicates
 from dtctl.operations.metrics import Series, follow_metrics, read_metrics
 from dtctl.operations.snapshot import Progress, TaskStatus, progress_of
 from dtctl.render.machine import document
@@ -64,7 +64,7 @@ def extra(host: str, id_: str, **fields: Any) -> Any:
 
 
 def test_hosts_that_share_a_home_directory_name_it_once() -> None:
-    (one,) = told_once([extra("gpu-1", "x"), extra("gpu-2", "x")])
+    (one,) = without_duplicates([extra("gpu-1", "x"), extra("gpu-2", "x")])
     assert (one.hosts, one.directories) == (("gpu-1", "gpu-2"), 1)
     assert written_line(one) == (
         "kept: 501 MB, with 1 file that trainers of digits wrote: /home/ada/.dtctl/work/digits/tree on gpu-[1-2]"
@@ -72,7 +72,7 @@ def test_hosts_that_share_a_home_directory_name_it_once() -> None:
 
 
 def test_directories_that_are_alike_are_reported_in_one_line_and_others_not() -> None:
-    alike, other = told_once([extra("gpu-1", "x"), extra("gpu-2", "y"), extra("gpu-3", "z", files=2)])
+    alike, other = without_duplicates([extra("gpu-1", "x"), extra("gpu-2", "y"), extra("gpu-3", "z", files=2)])
     assert (alike.hosts, alike.directories) == (("gpu-1", "gpu-2"), 2)
     assert "501 MB each, with 1 file " in written_line(alike)
     assert other.hosts == ("gpu-3",)
@@ -160,7 +160,7 @@ def test_the_furthest_step_counts_and_the_leads_rate_and_loss() -> None:
     assert progress_of(tasks, LEAD, 200) == Progress(100, 6.0, 200, 2.0, "0.5")
 
 
-def test_what_the_lead_does_not_tell_a_worker_does() -> None:
+def test_step_and_loss_of_a_worker_fill_in_for_the_lead() -> None:
     tasks = [task("chief:0"), task("worker:0", step=100, step_time=6.0, rate=9.0, loss="0.7")]
     assert progress_of(tasks, LEAD, None) == Progress(100, 6.0, None, 9.0, "0.7")
 

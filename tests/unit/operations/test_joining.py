@@ -222,9 +222,9 @@ def down(*hosts: str) -> dict[str, DtctlError]:
     }
 
 
-def refusal(roster: Roster, allowed: int | None, errors: dict[str, DtctlError]) -> DtctlError:
+def refusal(roster: Roster, allowed: int | None, errors: dict[str, DtctlError], *spares: str) -> DtctlError:
     with pytest.raises(DtctlError) as caught:
-        left_out(roster, allowed, "prepare", errors, {})
+        left_out(roster, allowed, "prepare", errors, {}, spares)
     return caught.value
 
 
@@ -265,7 +265,7 @@ def test_more_than_are_allowed_are_counted_with_the_option_that_allows_them() ->
     error = refusal(roster(), 1, down("gpu-1", "gpu-2", "gpu-3"))
     assert error.summary == "cannot prepare on 3 of 6 hosts"
     assert error.detail == "gpu-[1-3]: no answer within 10 s"
-    assert error.hint == "3 hosts are missing, 1 may be: dtctl up --allow-missing 3    goes on without them"
+    assert error.hint == "3 hosts are missing, 1 may be: dtctl up --allow-missing 3    continues without them"
 
 
 def test_those_that_were_left_out_before_count_too() -> None:
@@ -275,9 +275,13 @@ def test_those_that_were_left_out_before_count_too() -> None:
 
 def test_without_the_option_it_is_offered_where_it_would_help() -> None:
     assert refusal(roster(), 0, down("gpu-1")).hint == (
-        "dtctl up --allow-missing 1    goes on without it, and takes it in later"
+        "dtctl up --allow-missing 1    continues without it, and adds it later"
     )
     assert refusal(roster(), 0, down("ps-1")).hint == ""
+    on_spare = "dtctl replace {0} gpu-9    starts its tasks on gpu-9, a spare"
+    assert refusal(roster(), 0, down("ps-1"), "gpu-9").hint == on_spare.format("ps-1")
+    assert refusal(roster(), 0, down("gpu-1"), "gpu-9").hint.splitlines()[0] == on_spare.format("gpu-1")
+    assert "gpu-9" not in refusal(roster(), 0, down("gpu-1", "gpu-2"), "gpu-9").hint, "one host moves at a time"
     assert refusal(roster(), None, down("gpu-1")).hint == ""
 
 

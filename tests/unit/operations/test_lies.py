@@ -164,7 +164,7 @@ def test_no_command_dials_a_host_that_only_the_run_knows(command: str) -> None:
     assert set(transport.opened) <= set("abcd")
 
 
-def test_a_run_that_lies_only_on_hosts_nobody_knows_is_not_a_run_of_this_machine() -> None:
+def test_run_on_unknown_hosts_only_is_not_listed_here() -> None:
     only = dataclasses.replace(record(), roster=dict.fromkeys(record().roster, "gpu-9"))
     known = record().as_known(inventory(only))  # type: ignore[arg-type]
     assert known.hosts == {}
@@ -285,7 +285,7 @@ def test_a_coordinator_that_ends_other_tasks_than_were_asked_for_is_not_trusted(
     assert "worker:9" in result.away.detail
 
 
-def test_a_restart_of_what_nobody_asked_for_is_not_trusted() -> None:
+def test_unrequested_restart_in_an_answer_is_refused() -> None:
     agents = Agents(viewed(), restart=[restarted("ps:0")])
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
     assert result.away is not None
@@ -367,7 +367,7 @@ def test_runs_of_other_clusters_are_no_answer() -> None:
     assert (known.runs, list(known.errors)) == ((), ["d"])
 
 
-def test_runs_of_every_cluster_are_told_once_by_the_hosts_that_were_asked() -> None:
+def test_runs_of_every_cluster_are_listed_once() -> None:
     """Two of them share a home directory; in the other cluster they have other names."""
     others = [
         {

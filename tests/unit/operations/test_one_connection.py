@@ -46,7 +46,7 @@ def test_the_outcome_is_the_coordinators_whatever_the_task_states() -> None:
     assert (found.verdict.outcome, found.verdict.cause) == (Outcome.FAILED, TaskId("ps", 1))
 
 
-def test_tasks_of_a_lost_host_are_lost_since_it_was_last_heard_and_never_failed() -> None:
+def test_tasks_of_a_lost_host_are_lost_since_its_last_message() -> None:
     view = viewed(hosts={"d": {"connected": False, "heard": 1004.0}})
     lost = status(record(), FakeTransport(Agents(view), {"d": GONE})).tasks[TaskId("worker", 1)]
     assert (lost.state, lost.entry["since"]) == (TaskState.LOST, 1004.0)
@@ -332,7 +332,7 @@ def test_the_reachable_hosts_say_how_a_run_ended_whose_coordinator_is_gone(order
     assert found.going_on_after_the_end == ()
 
 
-def test_a_run_with_a_task_that_was_not_told_to_end_continues() -> None:
+def test_run_continues_if_a_task_was_not_stopped() -> None:
     agents = _ended_by("stopped_by", but="d")
     assert status(record(), FakeTransport(agents, {"c": GONE})).verdict.outcome is Outcome.RUNNING
 

@@ -57,7 +57,7 @@ def test_where_there_is_none_it_says_what_can_be_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["best.keras", "latest.weights.h5"])
-def test_what_keras_saves_in_one_file_is_refused_with_a_way_on(name: str, tmp_path: Path) -> None:
+def test_single_file_keras_checkpoint_is_refused_with_a_remedy(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"x")
     for path in (tmp_path, tmp_path / name):
         with pytest.raises(PreflightError, match="is a file of Keras") as error:
@@ -187,7 +187,7 @@ def test_a_directory_that_hosts_share_is_written_once(own: OwnCheckpoint) -> Non
     assert set(agents.bytes) == {"c", "b"}
 
 
-def test_what_is_there_already_is_named_and_not_sent(own: OwnCheckpoint) -> None:
+def test_existing_checkpoint_is_reported_and_not_sent(own: OwnCheckpoint) -> None:
     agents = Stores(there=True)
     outcome = pushed(agents, own)
     assert (agents.bytes, {one.sent_bytes for one in outcome.placed}) == ({}, {0})

@@ -95,7 +95,7 @@ def test_a_script_that_is_not_in_the_code_is_a_mistake_and_asked_about_where_a_s
     assert look("[python, trian.py]") == ([f"trainer.command[1]: there is no trian.py in the code, {here}"], [])
     mistakes, doubts = look("[python, trian.py]", "  setup: make\n")
     assert mistakes == []
-    assert doubts == [f"trainer.command[1]: there is no trian.py in the code, {here}; does trainer.setup make it?"]
+    assert doubts == [f"trainer.command[1]: there is no trian.py in the code, {here}; does trainer.setup create it?"]
     assert look("[python, ../x.py]")[0] == [f"trainer.command[1]: ../x.py lies outside of the code directory {here}"]
 
 
@@ -188,7 +188,7 @@ def test_the_python_of_a_run_here_has_to_be_here() -> None:
     assert look(more=more, local=True)[0] == ["trainer.python is '/no/such/python', which this machine does not have"]
     with pytest.raises(ConfigError) as refused:
         review(check_cluster(Path("cluster.yaml")), {}, local=True)
-    assert refused.value.problems[0].hint.endswith("let it fail: dtctl up --force")
+    assert refused.value.problems[0].hint.endswith("dtctl up --force    starts anyway")
     (summary,) = look(more="  venv: ~/venv\n", local=True)[0]
     assert summary == f"trainer.venv is '~/venv', but this machine has no {Path.home()}/venv/bin/python"
     assert look(more="  venv: ~/venv\n  setup: make\n", local=True) == ([], [])

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.reasons import because
+from dtctl.agent.records.run_state import Intent
+from dtctl.agent.records.whole_run import RunView
+from dtctl.agent.requests.drain import Held
+from dtctl.agent.run import drains
 from dtctl.bundle import Sender, scan
 from dtctl.config.cluster import Cluster
 from dtctl.errors import DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client.conversation import Progress
+from dtctl.operations.drain import Scaling, scale
 from dtctl.operations.push import push
-from dtctl.operations.replace import check_replaceable, plan_replacement
+from dtctl.operations.replace import as_scaled, check_replaceable, plan_replacement
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts, select_tasks
-from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from dtctl.operations.stop import StopOrder, Stopping, listener, stop
 from dtctl.operations.up import readying
 from dtctl.operations.up.readying import converse
 from dtctl.plan.roster import plan_roster
+from dtctl.render.result import show_scaled
 from dtctl.transport.seam import Message
 from tests.unit.clusters import cluster, job, ssh_host
-from tests.unit.coordinated import record
+from tests.unit.coordinated import record, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.operations.test_one_connection import stopped
 
@@ -126,13 +135,13 @@ def need_block(index: int, number: int) -> dict[str, Any]:
     [
         ([need(7)], "gpu-3 needs a file 7 of a bundle of 1"),
         ([need(2**53)], "gpu-3 needs a file"),
-        ([need(0) for _ in range(10)], "gpu-3 keeps asking for the same files"),
-        ([need() for _ in range(2000)], "gpu-3 keeps asking for the same files"),
+        ([need(0) for _ in range(10)], "gpu-3 requests the same files repeatedly"),
+        ([need() for _ in range(2000)], "gpu-3 requests the same files repeatedly"),
         ([{"type": "need", "digests": [7]}], "gpu-3 needs a file 7 of a bundle of 1"),
-        ([{"type": "need", "digests": [0]} for _ in range(10)], "gpu-3 keeps asking for the same files"),
+        ([{"type": "need", "digests": [0]} for _ in range(10)], "gpu-3 requests the same files repeatedly"),
         ([need_block(7, 0)], "gpu-3 needs a file 7 of a bundle of 1"),
-        ([need_block(0, 1)], "gpu-3 needs what lies beyond the end of a file"),
-        ([need_block(0, 0) for _ in range(10)], "gpu-3 keeps asking for the same files"),
+        ([need_block(0, 1)], "gpu-3 requests data beyond the end of a file"),
+        ([need_block(0, 0) for _ in range(10)], "gpu-3 requests the same files repeatedly"),
         ([{"type": "started", "run": "r", "tasks": {}}], "gpu-3 sent a `started` instead of a `result`"),
         ([{"type": "log", "task": "a:0", "attempt": 1, "offset": 0, "end": 0, "time": 0}], "gpu-3 sent a `log`"),
     ],
@@ -143,7 +152,7 @@ def test_files_outside_the_bundle_are_not_sent(frames: Frames, why: str, sender:
 
 
 def test_a_host_that_is_to_start_has_all_it_needs() -> None:
-    with pytest.raises(TransportError, match="gpu-3 asks again for files that it was given"):
+    with pytest.raises(TransportError, match="gpu-3 requests files again that it has received"):
         conversation([need(0)], None, until="started")
 
 
@@ -218,16 +227,17 @@ def test_without_a_spare_a_host_has_to_be_named() -> None:
         plan_replacement(with_spares(spares=()), "b", None)
 
 
-def found(run: RunRecord, time: float = 1.0) -> RunStatus:
-    return RunStatus(run, {}, Verdict(Outcome.RUNNING, ()), (), time)
+def found(run: RunRecord, time: float = 1.0, outcome: Outcome = Outcome.RUNNING) -> RunStatus:
+    return RunStatus(run, {}, Verdict(outcome, ()), (), time)
 
 
-def test_a_file_that_does_not_agree_with_the_run_is_refused() -> None:
+def test_a_file_that_differs_from_the_run_is_refused() -> None:
     run = record_of(plan_roster(plan_replacement(with_spares(), "b", "e").cluster))
-    with pytest.raises(PreflightError, match="does not agree") as refused:
+    with pytest.raises(PreflightError, match="differs from run") as refused:
         check_replaceable(with_spares(), found(run))
     assert "ps:1: b in the file, e in the run" in refused.value.detail
     check_replaceable(with_spares(), found(record_of(plan_roster(with_spares()))))
+    check_replaceable(with_spares(), found(run, outcome=Outcome.STOPPED))
     with pytest.raises(UsageError, match="there is no run of"):
         check_replaceable(with_spares(), found(run, time=0.0))
 
@@ -275,3 +285,65 @@ def test_hosts_are_named_plainly_or_by_their_tasks() -> None:
     assert select_hosts(RECORD, ["n2", "@n1"]) == ("n1", "n2")
     assert select_hosts(RECORD, ["worker:2"]) == ("n3",)
     assert select_hosts(RECORD, []) == ("n1", "n2", "n3")
+
+
+TOO_MANY = made(Intent, want="hold", **because([*drains.beyond("worker", 1, "bob@desk", ["worker:1"]).values()]))
+
+
+@pytest.mark.parametrize(
+    ("intents", "number", "shown"),
+    [
+        ({"worker:1": TOO_MANY}, 1, "worker: 1 of 2: 1 task stopped, 0 left\n"),
+        ({"worker:1": made(Intent)}, 2, "worker: 2 of 2: 1 task stopped, 0 left\n"),
+    ],
+    ids=["as asked", "scaled by another command meanwhile"],
+)
+def test_scale_shows_the_number_that_the_coordinator_reports_afterwards(
+    capsys: pytest.CaptureFixture[str], intents: Mapping[str, Any], number: int, shown: str
+) -> None:
+    answer = {**stopped("worker:1"), "coordination": viewed(intents=intents)}
+    scaling = Scaling(record(), "worker", 2, 1, 2, (), (TaskId("worker", 1),))
+    scaled = scale(scaling, FakeTransport(lambda *_: [answer]), StopOrder("me@here"))
+    show_scaled(scaling, scaled, dry_run=False)
+    assert scaled.number == number
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(
+    ("outcome", "intents", "replicas"),
+    [
+        (Outcome.RUNNING, {"worker:1": TOO_MANY}, 1),
+        (Outcome.RUNNING, {"worker:1": made(Intent)}, None),
+        (Outcome.STOPPED, {"worker:1": TOO_MANY}, 2),
+    ],
+    ids=["scaled down", "scaled up", "the file's, where no run is live"],
+)
+def test_replace_keeps_the_number_of_tasks_of_the_live_run(
+    outcome: Outcome, intents: Mapping[str, Any], replicas: int | None
+) -> None:
+    coordination = Coordination.of(checked(RunView, viewed(intents=intents)), record().roster, ())
+    run = dataclasses.replace(found(record(), outcome=outcome), coordination=coordination)
+    workers = dataclasses.replace(job("worker", ["c", "d"], [1, 1]), replicas=2)
+    assert as_scaled(cluster(workers), run).jobs["worker"].replicas == replicas
+
+
+class Handle:
+    """What `drain` reads of a run, for a test that changes it."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[str, Intent] = {"worker:1": made(Intent)}
+
+    def intents(self) -> dict[str, Intent]:
+        return self.wanted
+
+    def entry(self, task: str) -> None:
+        return None
+
+
+def test_drain_waits_for_no_task_that_another_command_lets_run_again() -> None:
+    held, handle = Held(), Handle()
+    over = []
+    for intent in (made(Intent), TOO_MANY, made(Intent)):
+        handle.wanted = {"worker:1": intent}
+        over.append(held.is_over(handle, "worker:1"))  # type: ignore[arg-type]
+    assert over == [False, False, True]

@@ -130,7 +130,7 @@ def test_bytes_go_both_ways_and_each_connection_by_itself() -> None:
         context.tunnel.connect()
 
 
-def test_who_sends_more_than_there_is_room_for_waits() -> None:
+def test_sender_blocks_when_the_window_is_full() -> None:
     context = Scene()
     channel = context.connect()
     sender = threading.Thread(target=channel.sendall, args=(b"x" * (WINDOW_BYTES + 1000),))
@@ -172,7 +172,7 @@ def test_a_host_that_sends_too_much_is_hung_up_on(size: int) -> None:
     assert "more than it was allowed to" in context.ended().summary
 
 
-def test_what_comes_for_a_connection_that_was_closed_is_not_kept() -> None:
+def test_data_for_a_closed_connection_is_discarded() -> None:
     context = Scene()
     context.connect().close()
     kept = context.connect()
@@ -192,7 +192,7 @@ def test_a_lost_connection_ends_it_and_all_that_go_over_it() -> None:
         channel.makefile("rb").read()
 
 
-def test_who_leaves_asks_for_the_end_and_waits_for_it() -> None:
+def test_client_requests_the_end_and_waits() -> None:
     known = record()
     far = Far(known.route_to(known.coordinator))
 
@@ -259,7 +259,7 @@ def served(upstream: Upstream) -> Iterator[tuple[Page, Server]]:
         yield Page(server.address), server
 
 
-def test_pages_are_shown_to_who_was_let_in_and_to_nobody_else() -> None:
+def test_pages_require_the_cookie() -> None:
     upstream = Upstream(HONEST)
     with served(upstream) as (browser, server):
         assert browser.below("data/runs?x=1") == "hello"
@@ -418,7 +418,7 @@ def test_a_disk_that_is_nearly_full_is_not_filled(copies: Copies, monkeypatch: p
     assert "TMPDIR=" in full.value.hint
 
 
-def test_what_comes_after_the_end_is_not_written() -> None:
+def test_data_after_the_end_is_discarded() -> None:
     with Copies() as made:
         pass
     made.add("a", event_file(), b"x")
@@ -496,7 +496,7 @@ def test_what_is_at_a_storage_url_is_shown_here(hosts: dict[str, EventDirsResult
     assert choose(found_files(**hosts), "a", copy=False, here=here, urls=("gs://b/x", "gs://b/y")) == place
 
 
-def test_where_nobody_has_tensorboard_it_is_said_where_it_was_looked_for() -> None:
+def test_missing_tensorboard_is_reported_with_the_searched_pythons() -> None:
     with pytest.raises(PreflightError) as nowhere:
         choose(found_files(a=answer("x", tensorboard=False)), "a", copy=False, here=False)
     assert "a has none in /usr/bin/python3" in nowhere.value.detail

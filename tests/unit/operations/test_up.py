@@ -351,7 +351,7 @@ def test_what_a_setup_prints_is_reported(launch: Start) -> None:
     assert phases == [("connect", ""), ("setup", "grüße\n"), ("prepared", ""), ("started", "")]
 
 
-def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_nobody(launch: Start) -> None:
+def test_every_host_gets_its_own_credentials_without_the_authority_key(launch: Start) -> None:
     given: dict[str, Any] = {}
     started(launch, agents(up=lambda session, fields: given.update({session.host.name: fields["credentials"]})))
     assert sorted(given) == list("abcd")

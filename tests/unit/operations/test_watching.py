@@ -82,7 +82,7 @@ def is_over(found: list[object]) -> bool:
     return Over() in found
 
 
-def test_one_connection_tells_all_changes_until_all_is_over() -> None:
+def test_one_connection_receives_all_changes_until_the_end() -> None:
     step = viewed(tasks={"worker:0": entry(step=7)})
     agents = Watched(c=[[states(viewed()), states(step), dict(RESULT)]])
     transport = FakeTransport(agents)

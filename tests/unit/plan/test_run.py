@@ -145,12 +145,12 @@ def test_every_task_has_its_host_and_role_and_all_but_the_evaluator_are_vital() 
 
 
 @pytest.mark.parametrize(("success", "deciding"), [("lead", {"chief:0"}), ("all-workers", {"chief:0", "worker:0"})])
-def test_those_decide_whose_end_the_rule_asks_for(success: str, deciding: set[str]) -> None:
+def test_deciding_tasks_follow_the_success_rule(success: str, deciding: set[str]) -> None:
     assert {name for name, part in parts(success=success).items() if part.decides} == deciding
 
 
 @pytest.mark.parametrize(("strategy", "serving"), [("auto", {"ps:0"}), ("ps-strategy", {"ps:0", "worker:0"})])
-def test_those_serve_whom_others_need_to_their_end(strategy: str, serving: set[str]) -> None:
+def test_serving_tasks_are_needed_until_the_others_end(strategy: str, serving: set[str]) -> None:
     assert {name for name, part in parts(strategy).items() if part.serves} == serving
 
 
@@ -165,7 +165,7 @@ def test_those_serve_whom_others_need_to_their_end(strategy: str, serving: set[s
         ("single", ("c",)),
     ],
 )
-def test_the_lead_and_whoever_restores_a_part_of_its_own(strategy: str, hosts: tuple[str, ...]) -> None:
+def test_restoring_hosts_are_the_lead_and_those_with_own_parts(strategy: str, hosts: tuple[str, ...]) -> None:
     """The lead is worker:0 on c, ps tasks are on a and b, worker:1 on d."""
     assert restoring_hosts(plan_roster(cluster(strategy=strategy))) == hosts
 

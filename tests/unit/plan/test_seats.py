@@ -138,7 +138,7 @@ def test_words_with_marks_become_those_of_a_plan_without(dialect: Dialect, strat
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_those_that_take_part_are_told_of_no_other(dialect: Dialect) -> None:
+def test_participating_tasks_see_only_each_other(dialect: Dialect) -> None:
     """As in a cluster that never had the others."""
 
     def planned_on(*hosts: str) -> RunPlan:

@@ -111,7 +111,7 @@ def test_servers_are_those_that_the_others_need_to_the_last_step(strategy: str, 
 
 
 @pytest.mark.parametrize("strategy", ["auto", "mirrored", "kvstore"])
-def test_a_gang_needs_nobody_and_its_evaluator_the_lead(strategy: str) -> None:
+def test_gang_has_no_dependency_and_its_evaluator_needs_the_lead(strategy: str) -> None:
     assert order(of(*WITHOUT_PS, strategy=strategy)) == {
         "worker:0": [],
         "worker:1": [],

@@ -106,7 +106,7 @@ def test_a_loss_is_shown_with_the_steps_it_cost_and_the_time_it_took() -> None:
     ]
 
 
-def test_who_shows_no_steps_is_not_said_to_train() -> None:
+def test_run_without_steps_is_shown_as_running() -> None:
     one = incident(told={"worker:0": None}, step=None, back_to=None)
     (read,) = told_of(incidents=[one]).view["incidents"]
     assert incident_lines(read, 1020.0)[0].endswith("; running again after 9.4 s")
@@ -122,7 +122,7 @@ def test_collateral_failures_are_folded_below_their_cause() -> None:
     assert lines[1] == "  after that: worker:0 (exit code 1), worker:1 (exit code 1)"
 
 
-def test_who_follows_is_shown_what_is_new_once() -> None:
+def test_following_shows_each_event_once() -> None:
     before = told_of()
     loss = told_of(incidents=[incident(recovered=None, begun=None, back_to=None)])
     assert len(news(before, loss)) == 1
@@ -130,7 +130,7 @@ def test_who_follows_is_shown_what_is_new_once() -> None:
     assert "training again" in news(loss, told_of(incidents=[incident()]))[0]
 
 
-def test_who_follows_is_shown_who_is_awaited_and_who_is_away() -> None:
+def test_following_shows_awaited_and_unreachable_hosts() -> None:
     waiting = told_of(missing="ps:0 is starting")
     assert news(told_of(), waiting) == ["waiting: ps:0 is starting"]
     away = told_of(hosts={"d": {"connected": False}})
@@ -259,7 +259,7 @@ def test_each_end_has_its_words(after: str, why: Any, expected: str) -> None:
     assert attempts_shown(*begun(10), moved(20, "running", after, **why)) == [f"worker:0 attempt 1 on gpu-1 {expected}"]
 
 
-def test_who_follows_sees_an_attempt_when_it_ends() -> None:
+def test_following_shows_an_attempt_at_its_end() -> None:
     folding = Folding()
     seen = [list(folding.take(one)) for one in [*begun(10), FAILS]]
     assert seen[:2] == [[], []]

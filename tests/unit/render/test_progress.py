@@ -66,7 +66,7 @@ def test_a_host_that_is_done_gives_its_row_to_the_next(written: io.StringIO) -> 
         assert "25 of 30 hosts ready" in drawn(shown, written)
 
 
-def test_who_has_failed_has_no_row_and_is_counted(written: io.StringIO) -> None:
+def test_failed_hosts_are_counted_without_a_row(written: io.StringIO) -> None:
     with UpProgress(HOSTS) as shown:
         tell(shown, "connect", HOSTS)
         tell(shown, "failed", HOSTS[:3])
@@ -75,7 +75,7 @@ def test_who_has_failed_has_no_row_and_is_counted(written: io.StringIO) -> None:
         assert "0 of 30 hosts ready, 3 failed" in drawn(shown, written)
 
 
-def test_hosts_that_nobody_reaches_are_one_line(written: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_hosts_are_one_line(written: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
     with UpProgress(HOSTS) as shown:
@@ -83,7 +83,7 @@ def test_hosts_that_nobody_reaches_are_one_line(written: io.StringIO, monkeypatc
         tell(shown, "prepared", HOSTS[4:])
         assert "to connect" not in drawn(shown, written), "they have only been called"
         now += 9
-        assert "waiting for gpu-[1-4] to connect, 9 s" in drawn(shown, written)
+        assert "connecting to gpu-[1-4] (9 s)" in drawn(shown, written)
         tell(shown, "failed", HOSTS[:4])
         assert "to connect" not in drawn(shown, written)
 
@@ -122,7 +122,7 @@ def leaving(way: StopPhase, for_s: float | None = None, signal: int | None = Non
         ),
         ("2 of 2 ended; worker:1: SIGKILL after 30 s", {W0: leaving("ended", 2.0, 15), W1: leaving("ended", 30.1, 9)}),
         ("worker:1: still there after SIGKILL; ps:0 to be ended", {PS: leaving("waits"), W1: leaving("killed", 31.0)}),
-        ("worker:0 out of reach", {W0: leaving("away")}),
+        ("worker:0 unreachable", {W0: leaving("away")}),
         ("worker:[0-5] saving, 1 s of 30 s", {TaskId("worker", n): leaving("saving", 1.0) for n in range(6)}),
     ],
 )
@@ -132,11 +132,11 @@ def test_a_line_says_who_saves_for_how_long_and_how_others_ended(line: str, task
 
 def test_off_a_terminal_each_change_is_a_line_and_no_line_comes_twice(capsys: pytest.CaptureFixture[str]) -> None:
     with StopProgress() as progress:
-        assert not progress.heard
+        assert not progress.acknowledged
         progress(Stopping(30.0, {W0: leaving("saving", 1.0), W1: leaving("saving", 1.0)}))
         progress(Stopping(30.0, {W0: leaving("saving", 1.0)}))
         progress(Stopping(30.0, {W0: leaving("ended", 4.0)}))
-        assert progress.heard
+        assert progress.acknowledged
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == ["worker:0, worker:1 saving, 1 s of 30 s", "1 of 2 ended; worker:1 saving, 1 s of 30 s"]
@@ -290,11 +290,12 @@ def hosts(*numbers: int, waited_s: float = 10.0) -> dict[str, float]:
 
 
 def test_it_counts_and_names_who_is_waited_for_and_how_long() -> None:
-    assert awaiting_line(7, 9, hosts(3, 4), 80) == "7 of 9 done; waiting for @gpu-[3-4], 10 s"
+    assert awaiting_line(7, 9, hosts(3, 4), 80) == "7 of 9 done; waiting for @gpu-[3-4] (10 s)"
 
 
-def test_who_has_just_been_begun_is_not_waited_for() -> None:
-    assert awaiting_line(2, 9, {**hosts(3), **hosts(5, 6, waited_s=0.5)}, 80) == "2 of 9 done; waiting for @gpu-3, 10 s"
+def test_hosts_that_have_just_begun_are_not_shown_as_waiting() -> None:
+    waits = {**hosts(3), **hosts(5, 6, waited_s=0.5)}
+    assert awaiting_line(2, 9, waits, 80) == "2 of 9 done; waiting for @gpu-3 (10 s)"
     assert awaiting_line(2, 9, hosts(5, 6, waited_s=0.5), 80) == "2 of 9 done"
 
 
@@ -304,7 +305,7 @@ def test_of_more_than_fit_those_that_took_longest_are_named() -> None:
     line = awaiting_line(270, 300, waits, 60)
     assert len(line) <= 60
     assert line.startswith("270 of 300 done; waiting for @gpu-[")
-    assert line.endswith(" more, 69 s")
+    assert line.endswith(" more (69 s)")
     assert ",59] and " in line
     assert len(awaiting_line(270, 300, waits, 20)) == 20
 
@@ -320,7 +321,7 @@ def test_done_places_are_counted_however_they_ended(monkeypatch: pytest.MonkeyPa
     now = 105.0
     shown(Progress("@a", "done"))
     shown(Progress("@c", "connect"))
-    assert shown._now() == "1 of 3 done; waiting for @b, 5 s"
+    assert shown._now() == "1 of 3 done; waiting for @b (5 s)"
 
 
 class Terminal(io.StringIO):
@@ -345,7 +346,7 @@ def seen(screen: Terminal) -> list[str]:
     return [line.rpartition("\r\x1b[2K")[2] for line in screen.getvalue().split("\n")]
 
 
-def test_what_is_written_stands_above_the_line() -> None:
+def test_output_is_printed_above_the_progress_line() -> None:
     with terminal() as screen:
         line = LastLine(lambda: "1 of 2 done")
         line.draw()
@@ -393,18 +394,18 @@ def test_a_command_that_shows_nothing_yet_shows_whom_it_waits_for(monkeypatch: p
     monkeypatch.setattr(console, "columns", lambda: 80)
     with terminal() as screen:
         with dialling(lambda: hosts(3, 4)):
-            eventually(lambda: "waiting for @gpu-[3-4] to connect, 10 s" in screen.getvalue())
+            eventually(lambda: "connecting to @gpu-[3-4] (10 s)" in screen.getvalue())
         assert seen(screen) == [""]
 
 
 def test_a_host_that_has_failed_is_shown_while_others_are_waited_for() -> None:
     failed = {"gpu-1": TransportError("cannot connect to gpu-1: connection refused")}
     line = dialling_line({"gpu-2": 12.0}, failed, 80)
-    assert line == "cannot connect to gpu-1: connection refused; waiting for gpu-2 to connect, 12 s"
+    assert line == "cannot connect to gpu-1: connection refused; connecting to gpu-2 (12 s)"
     assert dialling_line({}, failed, 80) == ""
-    assert dialling_line({"gpu-1": 12.0}, failed, 80) == "waiting for gpu-1 to connect, 12 s", "it is tried again"
+    assert dialling_line({"gpu-1": 12.0}, failed, 80) == "connecting to gpu-1 (12 s)", "it is tried again"
     more = dialling_line({"gpu-2": 12.0}, {**failed, "gpu-3": TransportError("down")}, 60)
-    assert more == "cannot connect to gpu-1: connection refused and 1 more; waiting for gpu-2"[:60]
+    assert more == "cannot connect to gpu-1: connection refused and 1 more; connecting to gpu-2"[:60]
 
 
 def test_off_a_terminal_a_failed_host_is_shown_once_while_others_are_waited_for(
@@ -426,7 +427,7 @@ def test_off_a_terminal_a_failed_host_is_shown_once_while_others_are_waited_for(
     asked.clear()
     with dialling(waits, lambda: failed):
         eventually(lambda: len(asked) > 3)
-    assert shown == ["gpu-1 (10.0.0.1:22) refuses connections; waiting for gpu-2 to connect, 12 s"]
+    assert shown == ["gpu-1 (10.0.0.1:22) refuses connections; connecting to gpu-2 (12 s)"]
 
 
 def test_hosts_count_as_dialled_until_they_are_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:

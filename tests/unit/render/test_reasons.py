@@ -103,7 +103,7 @@ def test_a_reason_is_limited_whatever_goes_into_it() -> None:
     assert reason["reason"].endswith(" ...")
 
 
-def test_what_lacks_a_field_is_no_fact() -> None:
+def test_fact_without_a_required_field_is_unknown() -> None:
     with pytest.raises(KeyError):
         fact("exited")
     with pytest.raises(KeyError):
@@ -170,7 +170,7 @@ def test_a_decision_by_text_is_found(code: str, found: int) -> None:
     assert len(list(decisions_by_text(code))) == found
 
 
-def test_nobody_decides_by_a_sentence() -> None:
+def test_no_code_decides_by_a_sentence() -> None:
     files = sorted(Path(dtctl.__path__[0]).rglob("*.py"))
     looked_into = {str(path): list(decisions_by_text(path.read_text("utf-8"))) for path in files}
     assert {name: found for name, found in looked_into.items() if found} == {}

@@ -154,7 +154,7 @@ def test_a_start_without_some_hosts_says_which_and_why_by_reasons(capsys: pytest
         "warning: gpu-5: there is no room",
         " hint of gpu-5: df -h",
         "warning: the run continues without gpu-[3-5]: worker:[2-4] are not started",
-        " hint: dtctl up    takes in what is missing later, and changes nothing else",
+        " hint: dtctl up    adds missing hosts later, and changes nothing else",
     ]
     show_started(
         UpResult(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtctl.render.terminal.rich_console import SafeConsole
 from dtctl.render.terminal.safe import lines_of, log_lines, one_line
 from tests.fuzz import cases
 from tests.unit.agent.poisons import COLOR, POISONS, left_in
@@ -257,7 +259,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(args: list[str], proje
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_work_continues_when_nobody_reads_what_is_shown_of_it(project: Path) -> None:
+def test_closed_stderr_does_not_stop_the_work(project: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     argv = [sys.executable, "-m", "dtctl", "init", "--template", "hello", "made"]
@@ -272,3 +274,27 @@ def test_a_stream_that_was_closed_at_the_start_is_no_mistake(closed: str, projec
     script = f'exec "{sys.executable}" -m dtctl plan {closed}>&-'
     done = subprocess.run(["sh", "-c", script], cwd=project, env=known_to(project), capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+COMMAND = "dtctl exec @gpu-8 -- /usr/bin/python3 -m pip install"
+
+
+@pytest.mark.parametrize(
+    ("words", "label", "shown"),
+    [
+        ("gpu-[1-8]: 64 cores, or more", "  cpus  ", "  cpus  gpu-[1-8]: 64\n        cores, or more\n"),
+        ("  a hint that is longer than it fits", "", "  a hint that is longer\n  than it fits\n"),
+        ("/a/path/that/is/longer/than/the/terminal", "", "/a/path/that/is/longer/than/the/terminal\n"),
+        (f"  {COMMAND}    brings what is missing", "", f"  {COMMAND}\n      brings what is\n      missing\n"),
+    ],
+    ids=["below the first word", "below its own indentation", "a long word is left to the terminal", "a command"],
+)
+def test_a_terminals_lines_end_between_words(words: str, label: str, shown: str) -> None:
+    written = io.StringIO()
+    options = {"file": written, "width": 24, "soft_wrap": True, "highlight": False}
+    SafeConsole(lambda **_: None, force_terminal=True, color_system=None, **options).prose(words, label=label)
+    assert written.getvalue() == shown
+    written.seek(0)
+    written.truncate()
+    SafeConsole(lambda **_: None, force_terminal=False, **options).prose(words, label=label)
+    assert written.getvalue() == f"{label}{words}\n", "only a terminal has a width"

@@ -52,7 +52,7 @@ from dtctl.operations.data import DataState, PlaceState
 from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.down import GcResult, Written
-from dtctl.operations.drain import Scaling
+from dtctl.operations.drain import Scaled, Scaling
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, EventHistory
 from dtctl.operations.follow import Onward
@@ -243,7 +243,7 @@ COMPARISON = Comparison(
 ENDING = Ending("r-1", (TASK,), ("b",), (TASK,))
 IDLE = dataclasses.replace(ENDING, spares=("s",))
 STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERROR}, ("d",), ("b",))
-SCALING = Scaling(run_status().record, "worker", 1, 2, (TASK,), (TASK,))
+SCALING = Scaling(run_status().record, "worker", 1, 2, 3, (TASK,), (TASK,))
 UP = UpResult(
     "run",
     {TASK: FAILED},
@@ -436,8 +436,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_draining idle": lambda: result.show_draining(f"a{BAD}", poisoned(IDLE)),
     "show_undraining": lambda: result.show_undraining(f"a{BAD}", poisoned(ENDING)),
     "show_drained": lambda: result.show_drained(f"a{BAD}", poisoned(STOP)),
-    "show_scaled": lambda: result.show_scaled(poisoned(SCALING), poisoned(STOP), poisoned(AGAIN), dry_run=False),
-    "show_scaled dry": lambda: result.show_scaled(poisoned(SCALING), None, None, dry_run=True),
+    "show_scaled": lambda: result.show_scaled(poisoned(SCALING), poisoned(Scaled(2, STOP, AGAIN)), dry_run=False),
+    "show_scaled dry": lambda: result.show_scaled(poisoned(SCALING), Scaled(1), dry_run=True),
     "show_left_out": lambda: plans.show_left_out(LEFT_OUT),
     "show_exposure": lambda: plans.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
     "show_interrupted": lambda: starting.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
@@ -460,9 +460,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
     "show_plots": lambda: scalars.show_plots(poisoned(METRICS), log=True),
     "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),
-    "show_what_logs_tell": lambda: scalars.show_what_logs_tell(
-        poisoned(METRICS), poisoned(run_status()), table_too=True
-    ),
+    "show_log_metrics": lambda: scalars.show_log_metrics(poisoned(METRICS), poisoned(run_status()), table_too=True),
     "show_checked": lambda: checks.show_checked(CHECKED),
     "show_findings": lambda: checks.show_findings(CHECKED),
     "show_brief": lambda: checks.show_brief(CHECKED),

@@ -46,7 +46,7 @@ class Told(Agents):
         return super().__call__(session, fields)
 
 
-def test_each_host_has_one_connection_and_the_coordinators_tells_of_the_whole_run() -> None:
+def test_each_host_has_one_connection_and_the_coordinators_reports_the_run() -> None:
     transport = FakeTransport(Told(viewed(account=account())))
     found = gather(record(), transport, {})
     assert Counter(transport.opened) == dict.fromkeys("abcd", 1)
@@ -61,7 +61,7 @@ def test_each_host_has_one_connection_and_the_coordinators_tells_of_the_whole_ru
     assert begins["ps:0"] == 1001.0, "as its host tells"
 
 
-def test_a_host_that_is_away_is_named_and_the_others_tell_what_they_know() -> None:
+def test_unreachable_host_is_named_and_others_are_reported() -> None:
     away = TransportError("cannot reach b")
     found = gather(record(), FakeTransport(Told(viewed()), {"b": away}), {})
     assert found.errors == {"b": away}
@@ -118,14 +118,14 @@ def test_a_coordinator_whose_history_is_not_to_be_trusted_costs_no_time_and_is_a
     assert {one.host for one in found.scalars.series} == set("abcd")
 
 
-def test_who_reads_the_history_alone_waits_for_each_once_too() -> None:
+def test_reading_the_history_alone_waits_once_for_each_host() -> None:
     agents = Beating("bc")
     events = read_events(record(), FakeTransport(agents), last=None)
     assert agents.waits == Counter("bc")
     assert set(events.errors) == {"b", "c"}
 
 
-def test_who_begins_to_watch_does_not_wait_for_the_coordinator_again() -> None:
+def test_watching_does_not_wait_again_for_the_coordinator() -> None:
     agents = Beating("c")
     error = coordinator_away("c", TransportError("c did not finish its answer"))
     found = status_elsewhere(error, record(), FakeTransport(agents))
@@ -152,7 +152,7 @@ def test_without_the_coordinators_host_the_others_tell_the_rest() -> None:
     assert "Unknown: the logs report no step" in page(found)
 
 
-def test_where_nobody_answers_nothing_is_made_up() -> None:
+def test_report_without_any_answer_has_no_data() -> None:
     away = {host: TransportError(f"cannot reach {host}") for host in "abcd"}
     found = gather(record(), FakeTransport(Told(viewed()), away), {})
     assert set(found.errors) == set("abcd")
@@ -192,7 +192,7 @@ def test_a_report_is_replaced_and_anything_else_only_if_that_is_said(tmp_path: P
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_what_is_no_place_for_a_file_is_refused(tmp_path: Path, force: bool) -> None:
+def test_invalid_output_path_is_refused(tmp_path: Path, force: bool) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", tmp_path / "none" / "a.html"):
         with pytest.raises(UsageError):

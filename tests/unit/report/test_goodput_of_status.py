@@ -46,7 +46,7 @@ def test_a_checkpoint_from_before_the_last_rollback_takes_all_of_the_last_steps(
     assert without_unsaved(spans, 40) == spans
 
 
-def test_nobody_can_tell_it_of_a_run_without_steps_or_without_its_coordinator() -> None:
+def test_goodput_is_unknown_without_steps_or_coordinator() -> None:
     assert goodput_of(dataclasses.replace(status(), coordination=None)) is None
     assert goodput_of(status(account=None)) is None
     silent = {**account(), "reached": None}

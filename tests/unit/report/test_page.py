@@ -243,7 +243,7 @@ def test_markdown_tells_the_same_and_neither_tags_nor_marks_of_hosts_hold_in_it(
     assert "Not shown" in text
 
 
-def test_markdown_calls_nobody() -> None:
+def test_markdown_contains_no_mentions() -> None:
     found = report(Path("/nowhere/cluster.yaml"))
     hosts = tuple(replace(one, greeting={"system": "@everybody and a@b"}) for one in found.hosts)
     text = markdown(replace(found, hosts=hosts))

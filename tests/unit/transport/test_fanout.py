@@ -278,7 +278,7 @@ def test_or_raise_of_one_host_raises_its_own_error() -> None:
     assert caught.value is error
 
 
-def test_or_raise_tells_of_every_host_that_failed() -> None:
+def test_or_raise_reports_every_failed_host() -> None:
     errors: dict[str, DtctlError] = {
         "gpu-a": TransportError("gpu-a (10.0.0.2:22) refuses connections", hint="does sshd run there?"),
         "gpu-b": TransportError("no space", detail="one\ntwo", hint="does sshd run there?"),
@@ -390,7 +390,7 @@ def test_differing_details_are_shown_of_the_first_host() -> None:
     assert lines(failed) == ["gpu-[1-2]: the setup failed", "  on gpu-1:", "  pip: 1"]
 
 
-def test_what_hosts_advise_is_reported_as_theirs() -> None:
+def test_hints_of_hosts_are_attributed_to_them() -> None:
     failed: dict[str, DtctlError] = {
         f"gpu-{n}": AgentError("internal", "no", hint="curl x | sh", host=f"gpu-{n}") for n in (1, 2)
     }

@@ -76,7 +76,7 @@ NO_FRAMES = [
         b'{"type":"a","n":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
-def test_what_is_no_frame_is_refused(line: bytes) -> None:
+def test_invalid_frame_is_refused(line: bytes) -> None:
     with pytest.raises(WireError):
         started().feed(line + b"\n")
 
@@ -214,7 +214,7 @@ def test_a_listening_wire_tells_frames_and_the_end_without_being_waited_for() ->
     [*NO_FRAMES, b"", b"null", b'{"type":["stop"]}', b"[" * 100_000, b'{"type":"a","x":' + b"9" * 100_000 + b"}"],
 )
 @pytest.mark.parametrize("listening", [False, True])
-def test_what_is_no_frame_is_refused_however_it_is_read(line: bytes, listening: bool) -> None:
+def test_invalid_frame_is_refused_by_both_readers(line: bytes, listening: bool) -> None:
     wire = Wire(io.BytesIO(line + b"\n"), io.BytesIO())
     if listening:
         wire.start_listening()

@@ -453,7 +453,7 @@ def test_any_file_may_be_read(home: Path, project: Path) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_what_is_no_regular_file_is_neither_read_nor_written(project: Path) -> None:
+def test_non_regular_file_is_neither_read_nor_written(project: Path) -> None:
     os.mkfifo(project / "fifo")
     (project / "zero").symlink_to("/dev/zero")
     with (project / "sparse").open("wb") as stream:

@@ -55,7 +55,7 @@ def test_a_place_is_read_and_written(text: str, place: LoginTarget) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a b", "host:port"])
-def test_what_is_no_place_is_refused(text: str) -> None:
+def test_invalid_login_target_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         LoginTarget.parse(text)
 
@@ -164,9 +164,7 @@ NO_KEYS: list[Callable[[Path], None]] = [fifo, link_without_end, sparse, directo
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("make", NO_KEYS)
-def test_what_is_no_file_of_a_key_is_said_to_be_none_and_holds_nobody_up(
-    tmp_path: Path, make: Callable[[Path], None]
-) -> None:
+def test_non_key_file_is_refused_without_blocking(tmp_path: Path, make: Callable[[Path], None]) -> None:
     """/dev/zero has no end, and took all memory of the machine."""
     make(tmp_path / "id")
     assert Keyring().file(tmp_path / "id").problem
@@ -175,7 +173,7 @@ def test_what_is_no_file_of_a_key_is_said_to_be_none_and_holds_nobody_up(
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("make", NO_KEYS)
 @pytest.mark.parametrize("beside", [".pub", "-cert.pub"])
-def test_what_lies_beside_a_key_holds_nobody_up(tmp_path: Path, make: Callable[[Path], None], beside: str) -> None:
+def test_special_file_beside_a_key_does_not_block(tmp_path: Path, make: Callable[[Path], None], beside: str) -> None:
     key = tmp_path / "id"
     key.write_bytes(keys.make_key("login").read_bytes())
     make(key.with_name(key.name + beside))

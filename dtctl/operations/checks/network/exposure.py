@@ -25,17 +25,17 @@ from dtctl.operations.diagnosis import Finding
 MOST_DOORS = 256
 
 
-def doors(context: CheckContext, heard: Answers[NetworkFacts]) -> tuple[Door, ...]:
+def doors(context: CheckContext, answers: Answers[NetworkFacts]) -> tuple[Door, ...]:
     """What this machine is to try while the hosts listen: each host by its address, and as it is logged in to.
 
     Of many hosts one port each. How a host is reached is never taken from a host. The coordinator's port is not among
     them: it answers no client without the run's credentials.
     """
-    if context.brief or len(heard.rounds) != 1:
+    if context.brief or len(answers.rounds) != 1:
         return ()
     found = [
         Door(endpoint.host, endpoint.whose, name, endpoint.port, live)
-        for endpoint, live in _task_endpoints(context, heard).items()
+        for endpoint, live in _task_endpoints(context, answers).items()
         if not context.host(endpoint.host).is_local
         for name in dict.fromkeys([endpoint.name, context.reached_at.get(endpoint.host, endpoint.name)])
         if not is_loopback(name) and name != "localhost"
@@ -45,45 +45,45 @@ def doors(context: CheckContext, heard: Answers[NetworkFacts]) -> tuple[Door, ..
     return tuple(found)
 
 
-def _task_endpoints(context: CheckContext, heard: Answers[NetworkFacts]) -> dict[Endpoint, bool]:
-    found = open_endpoints(context.plan, {host: facts["bound"] for host, facts in heard.first.items()})
+def _task_endpoints(context: CheckContext, answers: Answers[NetworkFacts]) -> dict[Endpoint, bool]:
+    found = open_endpoints(context.plan, {host: facts["bound"] for host, facts in answers.first.items()})
     return {endpoint: live for endpoint, live in found.items() if endpoint.whose != COORDINATOR}
 
 
-def judge(context: CheckContext, heard: Answers[NetworkFacts]) -> Iterator[Finding]:
-    opened = _opened(heard)
+def judge(context: CheckContext, answers: Answers[NetworkFacts]) -> Iterator[Finding]:
+    opened = _opened(answers)
     if opened:
         hosts = tuple(dict.fromkeys(one.door.host for one in opened))
         public = next((one.address for one in opened if is_public(one.address)), None)
         ports = tuple(sorted({one.door.port for one in opened}))
         tasks = [task.id for task in context.plan.tasks if str(task.id) in {one.door.whose for one in opened}]
         yield found("exposed", hosts, tasks, ports=ports, seen_from=opened[0].seen_from, public=public)
-    yield from _public(context, heard, {one.door.host for one in opened})
+    yield from _public(context, answers, {one.door.host for one in opened})
 
 
-def _opened(heard: Answers[NetworkFacts]) -> list[Dialled]:
+def _opened(answers: Answers[NetworkFacts]) -> list[Dialled]:
     """Nothing where this machine is one of the hosts: what it reaches proves nothing about others."""
-    own = {address for facts in heard.first.values() for address in addresses_of(facts)}
-    return [one for one in heard.dialled if one.seen_from not in own]
+    own = {address for facts in answers.first.values() for address in addresses_of(facts)}
+    return [one for one in answers.dialled if one.seen_from not in own]
 
 
-def _public(context: CheckContext, heard: Answers[NetworkFacts], known: set[str]) -> Iterator[Finding]:
+def _public(context: CheckContext, answers: Answers[NetworkFacts], known: set[str]) -> Iterator[Finding]:
     """Addresses that were not tried from here: those that were, and did not open, are closed to this machine."""
     tried = {endpoint.name for endpoint in endpoints_of(context.plan)} | set(context.reached_at.values())
-    ports = grouped((endpoint.host, endpoint.port) for endpoint in _task_endpoints(context, heard))
-    for host, facts in heard.first.items():
+    ports = grouped((endpoint.host, endpoint.port) for endpoint in _task_endpoints(context, answers))
+    for host, facts in answers.first.items():
         untried = [one for one in addresses_of(facts) if is_public(one) and one not in tried]
         if untried and host in ports and host not in known:
             yield found("public_address", (host,), address=untried[0], ports=tuple(sorted(set(ports[host]))))
 
 
-def describe(context: CheckContext, heard: Answers[NetworkFacts]) -> Iterator[Statement]:
-    if heard.tried_doors:
-        opened = _opened(heard)
-        inside = bool(heard.dialled) and not opened
+def describe(context: CheckContext, answers: Answers[NetworkFacts]) -> Iterator[Statement]:
+    if answers.tried_doors:
+        opened = _opened(answers)
+        inside = bool(answers.dialled) and not opened
         kind = "doors_inside" if inside else "doors_open" if opened else "doors_closed"
         open_doors = len({(one.door.host, one.door.port) for one in opened})
-        yield Statement(kind, {"open": open_doors, "doors": heard.tried_doors})
+        yield Statement(kind, {"open": open_doors, "doors": answers.tried_doors})
 
 
 def is_exposed(finding: Finding) -> bool:
@@ -95,11 +95,11 @@ TAKEN = ("grpc_proxy", "https_proxy", "http_proxy")
 EXCEPT = ("no_grpc_proxy", "no_proxy")
 
 
-def proxy_findings(context: CheckContext, heard: Answers[NetworkFacts]) -> Iterator[Finding]:
+def proxy_findings(context: CheckContext, answers: Answers[NetworkFacts]) -> Iterator[Finding]:
     """Of TensorFlow's servers; what the others speak goes through no proxy."""
     caught: dict[tuple[str, str], list[tuple[str, TaskId, tuple[str, ...]]]] = {}
     endpoints = endpoints_of(context.plan)
-    for host, facts in heard.first.items():
+    for host, facts in answers.first.items():
         names = [endpoint.name for endpoint in endpoints if endpoint.serves and endpoint.host != host]
         for task in context.plan.on_host(host) if context.plan.cluster.strategy not in TELLS_ITS_ADDRESS else ():
             env = {**(facts["proxies"] if task.keep_proxy else {}), **task.env}
@@ -112,14 +112,14 @@ def proxy_findings(context: CheckContext, heard: Answers[NetworkFacts]) -> Itera
         hosts = dict.fromkeys(host for host, _, _ in group)
         yield found("proxy", hosts, (task for _, task, _ in group), **fields)
     if not any(task.keep_proxy for task in context.plan.tasks):
-        yield from _left_out(heard)
+        yield from _left_out(answers)
 
 
-def _left_out(heard: Answers[NetworkFacts]) -> Iterator[Finding]:
+def _left_out(answers: Answers[NetworkFacts]) -> Iterator[Finding]:
     """Of each host the first that its logins have."""
     firsts = (
         (next((one for one in facts["proxies"].items() if not one[0].lower().startswith("no_") and one[1]), None), host)
-        for host, facts in heard.first.items()
+        for host, facts in answers.first.items()
     )
     same = grouped((first, host) for first, host in firsts if first is not None)
     for (variable, value), hosts in same.items():

@@ -23,12 +23,12 @@ Facts = NetworkFacts
 
 
 def ask(
-    context: CheckContext, heard: Answers[Facts], doors: Iterable[Endpoint], since: int
+    context: CheckContext, answers: Answers[Facts], doors: Iterable[Endpoint], since: int
 ) -> Mapping[str, NetworkQuestion]:
     """`doors`: where hosts listen for this check; `since`: the round with which measuring begins."""
     listening = {door.host: door for door in doors}
     questions = {}
-    for source, target in _pairs(context, heard, since):
+    for source, target in _pairs(context, answers, since):
         if target not in listening:
             source, target = target, source
         if target in listening:
@@ -38,46 +38,46 @@ def ask(
     return questions
 
 
-def _pairs(context: CheckContext, heard: Answers[Facts], since: int) -> tuple[Pair, ...]:
-    hosts = [host for host in context.plan.hosts if host in heard.first]
+def _pairs(context: CheckContext, answers: Answers[Facts], since: int) -> tuple[Pair, ...]:
+    hosts = [host for host in context.plan.hosts if host in answers.first]
     if not context.deep or len(hosts) < 2 or all(context.host(host).is_local for host in hosts):
         return ()
-    return next_round(hosts, _exchanged(context, heard, since))
+    return next_round(hosts, _exchanged(context, answers, since))
 
 
-def _exchanged(context: CheckContext, heard: Answers[Facts], since: int) -> list[Round]:
+def _exchanged(context: CheckContext, answers: Answers[Facts], since: int) -> list[Round]:
     """Reports about hosts that are not in the plan are ignored."""
     return [
         {
             (host, one["host"]): one
-            for host, facts in answers.items()
+            for host, facts in received.items()
             for one in facts["measured"]
             if not one["problem"] and one["host"] in context.hosts
         }
-        for answers in heard.rounds[since:]
+        for received in answers.rounds[since:]
     ]
 
 
-def judge(context: CheckContext, heard: Answers[Facts], since: int) -> Iterator[Finding]:
+def judge(context: CheckContext, answers: Answers[Facts], since: int) -> Iterator[Finding]:
     if not context.deep:
         return
-    exchanged = _exchanged(context, heard, since)
+    exchanged = _exchanged(context, answers, since)
     for behind in judged(exchanged):
-        yield found("host_exchanges_slowly", [behind.host], **_figures(behind), **_different(behind, heard))
+        yield found("host_exchanges_slowly", [behind.host], **_figures(behind), **_different(behind, answers))
     known = paces(exchanged)
     failed = grouped(
         (text, host)
-        for pair, text in _failures(heard, since)
+        for pair, text in _failures(answers, since)
         for host in pair
-        if host in context.hosts and host not in known and host not in heard.errors
+        if host in context.hosts and host not in known and host not in answers.errors
     )
     for text, hosts in failed.items():
         yield found("exchange_failed", dict.fromkeys(hosts), said=text)
 
 
-def _failures(heard: Answers[Facts], since: int) -> Iterator[tuple[Pair, str]]:
-    for answers in heard.rounds[since:]:
-        for host, facts in answers.items():
+def _failures(answers: Answers[Facts], since: int) -> Iterator[tuple[Pair, str]]:
+    for one in answers.rounds[since:]:
+        for host, facts in one.items():
             yield from (((host, one["host"]), one["problem"]) for one in facts["measured"] if one["problem"])
 
 
@@ -99,9 +99,9 @@ def _ms(seconds: float) -> str:
     return f"{1000 * seconds:.2g}"
 
 
-def _different(behind: Behind, heard: Answers[Facts]) -> dict[str, Any]:
+def _different(behind: Behind, answers: Answers[Facts]) -> dict[str, Any]:
     """Its link beside those of the others, where they have something in common."""
-    links = _links(heard)
+    links = _links(answers)
     answer: dict[str, Any] = {}
     if behind.host not in links:
         return answer
@@ -122,11 +122,11 @@ _SHOWN: Mapping[str, Callable[[Link], str]] = {
 }
 
 
-def _links(heard: Answers[Facts]) -> dict[str, tuple[str, Link]]:
+def _links(answers: Answers[Facts]) -> dict[str, tuple[str, Link]]:
     """By host: the interface at whose address the others have reached it, or its only one."""
-    reached = {(one["host"], one["place"]) for facts in heard.round(1).values() for one in facts["reached"]}
+    reached = {(one["host"], one["place"]) for facts in answers.round(1).values() for one in facts["reached"]}
     links = {}
-    for host, facts in heard.first.items():
+    for host, facts in answers.first.items():
         every = [
             (one["name"], one["address"], link) for one in facts["interfaces"] if (link := one["link"]) is not None
         ]
@@ -137,10 +137,10 @@ def _links(heard: Answers[Facts]) -> dict[str, tuple[str, Link]]:
     return links
 
 
-def describe(context: CheckContext, heard: Answers[Facts], since: int) -> Iterator[Line | Statement]:
-    exchanged = _exchanged(context, heard, since)
+def describe(context: CheckContext, answers: Answers[Facts], since: int) -> Iterator[Line | Statement]:
+    exchanged = _exchanged(context, answers, since)
     known = paces(exchanged)
-    if not exchanged and _pairs(context, heard, since):
+    if not exchanged and _pairs(context, answers, since):
         yield Statement("not_exchanged")  # no host listens for this check
     if known:
         yield Line("sends a second_bytes", {host: pace.sends for host, pace in known.items()})

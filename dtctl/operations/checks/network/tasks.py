@@ -39,20 +39,20 @@ LIMIT_S = 3.5
 BRIEF_S = 1.5
 
 
-def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, NetworkQuestion]:
-    number = len(heard.rounds)
+def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, NetworkQuestion]:
+    number = len(answers.rounds)
     if context.brief and all(context.host(host).is_local for host in context.hosts):
         return {}
     if number == 0:
         own = grouped((endpoint.host, endpoint) for endpoint in endpoints_of(context.plan))
         return {host: _first_question(context, host, own.get(host, ())) for host in context.hosts}
     if number == 1:
-        return _reaching(context, heard)
-    again = {host: _listening(context, host, endpoints) for host, endpoints in _doubted(context, heard).items()}
+        return _reaching(context, answers)
+    again = {host: _listening(context, host, endpoints) for host, endpoints in _doubted(context, answers).items()}
     if again and number == 2:
         return again
-    doors = [endpoint for endpoint, live in _open_endpoints(context, heard).items() if not live]
-    return measuring.ask(context, heard, doors, _measured_since(context, heard))
+    doors = [endpoint for endpoint, live in _open_endpoints(context, answers).items() if not live]
+    return measuring.ask(context, answers, doors, _measured_since(context, answers))
 
 
 def _first_question(context: CheckContext, host: str, own: Sequence[Endpoint]) -> NetworkQuestion:
@@ -74,39 +74,42 @@ def _listening(
     )
 
 
-def _reaching(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, NetworkQuestion]:
-    live = _open_endpoints(context, heard)
+def _reaching(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, NetworkQuestion]:
+    live = _open_endpoints(context, answers)
     asked = {}
-    for host, endpoints in _coverage(context, heard).tries.items():
+    for host, endpoints in _coverage(context, answers).tries.items():
         peers = [{"whose": one.whose, "host": one.host, "address": one.address, "live": live[one]} for one in endpoints]
         if peers:
             asked[host] = made(NetworkQuestion, nonce=context.nonce, host=host, reach=peers, limit_s=_limit_s(context))
     return asked
 
 
-def _doubted(context: CheckContext, heard: Answers[Facts]) -> dict[str, list[Endpoint]]:
+def _doubted(context: CheckContext, answers: Answers[Facts]) -> dict[str, list[Endpoint]]:
     """Places of the live run, by host, that some host did not reach."""
     missed = {
-        (one["host"], one["whose"]) for facts in heard.rounds[1].values() for one in facts["reached"] if one["problem"]
+        (one["host"], one["whose"])
+        for facts in answers.rounds[1].values()
+        for one in facts["reached"]
+        if one["problem"]
     }
     return grouped(
         (endpoint.host, endpoint)
-        for endpoint, live in _open_endpoints(context, heard).items()
+        for endpoint, live in _open_endpoints(context, answers).items()
         if live and (endpoint.host, endpoint.whose) in missed
     )
 
 
-def _measured_since(context: CheckContext, heard: Answers[Facts]) -> int:
+def _measured_since(context: CheckContext, answers: Answers[Facts]) -> int:
     """The first round that measures."""
-    return 3 if len(heard.rounds) > 1 and _doubted(context, heard) else 2
+    return 3 if len(answers.rounds) > 1 and _doubted(context, answers) else 2
 
 
-def _is_gone(endpoint: Endpoint, heard: Answers[Facts]) -> bool:
+def _is_gone(endpoint: Endpoint, answers: Answers[Facts]) -> bool:
     """Asked once more, its host does not report the same listener: that it was not reached proves nothing.
 
     A task may have ended, or may have been started again meanwhile.
     """
-    return len(heard.rounds) < 3 or not _sockets(endpoint, heard.first) & _sockets(endpoint, heard.rounds[2])
+    return len(answers.rounds) < 3 or not _sockets(endpoint, answers.first) & _sockets(endpoint, answers.rounds[2])
 
 
 def _sockets(endpoint: Endpoint, answer: Mapping[str, Facts]) -> set[int]:
@@ -120,37 +123,37 @@ def _limit_s(context: CheckContext) -> float:
     return BRIEF_S if context.brief else LIMIT_S
 
 
-def _open_endpoints(context: CheckContext, heard: Answers[Facts]) -> dict[Endpoint, bool]:
+def _open_endpoints(context: CheckContext, answers: Answers[Facts]) -> dict[Endpoint, bool]:
     """True: a trainer of the live run listens there."""
-    found = open_endpoints(context.plan, {host: facts["bound"] for host, facts in heard.first.items()})
+    found = open_endpoints(context.plan, {host: facts["bound"] for host, facts in answers.first.items()})
     return {endpoint: live for endpoint, live in found.items() if endpoint.serves}
 
 
-def _coverage(context: CheckContext, heard: Answers[Facts]) -> Coverage:
-    endpoints = list(_open_endpoints(context, heard))
+def _coverage(context: CheckContext, answers: Answers[Facts]) -> Coverage:
+    endpoints = list(_open_endpoints(context, answers))
     vital = [
         endpoint for endpoint in endpoints if endpoint.whose == COORDINATOR or endpoint.whose.partition(":")[0] == PS
     ]
-    hosts = [host for host in context.hosts if host in heard.first]
+    hosts = [host for host in context.hosts if host in answers.first]
     return spread(hosts, endpoints, vital, min(MOST, MOST_IN_PASSING * len(hosts)) if context.brief else MOST)
 
 
-def _view(context: CheckContext, heard: Answers[Facts]) -> View:
-    second = heard.round(1)
+def _view(context: CheckContext, answers: Answers[Facts]) -> View:
+    second = answers.round(1)
     doubted = (
-        {endpoint for endpoints in _doubted(context, heard).values() for endpoint in endpoints} if second else set()
+        {endpoint for endpoints in _doubted(context, answers).values() for endpoint in endpoints} if second else set()
     )
-    gone = {endpoint for endpoint in doubted if _is_gone(endpoint, heard)}
+    gone = {endpoint for endpoint in doubted if _is_gone(endpoint, answers)}
     # what listens on a host that was lost meanwhile is unknown
     endpoints = {
         (endpoint.whose, endpoint.host): endpoint
-        for endpoint in _open_endpoints(context, heard)
-        if endpoint not in gone and endpoint.host not in heard.errors
+        for endpoint in _open_endpoints(context, answers)
+        if endpoint not in gone and endpoint.host not in answers.errors
     }
     return View(
-        {host: facts["bound"] for host, facts in heard.first.items()},
-        {host: addresses_of(facts) for host, facts in heard.first.items()},
-        {host: facts["resolved"] for host, facts in heard.first.items()},
+        {host: facts["bound"] for host, facts in answers.first.items()},
+        {host: addresses_of(facts) for host, facts in answers.first.items()},
+        {host: facts["resolved"] for host, facts in answers.first.items()},
         tuple(
             Attempt(host, endpoints[one["whose"], one["host"]], one["place"], one["problem"], one["by"], one["text"])
             for host, facts in second.items()
@@ -160,19 +163,19 @@ def _view(context: CheckContext, heard: Answers[Facts]) -> View:
     )
 
 
-def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
+def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     """In brief what fails alone: Debian's 127.0.1.1 is not shown at every start, and `up` refuses taken ports."""
-    for one in _judged(context, heard):
+    for one in _judged(context, answers):
         if not context.brief or (fails(one) and one.signature.name != "port_taken"):
             yield one
 
 
-def _judged(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
-    for cause in causes_of(_view(context, heard)):
+def _judged(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
+    for cause in causes_of(_view(context, answers)):
         yield _finding(context, cause)
-    yield from exposure.judge(context, heard)
-    yield from exposure.proxy_findings(context, heard)
-    yield from measuring.judge(context, heard, _measured_since(context, heard))
+    yield from exposure.judge(context, answers)
+    yield from exposure.proxy_findings(context, answers)
+    yield from measuring.judge(context, answers, _measured_since(context, answers))
 
 
 def _finding(context: CheckContext, cause: Cause) -> Finding:
@@ -203,11 +206,11 @@ def _in_order(context: CheckContext, hosts: Iterable[str]) -> list[str]:
     return [host for host in context.hosts if host in wanted]
 
 
-def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | Statement]:
-    if context.brief or len(heard.rounds) < 2:
+def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | Statement]:
+    if context.brief or len(answers.rounds) < 2:
         return
-    attempts = _view(context, heard).attempts
-    coverage = _coverage(context, heard)
+    attempts = _view(context, answers).attempts
+    coverage = _coverage(context, answers)
     if attempts:
         yield Statement(
             "connections" if coverage.is_whole else "connections_sampled",
@@ -219,8 +222,8 @@ def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | St
                 "hosts": tuple(coverage.tries),
             },
         )
-    yield from exposure.describe(context, heard)
-    yield from measuring.describe(context, heard, _measured_since(context, heard))
+    yield from exposure.describe(context, answers)
+    yield from measuring.describe(context, answers, _measured_since(context, answers))
 
 
 assert CHOSEN_PORT == 0  # in a Slot, too, it is a port that the host is to choose

@@ -147,7 +147,7 @@ def test_one_that_was_listed_before_is_listed_once_as_the_newest() -> None:
 
 
 @pytest.mark.parametrize("text", ["\0\1", "model_checkpoint_path: x\n}{\n", 'something_else: "y"\n'])
-def test_what_tensorflow_would_not_read_is_left_out(text: str) -> None:
+def test_entries_that_tensorflow_ignores_are_skipped(text: str) -> None:
     assert with_newest(text, "m-5", 20.0) == with_newest("", "m-5", 20.0)
 
 

@@ -182,7 +182,7 @@ def test_another_output_directory_of_the_file_is_reported(tree: Path, tmp_path: 
     assert rows(new, marked=(str(tmp_path / "a"),)) == [(None, f"{tmp_path}/a/model.ckpt-200", False)]
 
 
-def test_what_was_there_before_any_run_was_not_saved_by_one(tree: Path, tmp_path: Path) -> None:
+def test_checkpoint_from_before_the_first_run_is_not_its_own(tree: Path, tmp_path: Path) -> None:
     save(tmp_path / "model", at=NOW - 3600.0)
     assert rows(run_of(tree, name="r-2"), run_of(tree, f"--init_from={tmp_path}/model")) == []
 

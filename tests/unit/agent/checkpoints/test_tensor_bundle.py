@@ -79,7 +79,7 @@ def test_step_zero_is_a_step_and_a_negative_one_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"crc": 1}, {"size": 4}, {"dtype": FLOAT}, {"offset": 8}])
-def test_what_is_no_whole_number_as_it_was_saved_tells_no_step(tmp_path: Path, wrong: dict[str, int]) -> None:
+def test_non_integer_step_tensor_is_ignored(tmp_path: Path, wrong: dict[str, int]) -> None:
     assert Bundle(tmp_path).tensor("global_step", 1234, **wrong).index().step() == 7
 
 
@@ -230,7 +230,7 @@ def test_no_more_shards_than_their_names_have_digits_for(tmp_path: Path) -> None
     assert problem == "the index's header names 100000 shards, and 99999 are the most"
 
 
-def test_one_that_says_little_is_of_one_shard_and_little_endian(tmp_path: Path) -> None:
+def test_minimal_header_means_one_shard_and_little_endian(tmp_path: Path) -> None:
     prefix = tmp_path / "plain"
     data = struct.pack("<q", 5)
     row = tables.message({1: INT64, 5: 8}) + varint(6 << 3 | 5) + struct.pack("<I", masked_crc32c(data))

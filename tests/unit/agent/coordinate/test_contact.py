@@ -29,7 +29,7 @@ def test_nothing_is_restarted_only_because_a_host_is_away() -> None:
     assert contacts(world.events) == ["b is away: no word for 10 s", "b is back after 61 s"]
 
 
-def test_nobody_waits_for_the_host_of_a_worker_that_trains_alone() -> None:
+def test_lost_host_of_an_asynchronous_worker_is_not_awaited() -> None:
     world = async_ps()
     world.cut.add("d")
     world.run_for(61)
@@ -57,7 +57,7 @@ def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
     world.run_for(60)
     assert [reason.partition(" after ")[0] for reason in contacts(world.events)] == [
         "the coordinator restarted",
-        "d is away: it has not called the coordinator since that restarted",
+        "d is unreachable: it has not connected since the coordinator restarted",
     ]
     world.run_for(90)
     assert world.condition == "Failed"

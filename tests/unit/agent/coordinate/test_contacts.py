@@ -36,12 +36,12 @@ class Reports:
         return {host for host, known in self.view.hosts.items() if known["connected"]}
 
 
-def test_at_first_nobody_is_in_touch_and_nobody_is_away() -> None:
+def test_initially_no_host_is_connected_or_away() -> None:
     told = Reports()
     assert (told.connected, told.contacts.away) == (set(), {})
 
 
-def test_those_are_expected_who_have_spoken_before_and_have_something_left_to_do() -> None:
+def test_known_hosts_with_unfinished_tasks_are_expected() -> None:
     view = views.running()
     view.hosts["a"]["heard"] = None
     view.hosts["b"]["over"] = True
@@ -61,7 +61,7 @@ def test_how_long_a_host_was_silent_is_counted_on_once_and_only_where_nobody_can
     assert (told.contacts.away["a"], view.hosts["a"]["silent_s"]) == (since, None)
 
 
-def test_who_has_not_come_by_then_is_told_once() -> None:
+def test_missing_host_is_reported_once() -> None:
     told = Reports()
     told.contacts.expect(100.0, counts_on=True)
     told.contacts.miss(100.0 + DIAL_AGAIN_S)
@@ -72,7 +72,7 @@ def test_who_has_not_come_by_then_is_told_once() -> None:
     assert told.hosts == ["b", "d"]
 
 
-def test_who_comes_is_in_touch_and_told_only_if_it_was_missed() -> None:
+def test_connecting_host_is_reported_only_if_it_was_missed() -> None:
     told = Reports()
     told.view.hosts["a"]["over"] = True
     told.contacts.greet("a", 100.0)
@@ -87,7 +87,7 @@ def test_who_comes_is_in_touch_and_told_only_if_it_was_missed() -> None:
     assert told.hosts == ["a", "a"]
 
 
-def test_who_is_done_goes_without_a_word() -> None:
+def test_disconnect_of_a_finished_host_is_not_reported() -> None:
     told = Reports()
     told.contacts.greet("a", 100.0)
     told.contacts.lose("a", 105.0, "closed", is_done=True)
@@ -95,7 +95,7 @@ def test_who_is_done_goes_without_a_word() -> None:
     assert told.view.hosts["a"]["over"]
 
 
-def test_who_was_not_in_touch_cannot_be_lost() -> None:
+def test_unconnected_host_cannot_be_lost() -> None:
     told = Reports()
     told.contacts.lose("a", 105.0, "closed", is_done=True)
     told.contacts.lose("b", 105.0, "closed", is_done=False)
@@ -129,7 +129,7 @@ def test_after_a_restart_of_its_machine_a_coordinator_starts_nothing_before_most
     assert f"until the coordinator is connected to {missing} of the run" in str(world.data["missing"])
 
 
-def test_with_everybody_it_goes_on_at_once() -> None:
+def test_coordinator_continues_at_once_with_all_hosts() -> None:
     world = back_alone(*OTHERS)
     world.until(lambda: world.attempts["chief:0"] == 2, 5)
 

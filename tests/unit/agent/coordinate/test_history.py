@@ -113,7 +113,7 @@ def test_the_story_of_a_run_ends_with_where_its_time_went() -> None:
     assert parts(world) == ended
 
 
-def test_of_a_run_that_tells_no_steps_nothing_is_said() -> None:
+def test_run_without_steps_has_no_goodput() -> None:
     world = collective()
     world.run_for(10.0)
     world.request("stop")

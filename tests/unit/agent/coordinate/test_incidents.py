@@ -12,7 +12,7 @@ from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Past
-from dtctl.agent.records.whole_run import Incident, tells_steps
+from dtctl.agent.records.whole_run import Incident, has_steps
 from tests.unit.agent.coordinate import views
 
 WHY = [fact("killed", signal=9)]
@@ -85,7 +85,7 @@ def test_a_run_that_tells_no_steps_trains_again_when_its_tasks_are_back() -> Non
     assert not incidents.trains_again(view, one)
     incidents.begin(view, one, 1011.0)
     assert (one["begun"], one["told"]) == (1011.0, {"chief:0": None, "worker:0": None, "worker:1": None})
-    assert not tells_steps(one)
+    assert not has_steps(one)
     assert incidents.trains_again(view, one)
 
 
@@ -93,7 +93,7 @@ def test_a_run_that_tells_steps_trains_again_with_the_next_step_of_anybody() -> 
     view = views.running()
     views.told(view, "worker:1", step=40)
     one = lost(view, "worker:0")
-    assert tells_steps(one)
+    assert has_steps(one)
     incidents.begin(view, one, 1011.0)
     assert one["told"]["worker:1"] == 40
     assert not incidents.trains_again(view, one)
@@ -110,7 +110,7 @@ def test_a_step_that_was_told_only_before_it_began_says_that_the_run_tells_them(
     one = lost(view, "worker:0")
     views.told(view, "worker:1", step=40)
     incidents.begin(view, one, 1011.0)
-    assert (one["step"], tells_steps(one)) == (None, True)
+    assert (one["step"], has_steps(one)) == (None, True)
     assert not incidents.trains_again(view, one)
 
 

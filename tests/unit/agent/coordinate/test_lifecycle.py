@@ -46,7 +46,7 @@ def test_a_task_is_early_until_those_that_it_needs_are_ready() -> None:
     assert lifecycle.may_run(view, ()) == {}
 
 
-def test_who_trains_waits_for_nobody() -> None:
+def test_training_tasks_have_no_start_dependency() -> None:
     """A program that opens no port is no reason to end a run that trains."""
     view = views.running()
     view.wanted(TRAINERS, early=True)
@@ -65,7 +65,7 @@ def test_what_waits_for_others_as_the_file_says_may_run_when_they_are_ready() ->
     assert lifecycle.may_run(held(), ()) == {}
 
 
-def test_who_is_blocked_or_away_may_not_run() -> None:
+def test_blocked_or_unreachable_tasks_may_not_run() -> None:
     view = held(*SERVERS)
     assert lifecycle.may_run(view, {"ps:0"}) == {"ps:1": False}
     view.hosts["b"]["connected"] = False

@@ -60,7 +60,7 @@ def test_a_host_that_is_lost_is_replaced_and_what_cannot_go_on_without_it_is_res
     assert [task for task, host in world.places.items() if host == "s"] == moved
     assert restarted(world) == again
     assert {world.attempts[task] for task in moved} == {2}, "attempts are numbered on"
-    assert any(text.startswith(f"{lost} has not been heard for ") for text in world.decisions)
+    assert any(text.startswith(f"{lost} has been unreachable for ") for text in world.decisions)
     world.run_for(5.0)
     assert world.condition == "Running"
 
@@ -274,7 +274,7 @@ def spares_away(world: SeatWorld) -> None:
 
 
 @pytest.mark.parametrize("situation", [drain, no_lease, stop_task, spares_away, drain_spares])
-def test_nobody_takes_a_place(situation: Any) -> None:
+def test_no_host_takes_over(situation: Any) -> None:
     world = made("async-ps")
     situation(world)
     world.run_for(3 * REPLACE_S)
@@ -305,7 +305,7 @@ def test_hosts_without_a_task_that_are_drained_are_not_missed_among_those_that_a
     assert world.coordinator.may_start
 
 
-def test_without_a_time_to_replace_nobody_takes_a_place() -> None:
+def test_no_spare_takes_over_without_recovery_replace() -> None:
     world = made("async-ps", recovery={"replace_s": None})
     world.crash("e")
     world.run_for(600.0)

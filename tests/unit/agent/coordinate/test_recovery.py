@@ -76,7 +76,7 @@ def test_the_only_checkpoint_is_damaged_and_the_run_fails_at_once() -> None:
     assert "recovery.allow_scratch: true" in world.data["condition"]["reason"]
 
 
-def test_who_may_start_over_does_so() -> None:
+def test_allow_scratch_recovers_without_a_checkpoint() -> None:
     world = async_ps(recovery={"allow_scratch": True})
     world.loss = Loss("/out/model.ckpt-200", "the index is cut short", None)
     world.die("chief:0", why=fact("cannot_restore"))

@@ -68,7 +68,7 @@ def test_scaling_restarts_all_with_the_list_of_those_that_take_part(strategy: st
         "Running",
         f"{len(world.tasks) - 2} of {len(world.tasks) - 2} tasks run",
     )
-    assert reasons(world)[-1] == "all that train restart, as their number changes: 2 of 4 workers train"
+    assert reasons(world)[-1] == "all tasks that train restart because their number changes: 2 of 4 workers train"
     world.request("undrain", job="worker", count=3, by=ANNA)
     world.run_for(15.0)
     assert lists(world) == each(world.tasks, [])
@@ -99,7 +99,7 @@ def test_others_train_without_a_host_that_was_given_up_and_with_it_when_it_is_ba
     assert not any(task.without for task in world.tasks.values()), "it may come back"
     world.run_for(20.0)
     assert lists(world) == each([task for task in world.tasks if task != "worker:2"], ["worker:2"])
-    said = "worker:2 left out: d has not been heard for 100 s; 3 of 4 workers train"
+    said = "worker:2 left out: d has been unreachable for 100 s; 3 of 4 workers train"
     assert said in reasons(world)
     assert (world.condition, world.data["warnings"]) == ("Running", [said])
     world.boot("d")

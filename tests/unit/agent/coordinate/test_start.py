@@ -153,7 +153,7 @@ def test_a_task_that_fails_before_its_peers_are_ready_starts_again_with_them_and
     world.die("worker:1", "chief:0", code=1)
     world.run_for(10)
     assert (world.states["worker:1"], world.states["chief:0"]) == ("backoff", "backoff")
-    assert world.tasks["worker:1"].entry["reason"] == "exit code 1; those that it needs were not ready"
+    assert world.tasks["worker:1"].entry["reason"] == "exit code 1; the tasks that it needs were not ready"
     assert world.data["missing"] == "ps:0 runs but does not listen on a:2222 yet"
     world.run_for(20)
     assert set(world.states.values()) == {"running"}
@@ -366,7 +366,7 @@ def test_one_whose_join_is_taken_back_is_out_again_and_may_come_once_more(heard:
     world.run_for(2)
     assert world.data["hosts"]["e"]["absent"]
     assert not any(world.recovering.values()), "nobody waits for it"
-    assert "e is out of the run again: its `up` was given up" in [line["reason"] for line in world.events]
+    assert "e is out of the run again: its `up` was cancelled" in [line["reason"] for line in world.events]
     world.lost_session_on.clear()
     anew = World("async-ps", ABSENT_PLACES, absent=["e"]).tasks["worker:1"]
     world.tasks["worker:1"] = anew

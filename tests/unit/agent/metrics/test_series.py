@@ -39,7 +39,7 @@ def test_a_later_file_hides_what_is_not_before_its_first_step() -> None:
     assert series.count == 12
 
 
-def test_writers_side_by_side_hide_nothing_of_each_other_that_came_later() -> None:
+def test_overlapping_writers_both_contribute_later_points() -> None:
     series = Series()
     for step in range(10):
         series.add("a", (step, float(step), 1.0))

@@ -194,7 +194,7 @@ def test_a_keeper_ends_where_nothing_can_be_written() -> None:
         assert not list(attempt.iterdir())
 
 
-def test_what_was_in_the_way_of_a_start_comes_through_the_pipe() -> None:
+def test_start_fault_survives_encoding_up_to_the_length_limit() -> None:
     for text_, final in (("cannot run x: No such file", True), ("", False), ("\udcff\ud800" * 9000, True)):
         fault = keeper.Fault.decode(keeper.Fault([fact("said", text=text_)], final).encode())
         assert fault is not None

@@ -250,7 +250,7 @@ def test_a_log_without_a_complaint_has_none() -> None:
 
 
 def test_when_and_where_it_was_written_is_left_out() -> None:
-    for head in (b"INFO:tensorflow:", b"E1122 10:02:11.123456    99 chan.cc:12] "):
+    for head in (b"INFO:tensorflow:", b":", b"E1122 10:02:11.123456    99 chan.cc:12] "):
         complaint = complaint_after(None, head + b"Waiting for model to be ready. Ready_for_local_init_op: x", 5.0)
         assert complaint is not None
         assert complaint["text"].startswith("Waiting for model to be ready")

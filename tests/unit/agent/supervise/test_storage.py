@@ -49,7 +49,7 @@ def test_a_directory_that_the_trainer_makes_later_is_seen_then(tmp_path: Path) -
     eventually(lambda: lead.unseen(101.0 + LOOK_S) == [], what="it to be seen")
 
 
-def test_what_was_seen_long_ago_is_not_known_while_the_server_is_silent(
+def test_old_observation_is_unknown_while_the_file_server_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage, unseen = looked("s", 100.0, tmp_path)

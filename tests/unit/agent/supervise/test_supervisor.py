@@ -142,7 +142,7 @@ LOST = "the controller was lost before the start was complete"
     ],
     ids=["the coordinator decides", "it joins", "it has to inform others", "it has informed others"],
 )
-def test_an_agent_whose_controller_was_lost_during_the_start_gives_up_what_nobody_else_decides(
+def test_agent_cancels_the_start_after_controller_loss_unless_a_coordinator_decides(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch, part: dict[str, Any], over: bool, reason: str, goes: bool
 ) -> None:
     def cable_cut(role: ScriptedRole, state: State) -> None:
@@ -324,7 +324,7 @@ def test_the_next_attempt_is_due_when_the_back_off_ends(tmp_path: Path) -> None:
     assert failing.step(RUN, due) == ("starting", 2)
 
 
-def test_what_is_held_in_its_back_off_is_not_due_all_the_time(tmp_path: Path) -> None:
+def test_task_held_in_backoff_is_not_due(tmp_path: Path) -> None:
     failing = Failing(tmp_path)
     failing.step(RUN, 100.0)
     failing.step(RUN, 100.0)

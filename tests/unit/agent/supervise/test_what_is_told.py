@@ -150,7 +150,9 @@ class Teller:
 
 @cases
 @given(st.lists(MOMENTS, min_size=1, max_size=12), st.booleans(), st.integers(0, 3) | st.just(2**53))
-def test_every_state_and_event_holds_whatever_the_trainers_do(moments: list[Moment], own: bool, budget: int) -> None:
+def test_states_and_events_are_valid_records_for_any_trainer_behaviour(
+    moments: list[Moment], own: bool, budget: int
+) -> None:
     recovery = supervised.recovery(max_restarts=budget, backoff_min_s=0.0, backoff_max_s=1e9, retry=[2], permanent=[3])
     task = supervised.task("worker:0", own=own, argv=["x" * 100_000])
     with tempfile.TemporaryDirectory() as directory:
@@ -173,7 +175,7 @@ def teller(tmp_path: Path) -> Teller:
     return Teller(str(tmp_path), supervised.spec(supervised.task("worker:0"), recovery=recovery))
 
 
-def test_what_is_added_to_the_longest_reason_is_cut(teller: Teller) -> None:
+def test_detail_after_the_longest_reason_is_truncated(teller: Teller) -> None:
     teller.entry["restarts"] = 100
     for _ in range(2):
         teller.pass_through(moment(exit=json.dumps({"error": "x" * 4096}).encode()))
@@ -182,7 +184,7 @@ def test_what_is_added_to_the_longest_reason_is_cut(teller: Teller) -> None:
     assert teller.entry["reason"].endswith("x ...")
 
 
-def test_of_what_is_left_no_more_is_reported_than_others_take(teller: Teller) -> None:
+def test_leftover_processes_are_reported_up_to_the_record_limit(teller: Teller) -> None:
     command = b"/bin/x\0" * 300_000
     for _ in range(2):
         teller.pass_through(moment(exit=None, start=None, left=1001, passes_s=1.0, command=command))
@@ -190,7 +192,7 @@ def test_of_what_is_left_no_more_is_reported_than_others_take(teller: Teller) ->
     assert {len(left["command"]) for left in teller.entry["left"]} == {4096}
 
 
-def test_of_many_attempts_the_last_are_reported(teller: Teller) -> None:
+def test_last_attempts_are_reported_when_there_are_many(teller: Teller) -> None:
     for _ in range(140):
         teller.pass_through(moment())
     assert [past["attempt"] for past in teller.entry["history"]][-1] >= 60
@@ -198,7 +200,7 @@ def test_of_many_attempts_the_last_are_reported(teller: Teller) -> None:
 
 
 @pytest.mark.parametrize("error", ["x" * 5000, "\ud800", "\0", "é" * 3_000_000], ids=["long", "lone", "nul", "longer"])
-def test_every_exit_that_a_keeper_writes_holds(tmp_path: Path, error: str) -> None:
+def test_exit_written_by_a_keeper_is_a_valid_record(tmp_path: Path, error: str) -> None:
     fault = keeper.Fault.decode(keeper.Fault([fact("said", text=error)], True).encode())
     keeper._record_exit(keeper.AttemptSpec(str(tmp_path), "", ["x"], {}, "/"), 127 << 8, fault)
     attempt = Attempt(str(tmp_path), 0.0)
@@ -207,11 +209,11 @@ def test_every_exit_that_a_keeper_writes_holds(tmp_path: Path, error: str) -> No
     assert attempt.exit["code"] == 127
 
 
-def test_what_a_supervisor_says_of_an_exit_holds(tmp_path: Path) -> None:
+def test_exit_written_by_a_supervisor_is_a_valid_record(tmp_path: Path) -> None:
     assert checked(Ending, policy.unknown_exit(1.0, fact("exit_damaged", text="x" * 100_000)))["error"]
 
 
-def test_a_start_of_a_command_of_any_length_holds(tmp_path: Path) -> None:
+def test_start_of_a_command_of_any_length_is_a_valid_record(tmp_path: Path) -> None:
     argv = ["x" * 3_000_000, *["y"] * 30_000]
     launch = keeper.AttemptSpec(str(tmp_path), "", argv, {}, "/")
     assert keeper._record_start(launch, os.getpid(), 1.0) is None

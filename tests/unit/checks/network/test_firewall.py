@@ -37,7 +37,7 @@ def test_every_host_of_the_cluster_is_let_in_before_the_others_are_shut_out(kind
             )
 
 
-def test_what_takes_rules_away_again_is_reported() -> None:
+def test_undo_commands_of_firewall_rules_are_reported() -> None:
     undo = {kind: firewall("demo", {"a": [2222]}, ADDRESSES, kind)[0].undo for kind in get_args(Kind)}
     assert undo["nftables"] == ("nft delete table inet dtctl_demo",)
     assert undo["iptables"][:2] == ("iptables -w -D INPUT -p tcp -j DTCTL-demo", "iptables -w -F DTCTL-demo")
@@ -167,11 +167,11 @@ def test_logins_that_are_as_they_should_be_are_reported_in_four_lines() -> None:
     ]
 
 
-def test_what_start_up_files_print_is_reported_with_its_first_line() -> None:
+def test_output_of_start_up_files_is_reported_with_its_first_line() -> None:
     noise = {"noise": "\nWelcome to the cluster\nmore", "noise_bytes": 99}
     (finding,) = judged(TOPIC, context(), {**well(), "b": facts("b", **noise), "c": facts("c", **noise)})
     assert (finding.seen.hosts, fails(finding)) == (("b", "c"), False)
-    assert "print to commands that nobody looks at: Welcome to the cluster. dtctl passes it over" in sentence(finding)
+    assert "print output in non-interactive sessions: Welcome to the cluster. dtctl ignores it" in sentence(finding)
 
 
 def test_a_slow_or_broken_start_up_is_reported() -> None:
@@ -195,13 +195,13 @@ def test_hosts_that_are_one_machine_are_compared_with_what_its_server_takes() ->
     assert judged(TOPIC, context(), {host: facts(host, max_startups="3:30:100") for host in "abcd"}) == []
 
 
-def test_what_cannot_be_read_is_said_to_be_unknown() -> None:
+def test_unreadable_limit_is_shown_as_unknown() -> None:
     unknown = {host: facts(host, max_startups=None, max_sessions=None, told_by="") for host in "abcd"}
     rows = dict(shown(TOPIC.describe(context(), Answers([unknown])), 4))
     assert rows["MaxStartups"] == rows["MaxSessions"] == "not known"
 
 
-def test_nobody_is_asked_twice_or_in_brief() -> None:
+def test_ssh_facts_are_requested_once_and_not_in_brief_checks() -> None:
     assert set(TOPIC.ask(context(), Answers())) == set("abcd")
     assert TOPIC.ask(context(), Answers([well()])) == {}
     assert TOPIC.ask(context(brief=True), Answers()) == {}

@@ -180,7 +180,7 @@ def shaped(*slow: str, rate: float = 1e8) -> Callable[[str, str], Measured]:
 
 @cases
 @given(st.integers(2, 60))
-def test_everybody_meets_another_one_in_each_round(count: int) -> None:
+def test_every_host_has_a_partner_in_each_round(count: int) -> None:
     hosts = names(count)
     met: set[frozenset[str]] = set()
     for number in range(count - 1 + count % 2):

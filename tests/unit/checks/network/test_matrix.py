@@ -40,7 +40,7 @@ def test_one_direction_stays_one_though_a_port_is_on_one_host_alone() -> None:
 
 @cases
 @given(st.integers(2, 6), FAULTS)
-def test_where_nobody_reaches_anybody_no_host_is_singled_out(count: int, fault: str) -> None:
+def test_failure_of_all_connections_is_one_cause(count: int, fault: str) -> None:
     (cause,) = causes(count, lambda source, target, port: fault)
     assert (cause.kind, set(cause.hosts), cause.fields["mode"]) == ("nobody", set(names(count)), MODES[fault])
 
@@ -155,7 +155,7 @@ def test_two_connections_to_a_port_are_enough_to_blame_its_host() -> None:
     assert (cause.kind, cause.hosts) == ("firewall_in", ("gpu-2",))
 
 
-def test_of_two_ends_that_were_tried_with_nobody_else_neither_is_blamed() -> None:
+def test_pairs_tested_with_no_other_host_are_reported_as_pairs() -> None:
     ways = {(1, 2), (3, 4), (5, 6), (6, 5)}
     tried = tuple(
         one for one in attempts(names(6), between((1, 2), (3, 4))) if (int(one.source[4:]), int(one.target[4:])) in ways
@@ -199,7 +199,7 @@ def endpoints(hosts: list[str], each: int = 1) -> list[Endpoint]:
 
 @cases
 @given(st.integers(2, 300), st.integers(1, 4), st.integers(50, 5000))
-def test_every_host_tries_others_and_is_tried_and_nobody_tries_itself(count: int, each: int, most: int) -> None:
+def test_every_host_tests_and_is_tested_but_never_by_itself(count: int, each: int, most: int) -> None:
     hosts = [f"h{number}" for number in range(count)]
     coverage = spread(hosts, endpoints(hosts, each), most=most)
     tried = [(source, endpoint.host) for source, found in coverage.tries.items() for endpoint in found]
@@ -218,13 +218,13 @@ def test_as_many_connections_as_may_be_are_the_whole_and_one_fewer_is_not() -> N
     assert (part.is_whole, part.count, part.whole, part.partners) == (False, 8, 12, 2)
 
 
-def test_nobody_has_more_partners_than_there_are_others() -> None:
+def test_number_of_partners_is_limited_by_the_other_hosts() -> None:
     hosts = [f"h{number}" for number in range(4)]
     coverage = spread(hosts, [*endpoints(hosts), *endpoints(hosts[:3], 2)[1::2]], most=20)
     assert (coverage.whole, coverage.partners) == (21, 3)
 
 
-def test_one_host_has_nobody_to_try() -> None:
+def test_single_host_has_no_partner() -> None:
     for hosts in ([], ["a"]):
         alone = spread(hosts, endpoints(hosts))
         assert (alone.count, alone.partners, alone.is_whole) == (0, 0, True)

@@ -51,7 +51,7 @@ def test_the_first_failure_stands_first_with_its_cause_and_the_next_command() ->
     assert lines[-2:] == ["ps:0 on host-0 (failed): lost its peer", "ending: worker:0"]
 
 
-def test_what_is_most_wrong_is_shown_in_the_words_of_status() -> None:
+def test_worst_problem_is_shown_as_in_status() -> None:
     lost = task("worker:1", "backoff", host="b", why="ModuleNotFoundError: No module named 'sklearn'")
     found = snapshot(task("ps:0"), lost, training("worker:0"))
     problem = problem_lines(found.status)
@@ -219,7 +219,7 @@ def test_every_column_that_can_be_sorted_by_sorts_both_ways_and_keeps_all_rows()
             assert len(shown(Choice(sort=sort, backwards=backwards))) == len(MIXED)
 
 
-def test_what_is_not_known_comes_last_whichever_way_it_is_sorted() -> None:
+def test_unknown_values_sort_last_in_both_directions() -> None:
     for backwards in (False, True):
         names = shown(Choice(sort="STEP", backwards=backwards))
         assert set(names[2:]) == {"worker:2", "ps:0", "ps:1"}

@@ -1,0 +1,158 @@
+"""A process that a session leaves behind, and that forks the next ones: they need no login shell, Python or imports.
+
+Only where the controller asks for it, because it keeps its connection to the host: over that it reaches the socket,
+which this user alone can connect to (docs/agent.md, "Start of a conversation").
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import struct
+import sys
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+
+from ..host import daemon, locks, paths, programs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from typing import BinaryIO, Callable, Iterator, List, Tuple
+
+    Converse = Callable[[BinaryIO, BinaryIO], None]
+
+_START = b"\x1e"
+_WAITING = 64
+_PIPE_BYTES = 4096
+"""PIPE_BUF of Linux: so much is written at once or not at all."""
+
+_LOGIN_FILES = (
+    *("/etc/environment", "/etc/group", "/etc/profile", "/etc/profile.d", "/etc/bash.bashrc", "/etc/zsh/zshenv"),
+    *("/etc/security/limits.conf", "/etc/security/limits.d", "~/.pam_environment", "~/.ssh/environment", "~/.ssh/rc"),
+    *("~/.profile", "~/.bash_profile", "~/.bash_login", "~/.bashrc", "~/.zshenv", "~/.zprofile", "~/.zshrc"),
+    *("~/.cshrc", "~/.tcshrc", "~/.config/fish/config.fish"),
+)
+"""What a login reads. After a change of one a session has to log in, for the PATH, groups and limits of now."""
+
+
+def start(root: str, name: str, keep_s: float, converse: Converse) -> str:
+    """The path of its socket; it is started unless it is there. Empty where it cannot be."""
+    path = os.path.join(root, "sessions", paths.component(name, "session"))
+    try:
+        paths.make_directory(os.path.dirname(path))
+        lock = locks.hold(path + ".lock", exclusive=True, certain=True)
+    except OSError:  # a full disk
+        return ""
+    if lock is not None:
+        daemon.detached(lambda: _serve(path, lock, keep_s, converse))
+        os.close(lock)
+    return path
+
+
+def dead(root: str) -> Iterator[str]:
+    """Files of those that were killed."""
+    directory = os.path.join(root, "sessions")
+    for path in (os.path.join(directory, name) for name in paths.entries(directory) if name.endswith(".lock")):
+        with suppress(FileNotFoundError), locks.alone(path) as alone:
+            if alone:
+                yield from (found for found in (path[: -len(".lock")], path) if os.path.lexists(found))
+
+
+def _serve(path: str, lock: int, keep_s: float, converse: Converse) -> None:
+    """Until it has not been needed for its time."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):  # those of the conversation that goes on beside this
+        os.dup2(null, stream)
+    daemon.close_descriptors(but=[lock, *programs.held()])
+    daemon.rename("dtctl-sessions")
+    daemon.take_command_line(["dtctl-sessions"])
+    signal.signal(signal.SIGCHLD, _reap)
+    listener, logins = _listen(path), _login_files()
+    made = os.stat(path)
+    reads, writes = os.pipe()
+    while True:
+        gc.freeze()  # so that forks share what is there
+        ready = select.select([listener.fileno(), reads], [], [], keep_s)[0]
+        if not ready or _login_files() != logins:
+            break
+        if reads in ready:
+            _import(os.read(reads, _PIPE_BYTES).decode().split())
+        if listener.fileno() in ready:
+            connection, _ = listener.accept()
+            if _is_own(connection):
+                daemon.fork(partial(_fork, connection, writes, converse))
+            connection.close()
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.stat(path), made):  # not that of another, after the directory was removed
+            os.unlink(path)
+            os.unlink(path + ".lock")
+
+
+def _listen(path: str) -> socket.socket:
+    import socket
+
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # of one that was killed
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    listener.listen(_WAITING)
+    return listener
+
+
+def _is_own(connection: socket.socket) -> bool:
+    """Whether a process of this user is at the other end; for the SSH server that is the one of the login."""
+    import socket
+
+    size = struct.calcsize("3i")
+    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return bool(user == os.geteuid())
+
+
+def _fork(connection: socket.socket, writes: int, converse: Converse) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(connection.fileno(), 0)
+    os.dup2(connection.fileno(), 1)
+    known = len(sys.modules)
+    daemon.close_descriptors(but=[writes, *programs.held()])
+    daemon.rename("dtctl-session")
+    daemon.take_command_line(["dtctl-session"])
+    reader, writer = os.fdopen(0, "rb", closefd=False), os.fdopen(1, "wb", closefd=False)
+    writer.write(_START)
+    writer.flush()
+    try:
+        reader.read(int(reader.readline()))  # the bootstrap, which has done its work
+        reader.readline()
+        converse(reader, writer)
+    finally:
+        names = " ".join(list(sys.modules)[known:])
+        os.write(writes, (names[:_PIPE_BYTES].rpartition(" ")[0] if len(names) > _PIPE_BYTES else names + " ").encode())
+
+
+def _reap(*_: object) -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _import(names: List[str]) -> None:
+    """What a fork has needed, which the next one then has."""
+    for name in names:
+        with suppress(ImportError):
+            import_module(name)
+
+
+def _login_files() -> Tuple[Tuple[int, int], ...]:
+    """Which they are, and when each was changed."""
+    found = []
+    for name in _LOGIN_FILES:
+        try:
+            status = os.stat(os.path.expanduser(name))
+        except OSError:
+            continue
+        found.append((status.st_ino, status.st_mtime_ns))
+    return tuple(found)

@@ -1,0 +1,127 @@
+"""Fork servers: sessions over a kept connection that need no command of the login shell."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dtctl.agent.requests import forkserver
+from dtctl.model import Host
+from dtctl.transport.ssh import kept
+from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.ssh.kept import OpensshTransport
+from dtctl.transport.ssh.openssh import control_path
+from tests.hosts.sshd import Sshd
+from tests.ssh.conftest import direct
+from tests.waiting import eventually
+
+SERVER = "pkill -{signal} -x dtctl-sessions"
+
+
+@pytest.fixture
+def server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home.parent / "c"))
+    with Sshd() as made:
+        yield made
+
+
+def exec_code(host: Host, command: str) -> int:
+    """As `dtctl exec` does, in a session of its own."""
+    session = OpensshTransport(ConfigFiles()).open(host)
+    try:
+        asked = {"cluster": "c", "host": "gpu-a", "run": None, "task": None, "cwd": "home"}
+        session.send({"type": "exec", **asked, "argv": ["/bin/sh", "-c", command]})
+        answer = session.receive(30)
+        while answer.type != "result":
+            answer = session.receive(30)
+        return int(answer["exit_code"])
+    finally:
+        session.close()
+
+
+def await_server(server: Sshd, host: Host) -> None:
+    """Until the fork server that the first session leaves behind answers."""
+
+    def is_there() -> bool:
+        before = server.sessions()
+        return exec_code(host, "true") == 0 and server.sessions() == before
+
+    eventually(is_there, what="a fork server")
+
+
+def test_sessions_after_the_first_start_no_command(server: Sshd) -> None:
+    host = direct(server)
+    await_server(server, host)
+    before = server.sessions()
+    assert [exec_code(host, f"exit {code}") for code in (0, 3, 5)] == [0, 3, 5]
+    assert server.sessions() == before
+
+
+def test_only_its_user_reaches_the_server(server: Sshd) -> None:
+    host = direct(server)
+    await_server(server, host)
+    modes = "test $(stat -c %a .dtctl/sessions .dtctl/sessions/*[0-9a-f] | tr '\\n' ' ' | tr -d ' ') = 700600"
+    assert exec_code(host, modes) == 0
+    sockets = [path for path in control_path(host.reach, ConfigFiles()).parent.iterdir() if path.is_socket()]  # type: ignore[arg-type]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in sockets} == {0o600}
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["echo 'export NEW=1' >> .profile", SERVER.format(signal="KILL"), SERVER.format(signal="TERM"), "rm -r .dtctl"],
+    ids=["a file of the login is new", "killed", "terminated", "files removed"],
+)
+def test_session_logs_in_where_the_server_is_of_no_more_use(change: str, server: Sshd) -> None:
+    host = direct(server)
+    await_server(server, host)
+    exec_code(host, change)
+    before = server.sessions()
+    assert exec_code(host, "exit 3") == 3
+    assert server.sessions() == before + 1
+    await_server(server, host)
+
+
+def test_server_that_does_not_answer_costs_a_login(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = direct(server)
+    await_server(server, host)
+    monkeypatch.setattr(kept, "ANSWER_S", 0.5)
+    exec_code(host, SERVER.format(signal="STOP"))
+    before = server.logins()
+    assert exec_code(host, "exit 3") == 3
+    assert server.logins() == before + 1
+
+
+def test_host_that_forwards_no_socket_answers_as_before() -> None:
+    with Sshd(options={"AllowStreamLocalForwarding": "no"}) as server:
+        host = direct(server)
+        exec_code(host, "true")
+        before = server.sessions()
+        assert [exec_code(host, "exit 3") for _ in range(3)] == [3, 3, 3]
+        assert server.sessions() == before + 3
+        assert exec_code(host, "test $(pgrep -cx dtctl-sessions) = 1") == 0
+
+
+def test_server_ends_with_its_files_when_it_was_not_used_for_its_time(server: Sshd) -> None:
+    await_server(server, direct(server, keep_s=1.0))
+    eventually(lambda: server.processes() == [], what="the end of the fork server")
+    assert not list((server.home / ".dtctl/sessions").iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_connection_of_another_user_is_refused() -> None:
+    os.seteuid(65534)
+    try:
+        theirs, ours = socket.socketpair()
+    finally:
+        os.seteuid(0)
+    with theirs, ours:
+        assert not forkserver._is_own(ours)
+
+
+def test_failed_names_of_modules_leave_the_server_alive() -> None:
+    forkserver._import(["no.such.module", "json.no", "json"])
