@@ -273,7 +273,7 @@ def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
     for the cluster's newest run answers it.
     """
     found = []
-    for other in revival.every(files.root):
+    for other in revival.every(files.root, spec["host"]):
         try:
             held = other.spec()
             if not _is_before(held, spec):

@@ -73,6 +73,25 @@ class Gpus(Record):
     each: Default[AtMost[List[Gpu], MOST_GPUS], []]
 
 
+class Disk(Record):
+    """What is left where a run writes."""
+
+    path: Path
+    free_bytes: Count
+    size_bytes: Count
+    free_files: Default[Optional[Count], None]
+    """null: the file system has no such limit."""
+
+
+FULL_SHARE = 0.01
+FULL_BYTES = 100 << 20
+"""Less than this is left on a disk that is full."""
+
+
+def is_full(disk: Disk) -> bool:
+    return disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"]) or disk["free_files"] == 0
+
+
 class Machine(Record):
     """A host, as its agent sampled it; shares are of the time since the sample before."""
 
@@ -91,6 +110,8 @@ class Machine(Record):
     waiting: Waiting
     gpus: Default[Optional[Gpus], None]
     """null: it has none, or they were not read yet."""
+    full: Default[Optional[Disk], None]
+    """The disk of the run's directory, where that is full: then the agent cannot write what it sees."""
 
 
 class Complaint(Record):
@@ -100,16 +121,6 @@ class Complaint(Record):
     since: Epoch
     """When the first of its kind was seen; a step ends it."""
     last: Epoch
-
-
-class Disk(Record):
-    """What is left where a run writes."""
-
-    path: Path
-    free_bytes: Count
-    size_bytes: Count
-    free_files: Default[Optional[Count], None]
-    """null: the file system has no such limit."""
 
 
 class Busy(Record):

@@ -326,8 +326,8 @@ def every(talk: Conversation, cluster: Optional[str] = None, host: Optional[str]
 
 
 def run_directories(root: str, host: Optional[str] = None) -> Iterator[str]:
-    """As revival.every; `host`: see `every`."""
-    return (files.directory for files in revival.every(root) if host in (None, os.path.basename(files.directory)))
+    """As revival.every."""
+    return (files.directory for files in revival.every(root, host))
 
 
 def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:

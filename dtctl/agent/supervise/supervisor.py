@@ -177,7 +177,7 @@ class Supervisor:
         if now < self._next_load:
             return
         self._next_load = now + LOAD_S
-        before, sample = self.state["machine"], self._load.sample(wall)
+        before, sample = self.state["machine"], self._load.sample(wall, self._files.directory)
         self.state["machine"] = sample
         sample["gpus"] = self._gpus.read(now)
         if before is None or presses(before) != presses(sample) or sample["gpus"] != before["gpus"]:

@@ -71,12 +71,16 @@ def is_over(files: RunFiles) -> bool:
         return False  # an agent writes it anew
 
 
-def every(root: str) -> Iterator[RunFiles]:
-    """The run directories below the root, valid or not; those being made or removed have another name."""
+def every(root: str, host: Optional[str] = None) -> Iterator[RunFiles]:
+    """The run directories below the root, valid or not; those being made or removed have another name.
+
+    `host`: only those of this host of the inventory; others may share its home directory.
+    """
     runs = os.path.join(root, "runs")
     for run in filter(paths.is_component, paths.entries(runs)):
-        for host in filter(paths.is_component, paths.entries(os.path.join(runs, run))):
-            yield RunFiles(os.path.join(runs, run, host))
+        for name in filter(paths.is_component, paths.entries(os.path.join(runs, run))):
+            if host in (None, name):
+                yield RunFiles(os.path.join(runs, run, name))
 
 
 def comes_back(files: RunFiles) -> bool:

@@ -7,6 +7,7 @@ import re
 from functools import partial
 
 from ..host import budget, machine
+from ..records.vitals import is_full
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ PRESSED = 0.4
 
 
 def presses(machine: Machine) -> List[str]:
-    """What is short on the host: cpu, memory, io."""
+    """What is short on the host: cpu, memory, io, room on the disk."""
     waiting: Mapping[str, object] = machine["waiting"]
-    return [what for what, share in waiting.items() if isinstance(share, float) and share >= PRESSED]
+    short = [what for what, share in waiting.items() if isinstance(share, float) and share >= PRESSED]
+    return [*short, "full"] if machine["full"] else short
 
 
 class MachineLoad:
@@ -32,7 +34,8 @@ class MachineLoad:
         self._times: List[int] = []
         self._sent: Optional[Tuple[int, int]] = None
 
-    def sample(self, wall: float) -> Machine:
+    def sample(self, wall: float, run_dir: Optional[str] = None) -> Machine:
+        """`run_dir`: whose disk may be full."""
         memory = _memory()
         busy, stolen = self._processors()
         return {
@@ -46,6 +49,7 @@ class MachineLoad:
             "resent": self._resent(),
             "waiting": _waiting(),
             "gpus": None,
+            "full": next(filter(is_full, disks_of([run_dir])[0]), None) if run_dir is not None else None,
         }
 
     def _processors(self) -> Tuple[Optional[float], Optional[float]]:

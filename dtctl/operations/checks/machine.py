@@ -9,10 +9,10 @@ from typing import Any
 from dtctl.agent.records.checks import GpuTaken, MachineFacts, MachineQuestion
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.values import HOME, paths_of
-from dtctl.agent.records.vitals import Disk, Gpu
+from dtctl.agent.records.vitals import Disk, Gpu, is_full
 from dtctl.model import TaskId, grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
-from dtctl.operations.diagnosis import Finding, commonness, is_full, versions
+from dtctl.operations.diagnosis import Finding, commonness, versions
 from dtctl.plan.hosts import output_places
 from dtctl.plan.roster import TaskPlan
 

@@ -19,7 +19,7 @@ from dtctl.operations.snapshot import RunStatus, TaskStatus
 
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
-    from dtctl.agent.records.vitals import DiagnoseResult, Disk, Gpu, GpuUser, Machine, TaskVitals, Unreached
+    from dtctl.agent.records.vitals import DiagnoseResult, Gpu, GpuUser, Machine, TaskVitals, Unreached
     from dtctl.bundle import LeftOut
 
 PYTHON = "PYTHON"
@@ -29,15 +29,6 @@ _PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[\d.]*$")
 
 ENDED = (TaskState.FAILED, TaskState.BACKOFF)
 LIVING = (TaskState.PENDING, TaskState.STARTING, TaskState.RUNNING)
-
-FULL_SHARE = 0.01
-FULL_BYTES = 100 << 20
-"""Less than this is left on a disk that is full."""
-
-
-def is_full(disk: Disk) -> bool:
-    return disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"])
-
 
 PROVEN_S = 60.0
 """A task that was started again and has run for so long does not fail the same way at once."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
-from dtctl.agent.records.vitals import Busy, Machine
+from dtctl.agent.records.vitals import Busy, Machine, is_full
 from dtctl.model import TaskState, grouped
-from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Match, commonness, is_full, versions
+from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Match, commonness, versions
 from dtctl.operations.snapshot import TaskStatus
 
 SLOW_SHARE = 0.6
@@ -133,11 +133,13 @@ def taker(busy: Sequence[Busy]) -> dict[str, str]:
 
 def full_disks(facts: Facts) -> Iterator[Match]:
     """One for all hosts that report the same of a path, which they usually share."""
+    sampled = {host: [machine["full"]] if machine["full"] else [] for host, machine in facts.status.machines.items()}
+    disks = {**sampled, **{host: vitals["disks"] for host, vitals in facts.hosts.items()}}
     found = grouped(
         ((disk["path"], disk["free_bytes"], disk["size_bytes"]), host)
-        for host, vitals in facts.hosts.items()
-        for disk in vitals["disks"]
-        if is_full(disk) or disk["free_files"] == 0
+        for host, some in disks.items()
+        for disk in some
+        if is_full(disk)
     )
     for (path, free_bytes, size_bytes), hosts in found.items():
         yield Match((), tuple(hosts), {"where": path, "free_bytes": free_bytes, "size_bytes": size_bytes})

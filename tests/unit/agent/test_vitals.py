@@ -84,6 +84,15 @@ def test_a_sample_of_the_machine_holds() -> None:
     assert sample["memory_bytes"] > sample["available_bytes"] > 0
 
 
+@pytest.mark.parametrize(("free", "full"), [(0, True), (900, False)])
+def test_a_full_disk_of_the_run_is_news_of_its_agent(free: int, full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = os.statvfs_result((4096, 4096, 1000, free, free, 10, 9, 9, 0, 255))
+    monkeypatch.setattr(machine_load, "_disk", lambda place: (1, disk))
+    sample = checked(Machine, MachineLoad().sample(2.0, "/run"))
+    assert (sample["full"] is not None) is full
+    assert ("full" in presses(sample)) is full
+
+
 FILES = {
     "/proc/stat": "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n",
     "/proc/meminfo": "MemTotal:       1000 kB\nMemAvailable:    250 kB\nHugePages_Total:       0\n",

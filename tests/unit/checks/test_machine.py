@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.vitals import Gpu
+from dtctl.agent.records.vitals import FULL_BYTES, Gpu
 from dtctl.operations.checks import Answers, CheckContext, Line
 from dtctl.operations.checks.machine import (
     FEW_FILES,
@@ -28,7 +28,7 @@ from dtctl.operations.checks.machine import (
     gpu_text,
 )
 from dtctl.operations.client.persistent import Greeted
-from dtctl.operations.diagnosis import FULL_BYTES, Finding
+from dtctl.operations.diagnosis import Finding
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import GB, context, disk, hosts_by_signature, judged, machine, sentence
 from tests.unit.clusters import cluster, job, ssh_host

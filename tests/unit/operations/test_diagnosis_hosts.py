@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.vitals import Machine
+from dtctl.agent.records.vitals import FULL_BYTES, Machine
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.diagnosis import FULL_BYTES, Facts, Match, hosts
+from dtctl.operations.diagnosis import Facts, Match, hosts
 from dtctl.operations.snapshot import TaskStatus
 from tests.unit.diagnosing import NOW, decided, facts, host, machine, of_record, running, vitals, who
 from tests.unit.tasks import changed, changed_attempt, past_attempt
@@ -209,6 +209,8 @@ def test_a_disk_is_full_below_a_share_and_a_size_or_without_room_for_another_fil
     matches = list(hosts.full_disks(facts(running("worker:0"), hosts={"gpu-a": host(disks=disks)})))
     fields = {"where": "/d", "free_bytes": free, "size_bytes": size}
     assert matches == ([Match((), ("gpu-a",), fields)] if full else [])
+    sampled = {"gpu-a": machine(full=disks[0]), "gpu-b": machine()}
+    assert list(hosts.full_disks(facts(running("worker:0"), machines=sampled))) == matches, "by its agent's own sample"
 
 
 def test_versions_differ_by_what_fewer_hosts_have() -> None:
