@@ -34,7 +34,7 @@ class Sources:
     def __init__(self, bundles: List[str]) -> None:
         self._places: Dict[str, str] = {}
         self._shared: Dict[str, Tuple[Tree, int]] = {}
-        """Files of other bundles, of which this one may have another name: nobody works in either."""
+        """Files of other bundles, of which this one may have another name: no trainer works in either."""
         self._trees: List[Tree] = []
         self._unread = bundles[:_MOST_SOURCES]
         """The newest first."""
@@ -182,7 +182,7 @@ class _Filling:
             with self._relay.connected(*feeder) as other:
                 other.send(need)
                 self._take(asked, partly, other, progress)
-        except (Refused, Aborted, Gone):  # it is asked for the rest no more, and whatever it did harms nobody
+        except (Refused, Aborted, Gone):  # the rest comes from elsewhere, and what it sent was verified
             if self._wire.noticed:
                 raise
 
@@ -250,13 +250,13 @@ def _feeder(wire: Wire) -> Optional[Tuple[str, int]]:
 
 def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
     """The content of one file as it comes in."""
-    heard = time.monotonic()
+    received_at = time.monotonic()
     while True:
         fields, payload = wire.receive()
         part = expect_control(fields, "file", "alive")
         now = time.monotonic()
-        heard = now if payload else heard
-        if now - heard > IDLE_S:  # a feeder may be this host itself, where several are reached at one address
+        received_at = now if payload else received_at
+        if now - received_at > IDLE_S:  # a feeder may be this host itself, where several are reached at one address
             raise Gone()
         if part["type"] == "alive":  # a feeder has not got it yet
             progress.add(0)

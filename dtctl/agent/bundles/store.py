@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _in_use: Dict[str, int] = {}
-"""Lock files of the bundles that this process has prepared, with descriptors: while it lives nobody prunes them."""
+"""Lock files of the bundles that this process has prepared, with descriptors: while it lives they are not pruned."""
 
 
 def push(talk: Conversation, request: PushRequest) -> PushResult:
@@ -62,7 +62,7 @@ def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
             received += sent
             if is_new:
                 _use(base)
-                if _is_complete(base):  # nobody has pruned it just now; every file was checked as it arrived
+                if _is_complete(base):  # not pruned meanwhile; every file was checked as it arrived
                     return os.path.join(base, "tree"), received
     except OSError as error:
         raise from_os_error(error, "store the bundle") from error

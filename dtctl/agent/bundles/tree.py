@@ -129,7 +129,7 @@ _SETTLED_NS = 2 * 10**9
 
 
 class Tree:
-    """`fresh`: nobody else sees it before it is complete, so files are written where they belong.
+    """`fresh`: not visible to others before it is complete, so files are written where they belong.
 
     `root`: the directory itself, where it is not in `base`; `what` it is called in errors. `alive` is called after each
     MiB that is hashed, with its size.

@@ -38,7 +38,7 @@ class ClusterLock:
         self._write()
 
     def note_gone(self) -> None:
-        """The controller is gone: whoever comes next waits for this session to end."""
+        """The controller is gone: the next command waits for this session to end."""
         self._holder["gone"] = True
         self._write()
 

@@ -235,7 +235,7 @@ def test_the_same_lie_is_told_once_and_ever_new_ones_a_few_times(desk: Desk) -> 
 
 
 def test_what_follows_a_hello_that_does_not_hold_is_not_heard(desk: Desk) -> None:
-    desk.receive("bad", {"type": "gone", "reason": "it ended", "heard": desk.now})
+    desk.receive("bad", {"type": "gone", "reason": "it ended", "last_received": desk.now})
     event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
     events: Any = checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]})
     desk.receive("bad", desk.hello("bad", intents={}), events, desk.news("bad"))
