@@ -209,7 +209,7 @@ def test_a_process_without_mark_in_another_session_belongs_to_the_tree_of_its_pa
 def test_where_nothing_of_a_trainer_is_left_no_process_of_others_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = processes.myself()
     ended["start_time"] += 1
-    read = []
+    read: list[int] = []
     monkeypatch.setattr(processes.Process, "read", read.append)
     assert processes.tree(ended, ["/nothing/has/this/key"]) == []
     assert read == [ended["pid"]]
