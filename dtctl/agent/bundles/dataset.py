@@ -192,7 +192,8 @@ class DataSet:
                 blocks.keep(self._incoming, os.path.join(self._incoming, name))
         try:
             with store.Incoming(self._incoming) as staging:
-                sent = receiver.fill(tree, lacking, receiver.Sources([]), staging.path, wire, lock, relay)
+                sources = receiver.Sources([])
+                sent = receiver.Filling(tree, sources, staging.path, wire, lock, relay).fill(lacking)
         except BaseException:
             tree.remember()  # what has arrived is not hashed again
             raise

@@ -226,7 +226,7 @@ def test_programs_that_nobody_runs_from_go(host: AgentHost) -> None:
 def test_files_of_fork_servers_go_unless_their_process_lives(host: AgentHost) -> None:
     names = ["killed", "killed.lock", "living", "living.lock"]
     directory = host.root / "sessions"
-    directory.mkdir(mode=0o700)
+    directory.mkdir(mode=0o700, parents=True)
     for name in names:
         (directory / name).touch()
     with (directory / "living.lock").open("r+") as lock:
