@@ -98,9 +98,7 @@ def _watch(talk: Conversation, lock: ClusterLock) -> None:
         lock.note_gone()
         time.sleep(NOTICE_S)
         if lock.held and not talk.wire.noticed:
-            ours, table = {os.getpid()}, processes.every()
-            processes.add_descendants(ours, table)
-            processes.send_signal([table[pid] for pid in ours - {os.getpid()} if pid in table], signal.SIGKILL)
+            processes.send_signal(processes.below([os.getpid()]).values(), signal.SIGKILL)
             os._exit(1)
 
 
