@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 
-from ..host import daemon, locks, paths, programs
+from ..host import daemon, locks, paths, processes, programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def _serve(path: str, lock: int, keep_s: float, converse: Converse) -> None:
         os.dup2(null, stream)
     daemon.close_descriptors(but=[lock, *programs.held()])
     daemon.rename("dtctl-sessions")
+    command_line = processes.argv(os.getpid())
     daemon.take_command_line(["dtctl-sessions"])
     signal.signal(signal.SIGCHLD, _reap)
     listener, logins = _listen(path), _login_files()
@@ -88,7 +89,7 @@ def _serve(path: str, lock: int, keep_s: float, converse: Converse) -> None:
         if listener.fileno() in ready:
             connection, _ = listener.accept()
             if _is_own(connection):
-                daemon.fork(partial(_fork, connection, writes, converse))
+                daemon.fork(partial(_fork, connection, writes, command_line, converse))
             connection.close()
     with suppress(FileNotFoundError):
         if os.path.samestat(os.stat(path), made):  # not that of another, after the directory was removed
@@ -117,14 +118,14 @@ def _is_own(connection: socket.socket) -> bool:
     return bool(user == os.geteuid())
 
 
-def _fork(connection: socket.socket, writes: int, converse: Converse) -> None:
+def _fork(connection: socket.socket, writes: int, command_line: List[str], converse: Converse) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(connection.fileno(), 0)
     os.dup2(connection.fileno(), 1)
     known = len(sys.modules)
     daemon.close_descriptors(but=[writes, *programs.held()])
-    daemon.rename("dtctl-session")
-    daemon.take_command_line(["dtctl-session"])
+    daemon.rename("python3")
+    daemon.take_command_line(command_line)  # by which others know a session (host/ports.py)
     reader, writer = os.fdopen(0, "rb", closefd=False), os.fdopen(1, "wb", closefd=False)
     writer.write(_START)
     writer.flush()
