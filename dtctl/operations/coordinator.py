@@ -100,6 +100,25 @@ def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R],
     return answer
 
 
+def ask_about(
+    record: RunRecord,
+    transport: Transport,
+    wanted: Callable[[RunRecord, Own], Request[R]],
+    first: First | None = None,
+    *,
+    away: CoordinatorUnreachable | None = None,
+    reads: bool = False,
+) -> tuple[RunRecord, R, Own]:
+    """`ask_run` by `ask_coordinator`; the record is the run as its coordinator knows it. `wanted`: what is asked."""
+
+    def request(asked: RunRecord, own: Own) -> R:
+        return ask_coordinator(asked, transport, wanted(asked, own), first)
+
+    asked, answer, own = ask_run(record, transport, request, away=away, reads=reads)
+    assert answer["inventory"] is not None
+    return asked.as_known(answer["inventory"]), answer, own
+
+
 def why_alone(cluster: str, host: str, answer: Answer) -> AgentError:
     """Why a host answered only for its own part of the run."""
     why = answer["away"]

@@ -18,7 +18,7 @@ from dtctl.errors import DtctlError, TransportError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_part, check_tasks
-from dtctl.operations.coordinator import First, Own, ask_coordinator, ask_run, ask_whole_run, request_of_status
+from dtctl.operations.coordinator import First, ask_about, ask_whole_run, request_of_status
 from dtctl.operations.restart import RestartResult, statuses, why_unreached
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable
@@ -137,12 +137,8 @@ def _ask(
 ) -> _Heard[R]:
     """The coordinator is asked, or the host itself where that is away. `before` is called with what is `held`."""
     before = once(before)
-
-    def request(asked: RunRecord, own: Own) -> R:
-        return ask_coordinator(asked, transport, wanted(asked), _pinned(host, held, before))
-
     try:
-        asked, answer, own = ask_run(record, transport, request)
+        known, answer, own = ask_about(record, transport, lambda asked, _: wanted(asked), _pinned(host, held, before))
     except CoordinatorUnreachable as away:
         known = away.found.record if away.found is not None else record
         _check_place(known, host)
@@ -150,7 +146,6 @@ def _ask(
             raise
         before(ending(known, known.tasks_on(host)))
         return _Heard(known, *_ask_directly(known, transport, wanted(known), host, away.own), away=away)
-    known = asked.as_known(answer["inventory"])
     answers = {**own, known.coordinator: answer}
     return _Heard(known, answers, unreached=answer["unreached"], view=answer["coordination"])
 
@@ -265,15 +260,11 @@ class Scaled:
 
 def plan_scaling(record: RunRecord, transport: Transport, job: str, count: int) -> Scaling:
     """Asks the coordinator, changes nothing. Raises UsageError for what the run has no place for, or cannot do."""
-
-    def request(asked: RunRecord, own: Own) -> records.StatusResult:
-        return ask_coordinator(asked, transport, request_of_status(asked))
-
-    known, answer, _ = ask_run(record, transport, request, reads=True)
+    known, answer, _ = ask_about(record, transport, lambda asked, _: request_of_status(asked), reads=True)
     inventory, view = answer["inventory"], answer["coordination"]
-    if inventory is None or view is None:
-        raise UsageError(f"there is no run of {record.cluster} to scale", hint="dtctl up    starts one")
-    return _plan(known.as_known(inventory), inventory, view, job, count)
+    assert inventory is not None
+    assert view is not None
+    return _plan(known, inventory, view, job, count)
 
 
 def scale(scaling: Scaling, transport: Transport, order: StopOrder, report: OnStopping = unseen) -> Scaled:
@@ -281,21 +272,18 @@ def scale(scaling: Scaling, transport: Transport, order: StopOrder, report: OnSt
     about: dict[str, str | int] = {"job": scaling.job, "count": scaling.count}
     stopped = started = None
     number = scaling.before
-
-    def hold(asked: RunRecord, own: Own) -> records.StopResult:
-        return ask_coordinator(asked, transport, request_to_hold(asked, order, report, **about))
-
-    def release(asked: RunRecord, own: Own) -> records.RestartResult:
-        return ask_coordinator(asked, transport, request_to_release(asked, order.by, **about))
-
     if scaling.stops:
-        asked, ended, _ = ask_run(scaling.record, transport, hold)
-        known, number = asked.as_known(ended["inventory"]), scaling.number(ended["coordination"])
+        known, ended, _ = ask_about(
+            scaling.record, transport, lambda asked, _: request_to_hold(asked, order, report, **about)
+        )
+        number = scaling.number(ended["coordination"])
         result = dataclasses.replace(result_by_hosts(known, {known.coordinator: ended}, {}), known=known)
         stopped = dataclasses.replace(result, promised=tuple(ended["unreached"]))
     if scaling.starts:
-        asked, begun, _ = ask_run(scaling.record, transport, release)
-        known, number = asked.as_known(begun["inventory"]), scaling.number(begun["coordination"])
+        known, begun, _ = ask_about(
+            scaling.record, transport, lambda asked, _: request_to_release(asked, order.by, **about)
+        )
+        number = scaling.number(begun["coordination"])
         away = {host: why_unreached(host, begun["coordination"]) for host in begun["unreached"]}
         started = RestartResult(statuses(known, tuple(known.roster), [begun]), away)
     return Scaled(number, stopped, started)

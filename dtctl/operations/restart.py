@@ -12,7 +12,7 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_part, check_tasks
-from dtctl.operations.coordinator import Own, ask_coordinator, ask_run
+from dtctl.operations.coordinator import Own, ask_about
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, TaskStatus
 from dtctl.operations.stop import Before, ending, once, pin_current_run
@@ -32,23 +32,20 @@ def restart(
     record: RunRecord, transport: Transport, tasks: Sequence[TaskId], *, by: str, before: Before | None = None
 ) -> RestartResult:
     """Stops the tasks where they run and starts a new attempt of each; it does not count in their budgets."""
-
     before = before and once(before)
-    before_request = pin_current_run(tasks, before)
 
-    def request(asked: RunRecord, own: Own) -> records.RestartResult:
-        return ask_coordinator(asked, transport, _request(asked, _still_asked(tasks, own), by), before_request)
+    def wanted(asked: RunRecord, own: Own) -> Request[records.RestartResult]:
+        return _request(asked, _still_asked(tasks, own), by)
 
     try:
-        record, answer, own = ask_run(record, transport, request)
+        known, answer, own = ask_about(record, transport, wanted, pin_current_run(tasks, before))
     except CoordinatorUnreachable as away:
         known = away.found.record if away.found is not None else record
         if before is not None:
             before(ending(known, tasks))
         return _restart_directly(known, transport, tasks, by, away)
-    record = record.as_known(answer["inventory"])
     return RestartResult(
-        tasks=statuses(record, tasks, [*own.values(), answer]),
+        tasks=statuses(known, tasks, [*own.values(), answer]),
         errors={host: why_unreached(host, answer["coordination"]) for host in answer["unreached"]},
     )
 

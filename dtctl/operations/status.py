@@ -6,22 +6,14 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from dtctl.agent.records.answers import DamagedRun, RunsResult, StatusResult
+from dtctl.agent.records.answers import DamagedRun, RunsResult
 from dtctl.agent.records.answers import ForeignRun as ForeignEntry
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, UsageError, did_you_mean
 from dtctl.model import Host, SshSettings, TaskId, TaskState, grouped
 from dtctl.operations.client.conversation import Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_run, wrong
-from dtctl.operations.coordinator import (
-    Own,
-    ask_coordinator,
-    ask_run,
-    request_of_status,
-    status_by_coordinator,
-    status_of_hosts,
-    task_of,
-)
+from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus, Verdict
 from dtctl.transport.seam import Transport
@@ -34,18 +26,15 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
 
     Raises DtctlError only for an answer that no other host can replace.
     """
-
-    def request(asked: RunRecord, own: Own) -> StatusResult:
-        return ask_coordinator(asked, transport, request_of_status(asked))
-
     try:
-        known, answer, _ = ask_run(record, transport, request, away=away, reads=True)
+        known, answer, _ = ask_about(
+            record, transport, lambda asked, _: request_of_status(asked), away=away, reads=True
+        )
     except CoordinatorUnreachable as nowhere:
         if nowhere.found is None:
             raise
         return dataclasses.replace(nowhere.found, away=nowhere)
-    assert answer["inventory"] is not None
-    found = status_by_coordinator(known.as_known(answer["inventory"]), answer)
+    found = status_by_coordinator(known, answer)
     if found.coordination and found.coordination.in_doubt:  # it may have been replaced while it was cut off
         every = status_of_hosts(found.record, transport)
         if every.record.created > found.record.created or every.record.coordinator != found.record.coordinator:

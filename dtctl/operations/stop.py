@@ -14,7 +14,7 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Conversations, Request, knows_no_run
 from dtctl.operations.client.plausible import check_part, check_survivors, check_tasks, wrong
-from dtctl.operations.coordinator import First, Own, ask_coordinator, ask_run, ask_whole_run, status_by_coordinator
+from dtctl.operations.coordinator import First, ask_about, ask_whole_run, status_by_coordinator
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable
 from dtctl.transport.seam import Message, Session, Transport
@@ -190,20 +190,17 @@ def stop(
     everything = set(tasks) == set(record.roster)
     wanted = None if everything else [str(task) for task in tasks]
     before = before and once(before)
-    before_request = pin_current_run(None if everything else tasks, before)
-
-    def request(asked: RunRecord, own: Own) -> records.StopResult:
-        return ask_coordinator(asked, transport, _request(asked, wanted, order, report), before_request)
-
+    first = pin_current_run(None if everything else tasks, before)
     try:
-        record, answer, own = ask_run(record, transport, request)
+        known, answer, own = ask_about(
+            record, transport, lambda asked, _: _request(asked, wanted, order, report), first
+        )
     except CoordinatorUnreachable as away:
         known = away.found.record if away.found is not None else record
         if before is not None:
             before(ending(known, known.roster if everything else tasks))
         direct = _stop_directly(known, transport, wanted, order, report, away.own, away.unreachable)
         return dataclasses.replace(direct, away=away, known=known)
-    known = record.as_known(answer["inventory"])
     contacts = answer["coordination"]["hosts"] if answer["coordination"] is not None else {}
     absent = tuple(host for host, contact in contacts.items() if contact["absent"])
     outcome = _result(known, [*own.items(), (known.coordinator, answer)])

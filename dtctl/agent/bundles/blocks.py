@@ -10,41 +10,50 @@ from ..records.values import BLOCK_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List, Sequence
+    from typing import Iterable, List, Mapping
 
 DIGEST_BYTES = 32
 PARTIAL = "partial-"
 
 
 class Partial:
-    """A large file that arrives at `path`. Nothing of what is there already is believed."""
+    """A large file that arrives at `path`. Nothing of what is there already is believed.
+
+    `digests`: the SHA-256 of each block, one after the other.
+    """
 
     def __init__(self, path: str, size: int) -> None:
         self._path = path
         self._size = size
-        self._digests = b""
+        self.digests = b""
         self.blocks = -(-size // BLOCK_BYTES)
 
     def length(self, number: int) -> int:
         return min(BLOCK_BYTES, self._size - number * BLOCK_BYTES)
 
-    def missing(self, digests: bytes, seeds: Sequence[str]) -> List[int]:
-        """Takes the blocks that are right from the file itself and from the seeds; which are in none of them."""
+    def missing(self, digests: bytes, seeds: Mapping[str, bytes]) -> List[int]:
+        """Takes the blocks that are right from the file itself and from the seeds; which are in none of them.
+
+        `seeds`: paths, with the digests of their blocks where those are known; such a file is not hashed.
+        """
         import hashlib
 
-        self._digests = digests
+        self.digests = digests
         missing = []
         with ExitStack() as stack:
             part = stack.enter_context(files.opened(self._path, os.O_RDWR | os.O_CREAT))
-            sources = [part] if os.fstat(part).st_size else []  # a new one has nothing to be read and hashed
+            sources = [(part, b"")] if os.fstat(part).st_size else []  # a new one has nothing to be read and hashed
             os.ftruncate(part, self._size)
-            for path in seeds:
+            for path, known in seeds.items():
                 with suppress(OSError):
-                    sources.append(stack.enter_context(files.opened(path)))
+                    sources.append((stack.enter_context(files.opened(path)), known))
             for number in range(self.blocks):
-                for source in sources:
+                digest = _digest(digests, number)
+                for source, known in sources:
+                    if known and _digest(known, number) != digest:
+                        continue
                     data = files.read_at(source, number * BLOCK_BYTES, self.length(number))
-                    if hashlib.sha256(data).digest() == self._digest(number):
+                    if known or hashlib.sha256(data).digest() == digest:
                         if source != part:
                             write_at(part, data, number * BLOCK_BYTES)
                         break
@@ -62,10 +71,11 @@ class Partial:
                 content.update(chunk)
                 write_at(part, chunk[: end - offset], offset)
                 offset = min(end, offset + len(chunk))
-        return content.digest() == self._digest(number)
+        return content.digest() == _digest(self.digests, number)
 
-    def _digest(self, number: int) -> bytes:
-        return self._digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
+
+def _digest(digests: bytes, number: int) -> bytes:
+    return digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
 
 
 def write_at(descriptor: int, data: bytes, offset: int) -> None:

@@ -164,14 +164,14 @@ class DataSet:
     def _turn(self) -> Iterator[Optional[int]]:
         """Alone in the directory, which hosts may share. What has arrived of a push that was cut off stays in it.
 
-        None: whoever has it has been silent for long. Its connection is cut, and its host has not noticed.
+        None: its holder has been silent for long. Its connection is cut, and its host has not noticed.
         """
         place = os.path.join(self._incoming, "lock")
         lock: Optional[int] = None
         while True:
             paths.make_directory(self._incoming)
             _refuse_others(self._incoming)
-            with suppress(FileNotFoundError):  # whoever was alone has removed it just now
+            with suppress(FileNotFoundError):  # its holder has removed it just now
                 lock = locks.wait_turn(place, done=lambda: False)
                 if lock is not None or time.time() - paths.modified(place) > GIVEN_UP_S:
                     break
@@ -192,7 +192,8 @@ class DataSet:
                 blocks.keep(self._incoming, os.path.join(self._incoming, name))
         try:
             with store.Incoming(self._incoming) as staging:
-                sent = receiver.fill(tree, lacking, receiver.Sources([]), staging.path, wire, lock, relay)
+                sources = receiver.Sources([])
+                sent = receiver.Filling(tree, sources, staging.path, wire, lock, relay).fill(lacking)
         except BaseException:
             tree.remember()  # what has arrived is not hashed again
             raise

@@ -34,29 +34,24 @@ class Sources:
     def __init__(self, bundles: List[str]) -> None:
         self._places: Dict[str, str] = {}
         self._shared: Dict[str, Tuple[Tree, int]] = {}
-        """Files of other bundles, of which this one may have another name: nobody works in either."""
-        self._trees: List[Tree] = []
+        """Files of other bundles, of which this one may have another name: no trainer works in either."""
+        self.trees: List[Tree] = []
+        """Of the bundles that have been read, the newest first."""
         self._unread = bundles[:_MOST_SOURCES]
-        """The newest first."""
-        self._missed_bytes = 0
 
-    def _find(self, sha256: str, size: int) -> Optional[Tuple[Tree, int]]:
-        """Older bundles than the newest are read when much is lacking: to be sent a little takes less."""
-        if sha256 in self._shared or sha256 in self._places:
-            return self._shared.get(sha256)
-        self._missed_bytes += size
-        while self._unread and (not self._trees or self._missed_bytes >= _MUCH_BYTES):
+    def read_next(self, missed_bytes: int) -> bool:
+        """Reads one more bundle; False where none is left, or only older ones and so little is missed that to be sent
+        it takes less."""
+        while self._unread and (not self.trees or missed_bytes >= _MUCH_BYTES):
             base = self._unread.pop(0)
             manifest = Manifest.load(os.path.join(base, "manifest.json"), os.path.basename(base))
             if manifest is not None:
                 tree = Tree(base, manifest)
-                self._trees.append(tree)
+                self.trees.append(tree)
                 for index, file in enumerate(manifest.files):
                     self._shared.setdefault(file[3], (tree, index))
-            if sha256 in self._shared:
-                self._missed_bytes -= size
-                break
-        return self._shared.get(sha256)
+                return True
+        return False
 
     def add(self, sha256: str, place: str) -> None:
         """Of the tree that is filled: its own files are copies of each other, and this one wins."""
@@ -65,16 +60,15 @@ class Sources:
 
     def take(self, tree: Tree, index: int, staging: str) -> bool:
         """Fills one file from here; False if its content is not available."""
-        _, _, size, sha256 = tree.manifest.files[index]
-        shared = self._find(sha256, size)
+        sha256 = tree.manifest.files[index][3]
+        shared, place = self._shared.get(sha256), self._places.get(sha256)
         try:
             if shared is not None:
                 other, at = shared
                 if tree.share(index, other, at, staging):
                     self.add(sha256, tree.place(tree.manifest.files[index][0]))
                     return True
-                return tree.install(index, read_blocks(other.place(other.manifest.files[at][0])), staging)
-            place = self._places.get(sha256)
+                place = other.place(other.manifest.files[at][0])
             return place is not None and tree.install(index, read_blocks(place), staging)
         except files.Unfit:
             return False
@@ -83,13 +77,9 @@ class Sources:
                 return False
             raise
 
-    def seeds(self, path: str) -> List[str]:
-        """Files of that name in other bundles, the newest first: a new version has much of an old one."""
-        return [one.place(path) for one in self._trees if os.path.lexists(one.place(path))]
-
     def remember(self) -> None:
         """A file that has got another name has another signature."""
-        for tree in self._trees:
+        for tree in self.trees:
             tree.remember()
 
 
@@ -100,30 +90,11 @@ def receive_manifest(wire: Wire) -> bytes:
     return _inflate(payload, MOST_BYTES)
 
 
-def fill(
-    tree: Tree,
-    lacking: List[int],
-    sources: Sources,
-    staging: str,
-    wire: Wire,
-    lock: Optional[int],
-    relay: Optional[Relay] = None,
-) -> int:
-    """Makes the tree what its manifest says, given the files that it lacks. The number of files that were sent.
+class Filling:
+    """`lock` is shown life while files come in: others wait for it. `relay`: other hosts may have the files, too."""
 
-    `lock` is shown life while files come in: others wait for it. `relay`: other hosts may have the files, too.
-    """
-    try:
-        return _Filling(tree, sources, staging, wire, lock, relay).fill(lacking)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise _disk_full(tree, lacking) from error
-
-
-class _Filling:
     def __init__(
-        self, tree: Tree, sources: Sources, staging: str, wire: Wire, lock: Optional[int], relay: Optional[Relay]
+        self, tree: Tree, sources: Sources, staging: str, wire: Wire, lock: Optional[int], relay: Optional[Relay] = None
     ) -> None:
         self._tree = tree
         self._sources = sources
@@ -134,30 +105,34 @@ class _Filling:
         self._partials: Dict[int, Partial] = {}
 
     def fill(self, lacking: List[int]) -> int:
+        """Makes the tree what its manifest says, given the files that it lacks. The number of files that were sent."""
+        try:
+            return self._fill(lacking)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise _disk_full(self._tree, lacking) from error
+
+    def _fill(self, lacking: List[int]) -> int:
         tree = self._tree
         tree.shape()
-        asked: Dict[int, None] = {}
+        missed = lacking
+        while missed and self._sources.read_next(_total_bytes(tree, missed)):
+            missed = [index for index in missed if not self._takes(index)]
+        if _total_bytes(tree, missed) > _free_bytes(tree):
+            raise _disk_full(tree, missed)
+        contents: Dict[str, int] = {}
+        for index in missed:
+            contents.setdefault(tree.manifest.files[index][3], index)
+        asked = dict.fromkeys(contents.values())
         """In this order; what has arrived is no more in it."""
-        twins: List[int] = []
-        contents = set()
-        for index in lacking:
-            sha256 = tree.manifest.files[index][3]
-            if sha256 in contents:
-                twins.append(index)
-            elif self._sources.take(tree, index, self._staging):
-                self._has(index)
-            else:
-                contents.add(sha256)
-                asked[index] = None
-        if sum(tree.manifest.files[index][2] for index in [*asked, *twins]) > _free_bytes(tree):
-            raise _disk_full(tree, [*asked, *twins])
+        twins = [index for index in missed if index not in asked]
         sent = len(asked)
         while asked:
             self._ask(asked)
         for index in twins:
-            if not self._sources.take(tree, index, self._staging):
+            if not self._takes(index):
                 raise Refused("bundle_damaged", "a file has changed while it was copied", tree.manifest.files[index][0])
-            self._has(index)
         tree.settle()
         self._sources.remember()
         return sent
@@ -171,7 +146,7 @@ class _Filling:
         ]
         need = {"type": "need", "files": whole, "blocks": blocks}
         self._wire.send(dict(need, port=None if self._relay is None else self._relay.port))
-        total = sum(self._tree.manifest.files[index][2] for index in whole)
+        total = _total_bytes(self._tree, whole)
         total += sum(self._partial(one["index"]).length(one["number"]) for one in blocks)
         progress = _Progress(total, self._wire, self._lock)
         feeder = _feeder(self._wire) if self._relay is not None else None
@@ -182,7 +157,7 @@ class _Filling:
             with self._relay.connected(*feeder) as other:
                 other.send(need)
                 self._take(asked, partly, other, progress)
-        except (Refused, Aborted, Gone):  # it is asked for the rest no more, and whatever it did harms nobody
+        except (Refused, Aborted, Gone):  # the rest comes from elsewhere, and what it sent was verified
             if self._wire.noticed:
                 raise
 
@@ -194,7 +169,7 @@ class _Filling:
                 partial = self._partial(index)
                 right = all(partial.put(number, _chunks(index, source, progress)) for number in partly[index])
                 if right:
-                    tree.adopt(index, tree.part(index, self._staging))
+                    tree.adopt(index, tree.part(index, self._staging), partial.digests)
             else:
                 chunks = _chunks(index, source, progress)
                 if self._relay is not None:
@@ -209,7 +184,7 @@ class _Filling:
     def _missing_blocks(self, asked: Iterable[int]) -> Dict[int, List[int]]:
         """Of the large files of which something may be here already, the blocks that are not."""
         tree = self._tree
-        seeds: Dict[int, List[str]] = {}
+        seeds: Dict[int, List[Tree]] = {}
         for index in asked:
             path, _, size, sha256 = tree.manifest.files[index]
             if size < LARGE_BYTES:
@@ -217,12 +192,21 @@ class _Filling:
             part = tree.part(index, self._staging)
             with suppress(OSError):
                 os.rename(os.path.join(os.path.dirname(self._staging), "." + PARTIAL + sha256), part)
-            found = [one for one in (tree.place(path), *self._sources.seeds(path)) if os.path.lexists(one)]
+            found = [one for one in (tree, *self._sources.trees) if os.path.lexists(one.place(path))]
             if found or os.path.lexists(part):
                 seeds[index] = found
         if seeds:
             self._wire.send({"type": "need", "digests": list(seeds)})
-        return {index: self._partial(index).missing(self._digests(index), found) for index, found in seeds.items()}
+        return {index: self._missing(index, found) for index, found in seeds.items()}
+
+    def _missing(self, index: int, trees: List[Tree]) -> List[int]:
+        """The blocks that no file of the same name has: a new version has much of an old one."""
+        partial, path, digests = self._partial(index), self._tree.manifest.files[index][0], self._digests(index)
+        known = {one.place(path): one.digests(path) for one in trees}
+        missing = partial.missing(digests, known)
+        if known != {one.place(path): one.digests(path) for one in trees}:  # it has been written to just now
+            missing = partial.missing(digests, dict.fromkeys(known, b""))
+        return missing
 
     def _partial(self, index: int) -> Partial:
         if index not in self._partials:
@@ -237,6 +221,12 @@ class _Filling:
             raise Refused("bad_request", "expected the digests of file %d of the bundle" % index)
         return payload
 
+    def _takes(self, index: int) -> bool:
+        taken = self._sources.take(self._tree, index, self._staging)
+        if taken:
+            self._has(index)
+        return taken
+
     def _has(self, index: int) -> None:
         if self._relay is not None:
             self._relay.has(index)
@@ -250,13 +240,13 @@ def _feeder(wire: Wire) -> Optional[Tuple[str, int]]:
 
 def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
     """The content of one file as it comes in."""
-    heard = time.monotonic()
+    received_at = time.monotonic()
     while True:
         fields, payload = wire.receive()
         part = expect_control(fields, "file", "alive")
         now = time.monotonic()
-        heard = now if payload else heard
-        if now - heard > IDLE_S:  # a feeder may be this host itself, where several are reached at one address
+        received_at = now if payload else received_at
+        if now - received_at > IDLE_S:  # a feeder may be this host itself, where several are reached at one address
             raise Gone()
         if part["type"] == "alive":  # a feeder has not got it yet
             progress.add(0)
@@ -307,13 +297,17 @@ def _inflate(payload: bytes, most: int) -> bytes:
     return data
 
 
+def _total_bytes(tree: Tree, indexes: Iterable[int]) -> int:
+    return sum(tree.manifest.files[index][2] for index in indexes)
+
+
 def _free_bytes(tree: Tree) -> int:
     found = os.statvfs(tree.root if os.path.isdir(tree.root) else tree.base)
     return found.f_bavail * found.f_frsize
 
 
 def _disk_full(tree: Tree, lacking: List[int]) -> Refused:
-    needed = sum(tree.manifest.files[index][2] for index in lacking)
+    needed = _total_bytes(tree, lacking)
     free = _free_bytes(tree)
     return Refused(
         "disk_full",

@@ -1,7 +1,7 @@
 """One host of a push among others: it hands what it has of a tree to them, and takes from one of them what it lacks.
 
 Both ends show the certificate that the controller has made for this push, and the frames are those of the controller's
-own transfer. Nobody is believed: files are known by their hashes, and what does not come, the controller sends.
+own transfer. Peers are not trusted: files are verified by their hashes, and the controller sends what is missing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Relay:
         self._lacking.discard(index)
 
     def growing(self, index: int, part: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The chunks of a file, whoever takes them writes them to `part`, one after the other."""
+        """The chunks of a file; the caller writes them to `part`, one after the other."""
         size = 0
         try:
             for chunk in chunks:
@@ -102,7 +102,7 @@ class Relay:
                     wire = _wire(secure)
                     self._give(held("answers.Need", wire.receive()[0], "need"), wire)
                     with suppress(TimeoutError):
-                        secure.recv(1)  # the guest ends it: whoever does so first keeps the port for a minute
+                        secure.recv(1)  # the guest closes first: that side's port stays in TIME_WAIT
         finally:
             self._guests.release()
 

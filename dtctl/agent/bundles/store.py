@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _in_use: Dict[str, int] = {}
-"""Lock files of the bundles that this process has prepared, with descriptors: while it lives nobody prunes them."""
+"""Lock files of the bundles that this process has prepared, with descriptors: while it lives they are not pruned."""
 
 
 def push(talk: Conversation, request: PushRequest) -> PushResult:
@@ -62,7 +62,7 @@ def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
             received += sent
             if is_new:
                 _use(base)
-                if _is_complete(base):  # nobody has pruned it just now; every file was checked as it arrived
+                if _is_complete(base):  # not pruned meanwhile; every file was checked as it arrived
                     return os.path.join(base, "tree"), received
     except OSError as error:
         raise from_os_error(error, "store the bundle") from error
@@ -112,14 +112,8 @@ def _receive(store: str, bundle_id: str, wire: Wire) -> Tuple[int, bool]:
             new_base = os.path.join(incoming.path, "bundle")
             os.mkdir(new_base, 0o700)
             tree = Tree(new_base, manifest, fresh=True)
-            received = receiver.fill(
-                tree,
-                list(range(len(manifest.files))),
-                receiver.Sources(_others(store, bundle_id)),
-                incoming.path,
-                wire,
-                lock,
-            )
+            sources = receiver.Sources(_others(store, bundle_id))
+            received = receiver.Filling(tree, sources, incoming.path, wire, lock).fill([*range(len(manifest.files))])
             tree.remember()
             with open(os.path.join(new_base, "manifest.json"), "xb", opener=private) as file:
                 file.write(manifest_text)
@@ -134,7 +128,7 @@ def _repair(store: str, base: str, manifest: Manifest, wire: Wire) -> int:
         with Incoming(store) as incoming:
             sources = receiver.Sources(_others(store, os.path.basename(base)))
             tree.shape()  # first: files that are reached through what must go do not count
-            received = receiver.fill(tree, tree.damaged(), sources, incoming.path, wire, None)
+            received = receiver.Filling(tree, sources, incoming.path, wire, None).fill(tree.damaged())
     tree.remember()
     return received
 

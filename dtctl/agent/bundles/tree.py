@@ -1,7 +1,8 @@
 """The files of one bundle on disk: are they as its manifest says, and how they become so.
 
 BASE/tree/...       the code
-BASE/stats.json     {path: [size, mtime_ns, ctime_ns, inode, sha256]} of each file when that was last seen to be right
+BASE/stats.json     {path: [size, mtime_ns, ctime_ns, inode, sha256, blocks]} of each file when that was last seen to be
+                    right; `blocks`: the SHA-256 of each block of a large file that has arrived by blocks, else empty
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import stat
 import time
 
-from ..host import files
+from ..host import files, paths
 from ..host.errors import Refused
 from ..records.values import LARGE_BYTES
 from .blocks import PARTIAL
@@ -129,7 +130,7 @@ _SETTLED_NS = 2 * 10**9
 
 
 class Tree:
-    """`fresh`: nobody else sees it before it is complete, so files are written where they belong.
+    """`fresh`: not visible to others before it is complete, so files are written where they belong.
 
     `root`: the directory itself, where it is not in `base`; `what` it is called in errors. `alive` is called after each
     MiB that is hashed, with its size.
@@ -171,19 +172,20 @@ class Tree:
             if stat.S_IMODE(found.st_mode) != mode:
                 os.chmod(place, mode)
                 found = os.lstat(place)
-            if self._stats.get(path) == self._seen(index, found):
+            if self._is_known(index, found):
                 return True
             if file_sha256(place, self._alive) != sha256:
                 return False
         except (FileNotFoundError, NotADirectoryError, files.Unfit):
             return False
         if time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > _SETTLED_NS:
-            self._stats[path] = self._seen(index, found)
+            self._stats[path] = [*signature(found), sha256, ""]
         return True
 
-    def _seen(self, index: int, found: os.stat_result) -> List[object]:
-        """What `_stats` has of a file that is right: a data set has other contents at the same path in time."""
-        return [*signature(found), self.manifest.files[index][3]]
+    def _is_known(self, index: int, found: os.stat_result) -> bool:
+        """A data set has other contents at the same path in time."""
+        path, _, _, sha256 = self.manifest.files[index]
+        return self._stats.get(path, [])[:5] == [*signature(found), sha256]
 
     def condition(self, index: int) -> Optional[bool]:
         """Whether one file is as it was when its hash was last seen, without reading it; None where there is none."""
@@ -192,8 +194,8 @@ class Tree:
             found = os.lstat(self.place(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        known = self._stats.get(path)
-        return stat.S_ISREG(found.st_mode) and found.st_size == size and known in (None, self._seen(index, found))
+        is_known = path not in self._stats or self._is_known(index, found)
+        return stat.S_ISREG(found.st_mode) and found.st_size == size and is_known
 
     def has_its_shape(self) -> bool:
         """Directories with their modes, and links, are as the manifest says."""
@@ -269,10 +271,18 @@ class Tree:
         path = self.manifest.files[index][0]
         return self.place(path) if self._fresh else os.path.join(staging, f"part-{index}")
 
-    def adopt(self, index: int, part: str) -> None:
+    def adopt(self, index: int, part: str, digests: bytes) -> None:
         """Puts a file into place that has arrived by blocks, each of which is what the controller's digest says."""
         os.chmod(part, self.manifest.files[index][1])
-        self._put(part, index)
+        self._put(part, index, digests.hex())
+
+    def digests(self, path: str) -> bytes:
+        """Of the blocks of a file, if they are known and it is as it was when its hash was last seen; else empty."""
+        known = self._stats.get(path, [])
+        try:
+            return bytes.fromhex(known[5]) if known[:4] == signature(os.lstat(self.place(path))) else b""
+        except (OSError, ValueError, TypeError):
+            return b""
 
     def share(self, index: int, other: Tree, at: int, staging: str) -> bool:
         """Makes one file another name of one in the tree of another bundle; False where that cannot be.
@@ -297,16 +307,16 @@ class Tree:
             # All but the time of the inode's last change, which is another one now that the file has another name.
             if [found.st_size, found.st_mtime_ns, found.st_ino] != [*known[:2], known[3]]:
                 return False  # it has been written to just now
-            other._stats[theirs] = self._put(part, index, found)
+            other._stats[theirs] = self._put(part, index, known[5], found)
             shared = True
         finally:
             if not (shared and self._fresh):
                 _unlink(part)  # also after a rename over another name of the same file, which does nothing
         return True
 
-    def _put(self, part: str, index: int, found: Optional[os.stat_result] = None) -> List[object]:
+    def _put(self, part: str, index: int, digests: str = "", found: Optional[os.stat_result] = None) -> List[Any]:
         """Renames what has been seen to be right; returns what `_stats` has of it. `found`: it is in its place."""
-        path = self.manifest.files[index][0]
+        path, _, _, sha256 = self.manifest.files[index]
         place = self.place(path)
         if part != place:
             try:
@@ -314,7 +324,7 @@ class Tree:
             except IsADirectoryError:
                 raise self._obstructed(place) from None
             found = None
-        self._stats[path] = self._seen(index, found or os.lstat(place))
+        self._stats[path] = [*signature(found or os.lstat(place)), sha256, digests]
         return self._stats[path]
 
     def settle(self) -> None:
@@ -339,13 +349,8 @@ class Tree:
         """Saves what is known about the files; losing it costs only time."""
         if self._stats == self._known:
             return
-        temporary = f"{self._stats_path}.{os.getpid()}"
-        try:
-            with open(temporary, "w", encoding="utf-8", opener=files.private) as file:
-                file.write(json.dumps(self._stats, separators=(",", ":")))  # `dump` takes five times as long
-            os.replace(temporary, self._stats_path)
-        except OSError:
-            _unlink(temporary)
+        with contextlib.suppress(OSError):
+            paths.write_text(self._stats_path, json.dumps(self._stats, separators=(",", ":")))
 
     @property
     def _stats_path(self) -> str:
@@ -387,14 +392,13 @@ def remove_tree(path: str) -> None:
         pass
 
 
-def _load_stats(path: str) -> Dict[str, List[object]]:
+def _load_stats(path: str) -> Dict[str, List[Any]]:
     try:
         stats = json.loads(files.read(path, _MOST_STATS_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    if not isinstance(stats, dict):
-        return {}
-    return {path: known for path, known in stats.items() if isinstance(known, list) and len(known) == 5}
+    found = stats.items() if isinstance(stats, dict) else ()
+    return {path: known for path, known in found if isinstance(known, list) and len(known) == 6}
 
 
 def signature(found: os.stat_result) -> List[int]:

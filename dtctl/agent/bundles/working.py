@@ -1,7 +1,7 @@
 """The directory that a cluster's trainers work in: a copy of the pushed code, and beside it what they write.
 
 work/CLUSTER/tree/...     the working directory; one for all hosts and runs of the cluster below this root
-work/CLUSTER/code.json    what in it was copied, so that it can be told from what trainers have written
+work/CLUSTER/code.json    what in it was copied, to distinguish it from files of trainers
 work/CLUSTER/lock         shared by sessions that are about to start a run, exclusive to clear the directory away
 work/CLUSTER/turn         exclusive to change it
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 256 * 1024 * 1024
 
 _claimed: Dict[str, int] = {}
-"""Locks of the directories that this process has laid out: nobody clears them away while it lives."""
+"""Locks of the directories that this process has laid out: they are not cleared away while it lives."""
 
 
 def lay_out(root: str, cluster: str, run: str, bundle: str) -> List[str]:
@@ -138,7 +138,7 @@ class _WorkingDirectory:
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Whether nobody is about to use it; nobody will, until it is left."""
+        """Whether no session is about to use it; none will, until it is left."""
         held = _claimed.pop(self._path("lock"), None)
         if held is not None:
             os.close(held)
@@ -189,7 +189,7 @@ class Source:
 
 
 class Ours:
-    """Tells whether something in the directory is as dtctl has put it there."""
+    """Whether something in the directory is as dtctl has put it there."""
 
     def __init__(self, tree: str, code: Code) -> None:
         self._tree = tree

@@ -45,7 +45,7 @@ class Contacts:
     def expect(self, now: float, *, counts_on: bool) -> None:
         """Expects the hosts that were in touch with an earlier coordinator to come to this one.
 
-        `counts_on`: nobody can have heard those that were away when others took places.
+        `counts_on`: no other coordinator can have been connected to those that are away.
         """
         for host, known in self._view.hosts.items():
             silent_s, known["silent_s"] = known["silent_s"] or 0.0, None
@@ -135,7 +135,7 @@ class Quorum:
     After `dtctl replace` another host leads the cluster's next run, and the hosts that were asked hold to the end of
     this one. A coordinator that was away meanwhile learns so from the first of them. So one whose machine was restarted
     starts nothing before it is in touch with most of the run's hosts, and then gives the others the time in which
-    agents dial. One that has lost most of the others continues with the rest only where nobody that is waited for is
+    agents dial. One that has lost most of the others continues with the rest only where no host that is waited for is
     away. One that has lost all of them asks first: it may be the one that was cut off.
 
     Where another may have been elected, it starts nothing without a lease, `has_lease`, that a majority has granted.

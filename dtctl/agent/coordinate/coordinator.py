@@ -100,14 +100,14 @@ class Coordinator:
         """A host that is absent, or has been away since long before now, is not waited for at the end.
 
         Of a run that was not kept, neither is one that has rolled back, or did not come in the time in which agents
-        dial. Where the controller has cancelled the start, it has told all.
+        dial. Where the controller has cancelled the start, it has sent that to all.
         """
         known = self.view.hosts[host]
         if not known["connected"] and not (known["state"] and known["state"]["tasks"]) and not self.view.tasks_on(host):
             return True  # a spare that has nothing to end
         if not (self._kept or known["connected"]):
-            is_told = headline(why_of(self.view.data["condition"])) == "rolled_back"
-            if self._takes_back(host) if known["state"] else is_told or self._now - self._began >= COME_S:
+            is_cancelled = headline(why_of(self.view.data["condition"])) == "rolled_back"
+            if self._takes_back(host) if known["state"] else is_cancelled or self._now - self._began >= COME_S:
                 return True
         is_long_away = self.wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
         return known["absent"] or (not known["connected"] and is_long_away)
@@ -121,7 +121,7 @@ class Coordinator:
         known = self.view.hosts[host]
         if message["type"] == "gone":
             is_done = self._book.is_over(host) and self._is_done(host)
-            self.contacts.lose(host, message["heard"], message["reason"], is_done)
+            self.contacts.lose(host, message["last_received"], message["reason"], is_done)
             if not is_done and self._has_cancelled_join(host):
                 self._forget(host)
             return True
@@ -378,7 +378,7 @@ class Coordinator:
         return moved or self._recovery.step(now, wall) or self._not_started(now)
 
     def _blocked(self) -> Set[str]:
-        """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
+        """Nothing starts before every host was connected once: most mistakes of a first start are found by then."""
         waits = lifecycle.unreached(self.view) or not self.may_start or self._moving.awaits_fence(self._now)
         return set(self.view.tasks) if waits else incidents.held(self.view).union(self._draining.returning())
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from .view import View
 
 
-HEARD_S = 60.0
-"""So long a host that was left out is heard before it takes part again."""
+RECONNECTED_S = 60.0
+"""A host that was left out takes part again when it has been connected for so long."""
 
 
 class Draining:
@@ -42,9 +42,9 @@ class Draining:
         self._since: Optional[float] = None
         """Since when servers wait for the others to end."""
         self._cut_off: List[str] = []
-        """Hosts that were cut off, and have been heard since the last look."""
-        self._heard: Dict[str, float] = {}
-        """Hosts that were left out, and since when they are heard again."""
+        """Hosts that were cut off, and have reconnected since the last look."""
+        self._connected_since: Dict[str, float] = {}
+        """Hosts that were left out, and since when they are connected again."""
 
     def drain(self, host: str, how: How, now: float) -> None:
         """Holds what the host's maintenance holds. Nothing changes where it is drained already."""
@@ -114,7 +114,7 @@ class Draining:
         return gang.goes_on_without(self._view.spec, host, self._view.intents)
 
     def needs_one_of(self, now: float) -> Optional[Judgement]:
-        """The end of the run, where it cannot continue without a host that was not heard for too long."""
+        """The end of the run, where it cannot continue without a host that was unreachable for too long."""
         for host, silent_s in self._gone(now).items():
             if not self.may_leave_out(host):
                 return Judgement("Failed", [fact("host_gone", host=host, seconds=silent_s)])
@@ -127,7 +127,7 @@ class Draining:
                 self._leave_out(host, silent_s, now)
 
     def _gone(self, now: float) -> Dict[str, float]:
-        """Hosts that were not heard for `host_timeout_s` and are not left out yet, and how long each was not."""
+        """Hosts that were unreachable for `host_timeout_s` and are not left out yet, and for how long each was."""
         view, limit_s = self._view, self._view.recovery["host_timeout_s"]
         silent = {host: now - since for host, since in self._contacts.missed().items()} if limit_s is not None else {}
         late = [host for host, silent_s in silent.items() if silent_s >= (limit_s or 0.0) and self._takes_part(host)]
@@ -154,10 +154,12 @@ class Draining:
         self._hold(self._held({**drains.holders(view.intents), host: why}), how, now)
 
     def _take_back(self, now: float) -> None:
-        """Lets hosts take part again that were left out, and have been heard for a while."""
+        """Lets hosts take part again that were left out, and have been connected for a while."""
         view, left_out = self._view, drains.left_out_hosts(self._view.intents)
-        self._heard = {host: self._heard.get(host, now) for host in left_out if view.hosts[host]["connected"]}
-        for host in [host for host, since in self._heard.items() if now - since >= HEARD_S]:
+        self._connected_since = {
+            host: self._connected_since.get(host, now) for host in left_out if view.hosts[host]["connected"]
+        }
+        for host in [host for host, since in self._connected_since.items() if now - since >= RECONNECTED_S]:
             self.undrain(host, "coordinator")
         for one in [one for each in view.data["alerts"] for one in each["why"][:1]]:
             if one["kind"] == drains.LEFT_OUT and one["host"] not in drains.left_out_hosts(view.intents):
@@ -177,7 +179,7 @@ class Draining:
         return {task: [fact(drains.RESIZED)] for task in members}
 
     def release_cut_off(self) -> None:
-        """Lets hosts that have ended their tasks, and are heard again, have them: all that they held has been held."""
+        """Lets hosts that have ended their tasks, and are connected again, have them: all that they held was held."""
         held = [host for host in drains.cut_off_hosts(self._view.intents) if self._view.hosts[host]["connected"]]
         for host in held:
             if host in self._cut_off:

@@ -1,8 +1,8 @@
 """When a host that is cut off ends its tasks by itself, before others have them.
 
 An agent sends its coordinator numbered pings, and it answers while it has its lease. What the agent knows by that is
-never newer than what the coordinator has heard of it, whatever is late or lost on the way. The coordinator has no other
-say: it counts from when it has last heard the host, which is later.
+never newer than what the coordinator has received from it, even if messages are late or lost. The coordinator itself
+counts from the last message of the host, which is later.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Fence:
         return is_sure
 
     def confirm(self, at: float, now: float) -> None:
-        """The coordinator has heard what was sent then. The next agent has to know it, too."""
+        """The coordinator has received what was sent then. The next agent has to know it, too."""
         self._confirmed = max(self._confirmed, at)
         if self.limit_s is not None and now >= self._write_at:
             self._write_at = now + WRITE_S

@@ -47,8 +47,8 @@ class Following:
         self.connected = False
         self._fence = Fence(files, spec, clock())
         self.may_start = not (rebooted or self._fence.limit_s is not None)
-        """False while an agent whose machine was restarted, or whose tasks others may have, has not heard that the run
-        is still this one, and the tasks are.
+        """False while an agent whose machine was restarted, or whose tasks others may have, has no confirmation that
+        run and tasks are still its own.
         """
         self.moved: Optional[Moved] = None
         """What this agent is to begin anew with: other hosts have the tasks of some, or this one has."""
@@ -58,7 +58,7 @@ class Following:
         self._files = files
         self._spec = spec
         self._limit_s = spec["recovery"]["host_timeout_s"]
-        self._heard = now
+        self._last_message = now
         self._report = Report(brief=False)
         self._events: Optional[int] = None
         self._voter = voter
@@ -91,11 +91,11 @@ class Following:
             number = self._fence.ping(clock())
             if number is not None:
                 self._dialer.send({"type": "ping", "n": number})
-        elif self._limit_s is not None and now - self._heard >= self._limit_s:
+        elif self._limit_s is not None and now - self._last_message >= self._limit_s:
             why = fact("isolated", seconds=self._limit_s)
             left = {task: one for task, one in intent.value["tasks"].items() if not drains.is_drained(one)}
             wanted.update(intents.stopped(left, by="host_timeout", why=why))
-        elif intent.lost_session and now - self._heard >= self._spec["start_timeout_s"]:
+        elif intent.lost_session and now - self._last_message >= self._spec["start_timeout_s"]:
             wanted.update(_never_begun(intent.value["tasks"]))
         return wanted or None
 
@@ -105,7 +105,7 @@ class Following:
 
     def silent_s(self, now: float) -> float:
         """How long it has been out of touch with the coordinator."""
-        return 0.0 if self.connected else now - self._heard
+        return 0.0 if self.connected else now - self._last_message
 
     def register(self, waiting: select.poll) -> None:
         for part in self._parts():
@@ -164,7 +164,7 @@ class Following:
             self._note_term(message["term"], now)
             self.connected = True
             self._fence.ping_at_once()
-            self._heard = now
+            self._last_message = now
             self._events = message["events_from"]
             self.may_start = self.may_start or message["may_start"]
             self._report = Report(brief=message["progress"])
@@ -180,7 +180,7 @@ class Following:
                 self._offer_revival()
         elif message["type"] == "gone":
             if self.connected:
-                self._heard = message["heard"]
+                self._last_message = message["last_received"]
                 self._move_at = now + PLACE_S
             self.connected = False
 
@@ -226,7 +226,7 @@ class Following:
 
 
 def _never_begun(held: Mapping[str, Intent]) -> Intents:
-    """Ends a start of which the coordinator never heard: without this host it has begun nothing, and has failed."""
+    """Ends a start that never reached the coordinator: without this host it has begun nothing, and has failed."""
     is_begun = any(intent["want"] != "hold" for intent in held.values())
     return {} if is_begun else intents.stopped(held, by="", why=fact("session_lost"))
 

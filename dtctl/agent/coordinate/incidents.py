@@ -170,10 +170,10 @@ def _may_be_judged(view: View) -> bool:
     lead = next((task for task in view.spec["tasks"] if task["id"] == view.lead), None)
     listens = lead is not None and lead["ready"] == "listening"
     is_new = not any(headline(one["why"]) == NEVER_BEGAN for one in view.data["incidents"])
-    return learns and listens and is_new and not _has_told_steps(view)
+    return learns and listens and is_new and not _has_reported_steps(view)
 
 
-def _has_told_steps(view: View) -> bool:
+def _has_reported_steps(view: View) -> bool:
     entries = [view.entry(task) for task in view.tasks]
     return any(
         entry["step"] is not None or any(past["step"] is not None for past in entry["history"]) for entry in entries

@@ -218,7 +218,7 @@ class Leading:
         self._answering.forget(self.coordinator.view.hosts.keys() - away.keys())
         for host, since in away.items():
             address = next((each["address"] for each in self._spec["roster"] if each["host"] == host), None)
-            if address is None:  # others have its tasks: nobody needs its agent
+            if address is None:  # other hosts have its tasks, so its agent is not needed
                 self.coordinator.contacts.note_answer(host, answers=False)
             elif now - since >= AWAY_S:
                 name, port = address.rpartition(":")[0].strip("[]"), self._spec["coordinator"]["port"]
@@ -249,7 +249,7 @@ class Leading:
         return None, fact("put_aside", text=why, what=paths.put_aside(self._path))
 
     def _count_silences_once(self, view: RunView) -> None:
-        """From here on a host may be heard: a coordinator that begins again must not find how long it was silent."""
+        """From here on hosts may connect: a restarted coordinator must not find how long they were silent."""
         if any(known["silent_s"] is not None for known in view["hosts"].values()):
             without: Any = {host: {**known, "silent_s": None} for host, known in view["hosts"].items()}
             try:
@@ -330,7 +330,7 @@ class Leading:
         self._welcome.discard(host)
         hub.refuse(host, problem)
         self.coordinator.contacts.reject_invalid(host, problem)
-        self.coordinator.receive(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
+        self.coordinator.receive(host, {"type": "gone", "reason": problem, "last_received": now}, now, wall)
         self._news()
 
     def _read_requests(self, now: float, wall: float) -> None:

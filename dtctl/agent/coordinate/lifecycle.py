@@ -61,7 +61,7 @@ def _is_out(view: View, task: str) -> bool:
 
 
 def unreached(view: View) -> List[str]:
-    """Hosts with tasks that have never been heard, and are expected."""
+    """Hosts with tasks that have never been connected, and are expected."""
     silent = [host for host, known in view.hosts.items() if known["heard"] is None and not known["absent"]]
     return [host for host in silent if view.tasks_on(host)]
 

@@ -1,10 +1,10 @@
 """Spares that take the places of lost hosts: when, which of them, and what is restarted.
 
-A host that was not heard for `replace_s` has ended its tasks by then (fence.py). The seats that it has are moved, with
+A host that was unreachable for `replace_s` has ended its tasks by then (fence.py). Its seats are moved, with
 what its loss restarts, and nothing else is decided until a majority of the voters knows it: then every agent begins
 anew (leading.py, leaving.py). So the next coordinator finds the losses as incidents that wait for their hosts.
 
-A coordinator in whose absence there may have been another one counts anew: that one may have heard the host.
+A coordinator in whose absence there may have been another one counts anew: the host may have been connected to that.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Moving:
         self._anew_at: Optional[float] = None
 
     def step(self, missed: Mapping[str, float], now: float, wall: float) -> Optional[Judgement]:
-        """`missed`: hosts with tasks that were not heard, and since when. A judgement where a loss ends the run."""
+        """`missed`: unreachable hosts with tasks, and since when. A judgement where a loss ends the run."""
         term = self._term_of_lease(now) if self._term_of_lease is not None else None
         if term is None:
             return None

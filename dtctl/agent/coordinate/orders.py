@@ -168,7 +168,7 @@ class Commits:
         return self._moves >= moved["number"]
 
     def has(self, moved: Moved) -> bool:
-        """A majority holds these moves: whoever coordinates after this knows them."""
+        """A majority holds these moves: the next coordinator knows them."""
         return self.has_published(moved) and self._voter.election.committed >= self._published > (0, 0)
 
     @property

@@ -172,7 +172,7 @@ class Delivery:
     def __init__(self, post: Post, body: Dict[str, Any], inherited: Mapping[str, str], now: float) -> None:
         self.deadline = now + post["timeout_s"] + _START_S
         self._timeout_s = post["timeout_s"]
-        self._heard = b""
+        self._answer = b""
         self._process = subprocess.Popen(
             [sys.executable, "-IS", programs.directory(), "post"],
             stdin=subprocess.PIPE,
@@ -200,7 +200,7 @@ class Delivery:
             self._process.wait(_REAP_S)
         self.end()
         try:
-            return checked(Sent, kinds.parse_json(self._heard))
+            return checked(Sent, kinds.parse_json(self._answer))
         except (InvalidValue, ValueError):
             late = self._process.returncode == -signal.SIGALRM  # by its own clock
             return _failed("no answer within %g s" % self._timeout_s if late else "its sender has failed")
@@ -213,14 +213,14 @@ class Delivery:
         self._process.stdout.close()
 
     def _has_ended(self) -> bool:
-        while len(self._heard) < _MOST_BYTES:
+        while len(self._answer) < _MOST_BYTES:
             try:
                 data = os.read(self.reader, 4096)
             except BlockingIOError:
                 return False
             if not data:
                 return True
-            self._heard += data
+            self._answer += data
         return True
 
 

@@ -72,13 +72,16 @@ class Modules:
         return self._sources().get(self._index[name][0])
 
     def save(self) -> None:
-        """Adds what this process had to compile to the file, beside what others have added meanwhile."""
+        """Adds what this process had to compile to the file, beside what others add: one of them at a time does."""
         if self._made:
             from importlib import import_module
 
-            keeping = import_module("dtctl_agent.host.keeping")
-            content = keeping.compiled(self._texts or self._sources(), {**self._kept(), **self._made})
-            keeping.write(self._path, content)
+            keeping, locks = (import_module("dtctl_agent.host." + name) for name in ("keeping", "locks"))
+            with locks.closing(locks.await_lock(self._path, exclusive=True, patience_s=locks.PATIENCE_S)) as lock:
+                kept = self._kept()
+                if lock is not None and not self._made.keys() <= kept.keys():
+                    content = keeping.compiled(self._texts or self._sources(), {**kept, **self._made})
+                    keeping.write(self._path, content)
         self._texts, self._made = {}, {}
 
     def _kept(self) -> Dict[str, bytes]:

@@ -12,7 +12,7 @@ from .secrets import hide_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+    from typing import Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
     from ..records import run_state
     from ..records.answers import Survivor
@@ -30,6 +30,8 @@ LONGEST_COMMAND = 4096
 
 _MOST_LISTINGS = 5
 """On a machine where something is started all the time there is always a new process."""
+
+_KERNEL_LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
 
 _boot_id = ""
 
@@ -207,8 +209,7 @@ def bears(pid: int, key: str) -> bool:
 
 def first_that_bears(key: str) -> Optional[run_state.Process]:
     """The oldest live process that was started with this key."""
-    marks = {_mark(key)}
-    ours = [process for pid, process in every().items() if not process.zombie and _bears(pid, marks)]
+    ours = [process for process in _bearers(_pids(), {_mark(key)}) if not process.zombie]
     first = min(ours, key=lambda process: (process.start_time, process.pid), default=None)
     return {"pid": first.pid, "start_time": first.start_time, "boot_id": boot_id()} if first else None
 
@@ -224,7 +225,17 @@ def _mark(key: str) -> bytes:
 
 
 def _bears(pid: int, marks: Set[bytes]) -> bool:
-    return _user_of(pid) == os.geteuid() and not marks.isdisjoint(_read_proc(pid, "environ").split(b"\0"))
+    if not marks or _user_of(pid) != os.geteuid():
+        return False
+    given = _read_proc(pid, "environ")
+    return any(mark in given for mark in marks) and not marks.isdisjoint(given.split(b"\0"))
+
+
+def _bearers(pids: Iterable[int], marks: Set[bytes]) -> Iterator[Process]:
+    for pid in pids:
+        process = Process.read(pid) if _bears(pid, marks) else None
+        if process is not None and _bears(pid, marks):  # still: the number may have been given away just before
+            yield process
 
 
 def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Process]:
@@ -233,31 +244,58 @@ def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Proc
     Proved are: the trainer itself (None where its pid is unknown), what bears one of its keys as DTCTL_KEY, what
     shares the session or group of a trainer of which a proved process is left (so its number cannot have been given
     away), and the descendants of all of these. After a restart of the machine nothing is.
+
+    Of a process that is none of them as little is read as shows it.
     """
     if trainer is not None and trainer["boot_id"] != boot_id():
         return []
-    table = every()
-    marks = {_mark(key) for key in keys if key}
     leader, oldest = (trainer["pid"], trainer["start_time"]) if trainer is not None else (-1, 0)
-    ours = {
-        pid
-        for pid, process in table.items()
-        if process.start_time >= oldest
-        and ((pid == leader and process.start_time == oldest) or (marks and _bears(pid, marks)))
-    }
-    if any(leader in (table[pid].pid, table[pid].group, table[pid].session) for pid in ours):
-        ours.update(pid for pid, process in table.items() if leader in (process.group, process.session))
-    add_descendants(ours, table)
-    ours.discard(os.getpid())
-    return [table[pid] for pid in sorted(ours) if not table[pid].zombie]
+    pids = list(_pids())
+    bearers = _bearers(pids, {_mark(key) for key in keys if key})
+    ours = {process.pid: process for process in bearers if process.start_time >= oldest}
+    first = Process.read(leader)
+    if first is not None and first.start_time == oldest:
+        ours[leader] = first
+    if any(leader in (process.pid, process.group, process.session) for process in ours.values()):
+        members = map(Process.read, (pid for pid in pids if leader in _groups_of(pid)))
+        ours.update((each.pid, each) for each in members if each and leader in (each.group, each.session))
+    ours.update(below(ours))
+    ours.pop(os.getpid(), None)
+    return [ours[pid] for pid in sorted(ours) if not ours[pid].zombie]
 
 
-def add_descendants(ours: Set[int], table: Mapping[int, Process]) -> None:
-    """Adds to pids those of all processes below them."""
-    found = ours
-    while found:
-        found = {pid for pid, process in table.items() if process.parent in found} - ours
-        ours.update(found)
+def _groups_of(pid: int) -> Tuple[int, ...]:
+    """The numbers of its group and session, without a look at /proc."""
+    try:
+        return os.getpgid(pid), os.getsid(pid)
+    except OSError:
+        return ()
+
+
+def below(pids: Iterable[int]) -> Dict[int, Process]:
+    """The processes below these, by pid."""
+    table = None if _KERNEL_LISTS_CHILDREN else every()
+    found: Dict[int, Process] = {}
+    parents = list(pids)
+    while parents:
+        parent = parents.pop()
+        for process in _children(parent) if table is None else table.values():
+            if process.parent == parent and process.pid not in found:
+                found[process.pid] = process
+                parents.append(process.pid)
+    return found
+
+
+def _children(pid: int) -> Iterator[Process]:
+    try:
+        threads = os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return
+    for thread in threads:
+        for child in _read_proc(pid, "task/%s/children" % thread).split():
+            process = Process.read(int(child))
+            if process is not None:
+                yield process
 
 
 def send_signal(processes: Iterable[Process], number: int) -> None:

@@ -83,8 +83,7 @@ class Dialer:
     def step(self, now: float) -> List[FromDialer]:
         """What was received: `connected`, the coordinator's messages, then `gone`, and so on.
 
-        connected: now is the time to say hello. gone: reason, heard (when something was last received, by the monotonic
-        clock).
+        connected: now is the time to say hello. gone: reason, last_received (on the monotonic clock).
         """
         self._now = now
         received: List[FromDialer] = []
@@ -193,7 +192,7 @@ class Dialer:
     def _lose(self, reason: str, received: List[FromDialer]) -> None:
         """Starts over after a while."""
         if self._peer is not None:
-            received.append({"type": "gone", "reason": reason, "heard": self._peer.last_heard})
+            received.append({"type": "gone", "reason": reason, "last_received": self._peer.last_received})
         self._hang_up()
         self._due = self._now + self._retry.next_s(self._now)
 

@@ -105,7 +105,7 @@ class Hub:
     def step(self, now: float) -> Received:
         """What was received, as (host, message): for each host a hello, other messages, then `gone`, and so on.
 
-        gone: reason, heard (when something was last received from it, on the monotonic clock). superseded: run;
+        gone: reason, last_received (on the monotonic clock). superseded: run;
         the agent of that run on that host was sent its end. invalid: reason; its connection ends.
         """
         self._now = now
@@ -273,7 +273,7 @@ class Hub:
         agent.stream.close()
 
     def _gone(self, agent: Agent, reason: str) -> Gone:
-        return {"type": "gone", "reason": reason, "heard": agent.last_heard}
+        return {"type": "gone", "reason": reason, "last_received": agent.last_received}
 
     def _leave_seat(self, agent: Agent) -> None:
         if agent.host is not None:

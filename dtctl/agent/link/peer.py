@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     Message = Dict[str, Any]
 
     class Gone(TypedDict):
-        """A connection has ended; `heard`: when something was last received on it, on the monotonic clock."""
+        """A connection has ended; `last_received`: when something was last received on it, on the monotonic clock."""
 
         type: Literal["gone"]
         reason: str
-        heard: float
+        last_received: float
 
     class Invalid(TypedDict):
         """A host sent an invalid message; its connection was closed."""
@@ -175,14 +175,14 @@ class Peer:
 
     def __init__(self, stream: TlsStream, records: Mapping[str, Any], now: float) -> None:
         self.stream = stream
-        self.last_heard = now
+        self.last_received = now
         self._sent_at = now
         self._records = records
         self._lines = LineBuffer()
 
     def due(self) -> float:
         """When `keep` is to be called again."""
-        return min(self._sent_at + BEAT_S, self.last_heard + SILENCE_S)
+        return min(self._sent_at + BEAT_S, self.last_received + SILENCE_S)
 
     def receive(self, now: float) -> List[Any]:
         """What has arrived, without beats."""
@@ -192,7 +192,7 @@ class Peer:
         """Like `receive`, for bytes that the stream has already pulled."""
         lines = [line for line in self._lines.feed(self.stream.read()) if line != _BEAT]
         messages = [check(decode(line), self._records) for line in lines]
-        self.last_heard = now
+        self.last_received = now
         return [message for message in messages if message["type"] != "beat"]
 
     def send(self, message: Mapping[str, object], now: float) -> None:
@@ -201,7 +201,7 @@ class Peer:
 
     def keep(self, now: float) -> None:
         """Sends a beat when it is time for one."""
-        if now - self.last_heard >= SILENCE_S:
+        if now - self.last_received >= SILENCE_S:
             raise Lost("it sent nothing for %d s" % SILENCE_S)
         if now - self._sent_at >= BEAT_S - SLACK_S:
             self.send(BEAT, now)

@@ -38,7 +38,7 @@ class ClusterLock:
         self._write()
 
     def note_gone(self) -> None:
-        """The controller is gone: whoever comes next waits for this session to end."""
+        """The controller is gone: the next command waits for this session to end."""
         self._holder["gone"] = True
         self._write()
 
@@ -98,9 +98,7 @@ def _watch(talk: Conversation, lock: ClusterLock) -> None:
         lock.note_gone()
         time.sleep(NOTICE_S)
         if lock.held and not talk.wire.noticed:
-            ours, table = {os.getpid()}, processes.every()
-            processes.add_descendants(ours, table)
-            processes.send_signal([table[pid] for pid in ours - {os.getpid()} if pid in table], signal.SIGKILL)
+            processes.send_signal(processes.below([os.getpid()]).values(), signal.SIGKILL)
             os._exit(1)
 
 

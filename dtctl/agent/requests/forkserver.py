@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _START = b"\x1e"
 _WAITING = 64
+_LONGEST_PATH = 107
+"""Of a socket, in bytes (unix(7))."""
 _PIPE_BYTES = 4096
 """PIPE_BUF of Linux: so much is written at once or not at all."""
 
@@ -42,6 +44,8 @@ _LOGIN_FILES = (
 def start(root: str, name: str, keep_s: float, converse: Converse) -> str:
     """The path of its socket; it is started unless it is there. Empty where it cannot be."""
     path = os.path.join(root, "sessions", paths.component(name, "session"))
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        return ""
     try:
         paths.make_directory(os.path.dirname(path))
         lock = locks.hold(path + ".lock", exclusive=True, certain=True)

@@ -19,7 +19,7 @@ from ..run.runfiles import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+    from typing import Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
     from ..host.processes import Process
     from ..records.answers import ForeignRun
@@ -113,16 +113,11 @@ def _of_root(root: str, young_s: float, wanted: Callable[[str], bool]) -> List[O
         claim = _claim(pid, root, wanted)
         if claim is not None and not (claim[2] and process.age_s < young_s):
             found[pid] = Orphan(process, *claim)
-    if not found:
-        return []
-    table = processes.every()
     for orphan in list(found.values()):
-        below = {orphan.process.pid}
-        processes.add_descendants(below, table)
-        for pid in below - found.keys():
-            if _is_like_us(pid, root) and not table[pid].zombie:
-                found[pid] = Orphan(table[pid], orphan.directory, orphan.cluster)
-    spared = _line_of(os.getpid(), table)
+        for pid, process in processes.below([orphan.process.pid]).items():
+            if pid not in found and _is_like_us(pid, root) and not process.zombie:
+                found[pid] = Orphan(process, orphan.directory, orphan.cluster)
+    spared = _line_of(os.getpid()) if found else ()
     return [found[pid] for pid in sorted(found) if pid not in spared]
 
 
@@ -173,12 +168,13 @@ def _is_like_us(pid: int, root: str) -> bool:
         return False
 
 
-def _line_of(pid: int, table: Mapping[int, Process]) -> Set[int]:
+def _line_of(pid: int) -> Set[int]:
     """The process and all that it descends from."""
     line: Set[int] = set()
-    while pid in table and pid not in line:
-        line.add(pid)
-        pid = table[pid].parent
+    process = processes.Process.read(pid)
+    while process is not None and process.pid not in line:
+        line.add(process.pid)
+        process = processes.Process.read(process.parent)
     return line
 
 

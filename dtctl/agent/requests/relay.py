@@ -54,13 +54,13 @@ class Relay:
         self._child = child
         self._refresh = refresh
         self._channels: Dict[int, Channel] = {}
-        self._heard = time.monotonic()
+        self._last_message = time.monotonic()
 
     def serve(self) -> str:
         """Until the server has ended, the controller asks for it or has been silent; why. Raises Gone."""
         try:
             while self._child.poll() is None:
-                if time.monotonic() - self._heard > SILENCE_S:
+                if time.monotonic() - self._last_message > SILENCE_S:
                     return "silent"
                 self._step()
                 self._refresh()
@@ -87,7 +87,7 @@ class Relay:
                 self._read(readers[ready])
 
     def _take(self, fields: Mapping[str, object], payload: bytes) -> None:
-        self._heard = time.monotonic()
+        self._last_message = time.monotonic()
         frame = expect_control(fields, "alive", "open", "piece", "taken", "closed")
         kind = frame["type"]
         if kind == "alive":

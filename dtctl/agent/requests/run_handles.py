@@ -32,7 +32,7 @@ BIRTH_LIMIT_S = 10.0
 """How long a coordinator that has just been started may take to write its first cluster.json."""
 
 AWAY_S = 30.0
-"""A decided run counts as over although a host has not been heard for this long."""
+"""A decided run counts as over although a host has been unreachable for this long."""
 
 SILENT_S = 30.0
 """A coordinator writes cluster.json three times as often, whether anything has changed or not."""
@@ -243,7 +243,7 @@ class WholeRun(RunHandle):
         return bool(tasks)
 
     def entry(self, task: str) -> Optional[Entry]:
-        """The task as its agent last reported it; None when its host has never been heard."""
+        """The task as its agent last reported it; None when its host has never been connected."""
         state = self._contact(task)["state"]
         return state["tasks"].get(task) if state else None
 

@@ -95,7 +95,7 @@ class Run:
             return True
 
     def supervised(self) -> bool:
-        """Tells by the FIFO's reader whether there is an agent: a supervisor, or a guard about to replace it."""
+        """Whether the FIFO has a reader, and so an agent: a supervisor, or a guard about to replace it."""
         return fifo.is_read(self.files.wake_path)
 
     def tasks(self, named: Optional[List[str]]) -> List[str]:

@@ -39,7 +39,7 @@ _IN_THE_WAY = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")
 """Of the login: an environment has its packages from its own content alone."""
 
 _in_use: List[int] = []
-"""Locks of the environments that this process has prepared: while it lives nobody removes them."""
+"""Locks of the environments that this process has prepared: while it lives they are not removed."""
 
 
 def prepare(talk: Conversation, spec: Spec, code: Optional[str], secrets: Mapping[str, str]) -> Dict[str, str]:

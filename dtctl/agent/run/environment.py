@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 
 from ..records.values import MARK
@@ -139,12 +138,11 @@ class Marks:
         self._gang: Optional[Gang] = None
 
     def of_task(self, spec: Spec, task: str, without: Collection[str]) -> Marks:
-        """`without`: tasks that take no part in its attempt."""
+        """These, for a task. `without`: tasks that take no part in its attempt."""
         from .gang import Gang  # what prepares a host needs none
 
-        marks = copy.copy(self)
-        marks._gang = Gang(spec["roster"], spec["lead"], task, without)
-        return marks
+        self._gang = Gang(spec["roster"], spec["lead"], task, without)
+        return self
 
     def text(self, text: str) -> str:
         return MARK.sub(self._value, text)

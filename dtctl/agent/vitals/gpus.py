@@ -46,7 +46,7 @@ class Reader:
         self._every_s = every_s
         self._pid: Optional[int] = None
         self._pipe = -1
-        self._heard = 0.0
+        self._last_output = 0.0
         self._next_start = 0.0
         self._data = b""
         self._known: Optional[Gpus] = None
@@ -62,7 +62,7 @@ class Reader:
             self._close_pipe()
         finally:
             os.close(theirs)
-        self._heard = now
+        self._last_output = now
         self._data = b""
 
     def read(self, now: float) -> Optional[Gpus]:
@@ -72,7 +72,7 @@ class Reader:
                 self.start(now)
             return self._known
         self._take(now)
-        if self._pipe >= 0 and now - self._heard > SILENT_S:
+        if self._pipe >= 0 and now - self._last_output > SILENT_S:
             self._lose("silent", "")
         if self._pipe < 0:
             self._reap(now)
@@ -111,7 +111,7 @@ class Reader:
             if not data or len(self._data) > _MOST_BYTES:
                 self._lose("error", "the process that reads them has ended")
             elif lines:
-                self._heard = now
+                self._last_output = now
                 try:
                     self._known = checked(Gpus, parse_json(lines[-1]))
                 except (InvalidValue, ValueError) as error:

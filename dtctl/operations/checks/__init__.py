@@ -135,7 +135,7 @@ class Statement:
 class Topic(Generic[Q, F]):
     """`name` is that of its question in records.checks.Questions, its facts in CheckFacts, and the agent's module.
 
-    `ask` gives the hosts' questions of the next round, by host; nobody: it is done. `judge` finds what is wrong, and
+    `ask` gives the hosts' questions of the next round, by host; none: it is done. `judge` finds what is wrong, and
     `describe` the facts. Each receives all answers so far.
     """
 

@@ -196,7 +196,7 @@ def clock_text(interval: tuple[float, float]) -> str:
 
 
 USED_SHARE = 0.1
-"""From which on a GPU counts as in use where nobody knows by whom: a desktop takes less."""
+"""From which on a GPU counts as in use by unknown processes: a desktop takes less."""
 
 
 def _gpus(answer: MachineFacts) -> Sequence[Gpu]:

@@ -1,4 +1,4 @@
-"""Whether the tasks of a run that was just started have begun for good, by what is heard of it; and the end of a start
+"""Whether the tasks of a run that was just started have begun for good, by its reports; and the end of a start
 that has failed."""
 
 from __future__ import annotations

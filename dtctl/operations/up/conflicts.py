@@ -190,7 +190,7 @@ def left_out(
 ) -> Mapping[str, DtctlError]:
     """The hosts that the start continues without, and why: those in `errors`. `already`: those before them.
 
-    `allowed`: how many in all; None where nobody is asked. `spares`: those that could take tasks. Raises for a host
+    `allowed`: how many in all; None without a limit. `spares`: those that could take tasks. Raises for a host
     that is needed, or whose answer is about the run, and for more than are allowed.
     """
     if not errors:

@@ -1,6 +1,6 @@
 """From a cluster file to what one `up` is to start: the plan, the code and the secrets, read on the controller.
 
-And how each host is told of it, and what it may answer.
+And the request to each host, and what it may answer.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
 
 
 def _credentials(launch: Start, host: Host) -> dict[str, str] | None:
-    """Of a run on one host nobody dials anybody."""
+    """None for a run on one host, where agents do not connect to each other."""
     if launch.authority is None:
         return None
     coordinates = host.name in coordinators(launch.plan)

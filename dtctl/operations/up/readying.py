@@ -206,12 +206,12 @@ class Rollback:
             if isinstance(error, AgentError):
                 self.done.update([host] if error.code not in _UNSURE else [])
                 self._news.notify_all()
-            elif self.started:  # a thread that was listening when all was given up may have heard it just now
+            elif self.started:  # a thread that was reading when the start was cancelled may have received it just now
                 self._news.wait_for(lambda: host in self.done, _NEWS_S)
 
 
 def end(session: Session) -> None:
-    """Until the agent has said that it has given up: before that nobody else can begin there."""
+    """Until the agent has confirmed that it has cancelled: before that no other start can begin there."""
     with contextlib.suppress(DtctlError, TimeoutError):
         session.send({"type": "abort"})
         while True:
@@ -225,7 +225,7 @@ class Left:
 
     run: str
     kept: bool
-    """All has started, every host has been told to keep it, and it continues."""
+    """All has started, every host was ordered to keep it, and it continues."""
     started: bool
     """Hosts had received the order to start."""
     unclear: tuple[str, ...] = ()
@@ -244,7 +244,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait: a run that some hosts have been told to keep can no more be taken back by going away."""
+    """Ctrl-C and SIGTERM wait: once some hosts were ordered to keep a run, disconnecting no longer cancels it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

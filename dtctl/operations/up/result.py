@@ -138,7 +138,7 @@ class UnusedCheckpoint:
     """None: a run that was removed since."""
     directory: str = ""
     checkpoint: Checkpoint | None = None
-    """None: `host` is not asked any more, so nobody knows what lies there."""
+    """None: `host` is no longer asked, so the content is unknown."""
     lead: str = ""
     """The host where the new run's lead is."""
 
@@ -186,7 +186,7 @@ class UpResult:
 
 
 class UpReport:
-    """What `up` reports as it continues; nobody watches. What `consent` or `stopping` raises cancels the start."""
+    """What `up` reports as it continues; this shows nothing. What `consent` or `stopping` raises cancels the start."""
 
     def __call__(self, progress: Progress) -> None:
         """From the threads of the hosts."""

@@ -33,7 +33,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Reviewed:
-    """`doubts` tell what is hardly meant; `bundle` is the code, looked at on the way."""
+    """`doubts` are probable mistakes; `bundle` is the code, scanned on the way."""
 
     bundle: Bundle
     doubts: tuple[Problem, ...]
@@ -253,7 +253,7 @@ class Program:
 
 
 def program_of(command: Sequence[str]) -> Program | None:
-    """What is run of the code directory, as far as the command's words tell."""
+    """What is run of the code directory, as far as the command's words show."""
     head = command[0]
     if _PYTHON.fullmatch(head):
         return _of_python(command)

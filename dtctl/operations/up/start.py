@@ -39,13 +39,13 @@ Answers = Mapping[str, answers.Prepared]
 
 
 def offered(prepared: Answers, coordinator: str) -> answers.Joining | None:
-    """What the coordinator's host keeps for those that its live run was started without. Nobody else is believed."""
+    """What the coordinator's host, and no other, keeps for those that its live run was started without."""
     answer = prepared.get(coordinator)
     return answer["joining"] if answer is not None and answer["unchanged"] else None
 
 
 def gone_without(prepared: Answers, coordinator: str) -> Collection[str]:
-    """Hosts that the live run was started without: nobody needs them to be back now."""
+    """Hosts that the live run was started without: they need not be back now."""
     offer = offered(prepared, coordinator)
     return offer["inventory"]["absent"] if offer is not None else ()
 
@@ -146,7 +146,7 @@ class Starting:
         self.absent: dict[str, DtctlError] = {}
         """Hosts that are gone on without, and why. Those without a task are never waited for."""
         self.unconfirmed: Mapping[str, DtctlError] = {}
-        """Hosts that did not answer when the run was kept, and why: the coordinator tells them."""
+        """Hosts that did not answer when the run was kept, and why: the coordinator repeats the order."""
 
     def __enter__(self) -> Starting:
         return self
@@ -160,7 +160,7 @@ class Starting:
         self._sender.close()
 
     def hand_over(self) -> Session | None:
-        """The conversation with the coordinator's host, for whoever watches the run from now on, and closes it."""
+        """The conversation with the coordinator's host; the caller watches the run by it, and closes it."""
         return self._sessions.pop(self.launch.record.coordinator, None)
 
     def left(self, unremembered: DtctlError | None) -> Left:
@@ -226,7 +226,7 @@ class Starting:
         return {host: error for host, error in self.absent.items() if self._has_task(host)}
 
     def pass_over(self, errors: Mapping[str, DtctlError]) -> None:
-        """Goes on without these hosts as well, where that is allowed; who asks next will be told why it is not."""
+        """Goes on without these hosts as well, where that is allowed; if not, the next check raises the reason."""
         plan, allowed = self.launch.plan, self.launch.allow_missing or 0
         self._go_without("start", {host: error for host, error in errors.items() if not self._has_task(host)})
         dispensable = {
@@ -251,7 +251,7 @@ class Starting:
     ) -> None:
         away = {
             host: error for host, error in errors.items() if host in still_away or not self._has_task(host)
-        }  # whoever has no task is missed by nobody
+        }  # a host without a task is not needed
         others = {host: error for host, error in errors.items() if host not in away}
         already, spares = self.missing, [name for name in spares if name not in errors]
         lacked = {**away, **left_out(self.launch.plan, self.launch.allow_missing, doing, others, already, spares)}

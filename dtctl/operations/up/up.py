@@ -124,7 +124,7 @@ def _start(
 
 
 def _write_down(memory: Records, record: RunRecord) -> DtctlError | None:
-    """Why it could not be. Raises it of a run on this machine: nobody else knows one, so no command would find it."""
+    """Why it could not be. Raises it of a run on this machine: without a record no command would find that."""
     error = _error_of(memory.begin, record)
     if error is not None and record.is_local:
         detail = f"{error.detail}; without a record no command could find a run on this machine again".lstrip("; ")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.host.secrets import Masks
+from dtctl.agent.records import spec as records
 from dtctl.agent.records.kinds import InvalidValue, checked, parse_json
 from dtctl.agent.records.spec import MAKER_SETTINGS
 from dtctl.agent.records.starting import PYTHON_FACTS, PythonFacts, PythonResult
@@ -33,9 +34,10 @@ from dtctl.folder import PRIVATE, Folder, temporary_folder
 from dtctl.model import Host, grouped
 from dtctl.operations.client.conversation import Progress, Request
 from dtctl.operations.environments import sha256_of
-from dtctl.operations.up.launch import Start, up_request
+from dtctl.operations.up.launch import Start
 from dtctl.operations.up.result import UpReport
 from dtctl.paths import cache_directory, check_private, forget_old
+from dtctl.plan.spec import environment_of
 
 _APART = "import os, sys; sys.path[:] = [one for one in sys.path if one not in ('', os.getcwd())]\n"
 _PIP = f"""{_APART}
@@ -55,8 +57,8 @@ _BUILDS = "source packages are built only for hosts like this machine (%s); else
 
 def question(launch: Start, host: Host) -> Request[PythonResult] | None:
     """Which Python it has; None for a host that needs no wheels."""
-    environment = up_request(launch, host)["spec"]["environment"]
-    if environment is None or host.is_local:
+    environment = None if host.is_local else _environment(launch, host.name)
+    if environment is None:
         return None
     return Request("python", PythonResult, lambda _: {"environment": environment})
 
@@ -67,7 +69,7 @@ def make(launch: Start, pythons: Mapping[str, PythonFacts | None], report: UpRep
     trainer = launch.plan.cluster.trainer
     secret = {name: value for name, value in launch.secrets.items() if name.startswith(MAKER_SETTINGS)}
     lacking = {host: facts for host, facts in pythons.items() if facts is not None}
-    envs = {host: up_request(launch, launch.record.hosts[host])["spec"]["environment"]["env"] for host in lacking}
+    envs = {host: said["env"] for host in lacking if (said := _environment(launch, host)) is not None}
     keys = ((json.dumps([facts, envs[host]], sort_keys=True), host) for host, facts in lacking.items())
     assert trainer.environment is not None
     for hosts in grouped(keys).values():
@@ -83,6 +85,12 @@ def make(launch: Start, pythons: Mapping[str, PythonFacts | None], report: UpRep
     return found
 
 
+def _environment(launch: Start, host: str) -> records.Environment | None:
+    """As the host's spec will have it."""
+    first = next(iter(launch.plan.may_run(host)), None)
+    return environment_of(launch.plan, first, launch.environment_files) if first is not None else None
+
+
 @dataclass(frozen=True)
 class Wheels:
     """That hosts whose Pythons are of the same kind install."""
@@ -95,7 +103,7 @@ class Wheels:
     hosts: Sequence[str]
     facts: PythonFacts
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """The same, and nobody may see it."""
+    """The same, to be masked."""
 
     def get(self) -> Bundle:
         """From the cache, or by pip."""

@@ -47,7 +47,7 @@ class WatchedPacketizer(Packetizer):
 
     def __init__(self, sock: Any) -> None:
         super().__init__(sock)
-        self.last_heard = time.monotonic()
+        self.last_received = time.monotonic()
         self.dead = False
         self._sending = threading.Lock()
         self._handshake_deadline: float | None = None
@@ -76,7 +76,7 @@ class WatchedPacketizer(Packetizer):
 
     def read_message(self) -> Any:
         message = super().read_message()
-        self.last_heard = time.monotonic()
+        self.last_received = time.monotonic()
         return message
 
 
@@ -128,7 +128,7 @@ class SshProtocol(Transport):
 
     def _probe(self) -> None:
         """Runs in the thread that reads; raising ends the connection."""
-        if time.monotonic() - self.packetizer.last_heard > DEAD_AFTER_S:
+        if time.monotonic() - self.packetizer.last_received > DEAD_AFTER_S:
             self.packetizer.dead = True
             raise EOFError
         if self.packetizer.is_sending():

@@ -89,21 +89,42 @@ def test_only_changed_blocks_of_a_large_file_travel(large: Path, root: Path, cha
     assert content(tree_of(root, bundle)) == content(large)
 
 
-def test_each_block_is_read_once_where_an_older_file_has_it(
-    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("case", "again"),
+    [
+        ("its digests are known", []),
+        ("they are not", [9]),
+        ("it was written to", [5, 9]),
+        ("it is written to just now", [*range(BLOCKS - 1), 5, 5, 9, 9]),
+    ],
+)
+def test_each_block_of_an_older_file_is_read_once_unless_it_was_written_to(
+    large: Path, root: Path, monkeypatch: pytest.MonkeyPatch, case: str, again: list[int]
 ) -> None:
+    push(scan(large), root)
+    change(large / "data", 3)
+    push(scan(large), root)
+    older = tree_of(root, scan(large)) / "data"
+    change(large / "data", 9)
+    bundle = scan(large)
+    if case == "they are not":
+        (older.parents[1] / "stats.json").unlink()
+    if case == "it was written to":
+        change(older, 5)
     read: list[int] = []
 
     def read_at(file: int, offset: int, size: int) -> bytes:
-        read.append(offset)
+        if size == BLOCK_BYTES:
+            if case == "it is written to just now" and not read:
+                change(older, 5)
+            read.append(offset // BLOCK_BYTES)
         return os.pread(file, size, offset)
 
     monkeypatch.setattr("dtctl.agent.host.files.read_at", read_at)
-    with (large / "data").open("rb") as file:
-        digests = b"".join(hashlib.sha256(file.read(BLOCK_BYTES)).digest() for _ in range(BLOCKS))
-    arriving = Partial(str(tmp_path / "part"), SIZE)
-    assert arriving.missing(digests, [str(large / "data")]) == []
-    assert read == [number * BLOCK_BYTES for number in range(BLOCKS)]
+    asked, _ = needs(bundle, root)
+    assert blocks(asked) == [9]
+    assert content(tree_of(root, bundle)) == content(large)
+    assert sorted(read) == sorted([*range(BLOCKS - 1), *again]), "what is not as it was, in the first version, too"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +136,7 @@ def test_a_block_is_right_if_all_that_arrives_is_what_its_digest_says(
 ) -> None:
     part = tmp_path / "part"
     arriving = Partial(str(part), 5)
-    assert arriving.missing(hashlib.sha256(b"12345").digest(), []) == [0]
+    assert arriving.missing(hashlib.sha256(b"12345").digest(), {}) == [0]
     assert arriving.put(0, chunks) is right
     assert part.stat().st_size == 5
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -213,8 +214,6 @@ def test_programs_that_nobody_runs_from_go(host: AgentHost) -> None:
         age(path, 7200)
     (host.root / "agent" / "current").symlink_to(back.name)
     lock = os.open(in_use / "lock", os.O_RDWR)
-    import fcntl
-
     fcntl.flock(lock, fcntl.LOCK_SH)
     try:
         assert gc(host)["files"] == [str(old)]
@@ -222,6 +221,18 @@ def test_programs_that_nobody_runs_from_go(host: AgentHost) -> None:
         os.close(lock)
     assert not old.exists()
     assert all(path.exists() for path in (mine, fresh, in_use, back))
+
+
+def test_files_of_fork_servers_go_unless_their_process_lives(host: AgentHost) -> None:
+    names = ["killed", "killed.lock", "living", "living.lock"]
+    directory = host.root / "sessions"
+    directory.mkdir(mode=0o700, parents=True)
+    for name in names:
+        (directory / name).touch()
+    with (directory / "living.lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        gc(host)
+        assert sorted(path.name for path in directory.iterdir()) == names[2:]
 
 
 def test_the_program_of_an_agent_is_held_by_each_of_its_processes(host: AgentHost) -> None:

@@ -9,8 +9,11 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -18,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.host import outputs, ports, processes
+from dtctl.agent.host import compiled, keeping, locks, outputs, ports, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.spec import Member
 from dtctl.agent.records.values import can_be_given
@@ -175,6 +178,83 @@ def test_a_machine_on_which_there_is_always_somebody_new_is_not_listed_for_ever(
     proc = Proc(monkeypatch, {1}, *([1, pid] for pid in range(100, 200)))
     assert set(processes.every()) == {1}
     assert len(proc.read) < 10
+
+
+UNMARKED = """
+import os, subprocess, sys, threading
+start = lambda: print(subprocess.Popen(["sleep", "60"], env={}, start_new_session=True).pid, flush=True)
+thread = threading.Thread(target=start)
+(thread.run if sys.argv[1] == "first" else thread.start)()
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kernel_lists", [True, False], ids=["children", "table"])
+@pytest.mark.parametrize("thread", ["first", "another"])
+def test_a_process_without_mark_in_another_session_belongs_to_the_tree_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch, thread: str, kernel_lists: bool
+) -> None:
+    monkeypatch.setattr(processes, "_KERNEL_LISTS_CHILDREN", kernel_lists)
+    command = [sys.executable, "-c", UNMARKED, thread]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        try:
+            found = processes.tree(processes.identify(parent.pid), [])
+            assert {process.pid for process in found} == {parent.pid, child}
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_where_nothing_of_a_trainer_is_left_no_process_of_others_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = processes.myself()
+    ended["start_time"] += 1
+    read: list[int] = []
+    monkeypatch.setattr(processes.Process, "read", read.append)
+    assert processes.tree(ended, ["/nothing/has/this/key"]) == []
+    assert read == [ended["pid"]]
+
+
+def test_a_number_that_is_given_away_while_processes_are_read_is_not_of_the_tree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    environs = iter([b"DTCTL_KEY=key\0", b"DTCTL_KEY=of another\0"])
+    Proc(monkeypatch, {7}, [7])
+    monkeypatch.setattr(processes, "_read_proc", lambda pid, name: next(environs) if name == "environ" else STAT)
+    monkeypatch.setattr(processes, "_user_of", lambda pid: os.geteuid())
+    assert processes.tree(None, ["key"]) == []
+
+
+def test_processes_that_save_what_they_have_compiled_keep_each_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {f"dtctl_agent/host/{name}.py": "" for name in ("compiled", "one", "other")} | dict.fromkeys(
+        keeping.PLAIN, ""
+    )
+    for module in (keeping, locks):
+        monkeypatch.setitem(sys.modules, f"dtctl_agent.host.{module.__name__.rpartition('.')[2]}", module)
+    path = tmp_path / "code"
+    path.write_bytes(keeping.compiled(files, {}))
+
+    def saving(name: str) -> compiled.Modules:
+        modules = compiled.Modules(str(path), 0, {}, lambda: files)
+        modules._made = {f"dtctl_agent.host.{name}": name.encode()}
+        return modules
+
+    later = threading.Thread(target=saving("other").save)
+
+    def compiled_while_another_saves(files: dict[str, str], codes: dict[str, bytes]) -> bytes:
+        if later.ident is None:
+            later.start()
+            later.join(0.2)
+        return content_of(files, codes)
+
+    content_of = keeping.compiled
+    monkeypatch.setattr(keeping, "compiled", compiled_while_another_saves)
+    saving("one").save()
+    later.join()
+    kept = saving("")._kept()
+    assert set(kept) == {"dtctl_agent.host.one", "dtctl_agent.host.other"}
 
 
 @pytest.fixture

@@ -92,24 +92,13 @@ def test_every_host_gets_the_files_it_asked_for(bundle: Bundle, in_memory_bytes:
         assert set(some.files()) == {3}
 
 
-def test_the_last_frame_of_each_file_says_so(bundle: Bundle) -> None:
+def test_frames_name_the_last_of_each_file_and_compress_what_shrinks(bundle: Bundle) -> None:
     session = Recorder()
     with Sender(bundle) as sender:
-        sender.serve(session, need(0, 3))
-    assert [(message["index"], message["last"]) for message in session.sent] == [
-        (0, True),
-        (3, False),
-        (3, False),
-        (3, True),
-    ]
-
-
-def test_incompressible_data_is_sent_uncompressed(bundle: Bundle) -> None:
-    session = Recorder()
-    with Sender(bundle) as sender:
-        sender.serve(session, need(1, 2, 3))
-    encodings = [(message["index"], message["encoding"]) for message in session.sent]
-    assert encodings == [(1, "zlib"), (1, "raw"), (2, "raw"), (2, "raw"), (3, "zlib"), (3, "zlib"), (3, "zlib")]
+        sender.serve(session, need(0, 1, 2, 3))
+    frames = [(message["index"], message["encoding"], message["last"]) for message in session.sent]
+    mixed, noise = [(1, "zlib", False), (1, "raw", True)], [(2, "raw", False), (2, "raw", True)]
+    assert frames == [(0, "raw", True), *mixed, *noise, (3, "zlib", False), (3, "zlib", False), (3, "zlib", True)]
 
 
 def test_the_noise_within_a_chunk_travels_as_it_is(bundle: Bundle) -> None:

@@ -93,10 +93,17 @@ class SimTask:
         self.stubborn = False
         self.events: list[dict[str, Any]] = []
         self.entry = made(Entry, since=wall)
-        own = comes_back_alone(place["role"], place["scope"])
-        described = made(TaskSpec, id=place["task"], argv=["x"], env={}, secrets=[], code=False, own=own)
-        around = _Around(self, spec)
-        self._task = Task(described, self.entry, around, now, wall)
+        self.place = place
+        self.supervise(spec, now, wall)
+
+    def supervise(self, spec: Spec, now: float, wall: float) -> None:
+        """Its agent takes it up."""
+        own = comes_back_alone(self.place["role"], self.place["scope"])
+        described = made(TaskSpec, id=self.place["task"], argv=["x"], env={}, secrets=[], code=False, own=own)
+        self._task = Task(described, self.entry, self.around(spec), now, wall)
+
+    def around(self, spec: Spec) -> _Around:
+        return _Around(self, spec)
 
     def step(self, now: float, wall: float) -> None:
         if self._attempt is not None:

@@ -63,7 +63,7 @@ def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
     assert world.condition == "Failed"
 
 
-def test_a_stop_that_a_host_was_told_directly_holds() -> None:
+def test_stop_sent_directly_to_a_host_holds() -> None:
     world = async_ps()
     world.cut |= {"d"}
     world.run_for(1)
@@ -106,7 +106,7 @@ def test_a_host_that_is_away_when_the_run_ends_is_waited_for_but_not_for_ever() 
     world.until(lambda: world.coordinator.over)
 
 
-def test_a_host_that_comes_back_after_the_end_is_told() -> None:
+def test_host_that_reconnects_after_the_end_is_notified() -> None:
     world = stopped_without_d()
     world.cut.clear()
     world.until(lambda: world.coordinator.over)

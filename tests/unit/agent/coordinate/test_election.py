@@ -52,7 +52,7 @@ def test_elections_keep_their_promises_under_faults(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", ONCE_VIOLATED)
-def test_what_was_violated_once_is_kept(seed: int) -> None:
+def test_formerly_violated_promises_hold(seed: int) -> None:
     _keeps_its_promises(seed)
 
 
@@ -95,7 +95,7 @@ def test_the_search_finds_a_coordinator_that_votes_for_another_and_still_leads()
         Search(Limits(2, 0, 0), caller).run()
 
 
-def test_a_violation_is_told_by_its_seed_on_one_screen() -> None:
+def test_violation_is_reported_with_its_seed() -> None:
     bug = BUGS["a promise as short as a lease"]
     trial = Trial(bug.seed, bug.caller)
     story = told(trial, bug.caller)
@@ -113,7 +113,7 @@ def test_a_single_voter_is_elected_once() -> None:
     assert alone.machines["a"].voter.election.ballot["term"] == 1
 
 
-def test_a_coordinator_that_can_call_nobody_gets_its_lease_back_over_the_links_that_it_has() -> None:
+def test_coordinator_without_outgoing_connections_renews_its_lease_over_existing_links() -> None:
     network = OnlyLinks(0, "abc", "", Caller())
     network.begin()
     network.run_until(5.0)

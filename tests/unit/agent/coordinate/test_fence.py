@@ -68,13 +68,11 @@ def test_the_time_counts_from_when_an_answered_ping_was_sent(files: RunFiles) ->
 
 
 @pytest.mark.parametrize(("passed_s", "grace_s"), [(LIMIT_S + 4.0, 6.0), (75.0, 0.0), (5000.0, 0.0)])
-def test_an_agent_that_stood_still_gives_its_tasks_what_is_left(
-    files: RunFiles, passed_s: float, grace_s: float
-) -> None:
+def test_suspended_agent_gives_its_tasks_the_remaining_time(files: RunFiles, passed_s: float, grace_s: float) -> None:
     assert Fence(files, SPEC, 1000.0).grace_s(1000.0 + passed_s) == pytest.approx(grace_s, abs=1.0)
 
 
-def test_the_next_agent_goes_on_counting(files: RunFiles) -> None:
+def test_next_agent_continues_the_count(files: RunFiles) -> None:
     fence = Fence(files, SPEC, 1000.0)
     for now in (1000.0 + WRITE_S, 1001.0 + WRITE_S):
         fence.confirm(now, now)
@@ -88,7 +86,7 @@ def test_the_next_agent_goes_on_counting(files: RunFiles) -> None:
     [(None, 5.0, False), (None, 500.0, True), ("nonsense", 500.0, True), ("another-boot 5.0", 500.0, False)],
     ids=["a new run", "never written", "damaged", "the machine was restarted"],
 )
-def test_what_was_not_written_is_counted_from_the_beginning_of_the_run(
+def test_unwritten_confirmation_counts_from_the_start_of_the_run(
     files: RunFiles, text: str | None, age_s: float, ends: bool
 ) -> None:
     if text is not None:

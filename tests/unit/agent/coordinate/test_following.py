@@ -204,15 +204,15 @@ def orders(**fields: Any) -> Any:
     return checked(Orders, {"type": "orders", "intents": {}, "mending": False, "over": False, **fields})
 
 
-def test_who_is_out_of_touch_takes_silence_for_waiting(followed: Any) -> None:
+def test_disconnected_agent_treats_silence_as_waiting(followed: Any) -> None:
     assert followed({"type": "connected"}).recovering
     assert not followed(WELCOME).recovering
     assert followed(orders(mending=True)).recovering
     assert not followed(orders()).recovering
-    assert followed({"type": "gone", "reason": "nothing was heard", "heard": 100.5}).recovering
+    assert followed({"type": "gone", "reason": "connection timed out", "last_received": 100.5}).recovering
 
 
-def test_what_peers_took_for_their_first_step_is_told_with_each_order(followed: Any) -> None:
+def test_first_step_durations_of_peers_are_sent_with_each_order(followed: Any) -> None:
     followed(WELCOME)
     assert followed(orders(first_steps={"worker:0": 4.0})).first_steps == {"worker:0": 4.0}
     assert followed(orders()).first_steps == {}
@@ -221,29 +221,29 @@ def test_what_peers_took_for_their_first_step_is_told_with_each_order(followed: 
 @pytest.mark.parametrize(
     ("welcome", "told"), [({"progress": True}, "progress"), ({}, "state")], ids=["of this build", "of an older one"]
 )
-def test_progress_is_told_to_a_coordinator_that_takes_it(followed: Any, welcome: dict[str, Any], told: str) -> None:
+def test_progress_is_sent_to_a_coordinator_that_supports_it(followed: Any, welcome: dict[str, Any], told: str) -> None:
     followed({"type": "connected"})
     followed(checked(Welcome, {"type": "welcome", "v": PROTOCOL, "events_from": 0, **welcome}))
     part = followed(orders(), step=7)
     assert part._dialer.sent == ["hello", "state", told]
-    followed({"type": "gone", "reason": "nothing was heard", "heard": 100.5})
+    followed({"type": "gone", "reason": "connection timed out", "last_received": 100.5})
     followed({"type": "connected"})
     followed(checked(Welcome, {"type": "welcome", "v": PROTOCOL, "events_from": 0, **welcome}), step=8)
     assert part._dialer.sent[3:] == ["hello", "state"], "what was told before was told to another coordinator"
 
 
-def test_who_was_not_restarted_with_its_machine_starts_what_it_likes(followed: Any) -> None:
+def test_agent_without_reboot_may_start_tasks_at_once(followed: Any) -> None:
     assert followed({"type": "connected"}).may_start
     assert followed({**WELCOME, "may_start": False}).may_start
 
 
 @pytest.mark.parametrize("followed", [True], indirect=True)
-def test_after_a_restart_of_the_machine_nothing_is_started_before_the_coordinator_says_so(followed: Any) -> None:
+def test_after_a_reboot_nothing_starts_before_the_coordinators_order(followed: Any) -> None:
     assert not followed({"type": "connected"}).may_start
     assert not followed({**WELCOME, "may_start": False}).may_start
     assert not followed(orders(may_start=False)).may_start
     assert followed(orders()).may_start
-    assert followed({"type": "gone", "reason": "nothing was heard", "heard": 100.5}).may_start
+    assert followed({"type": "gone", "reason": "connection timed out", "last_received": 100.5}).may_start
 
 
 @pytest.mark.parametrize("followed", [True], indirect=True)
@@ -287,7 +287,7 @@ def test_an_agent_whose_tasks_others_may_have_asks_whether_it_is_heard_and_start
     assert part.fence_s() is not None
 
 
-GONE = {"type": "gone", "reason": "nothing was heard", "heard": 100.0}
+GONE = {"type": "gone", "reason": "connection timed out", "last_received": 100.0}
 
 
 @pytest.mark.parametrize(

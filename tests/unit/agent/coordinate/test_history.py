@@ -59,7 +59,7 @@ def test_the_loss_of_one_worker_of_an_asynchronous_run_costs_none_of_its_time() 
     assert {**after, "kept": 0} == {**before, "kept": 0}
 
 
-def test_while_a_ps_comes_back_nobody_trains() -> None:
+def test_no_task_trains_while_a_ps_recovers() -> None:
     world = async_ps(strategy="ps-strategy")
     train(world, 30, "chief:0", "worker:0", "worker:1")
     before = parts(world)
@@ -88,7 +88,7 @@ def test_a_host_that_is_away_and_silences_all_costs_its_absence() -> None:
     assert parts(world)["away"] in (40, 41)
 
 
-def test_a_coordinator_that_is_killed_goes_on_with_the_account() -> None:
+def test_restarted_coordinator_continues_the_goodput_account() -> None:
     world = async_ps()
     step = train(world, 30, "chief:0")
     before = parts(world)
@@ -167,7 +167,7 @@ def test_a_long_rest_makes_no_more_room_than_a_burst() -> None:
     assert not quota.takes(BURST_BYTES + 1, 1e9)
 
 
-def test_what_was_left_out_is_told_at_once_and_then_once_a_minute() -> None:
+def test_omitted_events_are_reported_at_once_and_then_every_minute() -> None:
     quota = Quota(100.0)
     assert quota.left_out(1000.0) == 0
     for _ in range(3):

@@ -22,7 +22,7 @@ def lost(view: View, task: str, *others: str, wall: float = 1010.0) -> Incident:
     return incidents.opened(view, task, {"attempt": 3, "ended": 1009.0}, WHY, [task, *others], wall)
 
 
-def test_an_incident_tells_what_was_lost_and_when() -> None:
+def test_incident_records_lost_tasks_and_time() -> None:
     view = views.running()
     views.told(view, "worker:0", step=40)
     one = lost(view, "ps:0", "chief:0")
@@ -39,7 +39,7 @@ def test_an_incident_tells_what_was_lost_and_when() -> None:
 @pytest.mark.parametrize(
     ("task", "others", "own"), [("worker:0", (), True), ("worker:0", ("worker:1",), False), ("ps:0", (), False)]
 )
-def test_a_restart_is_the_agents_own_where_it_concerns_nobody_else(
+def test_restart_that_affects_no_other_task_is_decided_by_the_agent(
     task: str, others: tuple[str, ...], own: bool
 ) -> None:
     assert lost(views.running(), task, *others)["own"] is own
@@ -79,7 +79,7 @@ def test_its_tasks_are_back_once_it_has_begun_and_each_is_ready_or_at_its_end() 
     assert incidents.is_back(view, one)
 
 
-def test_a_run_that_tells_no_steps_trains_again_when_its_tasks_are_back() -> None:
+def test_run_without_steps_has_recovered_when_its_tasks_run() -> None:
     view = views.running()
     one = lost(view, "worker:0")
     assert not incidents.trains_again(view, one)
@@ -89,7 +89,7 @@ def test_a_run_that_tells_no_steps_trains_again_when_its_tasks_are_back() -> Non
     assert incidents.trains_again(view, one)
 
 
-def test_a_run_that_tells_steps_trains_again_with_the_next_step_of_anybody() -> None:
+def test_run_with_steps_has_recovered_at_the_next_step_of_any_task() -> None:
     view = views.running()
     views.told(view, "worker:1", step=40)
     one = lost(view, "worker:0")
@@ -105,7 +105,7 @@ def test_a_run_that_tells_steps_trains_again_with_the_next_step_of_anybody() -> 
     assert not incidents.trains_again(view, one)
 
 
-def test_a_step_that_was_told_only_before_it_began_says_that_the_run_tells_them() -> None:
+def test_step_from_before_the_incident_shows_that_the_run_reports_steps() -> None:
     view = views.running()
     one = lost(view, "worker:0")
     views.told(view, "worker:1", step=40)
@@ -114,7 +114,7 @@ def test_a_step_that_was_told_only_before_it_began_says_that_the_run_tells_them(
     assert not incidents.trains_again(view, one)
 
 
-def test_somebody_is_being_mended_until_every_open_incident_is_back() -> None:
+def test_recovery_lasts_until_every_incident_is_closed() -> None:
     view = views.running("sync-ps")
     assert incidents.is_recovering(view) is False
     first, second = lost(view, "worker:0"), lost(view, "worker:1")
@@ -162,7 +162,7 @@ def test_restarts_of_everybody_in_vain_are_counted_from_the_last_back() -> None:
     assert in_vain(view) == 1
 
 
-def test_a_run_in_which_nobody_has_done_anything_for_ten_minutes_never_began() -> None:
+def test_run_with_all_tasks_idle_for_ten_minutes_never_began() -> None:
     beginning, view = Beginning(), idle()
     assert beginning.update(view, 100.0) is None
     assert beginning.update(view, 100.0 + NEVER_BEGAN_S - 0.1) is None
@@ -201,7 +201,7 @@ def test_the_ten_minutes_begin_anew_when_somebody_has_worked() -> None:
     [{"idle_since": None}, {"state": "starting"}, {"step": 0}, {"history": [PAST, {**PAST, "step": 0}]}],
     ids=["works", "is not there", "has reported a step", "has told one before"],
 )
-def test_one_that_works_or_is_away_or_has_told_a_step_is_enough(task: str, entry: dict[str, Any]) -> None:
+def test_one_active_unreachable_or_stepping_task_is_enough(task: str, entry: dict[str, Any]) -> None:
     view = idle()
     views.told(view, task, **entry)
     assert judged(view) is None
@@ -213,7 +213,7 @@ def test_an_earlier_attempt_without_a_step_changes_nothing() -> None:
     assert judged(view) is not None
 
 
-def test_who_has_ended_and_an_evaluator_need_not_be_idle() -> None:
+def test_ended_tasks_and_evaluators_need_not_be_idle() -> None:
     view = idle()
     views.told(view, "worker:0", state="succeeded", idle_since=None)
     view.roster["worker:1"]["role"] = "evaluator"
@@ -221,13 +221,13 @@ def test_who_has_ended_and_an_evaluator_need_not_be_idle() -> None:
     assert judged(view) is not None
 
 
-def test_where_nobody_is_left_nobody_is_missed() -> None:
+def test_run_without_remaining_trainers_is_not_idle() -> None:
     view = idle()
     views.told(view, *view.tasks, state="stopped")
     assert judged(view) is None
 
 
-def test_while_a_loss_is_being_mended_everybody_waits_for_good_reason() -> None:
+def test_tasks_are_not_idle_during_a_recovery() -> None:
     view = idle()
     one = lose(view)
     assert judged(view) is None

@@ -221,11 +221,11 @@ def test_progress_of_a_neighbours_task_ends_the_connection(desk: Desk) -> None:
     assert desk.state_of("bad")["tasks"]["worker:1"]["step"] is None
 
 
-def test_agents_are_told_that_progress_alone_will_do(desk: Desk) -> None:
+def test_welcome_accepts_progress_messages(desk: Desk) -> None:
     assert [message["progress"] for _, message in desk.links.sent if message["type"] == "welcome"] == [True, True]
 
 
-def test_the_same_lie_is_told_once_and_ever_new_ones_a_few_times(desk: Desk) -> None:
+def test_repeated_invalid_message_is_reported_once_and_different_ones_a_few_times(desk: Desk) -> None:
     for round_ in range(50):
         desk.receive("bad", desk.hello("bad", state=made(State, run=f"demo-{round_ // 25 + 2}", host="bad", tasks={})))
     assert len([text for text in desk.contacts() if "sent an invalid message" in text]) == 2
@@ -234,8 +234,8 @@ def test_the_same_lie_is_told_once_and_ever_new_ones_a_few_times(desk: Desk) -> 
     assert len([text for text in desk.contacts() if "sent an invalid message" in text]) == 10
 
 
-def test_what_follows_a_hello_that_does_not_hold_is_not_heard(desk: Desk) -> None:
-    desk.receive("bad", {"type": "gone", "reason": "it ended", "heard": desk.now})
+def test_messages_after_an_invalid_hello_are_ignored(desk: Desk) -> None:
+    desk.receive("bad", {"type": "gone", "reason": "it ended", "last_received": desk.now})
     event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
     events: Any = checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]})
     desk.receive("bad", desk.hello("bad", intents={}), events, desk.news("bad"))
@@ -281,7 +281,7 @@ def test_a_host_that_has_no_part_in_the_run_is_refused(desk: Desk) -> None:
         "\xff",
     ],
 )
-def test_a_damaged_view_is_put_aside_and_rebuilt_from_what_the_agents_tell(desk: Desk, damage: str) -> None:
+def test_damaged_view_is_set_aside_and_rebuilt_from_reports(desk: Desk, damage: str) -> None:
     path = Path(desk.files.path("cluster.json"))
     view: Any = desk.view
     if damage == "another run":
@@ -306,7 +306,7 @@ def test_a_damaged_view_is_put_aside_and_rebuilt_from_what_the_agents_tell(desk:
     assert [line["reason"] for line in desk.events if line["kind"] == "request"] == ["up"]  # nobody asked for more
 
 
-def test_what_is_ordered_is_on_the_disk_before_anybody_hears_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orders_are_written_to_disk_before_they_are_sent(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that dies in between leaves no task with an intent that the next one knows nothing of."""
     on_disk = []
     path = Path(desk.files.path("cluster.json"))
@@ -343,7 +343,7 @@ class Posts:
         pass
 
 
-def test_the_agent_stays_until_its_hooks_are_told(desk: Desk) -> None:
+def test_agent_stays_until_its_hooks_are_delivered(desk: Desk) -> None:
     posts = Posts()
     desk.leading._posting = posts  # type: ignore[assignment]
     desk.leading._over = True
@@ -352,7 +352,7 @@ def test_the_agent_stays_until_its_hooks_are_told(desk: Desk) -> None:
     assert desk.leading.over
 
 
-def test_a_start_that_may_still_be_taken_back_is_told_to_nobody(desk: Desk) -> None:
+def test_start_that_may_be_cancelled_is_sent_to_no_hook(desk: Desk) -> None:
     posts = Posts()
     desk.leading._posting = posts  # type: ignore[assignment]
     desk.receive("good")
@@ -532,7 +532,7 @@ def test_how_long_a_host_was_silent_is_off_the_disk_before_it_can_be_heard_again
     assert desk.leading.coordinator.contacts.away["good"] == since
 
 
-def test_nobody_is_asked_to_start_the_agent_of_a_host_that_was_replaced(seats: tuple[Desk, Voters]) -> None:
+def test_agent_of_a_replaced_host_is_not_restarted(seats: tuple[Desk, Voters]) -> None:
     desk, majority = seats
     desk.receive("bad", desk.hello("bad"))
     desk.leading.coordinator.contacts.note_answer("bad", answers=True)

@@ -131,7 +131,7 @@ SILENT: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("silent", "text"), SILENT)
-def test_hosts_that_have_never_spoken_are_told_before_everything_else(
+def test_hosts_that_never_connected_are_reported_first(
     monkeypatch: pytest.MonkeyPatch, silent: list[str], text: str
 ) -> None:
     monkeypatch.setattr(lifecycle, "unreached", lambda _: silent)
@@ -178,7 +178,7 @@ def test_a_task_without_an_address_waits_to_listen_on_its_port() -> None:
     ("unready", "more"),
     [(SERVERS, []), ([*SERVERS, "chief:0"], []), ([*SERVERS, "chief:0", "worker:0"], ["and_more"])],
 )
-def test_three_tasks_are_told_and_that_there_are_more(
+def test_three_tasks_are_named_and_further_ones_indicated(
     monkeypatch: pytest.MonkeyPatch, unready: list[str], more: list[str]
 ) -> None:
     monkeypatch.setattr(lifecycle, "awaited", lambda _: unready)
@@ -271,7 +271,7 @@ def test_after_a_success_the_others_may_end_by_themselves_for_a_while() -> None:
     assert wanted(view, "stop") == PS_TASKS | OTHERS
 
 
-def test_what_was_stopped_before_is_not_told_again() -> None:
+def test_tasks_stopped_before_are_not_stopped_again() -> None:
     view = views.running()
     view.wanted(["worker:1"], want="stop", by="ada")
     view.data["condition"]["type"] = "Succeeded"
@@ -301,7 +301,7 @@ def test_a_host_is_done_when_its_tasks_have_ended_and_are_wanted_to() -> None:
     assert not shutdown.host_is_done("d")
 
 
-def test_a_success_is_told_with_its_name_and_a_failure_with_its_cause() -> None:
+def test_success_is_recorded_as_such_and_failure_with_its_cause() -> None:
     view, _ = decided("Succeeded")
     assert {headline(intent["why"]) for intent in view.intents.values()} == {"run_succeeded"}
     view = views.running()
@@ -381,7 +381,7 @@ def test_who_comes_back_alone(strategy: str, alone: set[str]) -> None:
     assert {task for task in view.tasks if view.own(task)} == alone
 
 
-def test_of_a_host_that_was_never_heard_nothing_is_known() -> None:
+def test_host_that_never_connected_has_unknown_state() -> None:
     view = views.unheard()
     assert view.entry("worker:0") is UNKNOWN
     assert (view.reached("worker:0"), view.current("worker:0"), view.final("worker:0")) == (False, False, False)

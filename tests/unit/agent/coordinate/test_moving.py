@@ -186,7 +186,7 @@ def test_how_long_a_host_was_silent_is_not_counted_on_where_another_may_have_hea
 
 @pytest.mark.parametrize("back_after_s", [20.0, REPLACE_S - 4.0, REPLACE_S + 1.0, REPLACE_S + 40.0])
 @pytest.mark.parametrize("strategy", ["async-ps", "collective"])
-def test_a_host_that_comes_back_has_its_tasks_or_is_told_who_has_them(strategy: str, back_after_s: float) -> None:
+def test_reconnected_host_keeps_its_tasks_or_learns_their_host(strategy: str, back_after_s: float) -> None:
     world = made(strategy)
     lost = "e" if strategy == "async-ps" else "b"
     task = "worker:1"

@@ -25,7 +25,7 @@ def silent(strategy: str = "async-ps", **of_worker_1: Any) -> View:
     return view
 
 
-def test_one_whose_peers_have_all_told_steps_is_known_to_be_silent() -> None:
+def test_silent_task_gets_the_first_step_duration_of_its_peers() -> None:
     assert orders.first_steps(silent()) == {"worker:1": 4.0}
     assert orders.first_steps(silent(ready=False)) == {"worker:1": 4.0}
     assert orders.first_steps(silent(history=[LOST])) == {"worker:1": 4.0}
@@ -45,7 +45,7 @@ def test_where_every_step_needs_every_worker_the_steps_of_others_are_its_own(str
     assert orders.first_steps(silent(strategy)) == {}
 
 
-def test_the_lead_is_nobodys_peer_and_has_none() -> None:
+def test_lead_has_no_peers() -> None:
     view = silent()
     views.told(view, "worker:0", step=None)
     assert orders.first_steps(view) == {}

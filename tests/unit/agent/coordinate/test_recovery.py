@@ -21,7 +21,7 @@ def only_once_more(world: World, *names: str) -> None:
     assert world.attempts == {name: 2 if name in names else 1 for name in world.tasks}
 
 
-def test_a_lost_ps_tells_to_which_step_the_run_went_back() -> None:
+def test_lost_ps_is_reported_with_the_rollback_step() -> None:
     world = async_ps()
     world.tell_step("chief:0", 1237)
     world.checkpoint = 1000
@@ -84,7 +84,7 @@ def test_allow_scratch_recovers_without_a_checkpoint() -> None:
     assert world.distrusted
 
 
-def test_agents_are_told_of_a_loss_until_everybody_is_back() -> None:
+def test_agents_see_a_loss_until_all_tasks_are_back() -> None:
     world = async_ps()
     world.tasks["ps:0"].ready_s = 30.0
     world.die("ps:0")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
 
 from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.messages import Orders
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.run_state import Ending, Entry
-from dtctl.agent.records.spec import TaskSpec, comes_back_alone
+from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import intents, policy
 from dtctl.agent.run.hangs import Signs, Watchdog
 from dtctl.agent.supervise import task as supervised
 from dtctl.agent.supervise.observation import note_ready, note_work
-from dtctl.agent.supervise.task import Task
 from tests.unit.agent.coordinate.simulated import SimAttempt, SimTask, _Around
 from tests.unit.agent.coordinate.world import STEP_S, World
 
@@ -74,22 +74,18 @@ class Trainee(SimTask):
     def __init__(self, trial: Trial, *words: Any) -> None:
         self.trial = trial
         super().__init__(*words)
-        self.place = words[0]
         self.hangs_next = ""
         """The next attempt hangs before it `starts` to listen, or when it `listens`."""
         self.busy_s = 0.0
         """What an attempt computes before it can train, as compilers and loaders do."""
 
-    def around(self) -> _Around:
-        return Watched(self, self.trial.spec)
+    def around(self, spec: Spec) -> _Around:
+        return Watched(self, spec)
 
     def adopt(self, now: float, wall: float) -> None:
         """A new agent takes up what is on the disk."""
-        place, spec = self.place, self.trial.spec
         self.entry = checked(Entry, json.loads(json.dumps(self.entry)))
-        own = comes_back_alone(place["role"], place["scope"])
-        described = made(TaskSpec, id=place["task"], argv=["x"], env={}, secrets=[], code=False, own=own)
-        self._task = Task(described, self.entry, Watched(self, spec), now, wall)
+        self.supervise(self.trial.spec, now, wall)
 
     @property
     def process(self) -> Process | None:
@@ -146,7 +142,7 @@ class Trial(World):
     def __init__(self, strategy: str, places: dict[str, str], seed: int, **fields: Any) -> None:
         self.random = random.Random(seed)
         Process.living.clear()
-        self.first_steps: dict[str, dict[str, float]] = {}
+        self.first_steps: dict[str, Mapping[str, float]] = {}
         self.without_agent: set[str] = set()
         self.damaged = False
         self._rebooted = False
@@ -160,8 +156,6 @@ class Trial(World):
         self._saved_at = 0.0
         super().__init__(strategy, places, **fields)
         self.tasks = {one["task"]: Trainee(self, one, self.spec, self.now, self.wall) for one in self.spec["roster"]}
-        for task in self.tasks.values():
-            task.adopt(self.now, self.wall)  # type: ignore[attr-defined]
         self._saved = json.dumps(self.data)
         self._leads = True
         self._train = {
@@ -262,21 +256,14 @@ class Trial(World):
         if leads:
             self._lead()
 
-    def _lead(self) -> None:
-        self.coordinator.step(self.now, self.wall)
-        orders = self.coordinator.orders()
-        if any(message["intents"] for _, message in orders) or self.now - self._saved_at >= 2.0:
+    def _lead(self) -> Sequence[tuple[str, Orders]]:
+        known = len(self.events)
+        orders = super()._lead()
+        self.first_steps.update({host: message["first_steps"] for host, message in orders})
+        decided = len(self.events) > known or any(message["intents"] for _, message in orders)
+        if decided or self.now - self._saved_at >= 2.0:
             self._saved, self._saved_at = json.dumps(self.data), self.now
-        for host, message in orders:
-            taken = intents.newer({name: self.tasks[name].intent for name in self._on(host)}, message["intents"])
-            for name, intent in taken.items():
-                self.tasks[name].intent = intent.copy()
-            self.recovering[host] = message["mending"]
-            self.first_steps[host] = message["first_steps"]
-        self.events += self.coordinator.history
-        if self.coordinator.history:
-            self._saved, self._saved_at = json.dumps(self.data), self.now
-        self.coordinator.history.clear()
+        return orders
 
     def _exchange(self, host: str) -> None:
         own = self.spec["host"]

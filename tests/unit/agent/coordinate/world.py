@@ -14,7 +14,7 @@ from dtctl.agent.coordinate.recovery import Services
 from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
+from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL, Orders
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.run_state import Ending, How
 from dtctl.agent.records.spec import Spec
@@ -216,8 +216,13 @@ class World:
         self.wall += STEP_S
         for host in self.coordinator.view.hosts:
             self._exchange(host)
+        self._lead()
+
+    def _lead(self) -> Sequence[tuple[str, Orders]]:
+        """What the coordinator decides is carried out; its orders."""
         self.coordinator.step(self.now, self.wall)
-        for host, message in self.coordinator.orders():
+        orders = self.coordinator.orders()
+        for host, message in orders:
             assert host in self._greeted
             taken = intents.newer({name: self.tasks[name].intent for name in self._on(host)}, message["intents"])
             for name, intent in taken.items():
@@ -229,6 +234,7 @@ class World:
                 self._over.add(host)
         self.events += self.coordinator.history
         self.coordinator.history.clear()
+        return orders
 
     def _exchange(self, host: str) -> None:
         if host in self.crashed or host in self._over:
@@ -297,7 +303,7 @@ class World:
         if host in self._greeted:
             self._greeted.discard(host)
             self.coordinator.receive(
-                host, {"type": "gone", "reason": "no word for 10 s", "heard": self.now}, self.now, self.wall
+                host, {"type": "gone", "reason": "no word for 10 s", "last_received": self.now}, self.now, self.wall
             )
 
     def _on(self, host: str) -> list[str]:

@@ -74,7 +74,7 @@ def test_beats_are_sent_when_idle_and_never_delivered(peer: Peer, stream: Record
     assert peer.due() == 108.0
     stream.arrives = [encode({"type": "beat"}) + encode(WELCOME) + encode({"type": "beat"})]
     assert peer.receive(106.0) == [WELCOME]
-    assert peer.last_heard == 106.0
+    assert peer.last_received == 106.0
 
 
 def test_a_peer_that_is_silent_for_ten_seconds_is_lost(peer: Peer, stream: RecordedStream) -> None:
@@ -97,7 +97,7 @@ def test_a_partial_line_prevents_a_timeout(peer: Peer, stream: RecordedStream) -
 
 def test_an_empty_read_does_not_prevent_a_timeout(peer: Peer) -> None:
     assert peer.receive(109.0) == []
-    assert peer.last_heard == 100.0
+    assert peer.last_received == 100.0
 
 
 def test_messages_of_the_wrong_role_are_refused(peer: Peer, stream: RecordedStream) -> None:
