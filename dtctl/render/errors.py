@@ -21,6 +21,10 @@ _OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
 """By an agent's code: what to type next where the agent itself says nothing of it."""
 
 
+_SHORT = 60
+"""Such lines fit any terminal: rich, which knows its width, is not imported for them."""
+
+
 def show_error(error: DtctlError) -> None:
     if console.speaks_json():
         from dtctl.render.machine import stderr
@@ -79,9 +83,11 @@ def note(text: str, *next_steps: str) -> None:
         from dtctl.render.machine import stderr
 
         return stderr.note(text.strip(), next_steps)
-    console.report(text)
-    for step in next_steps:
-        console.report(f"  {step}")
+    for line in (text, *(f"  {step}" for step in next_steps)):
+        if len(line) < _SHORT or console.fits(line):
+            console.report(line)
+        else:
+            console.err().prose(line)
     return None
 
 

@@ -69,7 +69,7 @@ class ErrorGroup:
         return self._for_all(step.replace(f"{whose} says:", f"{fold(self.hosts)} says:", 1) if whose else step)
 
     def _for_all(self, hint: str) -> str:
-        return hint if self.same_hint or not hint else f"{hint}    and so for the others"
+        return hint if self.same_hint or not hint else f"{hint}    and the same for the others"
 
 
 def group_errors(errors: Mapping[str, DtctlError]) -> tuple[ErrorGroup, ...]:

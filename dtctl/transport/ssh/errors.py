@@ -202,6 +202,9 @@ UNASKED = (
 
 def cannot_log_in_by_ssh(to: Destination, user: str, words: str, *, unasked: bool) -> TransportError:
     """Of the `ssh` program, whose words are shown, and not understood. `unasked`: an answer might have helped."""
+    words = words.replace(
+        f"{user}@{to.address}: ", ""
+    )  # the summary has it, and hosts with the same answer are grouped
     return TransportError(
         f"ssh cannot log in to {to} as {user}",
         detail="\n".join(filter(None, [words, UNASKED if unasked else ""])),

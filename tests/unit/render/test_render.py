@@ -16,7 +16,7 @@ from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, RunStatus
 from dtctl.operations.status import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.up.result import UpResult
 from dtctl.plan.run import plan_run
-from dtctl.render.errors import show_error, show_host_errors
+from dtctl.render.errors import note, show_error, show_host_errors
 from dtctl.render.format import count, duration, iso_utc, size, summarize_hosts
 from dtctl.render.logs import LogPrinter
 from dtctl.render.roster import rows_of, tasks_table
@@ -115,10 +115,10 @@ def test_each_reason_is_a_line_and_what_to_type_stands_in_it_where_it_fits(
     show_error(SomeHostsFailed("push", failed, 9))
     assert capsys.readouterr().err.splitlines() == [
         "error: gpu-[1-2]: no answer    is it up?",
-        "error: gpu-[3-4]: the login is refused    ssh gpu-3 true    and so for the others",
+        "error: gpu-[3-4]: the login is refused    ssh gpu-3 true    and the same for the others",
         "error: cannot push on 4 of 9 hosts",
         "       gpu-[1-2]: no answer    is it up?",
-        "       gpu-[3-4]: the login is refused    ssh gpu-3 true    and so for the others",
+        "       gpu-[3-4]: the login is refused    ssh gpu-3 true    and the same for the others",
     ], "what is no terminal has lines of any length"
     monkeypatch.setattr(console, "fits", lambda line: len(line) <= 60)
     show_host_errors(failed)
@@ -126,11 +126,11 @@ def test_each_reason_is_a_line_and_what_to_type_stands_in_it_where_it_fits(
     assert capsys.readouterr().err.splitlines() == [
         "error: gpu-[1-2]: no answer    is it up?",
         "error: gpu-[3-4]: the login is refused",
-        " hint: ssh gpu-3 true    and so for the others",
+        " hint: ssh gpu-3 true    and the same for the others",
         "error: cannot push on 4 of 9 hosts",
         "       gpu-[1-2]: no answer    is it up?",
         "       gpu-[3-4]: the login is refused",
-        "         ssh gpu-3 true    and so for the others",
+        "         ssh gpu-3 true    and the same for the others",
     ]
 
 
@@ -392,3 +392,13 @@ def test_the_problem_stands_above_the_tasks(capsys: pytest.CaptureFixture[str]) 
 def test_how_busy_hosts_are_is_no_problem_of_all() -> None:
     status = facts(*workers(4), machines={"gpu-0": machine(load=40.0), "gpu-1": machine(load=40.0)}).status
     assert [row.note for row in rows_of(status)] == [""] * 4
+
+
+def test_a_note_that_is_wider_than_the_terminal_is_broken_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "on_terminal", lambda **_: True)
+    for name, value in (("COLUMNS", "80"), ("FORCE_COLOR", "1"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    note(f"gpu-1: added crontab entries {'that restart the agent ' * 4}after a reboot", "dtctl status")
+    assert [len(line) <= 80 for line in capsys.readouterr().err.splitlines()] == [True, True, True]

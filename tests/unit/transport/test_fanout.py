@@ -327,7 +327,7 @@ def test_four_reasons_are_four_lines_each_with_its_hosts_and_what_to_do_next() -
     assert shown[0] == (
         "gpu-[1-10]: no answer within 10 s    is it up, is the address right, and does no firewall stand between?"
     )
-    assert "dtctl trust gpu-101    and so for the others" in shown[2]
+    assert "dtctl trust gpu-101    and the same for the others" in shown[2]
     assert "the login is refused    ssh -p 22 train@10.0.0.201 true" in shown[3]
 
 
@@ -337,7 +337,7 @@ def test_a_user_for_each_host_does_not_part_those_that_refuse_it() -> None:
         "gpu-[1-3]: the login is refused",
         "ssh -p 22 train1@10.0.0.1 true",
         "should work first",
-        "and so for the others",
+        "and the same for the others",
     ]
 
 
@@ -352,6 +352,15 @@ def test_logins_refused_for_different_reasons_are_not_grouped() -> None:
     for expected, story in stories.items():
         (line,) = group_errors({f"gpu-{n}": refused(n, f"train{n}", **story) for n in (1, 2)})
         assert line.summary == f"gpu-[1-2]: {expected}"
+
+
+def test_the_answer_of_ssh_is_shown_for_hosts_that_give_the_same() -> None:
+    failed: dict[str, DtctlError] = {}
+    for host, address in (("gpu-1", "10.0.0.1"), ("gpu-2", "10.0.0.2")):
+        printed = f"train@{address}: Permission denied"
+        to = Destination(host, address, 22, host)
+        failed[host] = errors.cannot_log_in_by_ssh(to, "train", printed, unasked=False)
+    assert lines(failed) == ["gpu-[1-2]: ssh cannot log in", "  Permission denied"]
 
 
 def test_one_host_alone_keeps_all_that_came_back() -> None:
@@ -371,7 +380,7 @@ def test_where_there_is_one_reason_what_to_do_is_the_hint_of_the_whole() -> None
         "gpu-[1-2]: the login is refused",
         "  offered ~/.ssh/id; the host accepts publickey",
     ]
-    assert error.hint == "ssh -p 22 train@10.0.0.1 true    should work first    and so for the others"
+    assert error.hint == "ssh -p 22 train@10.0.0.1 true    should work first    and the same for the others"
 
 
 def test_errors_that_differ_by_host_name_alone_are_grouped() -> None:
@@ -380,7 +389,7 @@ def test_errors_that_differ_by_host_name_alone_are_grouped() -> None:
     }
     (one,) = group_errors(failed)
     assert one.summary == "gpu-[1-2,12] sent an invalid message"
-    assert one.hint == "dtctl ssh gpu-1    and so for the others", "a command takes one host"
+    assert one.hint == "dtctl ssh gpu-1    and the same for the others", "a command takes one host"
 
 
 def test_differing_details_are_shown_of_the_first_host() -> None:
