@@ -59,7 +59,7 @@ def test_sessions_after_the_first_start_no_command(server: Sshd) -> None:
     await_server(server, host)
     before = server.sessions()
     assert [exec_code(host, f"exit {code}") for code in (0, 3, 5)] == [0, 3, 5]
-    assert exec_code(host, "grep -q '\"dtctl\",\"exec\"' /proc/$PPID/cmdline") == 0  # as of other sessions
+    assert exec_code(host, 'grep -q \'"dtctl","exec"\' /proc/$PPID/cmdline') == 0  # as of other sessions
     assert server.sessions() == before
 
 
