@@ -62,8 +62,8 @@ def opening(stay: str = "") -> bytes:
     """What is sent first: a host that has been here before needs no more. `stay`: the name and time of the fork server
     that the session is to leave behind."""
     bootstrap = _sources()[_BOOTSTRAP]
-    words = f"0 {agent_program().sha256} {stay}\n".encode()
-    return b"%d\n%b%b" % (len(bootstrap), bootstrap, words)
+    words = f"0 {agent_program().sha256} {stay}".rstrip()
+    return b"%d\n%b%b\n" % (len(bootstrap), bootstrap, words.encode())
 
 
 @once

@@ -238,7 +238,7 @@ def test_check_starts_no_python_that_the_file_has_chosen(home: Desk, way: str) -
     assert "trap checked in" in done.stdout
     if way != "by its variables":
         assert "you have not allowed it" in done.stdout
-        assert "dtctl allow    shows what cluster.yaml would start here" in done.stdout
+        assert "dtctl allow    shows what cluster.yaml would run here" in done.stdout
 
 
 def test_a_refusal_names_the_programs_and_the_command_that_allows_them(home: Desk) -> None:

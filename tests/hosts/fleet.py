@@ -61,9 +61,11 @@ class FleetHost:
         return self.box.run(argv, None if root else self.login)
 
     def processes(self) -> list[str]:
-        """Command lines of what runs on the host as `train`, less sshd's and this question itself."""
+        """Command lines of what runs on the host as `train`, less those of sshd and of fork servers, which stay as long
+        as a kept connection."""
         table = [line.split(None, 1) for line in self.exec("ps", "-e", "-o", "uid=,args=", root=True).splitlines()]
-        return [args for uid, args in table if uid == str(self.login.uid) and not args.startswith("sshd:")]
+        ours = [args for uid, args in table if uid == str(self.login.uid)]
+        return [args for args in ours if not args.startswith(("sshd:", "dtctl-sessions"))]
 
     def clear(self) -> None:
         """Ends what runs as `train`, and empties its crontab and its home, but for the agent's programs."""

@@ -433,7 +433,7 @@ def test_a_run_in_a_bucket_from_the_check_to_the_end(home: Desk, bucket: Bucket)
     refused = home.run("up", "--local", "-q", cwd=other)
     assert refused.returncode == 5
     assert f"{url}, by cluster demo" in refused.stderr
-    assert "ends it" in home.run("checkpoints", "push", "--local", str(DATA / "tf1_sharded")).stderr
+    assert "stops it" in home.run("checkpoints", "push", "--local", str(DATA / "tf1_sharded")).stderr
     with home.start("metrics", "-f", "loss") as following:
         read_until(following.stdout, "loss step 7 ")
         bucket.put(events_file, scalar(7) + scalar(8))

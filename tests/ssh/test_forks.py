@@ -12,6 +12,7 @@ import pytest
 
 from dtctl.agent.requests import forkserver
 from dtctl.model import Host
+from dtctl.transport.seam import Message
 from dtctl.transport.ssh import kept
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.kept import OpensshTransport
@@ -30,18 +31,21 @@ def server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
         yield made
 
 
-def exec_code(host: Host, command: str) -> int:
-    """As `dtctl exec` does, in a session of its own."""
+def ask(host: Host, kind: str, **fields: object) -> Message:
+    """The result, in a session of its own, as of a command of dtctl."""
     session = OpensshTransport(ConfigFiles()).open(host)
     try:
-        asked = {"cluster": "c", "host": "gpu-a", "run": None, "task": None, "cwd": "home"}
-        session.send({"type": "exec", **asked, "argv": ["/bin/sh", "-c", command]})
+        session.send({"type": kind, "cluster": "c", "host": "gpu-a", "run": None, **fields})
         answer = session.receive(30)
         while answer.type != "result":
             answer = session.receive(30)
-        return int(answer["exit_code"])
+        return answer
     finally:
         session.close()
+
+
+def exec_code(host: Host, command: str) -> int:
+    return int(ask(host, "exec", task=None, cwd="home", argv=["/bin/sh", "-c", command])["exit_code"])
 
 
 def await_server(server: Sshd, host: Host) -> None:
@@ -111,6 +115,14 @@ def test_server_ends_with_its_files_when_it_was_not_used_for_its_time(server: Ss
     await_server(server, direct(server, keep_s=1.0))
     eventually(lambda: server.processes() == [], what="the end of the fork server")
     assert not list((server.home / ".dtctl/sessions").iterdir())
+
+
+def test_down_leaves_no_server(server: Sshd) -> None:
+    host = direct(server)
+    await_server(server, host)
+    ask(host, "down")
+    eventually(lambda: server.processes() == [], what="the end of the fork server")
+    assert exec_code(host, "exit 3") == 3
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")

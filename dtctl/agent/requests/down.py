@@ -11,7 +11,7 @@ from ..host.errors import Refused
 from ..records.reasons import because, fact
 from ..records.values import MOST_PROCESSES, MOST_RUNS, MOST_TASKS
 from ..survival import reboot
-from . import cluster_lock, damaged_runs, orphans, runs, stop
+from . import cluster_lock, damaged_runs, forkserver, orphans, runs, stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
         for each in sorted(damaged, key=lambda run: run.unread is not None):
             removal.remove_damaged(each, how)
         reboot.withdraw(talk.root)
+        forkserver.end(talk.root)
         with talk.at("bundles"):
             store.prune(talk.root, runs.used_bundles(talk))
         with talk.at("working directory"):

@@ -57,6 +57,17 @@ def start(root: str, name: str, keep_s: float, converse: Converse) -> str:
     return path
 
 
+def end(root: str) -> None:
+    """Ends those of this machine: a server finds that its socket is gone when the fork that this begins is over."""
+    directory = os.path.join(root, "sessions")
+    for name in paths.entries(directory):
+        import socket
+
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
+            knock.connect(os.path.join(directory, name))
+            os.unlink(os.path.join(directory, name))
+
+
 def dead(root: str) -> Iterator[str]:
     """Files of those that were killed."""
     directory = os.path.join(root, "sessions")
@@ -82,7 +93,7 @@ def _serve(path: str, lock: int, keep_s: float, converse: Converse) -> None:
     while True:
         gc.freeze()  # so that forks share what is there
         ready = select.select([listener.fileno(), reads], [], [], keep_s)[0]
-        if not ready or _login_files() != logins:
+        if not ready or _login_files() != logins or not _is(path, made):
             break
         if reads in ready:
             _import(os.read(reads, _PIPE_BYTES).decode().split())
@@ -92,9 +103,9 @@ def _serve(path: str, lock: int, keep_s: float, converse: Converse) -> None:
                 daemon.fork(partial(_fork, connection, writes, command_line, converse))
             connection.close()
     with suppress(FileNotFoundError):
-        if os.path.samestat(os.stat(path), made):  # not that of another, after the directory was removed
-            os.unlink(path)
-            os.unlink(path + ".lock")
+        for name, own in ((path, made), (path + ".lock", os.fstat(lock))):
+            if _is(name, own):  # not that of another, after the directory was removed
+                os.unlink(name)
 
 
 def _listen(path: str) -> socket.socket:
@@ -107,6 +118,13 @@ def _listen(path: str) -> socket.socket:
     os.chmod(path, 0o600)
     listener.listen(_WAITING)
     return listener
+
+
+def _is(path: str, made: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), made)
+    except FileNotFoundError:
+        return False
 
 
 def _is_own(connection: socket.socket) -> bool:

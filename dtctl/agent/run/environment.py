@@ -138,11 +138,14 @@ class Marks:
         self._gang: Optional[Gang] = None
 
     def of_task(self, spec: Spec, task: str, without: Collection[str]) -> Marks:
-        """These, for a task. `without`: tasks that take no part in its attempt."""
-        from .gang import Gang  # what prepares a host needs none
+        """`without`: tasks that take no part in its attempt."""
+        import copy
 
-        self._gang = Gang(spec["roster"], spec["lead"], task, without)
-        return self
+        from .gang import Gang  # what prepares a host needs neither
+
+        marks = copy.copy(self)
+        marks._gang = Gang(spec["roster"], spec["lead"], task, without)
+        return marks
 
     def text(self, text: str) -> str:
         return MARK.sub(self._value, text)
