@@ -36,6 +36,8 @@ class Modules:
         self._body = body
         self._index = index
         self._sources = sources
+        self._read_from: Tuple[int, int] = (0, 0)
+        """The inode and time of the file that the index was last read from here."""
         self._texts: Dict[str, str] = {}
         self._made: Dict[str, bytes] = {}
 
@@ -54,11 +56,11 @@ class Modules:
         exec(self.get_code(module.__name__), module.__dict__)
 
     def get_code(self, name: str) -> CodeType:
-        file, offset, size, digest = self._index[name]
-        data = self._read(self._body + offset, size)
-        if size and _digest(data) == digest:
+        data = self._code(name) or (self._code(name) if self._read_index() else b"")
+        if data:
             code: CodeType = marshal.loads(data)
             return code
+        file = self._index[name][0]
         self._texts = self._texts or self._sources()
         text = self._texts.get(file)
         if text is None:
@@ -85,14 +87,30 @@ class Modules:
         self._texts, self._made = {}, {}
 
     def _kept(self) -> Dict[str, bytes]:
+        self._read_index()
+        codes = {name: self._code(name) for name in self._index}
+        return {name: code for name, code in codes.items() if code}
+
+    def _code(self, name: str) -> bytes:
+        """Of a module; empty if the file has not got it where the index says."""
+        _, offset, size, digest = self._index[name]
+        data = self._read(self._body + offset, size) if size else b""
+        return data if data and _digest(data) == digest else b""
+
+    def _read_index(self) -> bool:
+        """Reads it again where another process has replaced the file; whether it has."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return False
+        file = (found.st_ino, found.st_mtime_ns)
         fixed = self._read(0, FIXED_BYTES)
         end = FIXED_BYTES + int.from_bytes(fixed[4:8], "little")
-        head = self._read(FIXED_BYTES, end - FIXED_BYTES)
-        if _digest(head) != fixed[8:]:
-            return {}
-        index: Index = marshal.loads(head)[1]
-        codes = {name: self._read(end + offset, size) for name, (_, offset, size, _) in index.items() if size}
-        return {name: code for name, code in codes.items() if _digest(code) == index[name][3]}
+        head = self._read(FIXED_BYTES, end - FIXED_BYTES) if file != self._read_from else b""
+        if not head or _digest(head) != fixed[8:]:
+            return False
+        self._read_from, self._body, self._index = file, end, marshal.loads(head)[1]
+        return True
 
     def _read(self, offset: int, size: int) -> bytes:
         try:

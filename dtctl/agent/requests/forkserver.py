@@ -167,6 +167,7 @@ def _import(names: List[str]) -> None:
     for name in names:
         with suppress(ImportError):
             import_module(name)
+    programs.save_compiled()
 
 
 def _login_files() -> Tuple[Tuple[int, int], ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import itertools
 import json
+import marshal
 import os
 import shutil
 import signal
@@ -255,6 +256,17 @@ def test_processes_that_save_what_they_have_compiled_keep_each_others(
     later.join()
     kept = saving("")._kept()
     assert set(kept) == {"dtctl_agent.host.one", "dtctl_agent.host.other"}
+
+
+def test_code_that_another_process_has_saved_is_not_compiled_again(tmp_path: Path) -> None:
+    files = {f"dtctl_agent/host/{name}.py": "" for name in ("compiled", "one")} | dict.fromkeys(keeping.PLAIN, "")
+    path, name = tmp_path / "code", "dtctl_agent.host.one"
+    path.write_bytes(keeping.compiled(files, {}))
+    modules = compiled.Modules(str(path), 0, {name: ("dtctl_agent/host/one.py", 0, 0, b"")}, lambda: files)
+    code = compile("saved = True", "one", "exec")
+    keeping.write(str(path), keeping.compiled(files, {name: marshal.dumps(code)}))
+    assert modules.get_code(name) == code
+    assert modules._made == {}
 
 
 @pytest.fixture
