@@ -104,9 +104,11 @@ class Modules:
         except OSError:
             return False
         file = (found.st_ino, found.st_mtime_ns)
+        if file == self._read_from:
+            return False
         fixed = self._read(0, FIXED_BYTES)
         end = FIXED_BYTES + int.from_bytes(fixed[4:8], "little")
-        head = self._read(FIXED_BYTES, end - FIXED_BYTES) if file != self._read_from else b""
+        head = self._read(FIXED_BYTES, end - FIXED_BYTES)
         if not head or _digest(head) != fixed[8:]:
             return False
         self._read_from, self._body, self._index = file, end, marshal.loads(head)[1]

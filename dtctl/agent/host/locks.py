@@ -41,7 +41,7 @@ def hold(path: str, exclusive: bool, create: bool = True, certain: bool = False)
                 if without or error.errno in _TAKEN:
                     return None
                 raise
-        if _is_still(path, descriptor):
+        if paths.is_still(path, os.fstat(descriptor)):
             return descriptor
         os.close(descriptor)  # its last holder has removed the file: this lock would guard nothing
 
@@ -102,10 +102,3 @@ def share(path: str) -> Optional[int]:
 
 def show_life(descriptor: int) -> None:
     os.utime(descriptor)
-
-
-def _is_still(path: str, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False

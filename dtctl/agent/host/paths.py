@@ -105,6 +105,14 @@ def modified(path: str) -> float:
         return time.time()
 
 
+def is_still(path: str, found: os.stat_result) -> bool:
+    """Whether the path is that of the same file as before."""
+    try:
+        return os.path.samestat(os.stat(path), found)
+    except FileNotFoundError:
+        return False
+
+
 def modified_ns(path: str) -> int:
     """0 when it is gone."""
     try:

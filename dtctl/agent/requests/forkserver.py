@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     Converse = Callable[[BinaryIO, BinaryIO], None]
 
-_START = b"\x1e"
 _WAITING = 64
 _LONGEST_PATH = 107
 """Of a socket, in bytes (unix(7))."""
@@ -87,24 +86,26 @@ def _serve(path: str, lock: int, keep_s: float, converse: Converse) -> None:
     command_line = processes.argv(os.getpid())
     daemon.take_command_line(["dtctl-sessions"])
     signal.signal(signal.SIGCHLD, _reap)
+    from ..records import requests  # not before: the session that leaves this has not been asked for anything yet
+
     listener, logins = _listen(path), _login_files()
     made = os.stat(path)
     reads, writes = os.pipe()
     while True:
         gc.freeze()  # so that forks share what is there
         ready = select.select([listener.fileno(), reads], [], [], keep_s)[0]
-        if not ready or _login_files() != logins or not _is(path, made):
+        if not ready or _login_files() != logins or not paths.is_still(path, made):
             break
         if reads in ready:
             _import(os.read(reads, _PIPE_BYTES).decode().split())
         if listener.fileno() in ready:
             connection, _ = listener.accept()
             if _is_own(connection):
-                daemon.fork(partial(_fork, connection, writes, command_line, converse))
+                daemon.fork(partial(_fork, connection, writes, requests.START, command_line, converse))
             connection.close()
     with suppress(FileNotFoundError):
         for name, own in ((path, made), (path + ".lock", os.fstat(lock))):
-            if _is(name, own):  # not that of another, after the directory was removed
+            if paths.is_still(name, own):  # not that of another, after the directory was removed
                 os.unlink(name)
 
 
@@ -120,13 +121,6 @@ def _listen(path: str) -> socket.socket:
     return listener
 
 
-def _is(path: str, made: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), made)
-    except FileNotFoundError:
-        return False
-
-
 def _is_own(connection: socket.socket) -> bool:
     """Whether a process of this user is at the other end; for the SSH server that is the one of the login."""
     import socket
@@ -136,7 +130,7 @@ def _is_own(connection: socket.socket) -> bool:
     return bool(user == os.geteuid())
 
 
-def _fork(connection: socket.socket, writes: int, command_line: List[str], converse: Converse) -> None:
+def _fork(connection: socket.socket, writes: int, start: bytes, command_line: List[str], converse: Converse) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(connection.fileno(), 0)
     os.dup2(connection.fileno(), 1)
@@ -145,15 +139,15 @@ def _fork(connection: socket.socket, writes: int, command_line: List[str], conve
     daemon.rename("python3")
     daemon.take_command_line(command_line)  # by which others know a session (host/ports.py)
     reader, writer = os.fdopen(0, "rb", closefd=False), os.fdopen(1, "wb", closefd=False)
-    writer.write(_START)
+    writer.write(start)
     writer.flush()
     try:
         reader.read(int(reader.readline()))  # the bootstrap, which has done its work
         reader.readline()
         converse(reader, writer)
     finally:
-        names = " ".join(list(sys.modules)[known:])
-        os.write(writes, (names[:_PIPE_BYTES].rpartition(" ")[0] if len(names) > _PIPE_BYTES else names + " ").encode())
+        names = " ".join([*list(sys.modules)[known:], ""])
+        os.write(writes, (names[:_PIPE_BYTES].rpartition(" ")[0] + " ").encode())
 
 
 def _reap(*_: object) -> None:

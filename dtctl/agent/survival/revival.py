@@ -125,9 +125,8 @@ def _become_agent(
     os.dup2(log, 2)
     daemon.close_descriptors(but=programs.held())
     argv, variables = command(files.directory), environment.encoded(environment.base())
-    own_key = (
-        b"DTCTL_KEY" in os.environb
-    )  # /proc would continue to show it, and a process that has one counts as a trainer
+    # /proc would continue to show it, and a process that has one counts as a trainer
+    own_key = b"DTCTL_KEY" in os.environb
     if supervise is None or prefix or own_key or not daemon.take_command_line(argv):
         daemon.restore_signals()
         argv = [*prefix, *argv]
