@@ -153,16 +153,11 @@ def test_values_of_a_command_line() -> None:
     assert values(argv) == ["python", "out", "5", "/data/x"]
 
 
-def test_the_same_relative_directory_is_seen(tree: Path) -> None:
+@pytest.mark.parametrize(("directory", "seen"), [("out", True), ("out2", False)], ids=["same is seen", "other is not"])
+def test_relative_directory_is_seen_by_the_next_run_that_names_it(tree: Path, directory: str, seen: bool) -> None:
     save(tree / "out")
-    before = run_of(tree, "--train_dir=out")
-    assert rows(run_of(tree, "--train_dir=out", name="r-2"), before) == [("r-1", f"{tree}/out/model.ckpt-200", True)]
-
-
-def test_another_relative_directory_is_not(tree: Path) -> None:
-    save(tree / "out")
-    before = run_of(tree, "--train_dir=out")
-    assert rows(run_of(tree, "--train_dir=out2", name="r-2"), before) == [("r-1", f"{tree}/out/model.ckpt-200", False)]
+    new, before = run_of(tree, f"--train_dir={directory}", name="r-2"), run_of(tree, "--train_dir=out")
+    assert rows(new, before) == [("r-1", f"{tree}/out/model.ckpt-200", seen)]
 
 
 def test_a_directory_that_no_argument_names_is_seen_from_the_same_working_directory_alone(tree: Path) -> None:
