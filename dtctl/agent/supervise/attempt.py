@@ -63,6 +63,9 @@ CLIENT_LIMIT_S = 60.0
 LEAVE_S = 0.5
 """What a trainer leaves behind may end by itself for so long: Python's own helpers do, when their program has ended."""
 
+UNWRITTEN_S = 3.0
+"""A keeper that has not written an exit for so long meets something in the way: a full disk, as a rule."""
+
 LEFTOVERS_GRACE_S = 5.0
 """Between SIGTERM and SIGKILL for what a trainer that has ended left behind."""
 
@@ -87,6 +90,8 @@ class Attempt:
         """What is wrong with start.json."""
         self._ladder: Optional[processes.Ladder] = None
         self._leaving_since: Optional[float] = None
+        self._gone_since: Optional[float] = None
+        """Its process has ended, and its keeper is about to write how."""
         self._samples = Samples(directory)
 
     @property
@@ -134,6 +139,10 @@ class Attempt:
             self.exit = self._find_exit(now, wall)
             if self.exit is not None:
                 self._samples.take(wall)
+
+    def is_unwritten(self, now: float) -> bool:
+        """Whether its process has ended, and its keeper cannot write how: it tries until there is room."""
+        return self.exit is None and self._gone_since is not None and now - self._gone_since > UNWRITTEN_S
 
     def runs(self, now: float) -> bool:
         """True once exec has succeeded, of an attempt that has not ended."""
@@ -207,6 +216,7 @@ class Attempt:
         except paths.Damaged as damage:
             return None if awaited else _unknown(wall, damage)
         if recorded is not None or awaited:
+            self._gone_since = self._gone_since or now
             return recorded
         if start["boot_id"] != processes.boot_id():
             return policy.unknown_exit(None, fact("host_restarted"))
