@@ -45,7 +45,7 @@ def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement
 
 
 def unanswered(exchange: Replacement, found: RunStatus) -> Mapping[str, DtctlError]:
-    """Errors of hosts that may know a run where no other does. One that cannot be reached, and is replaced, need not."""
+    """Errors of hosts that may know a run where no other does; one that is unreachable, and replaced, need not."""
     if found.time:
         return {}
     gone = isinstance(found.errors.get(exchange.old), TransportError)

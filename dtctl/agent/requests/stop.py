@@ -265,7 +265,7 @@ def _is_unwritten(handle: RunHandle, task: str) -> bool:
 
 def _no_room(handle: RunHandle, task: str) -> Refused:
     entry, host = handle.entry(task), handle.hosts[task]
-    why = "%s: it starts again as soon as there is room" % (entry["reason"] if entry is not None else "")
+    why = "%s; it starts again as soon as there is room" % (entry["reason"] if entry is not None else "")
     summary = "%s has not started again yet on %s" % (task, host)
     return Refused("not_started", summary, why, "dtctl exec @%s -- df -h    shows its disks\n%s" % (host, NO_ROOM))
 

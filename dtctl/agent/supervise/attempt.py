@@ -210,13 +210,13 @@ class Attempt:
         child = processes.trainer(start)
         if child is not None and processes.find(child) is not None:
             return None
+        self._gone_since = self._gone_since or now
         awaited = _keeper_lives(start)  # asked first: what is not written by then never will be
         try:
             recorded = self._read("exit.json", Ending)
         except paths.Damaged as damage:
             return None if awaited else _unknown(wall, damage)
         if recorded is not None or awaited:
-            self._gone_since = self._gone_since or now
             return recorded
         if start["boot_id"] != processes.boot_id():
             return policy.unknown_exit(None, fact("host_restarted"))
