@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..host import log, paths, processes
+from ..host import errors, paths, processes
 from ..records.reasons import Fact, because, why_of
 from . import drains
 
@@ -65,7 +65,7 @@ class IntentFollower:
     """
 
     def __init__(
-        self, files: RunFiles, fallback: Optional[IntentFile] = None, report: Callable[[str], None] = log.note
+        self, files: RunFiles, fallback: Optional[IntentFile] = None, report: Callable[[str], None] = errors.note
     ) -> None:
         """`fallback` is followed where the file is damaged from the beginning. `report` receives every damage."""
         self.report = report
@@ -89,7 +89,7 @@ class IntentFollower:
         try:
             self._follow()
         except OSError as error:
-            log.note("intent: %s" % error)
+            errors.note("intent: %s" % error)
         if self._unwritten or self._keeps:
             self._write()
 
@@ -168,5 +168,5 @@ class IntentFollower:
             self.value = intent
             self._seen = None  # a session may have written since: the next reading shows
         except (OSError, paths.Damaged) as error:
-            log.note("intent: %s" % error)
+            errors.note("intent: %s" % error)
             self.value["tasks"].update(newer(self.value["tasks"], self._unwritten))

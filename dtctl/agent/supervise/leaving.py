@@ -10,11 +10,11 @@ rest.
 
 from __future__ import annotations
 
-from ..host import log
+from ..host import errors
 from ..records.kinds import InvalidValue
 from ..records.reasons import because, fact
 from ..records.values import FINAL
-from ..run import drains, intents, seats
+from ..run import drains, gang, intents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def moved_away(files: RunFiles, spec: Spec, moved: Moved, wanted: Intents) -> Op
     They are in the answer when they are obeyed as well.
     """
     try:
-        leaving = set(seats.leaving(spec, seats.seated(files.original(), moved)))
+        leaving = set(gang.leaving(spec, gang.seated(files.original(), moved)))
     except InvalidValue as wrong:
-        log.note("moves: %s" % wrong)
+        errors.note("moves: %s" % wrong)
         return None
     held = {task: intent for task, intent in wanted.items() if task in leaving}
     ended = intents.stopped(held, by="coordinator", why=fact("moved_away", host=spec["host"]))
@@ -91,6 +91,6 @@ def write_moves(files: RunFiles, moved: Moved) -> bool:
     try:
         files.write_moved(moved)
     except OSError as error:  # a full disk: later
-        log.note("moves: %s" % error)
+        errors.note("moves: %s" % error)
         return False
     return True

@@ -8,7 +8,7 @@ import select
 import time
 from contextlib import suppress
 
-from ..host import fifo, log, paths, ports, processes
+from ..host import errors, locks, paths, ports, processes
 from ..records.reasons import Because, because, fact, said
 from ..records.spec import Moved, coordinates, kept_by_coordinator, ports_of, votes
 from ..records.values import FINAL, TaskState
@@ -89,14 +89,14 @@ class Supervisor:
     def leave(self) -> None:
         """The host shuts down. For a handler of signals: `run` does the rest."""
         self._is_to_leave = True
-        fifo.ring(self._files.wake_path)
+        locks.ring(self._files.wake_path)
 
     def run(self, at_each_look: Callable[[], None]) -> None:
         """Returns when every task is final, and the run needs this host's agent no more; or when it is to leave.
 
         Or when its guard is to start another, which begins with other tasks, or with other addresses of theirs.
         """
-        self._wake = fifo.listen(self._files.wake_path)
+        self._wake = locks.listen(self._files.wake_path)
         while os.path.isdir(self._files.directory):
             now, wall = time.monotonic(), time.time()
             if not self._is_to_leave:
@@ -141,11 +141,11 @@ class Supervisor:
         try:
             if (restored := self._lasting.restore()) is not None:
                 self._report_damage(restored)
-            if not fifo.is_read(self._files.wake_path):
-                unread, self._wake = self._wake, fifo.listen(self._files.wake_path)
+            if not locks.is_read(self._files.wake_path):
+                unread, self._wake = self._wake, locks.listen(self._files.wake_path)
                 os.close(unread)
         except OSError as error:
-            log.note("%s" % error)
+            errors.note("%s" % error)
         self._unsaved = self._unsaved or not rebuilding.size_bytes(self._files.state_path)
 
     def _step_tasks(self, now: float, wall: float) -> None:
@@ -166,7 +166,7 @@ class Supervisor:
             try:
                 task.step(intent, now, wall)
             except OSError as error:
-                log.note("%s: %s" % (task.id, error))  # a full disk, too many files: later
+                errors.note("%s: %s" % (task.id, error))  # a full disk, too many files: later
         self._files.events.write_waiting()
 
     def _sample(self, now: float, wall: float) -> None:
@@ -213,7 +213,7 @@ class Supervisor:
 
     def _report_damage(self, text: str) -> None:
         """In agent.log, and in the run's history as an event of every task: it is their record."""
-        log.note(text)
+        errors.note(text)
         why = because(said(text))
         for task, entry in self.state["tasks"].items():
             self._changed(task, entry["state"], entry["state"], entry["attempt"], why)
@@ -285,7 +285,7 @@ class Supervisor:
                 paths.write_json(self._files.state_path, self.state)
                 self._unsaved = False
             except OSError as error:
-                log.note("state: %s" % error)
+                errors.note("state: %s" % error)
         return not self._unsaved
 
     def _wait(self) -> None:

@@ -16,7 +16,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Ending
 from dtctl.agent.records.spec import CoordinatorAddress
 from dtctl.agent.records.whole_run import RunView
-from dtctl.agent.run import drains, intents, seats
+from dtctl.agent.run import drains, gang, intents
 from dtctl.agent.supervise import leaving
 from tests.unit.agent.coordinate.seating import on, with_spares
 from tests.unit.agent.coordinate.simulated import SimAttempt, SimTask
@@ -82,7 +82,7 @@ class SeatWorld(World):
     def _take(self, host: str) -> None:
         data: Any = json.loads(json.dumps(self.data))
         place: CoordinatorAddress = {"host": host, "address": f"{host}:2221", "port": 2221}
-        self.spec = {**seats.seated(on(self.raw, host), data["moved"]), "coordinator": place}
+        self.spec = {**gang.seated(on(self.raw, host), data["moved"]), "coordinator": place}
         self._make_coordinator(checked(RunView, data))
 
     def tick(self) -> None:
