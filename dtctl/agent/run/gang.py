@@ -2,6 +2,9 @@
 
 Tasks that are too many, or whose host was given up, take no part. The others are numbered without gaps, in their old
 order: frameworks know a task by its place in the list of its job.
+
+Seats are the places of the hosts that `up` has given tasks to. A run's spec is written once. Where hosts have taken the
+places of others, what an agent or a session reads of it is laid over it here: the roster, and the tasks of this host.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ..records.values import FINAL, TaskState
 from ..run import drains, intents
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
-from . import leaving, rebuilding
+from . import rebuilding
 from .context import SharedStorage, TaskContext
 from .task import Task
 
@@ -116,7 +116,7 @@ class Supervisor:
             if self._role.moved is not None and self._begins_anew(self._role.moved):
                 self._role.close()
                 return
-            if self._leaves_since is not None and leaving.has_left(self.state["tasks"], self._leaves_since, now):
+            if self._leaves_since is not None and intents.has_left(self.state["tasks"], self._leaves_since, now):
                 self._role.close()
                 return
             self._wait()
@@ -129,12 +129,12 @@ class Supervisor:
 
     def _begins_anew(self, moved: Moved) -> bool:
         """Whether the next agent can begin with these moves: nothing is left of what this host has no more."""
-        orders = leaving.moved_away(self._files, self._spec, moved, self._intent.value["tasks"])
+        orders = intents.to_move(self._files, self._spec, moved, self._intent.value["tasks"])
         if orders is None:
             return False
         self._intent.take(orders)
         are_gone = all(self.state["tasks"][task]["state"] in FINAL for task in orders)
-        return are_gone and leaving.write_moves(self._files, moved)
+        return are_gone and intents.write_moves(self._files, moved)
 
     def _restore_files(self) -> None:
         """Restores what was removed or emptied. Sessions, and the next agent, need each of these files."""
@@ -152,13 +152,14 @@ class Supervisor:
         self._intent.read()
         wanted, entries = self._intent.value["tasks"], self.state["tasks"]
         leaves = self._leaves_since is not None
-        self._intent.take(leaving.held(self._spec, wanted, entries) if leaves else leaving.released(self._spec, wanted))
+        spec = self._spec
+        self._intent.take(intents.to_leave(spec, wanted, entries) if leaves else intents.to_return(spec, wanted))
         if self.state["intent_serial"] != self._intent.value["serial"]:
             self.state["intent_serial"] = self._intent.value["serial"]
             self._changes = True
         grace_s = self._role.fence_s()
         if grace_s is not None:
-            self._intent.take(leaving.held_for(drains.CUT_OFF, grace_s, self._spec, wanted, entries))
+            self._intent.take(intents.to_hold(drains.CUT_OFF, grace_s, self._spec, wanted, entries))
         for task in self._tasks:
             intent = self._intent.value["tasks"][task.id]
             if self._gives_up:

@@ -17,7 +17,6 @@ from dtctl.agent.records.run_state import Ending
 from dtctl.agent.records.spec import CoordinatorAddress
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import drains, gang, intents
-from dtctl.agent.supervise import leaving
 from tests.unit.agent.coordinate.seating import on, with_spares
 from tests.unit.agent.coordinate.simulated import SimAttempt, SimTask
 from tests.unit.agent.coordinate.world import STEP_S, World
@@ -121,7 +120,7 @@ class SeatWorld(World):
             fence.confirm(now, now)
         grace_s = fence.grace_s(now)
         for task, sim in self._here(host).items() if grace_s is not None else ():
-            wanted = leaving.held_for(
+            wanted = intents.to_hold(
                 drains.CUT_OFF, grace_s or 0.0, {**self.spec, "host": host}, {task: sim.intent}, {task: sim.entry}
             )
             sim.intent = wanted.get(task, sim.intent)
