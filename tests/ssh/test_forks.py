@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,3 +140,32 @@ def test_connection_of_another_user_is_refused() -> None:
 
 def test_failed_names_of_modules_leave_the_server_alive() -> None:
     forkserver._import(["no.such.module", "json.no", "json"])
+
+
+LEAVES_A_SERVER = """
+import socket, sys, time
+from dtctl.agent.requests import forkserver
+
+def converse(reader, writer):
+    writer.write(b"imported" if "wave" in sys.modules else b"absent__")
+    writer.flush()
+
+path, report = forkserver.start(sys.argv[1], "s", 5, converse)
+import wave
+report()
+for _ in range(100):
+    time.sleep(0.05)
+    with socket.socket(socket.AF_UNIX) as fork:
+        try:
+            fork.connect(path)
+        except OSError:
+            continue
+        fork.sendall(b"0\\n\\n")
+        if fork.makefile("rb").read().endswith(b"imported"):
+            sys.exit()
+sys.exit("no fork has what the session imported")
+"""
+
+
+def test_forks_have_the_modules_of_the_session_that_left_their_server(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", LEAVES_A_SERVER, str(tmp_path)], check=True, timeout=60)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 
-from ..host import daemon, locks, paths, processes, programs
+from ..host import locks, paths, processes, programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,20 +40,37 @@ _LOGIN_FILES = (
 """What a login reads. After a change of one a session has to log in, for the PATH, groups and limits of now."""
 
 
-def start(root: str, name: str, keep_s: float, converse: Converse) -> str:
-    """The path of its socket; it is started unless it is there. Empty where it cannot be."""
+def start(root: str, name: str, keep_s: float, converse: Converse) -> Tuple[str, Callable[[], None]]:
+    """The path of its socket, and what this session calls at its end, so that forks have the modules that it needed.
+
+    It is started unless it is there. The path is empty where it cannot be.
+    """
     path = os.path.join(root, "sessions", paths.component(name, "session"))
     if len(os.fsencode(path)) > _LONGEST_PATH:
-        return ""
+        return "", _no_report
     try:
         paths.make_directory(os.path.dirname(path))
         lock = locks.hold(path + ".lock", exclusive=True, certain=True)
     except OSError:  # a full disk
-        return ""
-    if lock is not None:
-        daemon.detached(lambda: _serve(path, lock, keep_s, converse))
-        os.close(lock)
-    return path
+        return "", _no_report
+    if lock is None:
+        return path, _no_report
+    reads, writes = os.pipe()
+    programs.detached(lambda: _serve(path, lock, (reads, writes), keep_s, converse))
+    os.close(lock)
+    os.close(reads)
+    return path, partial(_report, writes, len(sys.modules))
+
+
+def _no_report() -> None:
+    """Of a session that has left no server behind."""
+
+
+def _report(writes: int, known: int) -> None:
+    """The modules that were imported since `known` of them were, to the server that this process left or comes from."""
+    names = " ".join([*list(sys.modules)[known:], ""])
+    with suppress(OSError):  # the server has ended
+        os.write(writes, (names[:_PIPE_BYTES].rpartition(" ")[0] + " ").encode())
 
 
 def end(root: str) -> None:
@@ -76,21 +93,20 @@ def dead(root: str) -> Iterator[str]:
                 yield from (found for found in (path[: -len(".lock")], path) if os.path.lexists(found))
 
 
-def _serve(path: str, lock: int, keep_s: float, converse: Converse) -> None:
+def _serve(path: str, lock: int, modules: Tuple[int, int], keep_s: float, converse: Converse) -> None:
     """Until it has not been needed for its time."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # those of the conversation that goes on beside this
         os.dup2(null, stream)
-    daemon.close_descriptors(but=[lock, *programs.held()])
-    daemon.rename("dtctl-sessions")
+    programs.close_descriptors(but=[lock, *modules, *programs.held()])
+    programs.rename("dtctl-sessions")
     command_line = processes.argv(os.getpid())
-    daemon.take_command_line(["dtctl-sessions"])
+    programs.take_command_line(["dtctl-sessions"])
     signal.signal(signal.SIGCHLD, _reap)
     from ..records import requests  # not before: the session that leaves this has not been asked for anything yet
 
     listener, logins = _listen(path), _login_files()
-    made = os.stat(path)
-    reads, writes = os.pipe()
+    made, (reads, writes) = os.stat(path), modules
     while True:
         gc.freeze()  # so that forks share what is there
         ready = select.select([listener.fileno(), reads], [], [], keep_s)[0]
@@ -101,7 +117,7 @@ def _serve(path: str, lock: int, keep_s: float, converse: Converse) -> None:
         if listener.fileno() in ready:
             connection, _ = listener.accept()
             if _is_own(connection):
-                daemon.fork(partial(_fork, connection, writes, requests.START, command_line, converse))
+                programs.fork(partial(_fork, connection, writes, requests.START, command_line, converse))
             connection.close()
     with suppress(FileNotFoundError):
         for name, own in ((path, made), (path + ".lock", os.fstat(lock))):
@@ -135,9 +151,9 @@ def _fork(connection: socket.socket, writes: int, start: bytes, command_line: Li
     os.dup2(connection.fileno(), 0)
     os.dup2(connection.fileno(), 1)
     known = len(sys.modules)
-    daemon.close_descriptors(but=[writes, *programs.held()])
-    daemon.rename("python3")
-    daemon.take_command_line(command_line)  # by which others know a session (host/ports.py)
+    programs.close_descriptors(but=[writes, *programs.held()])
+    programs.rename("python3")
+    programs.take_command_line(command_line)  # by which others know a session (host/ports.py)
     reader, writer = os.fdopen(0, "rb", closefd=False), os.fdopen(1, "wb", closefd=False)
     writer.write(start)
     writer.flush()
@@ -146,8 +162,7 @@ def _fork(connection: socket.socket, writes: int, start: bytes, command_line: Li
         reader.readline()
         converse(reader, writer)
     finally:
-        names = " ".join([*list(sys.modules)[known:], ""])
-        os.write(writes, (names[:_PIPE_BYTES].rpartition(" ")[0] + " ").encode())
+        _report(writes, known)
 
 
 def _reap(*_: object) -> None:

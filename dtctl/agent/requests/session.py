@@ -27,12 +27,14 @@ def main(root: str, stay: Sequence[str] = ()) -> None:
         # the end of the SSH session is the end of input; not SIG_IGN, which programs that are run would inherit
         signal.signal(number, lambda *_: None)
     programs.hold()
-    server = ""
     if stay:
         from . import forkserver  # not before: few ask for it
 
-        server = forkserver.start(root, stay[0], float(stay[1]), lambda *streams: _live(root, *streams))
-    _live(root, sys.stdin.buffer, sys.stdout.buffer, server)
+        path, report = forkserver.start(root, stay[0], float(stay[1]), lambda *streams: _live(root, *streams))
+        _live(root, sys.stdin.buffer, sys.stdout.buffer, path)
+        report()
+    else:
+        _live(root, sys.stdin.buffer, sys.stdout.buffer)
     os._exit(0)  # a thread may still be reading
 
 
@@ -76,7 +78,7 @@ def converse(talk: Conversation, fork_server: str = "") -> None:
 
 def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
     """Here, and nowhere else, a request is checked: what its function is given holds."""
-    from ..records.exchanges import EXCHANGES
+    from ..records import EXCHANGES
 
     name = raw["type"]
     exchange = EXCHANGES.get(name)
