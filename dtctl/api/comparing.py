@@ -75,7 +75,7 @@ def runs(cluster: Cluster) -> list[KnownRun]:
 
     Raises errors.TransportError when no host can be reached.
     """
-    from dtctl.operations.status import known_runs
+    from dtctl.operations.runs import known_runs
 
     remembered = memory()
     known = remembered.newest_of(cluster.file, cluster.name)

@@ -306,7 +306,7 @@ def attach(cluster: Cluster, run: str | None = None) -> Run:
 
 
 def find_run(cluster: Cluster, run: str | None = None) -> tuple[Memory, RunStatus]:
-    from dtctl.operations.status import check_known
+    from dtctl.operations.runs import check_known
 
     remembered = memory()
     known = remembered.load(run) if run is not None else remembered.newest_of(cluster.file, cluster.name)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from dtctl.agent.records.whole_run import Contact
     from dtctl.operations.compare import Compared, Comparison, Metric
-    from dtctl.operations.status import ForeignRun, KnownRun, KnownRuns
+    from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
 
 OUTCOME_STYLE = {
     Outcome.SUCCEEDED: "bold green",

@@ -18,7 +18,8 @@ from dtctl.cli.watching import chosen
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.operations.down import DownResult, GcResult
+    from dtctl.operations.down import DownResult
+    from dtctl.operations.gc import GcResult
     from dtctl.operations.run_record import RunRecord
 
 
@@ -152,9 +153,7 @@ def gc(
 
     def look(*, dry_run: bool) -> GcResult:
         with scope.dialling():
-            return operations.down.collect(
-                record, scope.transport, every_cluster=every, written=written, dry_run=dry_run
-            )
+            return operations.gc.collect(record, scope.transport, every_cluster=every, written=written, dry_run=dry_run)
 
     if dry_run or not yes:
         found = look(dry_run=True)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoints
-    from dtctl.operations.down import GcResult
-    from dtctl.operations.status import KnownRun, KnownRuns
+    from dtctl.operations.gc import GcResult
+    from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import UnusedCheckpoint, UpResult
     from dtctl.plan.roster import RunPlan

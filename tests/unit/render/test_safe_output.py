@@ -51,11 +51,11 @@ from dtctl.operations.consent import Program
 from dtctl.operations.data import DataState, PlaceState
 from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
-from dtctl.operations.down import GcResult, Written
 from dtctl.operations.drain import Scaled, Scaling
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, EventHistory
 from dtctl.operations.follow import Onward
+from dtctl.operations.gc import GcResult, Written
 from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.reading import SavedLog
@@ -63,8 +63,8 @@ from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.push import PushedData
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
+from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.snapshot import Coordination, CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
-from dtctl.operations.status import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.stop import Ending, StopResult, Survivor
 from dtctl.operations.tensorboard import Location as BoardPlace
 from dtctl.operations.up.readying import Left
