@@ -14,7 +14,7 @@ from dtctl.operations.compare import Compared, Metric
 from dtctl.operations.compare import Comparison as Found
 from dtctl.operations.compare import compare as compared
 from dtctl.operations.run_record import record_of
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 from dtctl.render.format import number
 
 if TYPE_CHECKING:

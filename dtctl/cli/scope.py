@@ -193,7 +193,7 @@ class Scope:
 
     def _of_file(self) -> RunRecord:
         """What the cluster file says by itself; to read it takes a third of a command's CPU."""
-        from dtctl.plan.roster import plan_roster
+        from dtctl.plan import plan_roster
 
         return operations.run_record.record_of(plan_roster(self.cluster()))
 

@@ -10,7 +10,7 @@ from dtctl.agent.records import answers as records
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.client.conversation import Conversations, Request, is_damaged
+from dtctl.operations.client import Conversations, Request, is_damaged
 from dtctl.operations.client.persistent import PersistentTransport
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.gc import GcResult, Written, collect, without_duplicates

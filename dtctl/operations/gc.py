@@ -8,7 +8,7 @@ from dtctl.agent.records import answers as records
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.client.conversation import Request, ask
+from dtctl.operations.client import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Transport

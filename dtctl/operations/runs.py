@@ -11,7 +11,7 @@ from dtctl.agent.records.answers import ForeignRun as ForeignEntry
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId, TaskState, grouped
-from dtctl.operations.client.conversation import Request, ask
+from dtctl.operations.client import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Verdict

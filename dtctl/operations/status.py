@@ -6,7 +6,7 @@ import dataclasses
 
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, SshSettings
-from dtctl.operations.client.conversation import ask, knows_no_run
+from dtctl.operations.client import ask, knows_no_run
 from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus

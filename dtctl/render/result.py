@@ -12,8 +12,8 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import Outcome, RunStatus
 from dtctl.render.errors import note, show_host_errors, show_styled, show_warning
 from dtctl.render.format import count, fold, size
-from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
+from dtctl.render.terminal.console import print_table, table
 from dtctl.render.terminal.safe import log_lines, one_line
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
 
 def stop_order(grace: str | None, why: str = "stopped_by") -> operations.stop.StopOrder:
     return operations.stop.StopOrder(
-        operations.client.conversation.controller_name(), seconds(grace) if grace is not None else None, why
+        operations.client.controller_name(), seconds(grace) if grace is not None else None, why
     )
 
 
