@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 
 from dtctl.cli import main
 from dtctl.cli.completion import rejoined, whole_words

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 
 from dtctl.cli import which
 from dtctl.cli.completion import complete_clusters
