@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from dtctl.plan import plan_roster
 
 from dtctl.cli import which
 from dtctl.cli.completion import complete_clusters
@@ -20,6 +19,7 @@ from dtctl.operations.history import Memory
 from dtctl.operations.local import make_local
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.stop import Ending
+from dtctl.plan import plan_roster
 
 TEXT = """
 name: {name}

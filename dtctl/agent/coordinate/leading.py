@@ -8,7 +8,7 @@ import select
 import time
 from contextlib import suppress
 
-from ..host import log, paths
+from ..host import errors, paths
 from ..records.kinds import checked, made
 from ..records.messages import FROM_AGENT, PROTOCOL, Orders
 from ..records.reasons import Fact, because, fact
@@ -255,7 +255,7 @@ class Leading:
             try:
                 paths.write_text(self._path, json.dumps({**view, "hosts": without}))
             except OSError as error:
-                log.note("cluster: %s" % error)
+                errors.note("cluster: %s" % error)
                 view["hosts"] = without
 
     def _hear_own(self, now: float, wall: float, state: State, intent: IntentFollower) -> None:
@@ -343,7 +343,7 @@ class Leading:
         try:
             book = paths.read_record(path, RequestBook)
         except paths.Damaged as damage:
-            log.note("requests: %s" % damage)
+            errors.note("requests: %s" % damage)
             return
         for request in book["requests"] if book is not None else ():
             if request["serial"] > self.coordinator.view.data["request_serial"]:
@@ -435,7 +435,7 @@ class Leading:
         try:
             paths.write_text(self._path, json.dumps(data))  # not indented, which takes Python ten times as long
         except OSError as error:
-            log.note("cluster: %s" % error)
+            errors.note("cluster: %s" % error)
             self._unsaved = True
         else:
             self._unsaved = False

@@ -29,8 +29,7 @@ from ..records.run_state import HISTORY, MOST_LEFT, Ending, Entry, Intent, Left,
 from ..records.values import FINAL, TaskState, brief
 from ..run import policy
 from . import autopsy, keeper
-from .attempt import Attempt
-from .log_limit import LogLimit
+from .attempt import Attempt, LogLimit
 from .observation import LOOK_S, READY_LOOK_S, Observation
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.checkpoints import formats, verifying
-from dtctl.agent.checkpoints.parts import Parts, folder_name
+from dtctl.agent.checkpoints.storing import Parts, folder_name
 from dtctl.agent.records.checkpoints import MOST_SHARDS, Arrived, FetchResult, FilePart, FileSent
 from dtctl.agent.records.kinds import InvalidValue
 from dtctl.dataclass import dataclass

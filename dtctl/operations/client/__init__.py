@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dtctl.agent.records.exchanges import EXCHANGES
+from dtctl.agent.records import EXCHANGES
 from dtctl.agent.records.kinds import InvalidValue
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, TransportError

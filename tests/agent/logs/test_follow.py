@@ -9,8 +9,8 @@ import time
 from io import BytesIO
 from typing import Any
 
-from dtctl.agent.logs import serving
 from dtctl.agent.records.run_state import State
+from dtctl.agent.requests import logs
 from tests.agent.link.ends import agent_process
 from tests.agent.logs.run import Leaving, Run, asked, decoded
 from tests.waiting import PATIENCE_S, eventually
@@ -163,7 +163,7 @@ serving.serve(args[0], ["worker:0"], request, wire, states)
 
 
 def test_a_log_that_grows_is_sent_before_the_state_is_looked_at_again(run: Run, monkeypatch: Any) -> None:
-    lines = [b"%d\n" % number for number in range(int(serving.POLL_S / serving.LOOK_S))]
+    lines = [b"%d\n" % number for number in range(int(logs.POLL_S / logs.LOOK_S))]
     left = iter(lines)
     looks: list[int] = []
 
@@ -178,6 +178,6 @@ def test_a_log_that_grows_is_sent_before_the_state_is_looked_at_again(run: Run, 
     run.log(b"first\n")
     writer = BytesIO()
     monkeypatch.setattr(time, "sleep", lambda _: run.log(next(left)))
-    serving.serve(str(run.directory), ["worker:0"], asked(follow=True), Leaving(run, writer), states)
+    logs.serve(str(run.directory), ["worker:0"], asked(follow=True), Leaving(run, writer), states)
     assert sent() == [b"first\n", *lines]
     assert looks == [0, 1 + len(lines)]

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from dtctl.agent.host import fifo, paths, processes
+from dtctl.agent.host import locks, paths, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Intent, Intents, Process, Start, State
 from dtctl.agent.run import intents
@@ -272,7 +272,7 @@ def test_a_wake_up_ends_the_wait(files: RunFiles, monkeypatch: pytest.MonkeyPatc
     thread.start()
     eventually(lambda: files.state()["agent"])  # written right before it waits
     paths.write_json(files.intent_path, {**files.intent(), "serial": 2, "tasks": stop(2)})
-    fifo.ring(files.wake_path)
+    locks.ring(files.wake_path)
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert files.state()["finished"] is True
