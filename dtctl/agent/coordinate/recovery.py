@@ -267,7 +267,8 @@ class Recovery:
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
         """All tasks are back, and still none trains."""
         limit_s = stalls.silence_limit(self._view, one)
-        if limit_s is None or not self._view.is_back(one) or not stalls.all_are_there(self._view):
+        all_are_there = self._view.all_in_touch() and not self._view.is_recovering()
+        if limit_s is None or not self._view.is_back(one) or not all_are_there:
             self._silent.pop(one["id"], None)
             return False
         since = self._silent.setdefault(one["id"], now)

@@ -50,11 +50,6 @@ def in_vain(view: View) -> int:
     return count
 
 
-def all_are_there(view: View) -> bool:
-    """Of those that others wait for each is in touch, and back from its loss."""
-    return view.all_in_touch() and not view.is_recovering()
-
-
 NEVER_BEGAN_S = 600.0
 """For so long all tasks may be idle, or for as long as the user lets a start take, where that is shorter."""
 
