@@ -252,15 +252,6 @@ def test_a_value_of_the_command_line_is_read_by_the_same_rules(value: str) -> No
         assert read_file(GOOD, f"{path}={value}")
 
 
-def test_merges_are_made_once_and_in_order() -> None:
-    data = parse("a: &a {x: 1, y: 2}\nb: &b {x: 3, <<: *a}\nc: {<<: [*b, *a], z: 4}", "c.yaml").data
-    assert {name: {key: one.value for key, one in found.items()} for name, found in data.items()} == {
-        "a": {"x": 1, "y": 2},
-        "b": {"x": 3, "y": 2},
-        "c": {"x": 3, "y": 2, "z": 4},
-    }
-
-
 def test_a_file_with_thousands_of_hosts_one_by_one_is_no_attack() -> None:
     hosts = "".join(
         f"  h{number}: {{ssh: 10.0.{number // 250}.{number % 250 + 1}, gpus: 2}}\n" for number in range(4000)
