@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from dtctl.config import check_cluster, find_cluster_file
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
-from dtctl.operations.client.conversation import Progress, controller_name, silent
+from dtctl.operations.client import Progress, controller_name, silent
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.plan.roster import plan_roster, shown
+from dtctl.plan import plan_roster, shown
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import Outcomes
 

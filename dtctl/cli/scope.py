@@ -185,15 +185,15 @@ class Scope:
             file = self.file()
         except UsageError as error:
             why = "this machine has no record of the run, and no cluster file names hosts to query"
-            raise operations.status.unknown(run, why, remembered) from error
+            raise operations.runs.unknown(run, why, remembered) from error
         record = self.memory.newest_of(file) or self.memory.place_of(file) or self._of_file()
         record = self._with_own_access(dataclasses.replace(self._followed(record), run=run))
-        operations.status.check_known(record, self.transport, remembered)
+        operations.runs.check_known(record, self.transport, remembered)
         return record
 
     def _of_file(self) -> RunRecord:
         """What the cluster file says by itself; to read it takes a third of a command's CPU."""
-        from dtctl.plan.roster import plan_roster
+        from dtctl.plan import plan_roster
 
         return operations.run_record.record_of(plan_roster(self.cluster()))
 

@@ -14,7 +14,7 @@ from dtctl.agent.records.run_state import ahead_s, on_clock
 from dtctl.agent.records.spec import Inventory, hosts_of
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.operations.checkpoints import Checkpoints
-from dtctl.operations.client.conversation import Request, ask, knows_no_run
+from dtctl.operations.client import Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_status
 from dtctl.operations.snapshot import (
     NOT_THERE,

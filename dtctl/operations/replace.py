@@ -14,7 +14,7 @@ from dtctl.operations.data import DataSet, data_set
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.up.launch import Hostname, Start, prepare_launch
-from dtctl.plan.roster import exchanged, plan_roster
+from dtctl.plan import exchanged, plan_roster
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dtctl.operations.history import Memory
 from dtctl.operations.local import make_local
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.stop import Ending
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 
 TEXT = """
 name: {name}

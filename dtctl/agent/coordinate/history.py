@@ -10,7 +10,6 @@ from ..records.whole_run import Account, Event, HistoryEvent, Incident
 from ..run import drains, goodput
 from ..run.hangs import STALLS
 from ..run.runfiles import EventLog
-from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ _LOST = ("backoff", "failed")
 
 def _interrupting(view: View) -> Iterator[Incident]:
     """Open incidents in which no task trains: of a ps, or of more than one task."""
-    for one in incidents.still_open(view):
+    for one in view.open_incidents():
         if len(one["tasks"]) > 1 or view.role(one["task"]) == "ps":
             yield one
 

@@ -153,7 +153,7 @@ def push(
     output: OutputOption = "text",
 ) -> None:
     """Send the code to the hosts and start nothing."""
-    from dtctl.plan.roster import plan_roster
+    from dtctl.plan import plan_roster
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = operations.run_record.record_of(plan_roster(operations.local.make_local(cluster) if local else cluster))

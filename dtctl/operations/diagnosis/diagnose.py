@@ -14,7 +14,7 @@ from dtctl.config import load_cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
-from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
+from dtctl.operations.client import Conversations, Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_run, check_tasks
 from dtctl.operations.coordinator import request_of_status, status_by_coordinator, status_of_hosts
 from dtctl.operations.diagnosis import ENDED, ENDED_SOMEHOW, End, Facts, Finding, Level, Match, Signature

@@ -16,7 +16,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.model import Host
-from dtctl.operations.client.conversation import about, final, frames_of, request
+from dtctl.operations.client import about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
 from dtctl.operations.run_record import RunRecord

@@ -13,9 +13,9 @@ from dtctl.config.ranges import fold
 from dtctl.config.strategies import Strategy
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import CHOSEN_PORT, Host, TaskId
-from dtctl.operations.client.conversation import Request
+from dtctl.operations.client import Request
 from dtctl.operations.client.plausible import check_tasks, wrong
-from dtctl.plan.roster import Roster, RosterEntry
+from dtctl.plan import Roster, RosterEntry
 from dtctl.transport.fanout import SomeHostsFailed, failures
 
 _MOST_PORTS = 10

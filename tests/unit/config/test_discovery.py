@@ -20,7 +20,7 @@ from dtctl.model import SshSettings, TaskId
 from dtctl.operations.history import Memory
 from dtctl.operations.init import write_template
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.plan.roster import RunPlan, plan_roster
+from dtctl.plan import RunPlan, plan_roster
 from dtctl.plan.run import plan_run
 from tests.unit.coordinated import inventory
 

@@ -15,7 +15,7 @@ from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError,
 from dtctl.operations.up.conflicts import check_may_go_without, is_dispensable, left_out
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.result import UpResult
-from dtctl.plan.roster import Roster, plan_roster
+from dtctl.plan import Roster, plan_roster
 from dtctl.plan.spec import host_spec, run_spec
 from tests.unit.clusters import cluster, job
 from tests.unit.fakes import FakeSession, FakeTransport
