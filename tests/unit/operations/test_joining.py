@@ -234,15 +234,16 @@ def test_workers_of_asynchronous_training_that_do_not_lead_can_be_done_without()
     assert left_out(one, 2, "prepare", down("gpu-1", "gpu-4"), {}).keys() == {"gpu-1", "gpu-4"}
 
 
-@pytest.mark.parametrize("strategy", ["sync-ps", "in-graph", "ps-strategy"])
-def test_no_worker_may_be_missing_where_all_are_waited_for(strategy: str) -> None:
-    with pytest.raises(UsageError, match=f"with {strategy} every task waits for the others"):
-        check_may_go_without(roster(strategy=strategy))
-
-
-def test_a_gang_needs_every_host() -> None:
-    with pytest.raises(UsageError, match="--allow-missing cannot help here"):
-        check_may_go_without(roster(recovery=Recovery(mode="gang")))
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        *(({"strategy": name}, f"with {name} every task waits") for name in ("sync-ps", "in-graph", "ps-strategy")),
+        ({"recovery": Recovery(mode="gang")}, "--allow-missing cannot help here"),
+    ],
+)
+def test_no_worker_may_be_missing_where_all_are_waited_for(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        check_may_go_without(roster(**settings))
 
 
 def test_a_host_with_a_ps_as_well_is_needed() -> None:

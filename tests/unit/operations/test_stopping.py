@@ -18,12 +18,12 @@ from dtctl.agent.run import drains
 from dtctl.bundle.scanning import scan
 from dtctl.bundle.sender import Sender
 from dtctl.config.cluster import Cluster
-from dtctl.errors import DtctlError, PreflightError, TransportError, UsageError
+from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client import Progress
 from dtctl.operations.drain import Scaling, scale
 from dtctl.operations.push import push
-from dtctl.operations.replace import as_scaled, check_replaceable, plan_replacement
+from dtctl.operations.replace import as_scaled, check_replaceable, plan_replacement, unanswered
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts, select_tasks
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
@@ -241,6 +241,23 @@ def test_a_file_that_differs_from_the_run_is_refused() -> None:
     check_replaceable(with_spares(), found(run, outcome=Outcome.STOPPED))
     with pytest.raises(UsageError, match="there is no run of"):
         check_replaceable(with_spares(), found(run, time=0.0))
+
+
+@pytest.mark.parametrize(
+    ("time", "errors", "unanswering"),
+    [
+        (0.0, {"b": TransportError("away")}, []),
+        (0.0, {"b": TransportError("away"), "c": TransportError("away")}, ["c"]),
+        (0.0, {"b": AgentError("damaged", "no")}, ["b"]),
+        (1.0, {"c": TransportError("away")}, []),
+    ],
+)
+def test_a_host_that_up_has_missed_can_be_replaced_before_there_is_a_run(
+    time: float, errors: dict[str, DtctlError], unanswering: list[str]
+) -> None:
+    status = dataclasses.replace(found(record_of(plan_roster(with_spares())), time=time), errors=errors)
+    assert [*unanswered(plan_replacement(with_spares(), "b", "e"), status)] == unanswering
+    check_replaceable(with_spares(), status)
 
 
 RECORD = record_of(
