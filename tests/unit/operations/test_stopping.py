@@ -197,15 +197,14 @@ def test_the_first_spare_takes_the_place() -> None:
     assert exchange.cluster.jobs["ps"].hosts == ("a", "e")
     assert exchange.cluster.jobs["worker"].hosts == ("c", "d")
     assert exchange.cluster.spares == ("f",)
-
-
-def test_a_host_that_is_named_need_not_be_a_spare() -> None:
-    assert plan_replacement(with_spares(spares=()), "b", "f").cluster.jobs["ps"].hosts == ("a", "f")
-
-
-def test_the_lead_may_move() -> None:
+    assert not exchange.moves_the_lead
     assert plan_replacement(with_spares(), "c", None).moves_the_lead
-    assert not plan_replacement(with_spares(), "d", None).moves_the_lead
+
+
+def test_a_host_that_is_named_need_not_be_a_spare_and_is_needed_without_one() -> None:
+    assert plan_replacement(with_spares(spares=()), "b", "f").cluster.jobs["ps"].hosts == ("a", "f")
+    with pytest.raises(UsageError, match="no spare"):
+        plan_replacement(with_spares(spares=()), "b", None)
 
 
 @pytest.mark.parametrize(
@@ -221,11 +220,6 @@ def test_the_lead_may_move() -> None:
 def test_hosts_that_cannot_give_or_take_are_refused(old: str, new: str | None, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         plan_replacement(with_spares(), old, new)
-
-
-def test_without_a_spare_a_host_has_to_be_named() -> None:
-    with pytest.raises(UsageError, match="no spare"):
-        plan_replacement(with_spares(spares=()), "b", None)
 
 
 def found(run: RunRecord, time: float = 1.0, outcome: Outcome = Outcome.RUNNING) -> RunStatus:
