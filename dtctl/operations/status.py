@@ -69,7 +69,7 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
     outcomes = ask(asked, transport, request_of_status(asked), [name for name in lost if name in hosts])
     answers = outcomes.results
     replaced = {
-        task: task_of(task, host, found.record, answers[host])
+        task: task_of(task, host, found.record, answers[host], found.time)
         for task, host in found.record.roster.items()
         if host in answers and answers[host]["run"] == found.record.run
     }

@@ -195,8 +195,7 @@ def replace(
     cluster = scope.cluster(None, overrides, needs_files=True)
     exchange = operations.replace.plan_replacement(cluster, host, new)
     found = operations.status.status(scope.record(), scope.transport)
-    if not found.time and found.errors:
-        report_errors(found.errors, others=found.without_run)
+    report_errors(operations.replace.unanswered(exchange, found), others=found.without_run)
     operations.replace.check_replaceable(cluster, found)
     require_consent(exchange.cluster, overrides, local=found.record.is_local)
     launch = operations.replace.prepare_replacement(exchange, found, scope.transport.hostname, os.environ)
