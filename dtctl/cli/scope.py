@@ -109,14 +109,14 @@ class Scope:
         self, argument: Path | None = None, overrides: list[str] | None = None, *, needs_files: bool = False
     ) -> Cluster:
         """`needs_files`: its code and its secrets are to be sent, and so have to be here."""
-        from dtctl.config import load_cluster
+        from dtctl.config.load import load_cluster
 
         file = self.file(argument)
         return self._with_reach(load_cluster(file, overrides=overrides or [], needs_files=needs_files))
 
     def checked(self, argument: Path | None = None, overrides: list[str] | None = None) -> Checked:
         """The same for one who is about to start it: the findings are still to be raised."""
-        from dtctl.config import check_cluster
+        from dtctl.config.load import check_cluster
 
         checked = check_cluster(self.file(argument), overrides=overrides or [])
         return dataclasses.replace(checked, cluster=self._with_reach(checked.cluster))

@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from dtctl.config import load_cluster
+from dtctl.config.load import load_cluster
 from dtctl.errors import ExitCode
 from dtctl.operations.history import write_record
 from dtctl.operations.run_record import RunRecord, record_of

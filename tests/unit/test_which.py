@@ -207,7 +207,9 @@ def test_an_unchanged_file_is_not_parsed_and_a_changed_one_only_once(
     started(file, "digits-1")
     project(tmp_path / "one", key="new_key")
     Scope("status", config=file).record()
-    monkeypatch.setattr("dtctl.config.load_cluster", lambda *_, **__: pytest.fail("it is known what the file says"))
+    monkeypatch.setattr(
+        "dtctl.config.load.load_cluster", lambda *_, **__: pytest.fail("it is known what the file says")
+    )
     assert ssh(Scope("status", config=file).record(), "a").identity_file == str(tmp_path / "one" / "new_key")
 
 

@@ -176,6 +176,6 @@ def explain(
 
 def schema(output: OutputOption = "text") -> None:
     """Print the JSON Schema of cluster.yaml, for editors."""
-    from dtctl.config import cluster_schema
+    from dtctl.config.reference import json_schema
 
-    document.print_document(cluster_schema())
+    document.print_document(json_schema())

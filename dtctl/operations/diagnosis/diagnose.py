@@ -10,7 +10,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.vitals import DiagnoseResult
-from dtctl.config import load_cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
@@ -206,6 +205,7 @@ def _status(
 
 def _scanned(file: Path | None) -> Bundle | None:
     """The code by the cluster file as it reads now; None if it cannot be read."""
+    from dtctl.config.load import load_cluster
     from dtctl.operations.local import scan_code
 
     try:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.config import load_cluster
 from dtctl.config.cluster import Cluster, Launch
+from dtctl.config.load import load_cluster
 from dtctl.config.strategies import Strategy, strategy_of
 from dtctl.errors import ConfigError
 from dtctl.model import Dialect, Host

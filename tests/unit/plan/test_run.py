@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.config import load_cluster
 from dtctl.config.cluster import Launch, Trainer
+from dtctl.config.load import load_cluster
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Local, TaskId
 from dtctl.plan import RunPlan, TaskPlan, dialects, plan_roster, restoring_hosts, shown
