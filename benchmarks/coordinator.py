@@ -17,12 +17,12 @@ from pathlib import Path
 
 from benchmarks.measuring import CannotRun, heading, show
 from benchmarks.processes import cpu_s, memory_mb
-from dtctl.agent.host import fifo, processes
+from dtctl.agent.host import locks, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.starting import Credentials
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
-from dtctl.config import load_cluster
+from dtctl.config.load import load_cluster
 from dtctl.operations.credentials import Authority
 from dtctl.operations.up.launch import make_plan
 from dtctl.plan.spec import host_spec, run_spec
@@ -112,7 +112,7 @@ def _stop(files: RunFiles) -> None:
     """As `dtctl stop` asks for it."""
     request = {"serial": 1, "kind": "stop", "tasks": None, "grace_s": 1, "reason": "measured", "by": "bench"}
     files.write_urgent(files.path("requests.json"), {"serial": 1, "requests": [request]})
-    fifo.ring(files.wake_path)
+    locks.ring(files.wake_path)
 
 
 def _program(directory: Path) -> Path:

@@ -282,7 +282,7 @@ class Aborted(Exception):
 
 def expect_control(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
     """A frame within a request, checked to be one of these. Raises Refused, and Aborted for `abort`."""
-    from .records.exchanges import WORDS
+    from .records import WORDS
 
     name = frame["type"]
     if name == "abort":

@@ -20,9 +20,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from dtctl.agent.host import fifo
+from dtctl.agent.host import locks
+from dtctl.agent.records import EXCHANGES
 from dtctl.agent.records.answers import FRAMES
-from dtctl.agent.records.exchanges import EXCHANGES
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.run import intents
@@ -313,7 +313,7 @@ class AgentHost:
                 intents.change(intent["tasks"][each], **fields)
             intent["serial"] += 1
             files.write_intent(intent)
-        fifo.ring(files.wake_path)
+        locks.ring(files.wake_path)
 
     # what is on the disk
 

@@ -96,7 +96,7 @@ VISITED = (
 
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
-    *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.parts", "dtctl.agent.metrics.reading"),
+    *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.storing", "dtctl.agent.metrics.reading"),
 )
 """What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
 
@@ -111,7 +111,7 @@ ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
     "requests": {
         *("main", "coordinate", "survival", "logs", "dump", "bundles", "checkpoints", "metrics", "vitals", "checks"),
-        *("run", "conversation", "host", "records"),
+        *("network", "run", "conversation", "host", "records"),
     },
     "supervise": {"coordinate", "survival", "logs", "dump", "checkpoints", "vitals", "run", "host", "records"},
     "coordinate": {"survival", "checkpoints", "hooks", "link", "run", "host", "records"},
@@ -122,7 +122,7 @@ ROOMS = {
     "bundles": {"link", "conversation", "host", "records"},
     "checkpoints": {"host", "records"},
     "metrics": {"host", "records"},
-    "vitals": {"logs", "network", "run", "host", "records"},
+    "vitals": {"host", "records"},
     "checks": {"bundles", "checkpoints", "survival", "vitals", "network", "run", "conversation", "host", "records"},
     "network": {"run", "host", "records"},
     "link": {"records"},
@@ -138,13 +138,13 @@ ENTRIES = {
     "coordinate": {"following", "leading", "voting"},
     "supervise": {"supervisor"},
     "survival": {"revival", "reboot", "systemd"},
-    "logs": {"serving", "lines"},
-    "dump": {"", "serving", "stacks"},
+    "logs": {"reader", "sieve", "lines"},
+    "dump": {"", "stacks"},
     "bundles": {"store", "tree", "working", "dataset"},
     "checkpoints": {"reading", "repair", "directories", "serving", "storing"},
     "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
-    "vitals": {"gathering", "gpus", "machine_load", "usage"},
+    "vitals": {"gpus", "machine_load", "usage"},
     "link": {"hub", "dialer", "peer", "tls"},
     "checks": {""},
 }
@@ -320,4 +320,4 @@ def test_paramiko_knows_its_version_without_parsers_of_archives_and_mail() -> No
 def test_only_the_log_writes_to_an_agents_stderr() -> None:
     """It is a file on a disk that may be full, which ends whoever does not expect that."""
     agent = [path for name, path in MODULES.items() if below(name, "dtctl.agent")]
-    assert [path.name for path in agent if "file=sys.stderr" in path.read_text()] == ["log.py"]
+    assert [path.name for path in agent if "file=sys.stderr" in path.read_text()] == ["errors.py"]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, Callable, List, Optional, Tuple
     from zipfile import ZipFile, ZipInfo
 
-    from ..host.budget import Budget
+    from ..host.files import Budget
 
 
 KERAS_NAME = r"(?s)(.+)\.(keras|weights\.h5)\Z"

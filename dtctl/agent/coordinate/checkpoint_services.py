@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from ..host import budget, outputs
+from ..host import outputs
+from ..host.files import Silent, within
 from ..records.spec import Spec, has_lead
 from ..run import environment
 from .recovery import Services
@@ -31,8 +32,8 @@ def checkpoint_services(files: RunFiles, spec: Spec) -> Services:
             return True
         own = directories() if spec["spares"] else []
         try:
-            return bool(own) and not budget.within(LOOK_S, "marks", lambda: outputs.unmarked(own, spec["run"]))
-        except budget.Silent:
+            return bool(own) and not within(LOOK_S, "marks", lambda: outputs.unmarked(own, spec["run"]))
+        except Silent:
             return False
 
     def newest() -> Optional[Checkpoint]:

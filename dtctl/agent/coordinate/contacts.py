@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from ..host import log
+from ..host import errors
 from ..records.messages import PROTOCOL, Hello
 from ..records.reasons import Fact, fact
 from ..records.spec import CoordinatorAddress, Spec, link_port
@@ -284,7 +284,7 @@ def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
             identity.context(server=True)  # now is the time to find out that it is damaged
             found.append(identity)
         except (OSError, ValueError) as error:  # half made, being removed, or damaged: the others are still served
-            log.note("coordinator: %s: %r" % (other.directory, error))
+            errors.note("coordinator: %s: %r" % (other.directory, error))
     return found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from ..host import log, paths, processes
+from ..host import errors, paths, processes
 from ..records.spec import DRIFT, KILL_S, Spec, fence_s, given_up_s
 
 TYPE_CHECKING = False
@@ -86,7 +86,7 @@ class Fence:
             try:
                 paths.write_text(self._path, "%s %.3f\n" % (processes.boot_id(), self._confirmed))
             except OSError as error:  # then the next agent ends its tasks earlier
-                log.note("fence: %s" % error)
+                errors.note("fence: %s" % error)
 
     def grace_s(self, now: float) -> Optional[float]:
         """How long the tasks have to end themselves, where it is time; None where it is not."""

@@ -2,7 +2,7 @@
 
 A host that was unreachable for `replace_s` has ended its tasks by then (fence.py). Its seats are moved, with
 what its loss restarts, and nothing else is decided until a majority of the voters knows it: then every agent begins
-anew (leading.py, leaving.py). So the next coordinator finds the losses as incidents that wait for their hosts.
+anew (leading.py, run/intents.py). So the next coordinator finds the losses as incidents that wait for their hosts.
 
 A coordinator in whose absence there may have been another one counts anew: the host may have been connected to that.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from ..records.reasons import Fact, fact, sentence, why_of
 from ..run import drains
-from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class Moving:
         return is_new and self._waits()
 
     def _waits(self) -> bool:
-        return any(TAKES_PLACE in {one["kind"] for one in why_of(each)} for each in incidents.waiting(self._view))
+        return any(TAKES_PLACE in {one["kind"] for one in why_of(each)} for each in self._view.waiting_incidents())
 
     def _places_for(self, host: str, moves: Mapping[str, str]) -> Dict[str, str]:
         """Who takes each seat of the lost host."""

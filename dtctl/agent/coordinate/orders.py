@@ -5,7 +5,7 @@ Those wait that follow from what a majority of the voters does not hold yet.
 
 from __future__ import annotations
 
-from ..host import log
+from ..host import errors
 from ..run.hangs import has_never_hung, trains_alone
 
 TYPE_CHECKING = False
@@ -161,7 +161,7 @@ class Commits:
             self._published = self._voter.publish(view, now)
             self._moves = view["moved"]["number"]
         except OSError as error:
-            log.note("memo: %s" % error)
+            errors.note("memo: %s" % error)
         self._publish_at = now + PUBLISH_S
 
     def has_published(self, moved: Moved) -> bool:

@@ -12,7 +12,7 @@ import random
 import time
 from contextlib import suppress
 
-from ..host import log, paths
+from ..host import errors, paths
 from ..records.kinds import made
 from ..records.spec import CoordinatorAddress, Spec, voters_of
 from ..records.whole_run import Ballot, HistoryEvent, Memo, RunView
@@ -137,7 +137,7 @@ class Voter:
                     self._keep(version, lease["view"])
                 self._copy.add(lease["term"], lease.get("history", []), lease["lines"])
             except OSError as error:  # a full disk: what it holds is still what it held before
-                log.note("memo: %s" % error)
+                errors.note("memo: %s" % error)
         self.election.receive(host, lease, time.monotonic())
 
     def publish(self, view: RunView, now: float) -> Tuple[int, int]:
@@ -302,7 +302,7 @@ def _read_memo(files: RunFiles) -> Optional[Memo]:
     try:
         return paths.read_record(path, Memo)
     except paths.Damaged as damage:
-        log.note("%s; it was put aside as %s" % (damage, paths.put_aside(path)))
+        errors.note("%s; it was put aside as %s" % (damage, paths.put_aside(path)))
         return None
 
 
@@ -312,7 +312,7 @@ def _ballot(files: RunFiles, spec: Spec, memo: Optional[Memo]) -> Ballot:
     try:
         found = files.ballot()
     except paths.Damaged as damage:
-        log.note("%s; it was put aside as %s" % (damage, paths.put_aside(path)))
+        errors.note("%s; it was put aside as %s" % (damage, paths.put_aside(path)))
         term = memo["version"][0] if memo is not None else FIRST_TERM
         return made(Ballot, term=term + 1, voted=spec["host"], coordinator=None)
     first = spec["voters"][0]["host"]
@@ -369,4 +369,4 @@ class Reception:
             self._hub = listen(self._files, self._files.spec(), self._place, now)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
-            log.note("voter: %s" % error)
+            errors.note("voter: %s" % error)

@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import suppress
 
-from ..host import log, paths, programs
+from ..host import errors, paths, programs
 from ..records import kinds
 from ..records.hooks import MOST_DELIVERED, Delivered, HookDeliveries, HookFile, Post, Sent
 from ..records.kinds import InvalidValue, checked, made
@@ -288,7 +288,7 @@ class Posting:
         try:
             return paths.read_record(self._path, HookDeliveries) or {"hooks": {}}
         except (paths.Damaged, OSError) as damage:  # then some is sent twice, rather than never
-            log.note("hooks: %s" % damage)
+            errors.note("hooks: %s" % damage)
             with suppress(OSError):
                 paths.put_aside(self._path)
             return {"hooks": {}}
@@ -297,7 +297,7 @@ class Posting:
         try:
             paths.write_json(self._path, self._book)
         except OSError as error:  # a full disk: then the next agent sends some of it once more
-            log.note("hooks: %s" % error)
+            errors.note("hooks: %s" % error)
 
 
 def _posts(files: RunFiles) -> List[Post]:
@@ -305,6 +305,6 @@ def _posts(files: RunFiles) -> List[Post]:
     try:
         found = paths.read_record(files.path("hooks.json"), HookFile)
     except (paths.Damaged, OSError) as problem:
-        log.note("hooks: %s" % problem)
+        errors.note("hooks: %s" % problem)
         return []
     return found["posts"] if found is not None else []

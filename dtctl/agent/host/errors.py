@@ -1,9 +1,15 @@
-"""The one exception that becomes an `error` frame."""
+"""What goes wrong: refused in the frame `error`, or, where there is no controller, noted in agent.log."""
 
 from __future__ import annotations
 
+import errno
+import sys
+from contextlib import suppress
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Set
+
     from ..records import answers
 
 LONGEST_TEXT = 65_536
@@ -62,3 +68,21 @@ def from_os_error(error: OSError, doing: str) -> Refused:
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return Refused("not_a_directory", "cannot %s: not a directory" % doing, detail)
     return Refused("internal", "cannot %s" % doing, detail)
+
+
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EIO)
+
+_logged: Set[str] = set()
+
+
+def note(text: str) -> None:
+    """Never raises: the full disk may be the log's own."""
+    if text not in _logged:
+        with suppress(OSError):
+            print(text, file=sys.stderr, flush=True)
+            _logged.add(text)
+
+
+def passes(error: OSError) -> bool:
+    """True for what another try may not meet: a full disk, say."""
+    return error.errno in _PASSING

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 import time
 from fnmatch import fnmatchcase
 
-from ..dump import serving as stacks
+from ..dump import stacks
+from ..host import paths, ports, processes
 from ..host.secrets import Masks
 from ..metrics.reading import Reader
+from ..network import connecting
+from ..records.run_state import Entry, Start, State
+from ..records.vitals import MOST_LOG, MOST_UNREACHED, DiagnoseResult, Diverged, TaskVitals, Unreached
 from ..run import environment
-from ..vitals import gathering
+from ..vitals import machine_load
+from ..vitals.machine_load import MachineLoad
+from ..vitals.usage import Others, Usage
 from . import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List
+    from typing import Callable, List, Optional, Sequence, Set
 
     from ..conversation import Conversation
     from ..records.answers import RunResult
+    from ..records.network import Peer
     from ..records.requests import DumpRequest, MetricsRequest, Request
+    from ..records.spec import Spec, TaskSpec
     from ..records.tensorboard import FolderPoints, MetricsResult, Points
-    from ..records.vitals import DiagnoseResult, Diverged
 
 
 def diagnose(talk: Conversation, request: Request) -> DiagnoseResult:
@@ -32,7 +41,7 @@ def diagnose(talk: Conversation, request: Request) -> DiagnoseResult:
     with talk.at("diagnose"):
         losses = diverged(places)
         masks = Masks(run.files.secrets().values())
-        return gathering.gather(run.files.directory, run.spec, run.state(), masks, places, losses)
+        return gather(run.files.directory, run.spec, run.state(), masks, places, losses)
 
 
 def dump(talk: Conversation, request: DumpRequest) -> RunResult:
@@ -117,3 +126,119 @@ def _send(talk: Conversation, run: runs.Run, folders: List[FolderPoints]) -> Non
     if folders:
         points: Points = {"run": run.id, "folders": folders}
         talk.send("points", points)
+
+
+REACH_S = 3.0
+BETWEEN_S = 0.5
+"""The least between two looks at how busy something is."""
+
+
+def gather(
+    run_dir: str, spec: Spec, state: State, masks: Masks, places: Sequence[str], diverged: List[Diverged]
+) -> DiagnoseResult:
+    """`places`: where the run writes."""
+    usages = {task: Usage(entry["pid"]) for task, entry in state["tasks"].items() if entry["pid"] is not None}
+    load, others, began = MachineLoad(), Others(time.monotonic()), time.monotonic()
+    load.sample(time.time())
+    for usage in usages.values():
+        usage.sample(began)
+    away = unreached(_peers(spec), REACH_S)
+    time.sleep(max(0.0, began + BETWEEN_S - time.monotonic()))
+    now = time.monotonic()
+    for usage in usages.values():
+        usage.sample(now)
+    own = _own_pids(run_dir, state)
+    tasks = {
+        task["id"]: _task(run_dir, task, state["tasks"][task["id"]], usages.get(task["id"]), own, masks)
+        for task in spec["tasks"]
+    }
+    machine = load.sample(time.time())
+    machine["gpus"] = state["machine"]["gpus"] if state["machine"] is not None else None
+    return {
+        "run": spec["run"],
+        "time": time.time(),
+        "machine": machine,
+        "disks": machine_load.disks_of([run_dir, *places])[0],
+        "busy": others.busy(now, own),
+        "unreached": away[:MOST_UNREACHED],
+        "diverged": diverged,
+        "tasks": tasks,
+    }
+
+
+def _peers(spec: Spec) -> List[Peer]:
+    """The tasks on other hosts."""
+    return [
+        {"whose": member["task"], "host": member["host"], "address": member["address"], "live": True}
+        for member in spec["roster"]
+        if member["address"] is not None and member["host"] != spec["host"]
+    ]
+
+
+def _own_pids(run_dir: str, state: State) -> Set[int]:
+    own = {os.getpid()}
+    for task, entry in state["tasks"].items():
+        if entry["pid"] is not None:
+            attempt = paths.attempt_directory(run_dir, task, entry["attempt"])
+            own.update(process.pid for process in processes.of_attempt(attempt))
+    return own
+
+
+def _task(
+    run_dir: str, task: TaskSpec, entry: Entry, usage: Optional[Usage], own: Set[int], masks: Masks
+) -> TaskVitals:
+    directory = paths.attempt_directory(run_dir, task["id"], entry["attempt"])
+    process = processes.Process.read(entry["pid"]) if entry["pid"] is not None else None
+    python = _python(directory)
+    owners = ports.listening(task["port"]) if task["port"] is not None else {}
+    mine = any(ports.holds(str(pid), owners) for pid in own) if owners else False
+    return {
+        "cpu": usage.cpu if usage is not None else None,
+        "memory_bytes": usage.memory_bytes if usage is not None else None,
+        "frozen": process is not None and process.frozen,
+        "port": task["port"],
+        "listens": mine,
+        "holder": ports.holder(task["port"])[:4096] if owners and not mine and task["port"] is not None else "",
+        "python": python,
+        "packages": machine_load.package_versions(python, os.path.expanduser("~")) if python else {},
+        "log": _end_of_log(directory, masks),
+        "lost_log": _lost_log(run_dir, task["id"], entry, masks),
+    }
+
+
+def _python(directory: str) -> str:
+    """The program of an attempt, by its whole path; empty where there was none yet."""
+    try:
+        start = paths.read_record(os.path.join(directory, "start.json"), Start)
+    except (OSError, paths.Damaged):
+        return ""
+    words = start["argv"] if start is not None else []
+    return (shutil.which(words[0], path=environment.base()["PATH"]) or words[0])[:4096] if words else ""
+
+
+def _lost_log(run_dir: str, task: str, entry: Entry, masks: Masks) -> str:
+    lost = next((past["attempt"] for past in reversed(entry["history"]) if not past["asked"]), None)
+    if lost is None or lost == entry["attempt"]:
+        return ""
+    return _end_of_log(paths.attempt_directory(run_dir, task, lost), masks)
+
+
+def _end_of_log(directory: str, masks: Masks) -> str:
+    from ..logs.lines import end_of
+
+    return end_of(os.path.join(directory, "log"), masks)[-MOST_LOG:]
+
+
+def unreached(peers: List[Peer], limit_s: float) -> List[Unreached]:
+    """`peers` are trainers: they are connected to, and sent nothing."""
+    addresses = {peer["whose"]: peer["address"] for peer in peers}
+    return [
+        {
+            "task": one["whose"],
+            "address": addresses[one["whose"]],
+            "problem": one["problem"],  # type: ignore[typeddict-item]
+            "text": one["text"],
+        }
+        for one in connecting.reach(peers, "", limit_s)
+        if one["problem"]
+    ]

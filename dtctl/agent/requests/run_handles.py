@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from ..host import fifo, paths
+from ..host import locks, paths
 from ..host.errors import Refused, damaged
 from ..records.kinds import made
 from ..records.reasons import because, fact
@@ -308,7 +308,7 @@ class WholeRun(RunHandle):
             request["serial"] = max(book["serial"], done) + 1
             now: RequestBook = {"serial": request["serial"], "requests": [*open_, request]}
             files.write_urgent(path, now)
-            fifo.ring(files.wake_path)
+            locks.ring(files.wake_path)
         self._run.supervise()
         return request["serial"]
 

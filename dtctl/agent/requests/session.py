@@ -78,7 +78,7 @@ def converse(talk: Conversation, fork_server: str = "") -> None:
 
 def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
     """Here, and nowhere else, a request is checked: what its function is given holds."""
-    from ..records.exchanges import EXCHANGES
+    from ..records import EXCHANGES
 
     name = raw["type"]
     exchange = EXCHANGES.get(name)

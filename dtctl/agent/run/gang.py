@@ -2,10 +2,14 @@
 
 Tasks that are too many, or whose host was given up, take no part. The others are numbered without gaps, in their old
 order: frameworks know a task by its place in the list of its job.
+
+Seats are the places of the hosts that `up` has given tasks to. A run's spec is written once. Where hosts have taken the
+places of others, what an agent or a session reads of it is laid over it here: the roster, and the tasks of this host.
 """
 
 from __future__ import annotations
 
+from ..records.kinds import InvalidValue
 from ..records.spec import Inventory, Member, batch_share, job_of, trainers_of
 from .drains import needs_the_run, scaled_down
 from .outcome import is_left_out
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Collection, Dict, Iterable, Iterator, List, Sequence
 
     from ..records.run_state import Intents
+    from ..records.spec import Moved, Spec
 
 
 class Gang:
@@ -117,3 +122,38 @@ def may_lack(run: Inventory, gone: Collection[str]) -> bool:
         if not is_resized or not set(map(job_of, needed)) <= set(map(job_of, left)):
             return False
     return len(left) == len(trains) or len(left) >= (run["min_workers"] or 1)
+
+
+def seated(spec: Spec, moved: Moved) -> Spec:
+    """The spec of `up`, after these moves. Raises InvalidValue if they cannot be of its run."""
+    seats = {seat: host for seat, host in moved["seats"].items() if host != seat}
+    _check(spec, seats)
+    own = spec["host"]
+    tasks = [] if own in seats else list(spec["tasks"])
+    for seat in [seat for seat, host in seats.items() if host == own]:
+        tasks += spec["seats"][seat]
+    roster = [_placed(spec, member, seats) for member in spec["roster"]]
+    after: Spec = {**spec, "moved": moved, "tasks": tasks, "roster": roster}
+    return after
+
+
+def _placed(spec: Spec, member: Member, seats: Dict[str, str]) -> Member:
+    host = seats.get(member["host"])
+    if host is None:
+        return member
+    address = spec["spares"][host]["addresses"][member["task"]]
+    return {**member, "host": host, "address": address, "seat": member["host"]}
+
+
+def _check(spec: Spec, seats: Dict[str, str]) -> None:
+    for seat, host in seats.items():
+        tasks = [member["task"] for member in spec["roster"] if member["host"] == seat]
+        can = spec["spares"][host]["addresses"] if host in spec["spares"] else {}
+        if not tasks or not all(task in can for task in tasks) or (host == spec["host"] and seat not in spec["seats"]):
+            raise InvalidValue.at(("moved", "seats", seat), "a spare that can take this place", host)
+
+
+def leaving(before: Spec, after: Spec) -> List[str]:
+    """The tasks that this host has no more."""
+    kept = {task["id"] for task in after["tasks"]}
+    return [task["id"] for task in before["tasks"] if task["id"] not in kept]

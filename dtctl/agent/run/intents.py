@@ -1,18 +1,24 @@
-"""What is wanted of each task: the rule by which intents are merged, and intent.json as the supervisor follows it."""
+"""What is wanted of each task: the rule by which intents are merged, and intent.json as the supervisor follows it.
+
+At the end: orders that an agent gives its own tasks, as its host shuts down, is cut off, or others have taken its
+places. Then it ends what its host has no more, and the next agent begins with the rest.
+"""
 
 from __future__ import annotations
 
-from ..host import log, paths, processes
-from ..records.reasons import Fact, because, why_of
+from ..host import errors, paths, processes
+from ..records.kinds import InvalidValue
+from ..records.reasons import Fact, because, fact, why_of
+from ..records.values import FINAL
 from . import drains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-    from ..records.run_state import Intent, IntentFile, Intents
+    from ..records.run_state import Entries, Intent, IntentFile, Intents
+    from ..records.spec import Moved, Spec
     from .runfiles import RunFiles
-
 
 AWAIT_S = 86400.0
 """How long the agents of a run that was ended wait for one that was away, or for the coordinator, to come."""
@@ -65,7 +71,7 @@ class IntentFollower:
     """
 
     def __init__(
-        self, files: RunFiles, fallback: Optional[IntentFile] = None, report: Callable[[str], None] = log.note
+        self, files: RunFiles, fallback: Optional[IntentFile] = None, report: Callable[[str], None] = errors.note
     ) -> None:
         """`fallback` is followed where the file is damaged from the beginning. `report` receives every damage."""
         self.report = report
@@ -89,7 +95,7 @@ class IntentFollower:
         try:
             self._follow()
         except OSError as error:
-            log.note("intent: %s" % error)
+            errors.note("intent: %s" % error)
         if self._unwritten or self._keeps:
             self._write()
 
@@ -168,5 +174,84 @@ class IntentFollower:
             self.value = intent
             self._seen = None  # a session may have written since: the next reading shows
         except (OSError, paths.Damaged) as error:
-            log.note("intent: %s" % error)
+            errors.note("intent: %s" % error)
             self.value["tasks"].update(newer(self.value["tasks"], self._unwritten))
+
+
+GRACE_S = 75.0
+"""The longest that trainers have when their host shuts down.
+
+The agent receives SIGTERM then: its tasks save and end, and are held until an agent starts again. The system sends
+SIGTERM to the trainers at the same moment, and all that is left is killed after 90 s (DefaultTimeoutStopSec of
+systemd). So the agent holds its tasks by itself, and the coordinator learns it from that.
+"""
+
+LIMIT_S = 85.0
+REPORT_S = 2.0
+"""By then the reports to the coordinator are sent, and its orders are received."""
+
+
+def to_leave(spec: Spec, wanted: Intents, entries: Entries) -> Intents:
+    """Orders that end the tasks of this host and hold them."""
+    return to_hold(drains.SHUTTING_DOWN, min(spec["grace_s"], GRACE_S), spec, wanted, entries)
+
+
+def to_hold(kind: str, grace_s: float, spec: Spec, wanted: Intents, entries: Entries) -> Intents:
+    """The same for a reason of this kind."""
+    members = {member["task"]: member for member in spec["roster"]}
+    orders: Intents = {}
+    for task, intent in wanted.items():
+        if intent["want"] in ("run", "hold") and not drains.is_drained(intent):
+            fields = drains.hold(intent, entries[task], gang=members[task]["scope"] == "gang")
+            why = because([fact(kind, host=spec["host"])])
+            orders[task] = intent.copy()
+            change(orders[task], **fields, by=spec["host"], grace_s=grace_s, **why)
+    return orders
+
+
+def to_return(spec: Spec, wanted: Intents) -> Intents:
+    """Orders that undo `to_leave`: the coordinator lets the tasks run."""
+    members = {member["task"]: member for member in spec["roster"]}
+    orders: Intents = {}
+    for task, intent in wanted.items():
+        one = drains.holders({task: intent}).get(spec["host"])
+        if one is not None and one["kind"] == drains.SHUTTING_DOWN:
+            kind = drains.kind_of_return(members[task], spec["strategy"])
+            orders[task] = intent.copy()
+            change(orders[task], by=spec["host"], grace_s=None, **because([fact(kind, host=spec["host"])]))
+    return orders
+
+
+def has_left(entries: Entries, since: float, now: float) -> bool:
+    """Whether the agent may end: nothing runs, and that is reported, or the system is about to kill it."""
+    going = any(entry["state"] not in (*FINAL, "pending", "backoff") for entry in entries.values())
+    return now - since >= (LIMIT_S if going else REPORT_S)
+
+
+def to_move(files: RunFiles, spec: Spec, moved: Moved, wanted: Intents) -> Optional[Intents]:
+    """Those that end what the host has no more, at once: others may have it already. None where the moves are no such.
+
+    They are in the answer when they are obeyed as well.
+    """
+    from . import gang  # few runs have spares
+
+    try:
+        leaving = set(gang.leaving(spec, gang.seated(files.original(), moved)))
+    except InvalidValue as wrong:
+        errors.note("moves: %s" % wrong)
+        return None
+    held = {task: intent for task, intent in wanted.items() if task in leaving}
+    ended = stopped(held, by="coordinator", why=fact("moved_away", host=spec["host"]))
+    for intent in ended.values():
+        intent["grace_s"] = 0.0
+    return {**held, **ended}
+
+
+def write_moves(files: RunFiles, moved: Moved) -> bool:
+    """Whether the next agent will read it."""
+    try:
+        files.write_moved(moved)
+    except OSError as error:  # a full disk: later
+        errors.note("moves: %s" % error)
+        return False
+    return True

@@ -85,11 +85,11 @@ class RunFiles:
         return spec
 
     def _seated(self, spec: Spec, moved: Optional[Moved]) -> Spec:
-        from . import seats  # few runs have spares
+        from . import gang  # few runs have spares
 
         moved = moved or paths.read_record(self.path(MOVED), Moved)
         try:
-            return spec if moved is None else seats.seated(spec, moved)
+            return spec if moved is None else gang.seated(spec, moved)
         except kinds.InvalidValue as wrong:
             raise paths.Damaged("%s is damaged: %s" % (self.path(MOVED), wrong)) from None
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 
 from ..dump import SITE
-from ..host import files, log
+from ..host import errors, files
 from ..host.outputs import lead_mark, unmarked
 from ..host.secrets import Masks
 from ..records.spec import Spec, TaskSpec, has_lead
@@ -182,4 +182,4 @@ class SharedStorage:
         except FileNotFoundError:
             pass  # the trainer makes it
         except OSError as error:
-            log.note("checkpoints: %s" % error)
+            errors.note("checkpoints: %s" % error)

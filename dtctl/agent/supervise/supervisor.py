@@ -8,14 +8,15 @@ import select
 import time
 from contextlib import suppress
 
-from ..host import fifo, log, paths, ports, processes
+from ..host import errors, locks, paths, ports, processes
 from ..records.reasons import Because, because, fact, said
+from ..records.run_state import ahead_s, on_clock
 from ..records.spec import Moved, coordinates, kept_by_coordinator, ports_of, votes
 from ..records.values import FINAL, TaskState
 from ..run import drains, intents
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
-from . import leaving, rebuilding
+from . import rebuilding
 from .context import SharedStorage, TaskContext
 from .task import Task
 
@@ -54,6 +55,7 @@ class Supervisor:
         self._unsaved = True
         self._published = 0.0
         now, wall = time.monotonic(), time.time()
+        self._epoch = wall - now
         damage: List[str] = []
         self.state = rebuilding.state(files, self._spec, wall, damage.append)
         self._intent = intents.IntentFollower(files, rebuilding.intents(self.state), damage.append)
@@ -89,16 +91,17 @@ class Supervisor:
     def leave(self) -> None:
         """The host shuts down. For a handler of signals: `run` does the rest."""
         self._is_to_leave = True
-        fifo.ring(self._files.wake_path)
+        locks.ring(self._files.wake_path)
 
     def run(self, at_each_look: Callable[[], None]) -> None:
         """Returns when every task is final, and the run needs this host's agent no more; or when it is to leave.
 
         Or when its guard is to start another, which begins with other tasks, or with other addresses of theirs.
         """
-        self._wake = fifo.listen(self._files.wake_path)
+        self._wake = locks.listen(self._files.wake_path)
         while os.path.isdir(self._files.directory):
             now, wall = time.monotonic(), time.time()
+            self._follow_clock(now, wall)
             if not self._is_to_leave:
                 at_each_look()
             elif self._leaves_since is None:
@@ -116,10 +119,20 @@ class Supervisor:
             if self._role.moved is not None and self._begins_anew(self._role.moved):
                 self._role.close()
                 return
-            if self._leaves_since is not None and leaving.has_left(self.state["tasks"], self._leaves_since, now):
+            if self._leaves_since is not None and intents.has_left(self.state["tasks"], self._leaves_since, now):
                 self._role.close()
                 return
             self._wait()
+
+    def _follow_clock(self, now: float, wall: float) -> None:
+        """When the wall clock is set, what it has shown before moves with it: how long ago that was stays the same."""
+        jump_s = ahead_s(wall - now, self._epoch)
+        if jump_s:
+            self._epoch += jump_s
+            self._next_load = now
+            for entry in self.state["tasks"].values():
+                entry.update(on_clock(entry, jump_s))
+            self._changes = True
 
     def _leave(self, now: float) -> None:
         self._leaves_since = now
@@ -129,36 +142,37 @@ class Supervisor:
 
     def _begins_anew(self, moved: Moved) -> bool:
         """Whether the next agent can begin with these moves: nothing is left of what this host has no more."""
-        orders = leaving.moved_away(self._files, self._spec, moved, self._intent.value["tasks"])
+        orders = intents.to_move(self._files, self._spec, moved, self._intent.value["tasks"])
         if orders is None:
             return False
         self._intent.take(orders)
         are_gone = all(self.state["tasks"][task]["state"] in FINAL for task in orders)
-        return are_gone and leaving.write_moves(self._files, moved)
+        return are_gone and intents.write_moves(self._files, moved)
 
     def _restore_files(self) -> None:
         """Restores what was removed or emptied. Sessions, and the next agent, need each of these files."""
         try:
             if (restored := self._lasting.restore()) is not None:
                 self._report_damage(restored)
-            if not fifo.is_read(self._files.wake_path):
-                unread, self._wake = self._wake, fifo.listen(self._files.wake_path)
+            if not locks.is_read(self._files.wake_path):
+                unread, self._wake = self._wake, locks.listen(self._files.wake_path)
                 os.close(unread)
         except OSError as error:
-            log.note("%s" % error)
+            errors.note("%s" % error)
         self._unsaved = self._unsaved or not rebuilding.size_bytes(self._files.state_path)
 
     def _step_tasks(self, now: float, wall: float) -> None:
         self._intent.read()
         wanted, entries = self._intent.value["tasks"], self.state["tasks"]
         leaves = self._leaves_since is not None
-        self._intent.take(leaving.held(self._spec, wanted, entries) if leaves else leaving.released(self._spec, wanted))
+        spec = self._spec
+        self._intent.take(intents.to_leave(spec, wanted, entries) if leaves else intents.to_return(spec, wanted))
         if self.state["intent_serial"] != self._intent.value["serial"]:
             self.state["intent_serial"] = self._intent.value["serial"]
             self._changes = True
         grace_s = self._role.fence_s()
         if grace_s is not None:
-            self._intent.take(leaving.held_for(drains.CUT_OFF, grace_s, self._spec, wanted, entries))
+            self._intent.take(intents.to_hold(drains.CUT_OFF, grace_s, self._spec, wanted, entries))
         for task in self._tasks:
             intent = self._intent.value["tasks"][task.id]
             if self._gives_up:
@@ -166,7 +180,7 @@ class Supervisor:
             try:
                 task.step(intent, now, wall)
             except OSError as error:
-                log.note("%s: %s" % (task.id, error))  # a full disk, too many files: later
+                errors.note("%s: %s" % (task.id, error))  # a full disk, too many files: later
         self._files.events.write_waiting()
 
     def _sample(self, now: float, wall: float) -> None:
@@ -213,7 +227,7 @@ class Supervisor:
 
     def _report_damage(self, text: str) -> None:
         """In agent.log, and in the run's history as an event of every task: it is their record."""
-        log.note(text)
+        errors.note(text)
         why = because(said(text))
         for task, entry in self.state["tasks"].items():
             self._changed(task, entry["state"], entry["state"], entry["attempt"], why)
@@ -285,7 +299,7 @@ class Supervisor:
                 paths.write_json(self._files.state_path, self.state)
                 self._unsaved = False
             except OSError as error:
-                log.note("state: %s" % error)
+                errors.note("state: %s" % error)
         return not self._unsaved
 
     def _wait(self) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 from functools import partial
 
-from ..host import budget, machine
+from ..host import files, machine
 from ..records.vitals import is_full
 
 TYPE_CHECKING = False
@@ -115,8 +115,8 @@ def disks_of(places: Sequence[str]) -> Tuple[List[Disk], List[str]]:
     silent: List[str] = []
     for place in places:
         try:
-            device, disk = budget.within(ANSWER_S, place, partial(_disk, place))
-        except budget.Silent:
+            device, disk = files.within(ANSWER_S, place, partial(_disk, place))
+        except files.Silent:
             silent.append(place[:8192])
             continue
         except OSError:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.conversation import Wire
-from dtctl.agent.logs import serving
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.requests import START, LogsRequest
 from dtctl.agent.records.run_state import State
+from dtctl.agent.requests import logs
 from dtctl.transport import wire as frames
 from dtctl.transport.seam import Message
 from tests.waiting import PATIENCE_S
@@ -56,7 +56,7 @@ class Run:
         """The frames of a request that does not follow."""
         writer = BytesIO()
         wanted = asked(**request)
-        serving.serve(str(self.directory), self.named(wanted), wanted, Wire(BytesIO(), writer), self.state)
+        logs.serve(str(self.directory), self.named(wanted), wanted, Wire(BytesIO(), writer), self.state)
         return decoded(writer.getvalue())
 
     def named(self, request: LogsRequest) -> list[str]:
@@ -95,7 +95,7 @@ class Following:
     def __init__(self, run: Run, request: LogsRequest) -> None:
         self._written = BytesIO()
         arguments = (str(run.directory), run.named(request), request, Leaving(run, self._written), run.state)
-        self.thread = threading.Thread(target=serving.serve, args=arguments)
+        self.thread = threading.Thread(target=logs.serve, args=arguments)
 
     def frames(self) -> list[Message]:
         return decoded(self._written.getvalue())

@@ -9,8 +9,8 @@ import time
 from io import BytesIO
 from typing import Any
 
-from dtctl.agent.logs import serving
 from dtctl.agent.records.run_state import State
+from dtctl.agent.requests import logs
 from tests.agent.link.ends import agent_process
 from tests.agent.logs.run import Leaving, Run, asked, decoded
 from tests.waiting import PATIENCE_S, eventually
@@ -130,7 +130,7 @@ def test_waiting_costs_almost_nothing(run: Run) -> None:
 def test_an_agent_process_of_its_own_follows(run: Run, agent_python: str) -> None:
     body = """
 import json, os
-from dtctl.agent.logs import serving
+from dtctl.agent.requests import logs
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.requests import LogsRequest
 def states():
@@ -138,7 +138,7 @@ def states():
         return json.load(file)
 wanted = {"tasks": ["worker:0"], "follow": True, "lines": 1, "grep": "[0-9]"}
 request = made(LogsRequest, type="logs", cluster="c", host="h", **wanted)
-serving.serve(args[0], ["worker:0"], request, wire, states)
+logs.serve(args[0], ["worker:0"], request, wire, states)
 """
     run.log(b"x\n1\n2\n")
     (run.attempt(1) / "times").write_text("100.0 2\n101.0 6\n")
@@ -163,7 +163,7 @@ serving.serve(args[0], ["worker:0"], request, wire, states)
 
 
 def test_a_log_that_grows_is_sent_before_the_state_is_looked_at_again(run: Run, monkeypatch: Any) -> None:
-    lines = [b"%d\n" % number for number in range(int(serving.POLL_S / serving.LOOK_S))]
+    lines = [b"%d\n" % number for number in range(int(logs.POLL_S / logs.LOOK_S))]
     left = iter(lines)
     looks: list[int] = []
 
@@ -178,6 +178,6 @@ def test_a_log_that_grows_is_sent_before_the_state_is_looked_at_again(run: Run, 
     run.log(b"first\n")
     writer = BytesIO()
     monkeypatch.setattr(time, "sleep", lambda _: run.log(next(left)))
-    serving.serve(str(run.directory), ["worker:0"], asked(follow=True), Leaving(run, writer), states)
+    logs.serve(str(run.directory), ["worker:0"], asked(follow=True), Leaving(run, writer), states)
     assert sent() == [b"first\n", *lines]
     assert looks == [0, 1 + len(lines)]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.supervise import log_limit
-from dtctl.agent.supervise.log_limit import KEPT_BYTES, LogLimit, cut_front
+from dtctl.agent.supervise import attempt
+from dtctl.agent.supervise.attempt import KEPT_BYTES, LogLimit, cut_front
 from tests.agent.logs.run import Run, text
 from tests.waiting import eventually
 
@@ -132,7 +132,7 @@ def test_a_file_system_without_holes_has_no_limit(run: Run, monkeypatch: pytest.
         asked.append(size)
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
-    monkeypatch.setattr(log_limit, "_punch", lambda: refuse)
+    monkeypatch.setattr(attempt, "_punch", lambda: refuse)
     log = run.log(steps(0, 100_000))
     limit = LogLimit(5 * MB)
     limit.update(str(log.parent))

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from dtctl.agent.host import fifo, paths, processes
+from dtctl.agent.host import locks, paths, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.run_state import IntentFile
@@ -317,7 +317,7 @@ def test_a_session_that_finds_the_file_damaged_has_the_supervisor_mend_it(
 ) -> None:
     followed = reading(files, None, lambda _: None)
     Path(files.intent_path).write_text("{")
-    monkeypatch.setattr(fifo, "ring", lambda _: followed.read())
+    monkeypatch.setattr(locks, "ring", lambda _: followed.read())
     serial = Session(files, followed).change(lambda intent: intents.change(intent["tasks"]["worker:0"], want="stop"))
     assert (on_disk(files)["serial"], on_disk(files)["tasks"]["worker:0"]["want"]) == (serial, "stop")
 

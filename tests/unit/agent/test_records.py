@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.records import answers, exchanges, kinds, messages, run_state, spec, starting, values, whole_run
+from dtctl.agent import records
+from dtctl.agent.records import answers, kinds, messages, run_state, spec, starting, values, whole_run
 from dtctl.agent.records.kinds import InvalidValue, Kind, Missing, checked, fields_of, kind_of, made
 from dtctl.agent.records.values import is_storage_url, normal_url, paths_of, urls_of
 from dtctl.plan.hosts import on_host
@@ -35,9 +36,9 @@ FILES = [
     values.Variables,
 ]
 RECORDS: list[Any] = [
-    *map(record_of, dict.fromkeys(one.request for one in exchanges.EXCHANGES.values())),
-    *map(record_of, exchanges.WORDS.values()),
-    *map(record_of, dict.fromkeys(one.result for one in exchanges.EXCHANGES.values())),
+    *map(record_of, dict.fromkeys(one.request for one in records.EXCHANGES.values())),
+    *map(record_of, records.WORDS.values()),
+    *map(record_of, dict.fromkeys(one.result for one in records.EXCHANGES.values())),
     *answers.FRAMES.values(),
     *messages.FROM_AGENT.values(),
     *messages.FROM_COORDINATOR.values(),

@@ -11,7 +11,7 @@ from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.agent.records.run_state import Process
 from dtctl.agent.records.spec import hosts_of
-from dtctl.agent.run import seats
+from dtctl.agent.run import gang
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.coordinate.seating import moved, on, with_spares
 
@@ -20,7 +20,7 @@ SPEC = with_spares("async-ps", PLACES, "s", "t")
 
 
 def own(host: str, **seats_: str) -> list[str]:
-    return [task["id"] for task in seats.seated(on(SPEC, host), moved(**seats_))["tasks"]]
+    return [task["id"] for task in gang.seated(on(SPEC, host), moved(**seats_))["tasks"]]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_host_has_the_tasks_of_its_seats(host: str, now: dict[str, str], tasks
 
 
 def test_the_roster_names_the_new_host_its_addresses_and_the_seat() -> None:
-    after = seats.seated(SPEC, moved(a="t"))
+    after = gang.seated(SPEC, moved(a="t"))
     assert [(one["task"], one["host"], one["address"], one["seat"]) for one in after["roster"]][:2] == [
         ("ps:0", "t", "t:2222", "a"),
         ("chief:0", "b", "b:2222", None),
@@ -52,14 +52,14 @@ def test_the_roster_names_the_new_host_its_addresses_and_the_seat() -> None:
 @pytest.mark.parametrize("now", [{"a": "b"}, {"a": "x"}, {"x": "s"}, {"s": "t"}])
 def test_moves_that_cannot_be_are_refused(now: dict[str, str]) -> None:
     with pytest.raises(InvalidValue):
-        seats.seated(SPEC, moved(**now))
+        gang.seated(SPEC, moved(**now))
 
 
 def test_a_spare_takes_only_the_places_that_it_was_prepared_for() -> None:
     spec: Any = {**on(SPEC, "s"), "seats": {}}
     with pytest.raises(InvalidValue):
-        seats.seated(spec, moved(a="s"))
-    assert seats.seated(spec, moved(a="t"))["tasks"] == []
+        gang.seated(spec, moved(a="s"))
+    assert gang.seated(spec, moved(a="t"))["tasks"] == []
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from dtctl.agent.host import machine, processes
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.network import Peer
 from dtctl.agent.records.vitals import Machine
-from dtctl.agent.vitals import gathering, machine_load, usage
+from dtctl.agent.requests import health
+from dtctl.agent.vitals import machine_load, usage
 from dtctl.agent.vitals.machine_load import MachineLoad, presses
 from dtctl.agent.vitals.usage import Others, Quota, Usage
 
@@ -148,7 +149,7 @@ def test_an_address_that_listens_is_reached_and_one_that_does_not_is_refused() -
             "ps:1": f"127.0.0.1:{silent.getsockname()[1]}",
             "ps:2": "no-such-host.invalid:2222",
         }
-        found = {one["task"]: one["problem"] for one in gathering.unreached(peers(addresses), 5.0)}
+        found = {one["task"]: one["problem"] for one in health.unreached(peers(addresses), 5.0)}
     assert found == {"ps:1": "refused", "ps:2": "unresolved"}
 
 
@@ -159,7 +160,7 @@ def test_a_way_that_swallows_everything_is_reported_after_the_limit() -> None:
         for one in fillers:
             one.setblocking(False)
             one.connect_ex(("127.0.0.1", port))
-        found = gathering.unreached(peers({"ps:0": f"127.0.0.1:{port}"}), 0.3)
+        found = health.unreached(peers({"ps:0": f"127.0.0.1:{port}"}), 0.3)
         for one in fillers:
             one.close()
     assert [one["problem"] for one in found] == ["timeout"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.config import check_cluster, load_cluster
 from dtctl.config.cluster import Cluster, Job, Recovery
+from dtctl.config.load import check_cluster, load_cluster
 from dtctl.model import Local, SshSettings
 
 HEAD = """\
@@ -220,14 +220,6 @@ def test_a_template_is_a_dialect_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("500ms", 0.5), ("30s", 30.0), ("5m", 300.0), ("1.5h", 5400.0), ("1d", 86400.0), ("7", 7.0), ("0.5", 0.5)],
-)
-def test_duration_has_a_unit_or_is_a_number_of_seconds(write: Path, text: str, seconds: float) -> None:
-    assert load(write, ONE_WORKER + f"grace: {text}\n").grace_s == seconds
-
-
-@pytest.mark.parametrize(
     ("recovery", "expected"),
     [
         ("{backoff: 1s..60s}", {"backoff_min_s": 1.0, "backoff_max_s": 60.0}),
@@ -272,16 +264,6 @@ def test_code_and_env_file_start_beside_the_cluster_file(write: Path) -> None:
 def test_a_key_without_a_value_is_not_written(write: Path) -> None:
     cluster = load(write, ONE_WORKER + "dirs:\ngrace:\nssh: {user: , port: null}\n")
     assert (cluster.grace_s, dict(cluster.dirs), cluster.hosts["a"].reach) == (30.0, {}, SshSettings("a"))
-
-
-def test_similar_jobs_share_settings_by_merge_keys(write: Path) -> None:
-    jobs = load_jobs(write, "{a: }", "{ps: &common {hosts: a, env: {A: 1}}, worker: {<<: *common, port: 3000}}")
-    assert (jobs["worker"].hosts, jobs["worker"].ports, jobs["worker"].launch.env["A"]) == (("a",), (3000,), "1")
-
-
-def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(write: Path) -> None:
-    write.write_bytes(b"\xef\xbb\xbf" + ONE_WORKER.replace("\n", "\r\n").encode())
-    assert load_cluster(write).name == "digits"
 
 
 CLUSTER = "name: demo\nhosts: {a: }\njobs: {worker: {hosts: a}}\ntrainer: {command: python train.py}\nhooks:\n"

@@ -13,14 +13,15 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.spec import Inventory
 from dtctl.cli import scope
 from dtctl.cli.options import Scope
-from dtctl.config import find_cluster_file, load_cluster
+from dtctl.config import find_cluster_file
 from dtctl.config.cluster import Cluster
+from dtctl.config.load import load_cluster
 from dtctl.errors import ConfigError, TransportError, UsageError
 from dtctl.model import SshSettings, TaskId
 from dtctl.operations.history import Memory
 from dtctl.operations.init import write_template
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.plan.roster import RunPlan, plan_roster
+from dtctl.plan import RunPlan, plan_roster
 from dtctl.plan.run import plan_run
 from tests.unit.coordinated import inventory
 
@@ -35,16 +36,21 @@ def below(tmp_path: Path) -> Path:
     return deep
 
 
-def test_the_argument_comes_first_and_is_taken_as_it_is(below: Path) -> None:
-    (below / "cluster.yaml").touch()
-    named = Path("elsewhere/mine.yaml")
-    assert find_cluster_file(named, {"DTCTL_CONFIG": "other.yaml"}, below) == named
-
-
-def test_the_variable_comes_before_the_directory(below: Path) -> None:
-    (below / "cluster.yaml").touch()
-    (below / "mine.yaml").touch()
-    assert find_cluster_file(None, {"DTCTL_CONFIG": "mine.yaml"}, below) == below / "mine.yaml"
+@pytest.mark.parametrize(
+    ("named", "environ", "expected"),
+    [
+        pytest.param("elsewhere/mine.yaml", {"DTCTL_CONFIG": "mine.yaml"}, "elsewhere/mine.yaml", id="argument first"),
+        pytest.param(None, {"DTCTL_CONFIG": "mine.yaml"}, "mine.yaml", id="variable before directory"),
+        pytest.param(None, {"DTCTL_CONFIG": ""}, "cluster.yaml", id="empty variable ignored"),
+    ],
+)
+def test_cluster_file_is_that_of_argument_variable_or_directory(
+    below: Path, named: str | None, environ: dict[str, str], expected: str
+) -> None:
+    for name in ("cluster.yaml", "mine.yaml"):
+        (below / name).touch()
+    found = find_cluster_file(Path(named) if named else None, environ, below)
+    assert found == (Path(expected) if named else below / expected)
 
 
 def test_a_variable_that_names_a_missing_file_is_an_error(below: Path) -> None:
@@ -53,24 +59,14 @@ def test_a_variable_that_names_a_missing_file_is_an_error(below: Path) -> None:
     assert caught.value.summary == "$DTCTL_CONFIG names gone.yaml, which does not exist"
 
 
-def test_an_empty_variable_is_as_none(below: Path) -> None:
-    (below / "cluster.yaml").touch()
-    assert find_cluster_file(None, {"DTCTL_CONFIG": ""}, below) == below / "cluster.yaml"
-
-
 def test_the_nearest_file_in_the_repository_is_taken(below: Path) -> None:
     repository = below.parents[1]
+    (below / "cluster.yaml").mkdir()
+    assert find_cluster_file(None, {}, below) == below / "cluster.yaml", "a directory where there is no file"
     (repository / "cluster.yaml").touch()
     assert find_cluster_file(None, {}, below) == repository / "cluster.yaml"
     (below.parent / "cluster.yaml").touch()
     assert find_cluster_file(None, {}, below) == below.parent / "cluster.yaml"
-    (below / "cluster.yaml").mkdir()
-    assert find_cluster_file(None, {}, below) == below.parent / "cluster.yaml", "a directory is no cluster file"
-
-
-def test_a_directory_named_cluster_yaml_is_found_where_there_is_no_file(below: Path) -> None:
-    (below / "cluster.yaml").mkdir()
-    assert find_cluster_file(None, {}, below) == below / "cluster.yaml"
 
 
 def test_a_file_of_the_other_ending_is_named_and_not_taken(below: Path) -> None:

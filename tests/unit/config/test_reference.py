@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from dtctl.config import cluster_schema, load_cluster, reference_markdown
 from dtctl.config.document import Scalar
+from dtctl.config.load import load_cluster
+from dtctl.config.reference import json_schema, markdown
 from dtctl.config.sections import SECTIONS
 from dtctl.config.yaml12 import parse
-from dtctl.errors import closest, did_you_mean
 from tests.unit.config.mistakes import GOOD, MISTAKES, swap, top, trainer
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = (ROOT / "cluster.yaml.example").read_text()
-VALIDATOR: Any = Draft202012Validator(cluster_schema())
+VALIDATOR: Any = Draft202012Validator(json_schema())
 EVERY_KEY = sorted({key for section in SECTIONS for key in section.known_keys()})
 
 
@@ -39,11 +39,11 @@ def schema_accepts(text: str) -> bool:
 
 def test_the_reference_in_docs_is_in_step_with_the_models() -> None:
     # word by word: docs/generate.py fills the lines
-    assert (ROOT / "docs/cluster-yaml.md").read_text().split() == reference_markdown().split()
+    assert (ROOT / "docs/cluster-yaml.md").read_text().split() == markdown().split()
 
 
 def test_the_smallest_file_of_the_reference_loads(tmp_path: Path) -> None:
-    text = re.findall(r"```yaml\n(.*?)```", reference_markdown(), re.DOTALL)[0]
+    text = re.findall(r"```yaml\n(.*?)```", markdown(), re.DOTALL)[0]
     (tmp_path / "cluster.yaml").write_text(text)
     cluster = load_cluster(tmp_path / "cluster.yaml")
     assert {name: job.ports for name, job in cluster.jobs.items()} == {"ps": (2222,), "worker": (2223, 2222)}
@@ -54,13 +54,6 @@ def test_the_example_shows_and_explains_every_key(key: str) -> None:
     lines = [line for line in EXAMPLE.splitlines() if re.search(rf"\b{key}:", line)]
     assert lines, f"{key} is not in cluster.yaml.example"
     assert any("#" in line for line in lines), f"no line with {key} has a comment"
-
-
-def test_the_example_loads_as_it_is() -> None:
-    cluster = load_cluster(ROOT / "cluster.yaml.example")
-    assert list(cluster.jobs) == ["ps", "worker", "evaluator"]
-    assert len(cluster.tasks()) == 13
-    assert cluster.trainer.code == ROOT
 
 
 def test_the_example_loads_with_its_commented_keys(tmp_path: Path) -> None:
@@ -133,40 +126,31 @@ def test_the_schema_refuses_wrong_keys_and_wrong_kinds(text: str) -> None:
 
 
 def test_the_schema_has_the_required_keys() -> None:
-    assert cluster_schema()["required"] == ["name", "hosts", "jobs"]
+    assert json_schema()["required"] == ["name", "hosts", "jobs"]
     assert not schema_accepts("name: x\n")
 
 
-def test_every_key_of_the_schema_is_described() -> None:
-    schema = cluster_schema()
+def keys_of_the_schema() -> list[tuple[str, Any]]:
+    """Each with its own schema."""
+    schema = json_schema()
     mappings = [
         schema,
         *(one for definition in schema["$defs"].values() for one in definition.get("anyOf", [definition])),
     ]
-    keys = {key for mapping in mappings for key, body in mapping.get("properties", {}).items() if body["description"]}
-    assert sorted(keys) == EVERY_KEY
+    return [key for mapping in mappings for key in mapping.get("properties", {}).items()]
+
+
+def test_every_key_of_the_schema_is_described() -> None:
+    schema = json_schema()
+    assert sorted({key for key, body in keys_of_the_schema() if body["description"]}) == EVERY_KEY
     VALIDATOR.check_schema(schema)
     assert schema["$schema"] == VALIDATOR.META_SCHEMA["$id"]
 
 
 def test_every_example_of_the_schema_is_valid() -> None:
-    schema = cluster_schema()
-    mappings = [
-        schema,
-        *(one for definition in schema["$defs"].values() for one in definition.get("anyOf", [definition])),
-    ]
-    bodies = [body for mapping in mappings for body in mapping.get("properties", {}).values()]
-    examples = [(body, example) for body in bodies for example in body.get("examples", [])]
+    examples = [(body, example) for _, body in keys_of_the_schema() for example in body.get("examples", [])]
     assert len(examples) > 20
     assert [example for body, example in examples if not VALIDATOR.evolve(schema=body).is_valid(example)] == []
-
-
-def test_misspelled_keys_have_a_suggestion_and_unknown_ones_none() -> None:
-    assert closest("prot", ["port", "hosts"]) == "port"
-    assert closest("Hosts", ["port", "hosts"]) == "hosts"
-    assert closest("zebra", ["port", "hosts"]) is None
-    assert did_you_mean("prot", ["port"]) == "did you mean 'port'?"
-    assert did_you_mean("zebra", ["port"]) == ""
 
 
 def test_importing_the_package_imports_neither_yaml_nor_pydantic() -> None:

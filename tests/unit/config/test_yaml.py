@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.config import load_cluster
 from dtctl.config.document import Scalar
+from dtctl.config.load import load_cluster
 from dtctl.config.yaml12 import parse
 from dtctl.errors import ConfigError, Place
 from tests.fuzz import cases
@@ -250,15 +250,6 @@ def test_a_small_text_that_stands_for_much_is_refused(name: str) -> None:
 def test_a_value_of_the_command_line_is_read_by_the_same_rules(value: str) -> None:
     for path in ("trainer.args", "grace", "hosts", "hosts.ps-a.gpus", "name"):
         assert read_file(GOOD, f"{path}={value}")
-
-
-def test_merges_are_made_once_and_in_order() -> None:
-    data = parse("a: &a {x: 1, y: 2}\nb: &b {x: 3, <<: *a}\nc: {<<: [*b, *a], z: 4}", "c.yaml").data
-    assert {name: {key: one.value for key, one in found.items()} for name, found in data.items()} == {
-        "a": {"x": 1, "y": 2},
-        "b": {"x": 3, "y": 2},
-        "c": {"x": 3, "y": 2, "z": 4},
-    }
 
 
 def test_a_file_with_thousands_of_hosts_one_by_one_is_no_attack() -> None:

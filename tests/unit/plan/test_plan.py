@@ -14,8 +14,8 @@ from dtctl.agent.records.spec import Spec
 from dtctl.config.cluster import Cluster, Job, Launch, Recovery, TfConfig, Trainer
 from dtctl.errors import PreflightError
 from dtctl.model import TaskId
+from dtctl.plan import RunPlan, TaskPlan, shown
 from dtctl.plan.hosts import on_this_machine, output_places
-from dtctl.plan.roster import RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec, run_spec
 from tests.unit.clusters import cluster, job, ssh_host
@@ -42,14 +42,6 @@ def test_flags_hold_every_job_in_the_order_of_the_file() -> None:
     )
 
 
-def test_tf_config_names_the_cluster_and_the_task() -> None:
-    config = json.loads(task(planned(cluster()), "ps:1").env["TF_CONFIG"])
-    assert config == {
-        "cluster": {"ps": ["a.example:2222", "b.example:2222"], "worker": ["c.example:2222", "d.example:2222"]},
-        "task": {"type": "ps", "index": 1},
-    }
-
-
 def sparse_or_not(**fields: Any) -> dict[str, Any]:
     """TF_CONFIG of all tasks of a cluster with every job."""
     jobs = (
@@ -70,6 +62,8 @@ def test_tf_config_holds_environment_and_rpc_layer_where_the_file_does() -> None
 
 def test_an_evaluator_is_in_the_cluster_of_tf_config_by_choice() -> None:
     assert "evaluator" not in sparse_or_not()["evaluator:0"]["cluster"]
+    plan = planned(cluster(job("worker", ["a"], [2222]), job("evaluator", ["b"], [2222])))
+    assert not any("evaluator_hosts" in word for word in task(plan, "worker:0").argv)
     spec = sparse_or_not(evaluator_in_cluster=True)
     assert spec["worker:0"]["cluster"]["evaluator"] == ["a.example:2223"]
     assert spec["evaluator:0"]["task"] == {"type": "evaluator", "index": 0}
@@ -82,6 +76,7 @@ def test_in_a_sparse_cluster_workers_do_not_see_each_other() -> None:
         "chief": {"0": "b.example:2222"},
         "worker": {"1": "d.example:2222"},
     }
+    assert spec["worker:1"]["task"] == {"type": "worker", "index": 1}
     whole = {"ps": ["a.example:2222"], "chief": ["b.example:2222"], "worker": ["c.example:2222", "d.example:2222"]}
     assert spec["ps:0"]["cluster"] == spec["chief:0"]["cluster"] == whole
 
@@ -97,29 +92,21 @@ def test_a_dialect_gives_flags_or_tf_config_or_both(dialect: str, flags: bool, c
     assert ("TF_CONFIG" in first.env) is config
 
 
-def test_a_template_gives_a_trainer_exactly_its_words() -> None:
-    launch = Launch(
-        command=("./train",),
-        dialect="template",
-        template=("--ps-host={ps_hosts}", "--index={task_index}", "{host}:{port}", "tcp://{lead_host}:{lead_port}"),
-    )
-    plan = planned(cluster(job("ps", ["a"], [2222]), job("worker", ["b", "c"], [2223, 2223], launch=launch)))
-    own = ("--ps-host=a.example:2222", "--index=1", "c.example:2223", "tcp://b.example:2223")
-    assert task(plan, "worker:1").argv == ("./train", *own)
-
-
 @pytest.mark.parametrize(
     ("word", "args"),
     [
+        ("--ps-host={ps_hosts}", ("--ps-host=a.example:2222,b.example:2222",)),
+        ("{task_index} {host}:{port}", ("1 c.example:2223",)),
+        ("tcp://{lead_host}:{lead_port}", ("tcp://b.example:2223",)),
         ("{ps_hosts|space}", ("a.example:2222", "b.example:2222")),
         ("{ps_hosts | space}", ("a.example:2222", "b.example:2222")),
         ("--ps={ps_hosts|space}", ("--ps=a.example:2222 b.example:2222",)),
     ],
 )
-def test_a_template_may_have_a_list_with_spaces(word: str, args: tuple[str, ...]) -> None:
+def test_a_template_gives_a_trainer_exactly_its_words(word: str, args: tuple[str, ...]) -> None:
     launch = Launch(command=("./train",), dialect="template", template=("--ps-host", word))
-    plan = planned(cluster(job("ps", ["a", "b"], [2222, 2222]), job("worker", ["c"], [2223], launch=launch)))
-    assert task(plan, "worker:0").argv == ("./train", "--ps-host", *args)
+    jobs = (job("ps", ["a", "b"], [2222, 2222]), job("worker", ["b", "c"], [2223, 2223], launch=launch))
+    assert task(planned(cluster(*jobs)), "worker:1").argv == ("./train", "--ps-host", *args)
 
 
 def test_a_template_field_without_a_value_is_an_error_with_the_missing_key() -> None:
@@ -151,14 +138,6 @@ def test_storage_urls_reach_the_trainer_as_they_are_and_the_agent_not_at_all() -
     spec = host_spec(plan, "a", run_spec(plan, **made, controller="me@here", replaced={}))  # type: ignore[arg-type]
     assert (spec["dirs"], spec["brought_along"], spec["checkpoint_dirs"]) == (["\0HOME/dtctl/digits/logs"], [], [])
     assert output_places(plan.cluster, plan.dirs["a"]) == ("gs://b/run/",)
-
-
-def test_the_evaluator_stands_in_the_task_but_not_in_the_cluster() -> None:
-    plan = planned(cluster(job("worker", ["a"], [2222]), job("evaluator", ["b"], [2222])))
-    config = json.loads(task(plan, "evaluator:0").env["TF_CONFIG"])
-    assert list(config["cluster"]) == ["worker"]
-    assert config["task"] == {"type": "evaluator", "index": 0}
-    assert not any("evaluator_hosts" in word for word in task(plan, "worker:0").argv)
 
 
 def test_the_gpus_of_a_host_are_shared_and_ps_sees_none() -> None:

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from dtctl.config import load_cluster
 from dtctl.config.cluster import Launch, Trainer
+from dtctl.config.load import load_cluster
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Local, TaskId
-from dtctl.plan import dialects
+from dtctl.plan import RunPlan, TaskPlan, dialects, plan_roster, restoring_hosts, shown
 from dtctl.plan.hosts import on_this_machine
-from dtctl.plan.roster import RunPlan, TaskPlan, plan_roster, restoring_hosts, shown
 from dtctl.plan.run import plan_run
 from dtctl.render.machine import document
 from dtctl.render.plan import order_lines, show_plan, show_whole_tasks, survival_lines
@@ -125,33 +124,6 @@ def test_traffic_between_tasks_goes_past_a_proxy_that_is_kept() -> None:
     plan = planned(cluster(trainer=settings))
     assert {one.env["no_grpc_proxy"] for one in plan.tasks} == {"a.example,b.example,c.example,d.example"}
     assert all(one.keep_proxy for one in plan.tasks)
-
-
-def parts(strategy: str = "auto", **settings: Any) -> dict[str, Any]:
-    jobs = (job("ps", ["a"], [1]), job("chief", ["b"], [2]), job("worker", ["c"], [3]), job("evaluator", ["d"], [4]))
-    roster = plan_roster(cluster(*jobs, strategy=strategy, **settings))
-    assert (roster.lead, roster.success) == (TaskId("chief", 0), settings.get("success", "lead"))
-    return {str(part.id): part for part in roster.tasks}
-
-
-def test_every_task_has_its_host_and_role_and_all_but_the_evaluator_are_vital() -> None:
-    found = {name: (part.host, part.role, part.vital) for name, part in parts().items()}
-    assert found == {
-        "ps:0": ("a", "ps", True),
-        "chief:0": ("b", "lead", True),
-        "worker:0": ("c", "worker", True),
-        "evaluator:0": ("d", "evaluator", False),
-    }
-
-
-@pytest.mark.parametrize(("success", "deciding"), [("lead", {"chief:0"}), ("all-workers", {"chief:0", "worker:0"})])
-def test_deciding_tasks_follow_the_success_rule(success: str, deciding: set[str]) -> None:
-    assert {name for name, part in parts(success=success).items() if part.decides} == deciding
-
-
-@pytest.mark.parametrize(("strategy", "serving"), [("auto", {"ps:0"}), ("ps-strategy", {"ps:0", "worker:0"})])
-def test_serving_tasks_are_needed_until_the_others_end(strategy: str, serving: set[str]) -> None:
-    assert {name for name, part in parts(strategy).items() if part.serves} == serving
 
 
 @pytest.mark.parametrize(

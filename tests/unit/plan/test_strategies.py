@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.spec import Stage, comes_back_alone
+from dtctl.agent.records.spec import comes_back_alone
 from dtctl.config.cluster import Cluster, Launch, Recovery
 from dtctl.config.strategies import circle, strategy_of
 from dtctl.errors import PreflightError
-from dtctl.plan.roster import RunPlan, TaskPlan
+from dtctl.plan import RunPlan, TaskPlan
 from dtctl.plan.run import plan_run, stages
 from tests.unit.clusters import cluster, job
 
@@ -41,11 +41,7 @@ def order(value: Cluster) -> dict[str, list[str]]:
     """Each stage by the names of its tasks, and the names of the stages that it needs."""
     found = stages(value)
     assert all(index < place for place, stage in enumerate(found) for index in stage["after"])
-    return {_tasks(stage): [found[index]["name"] for index in stage["after"]] for stage in found}
-
-
-def _tasks(stage: Stage) -> str:
-    return " ".join(stage["tasks"])
+    return {" ".join(stage["tasks"]): [found[index]["name"] for index in stage["after"]] for stage in found}
 
 
 @pytest.mark.parametrize(
@@ -67,38 +63,61 @@ def test_the_strategy_is_declared_or_follows_from_the_jobs(value: Cluster, way: 
     assert strategy_of(value).value == planned(value).strategy.value == way
 
 
-@pytest.mark.parametrize("strategy", ["async-ps", "sync-ps"])
-def test_workers_that_fetch_from_ps_need_it_and_the_lead(strategy: str) -> None:
-    assert order(of("worker", "ps", "evaluator", strategy=strategy)) == {
-        "ps:0 ps:1": [],
-        "worker:0": ["ps"],
-        "worker:1": ["ps", "worker:0"],
-        "evaluator:0": ["worker:0"],
+def with_waits(value: Cluster, **depends_on: tuple[str, ...]) -> Cluster:
+    jobs = {
+        name: dataclasses.replace(one, depends_on=depends_on.get(name, one.depends_on))
+        for name, one in value.jobs.items()
     }
-    assert order(of(*WITH_PS, strategy=strategy)) == {
-        "ps:0 ps:1": [],
-        "chief:0": ["ps"],
-        "worker:0 worker:1": ["ps", "chief:0"],
-        "evaluator:0": ["chief:0"],
-    }
+    return dataclasses.replace(value, jobs=jobs)
 
 
-@pytest.mark.parametrize("strategy", ["ps-strategy", "in-graph"])
-def test_a_lead_that_connects_to_servers_needs_all_of_them(strategy: str) -> None:
-    assert order(of(*WITH_PS, strategy=strategy)) == {
-        "ps:0 ps:1": [],
-        "worker:0 worker:1": [],
-        "chief:0": ["ps", "worker"],
-        "evaluator:0": ["chief:0"],
-    }
+SERVED_FROM_PS = {
+    "ps:0 ps:1": [],
+    "chief:0": ["ps"],
+    "worker:0 worker:1": ["ps", "chief:0"],
+    "evaluator:0": ["chief:0"],
+}
+LED_BY_WORKER = {"ps:0 ps:1": [], "worker:0": ["ps"], "worker:1": ["ps", "worker:0"], "evaluator:0": ["worker:0"]}
+CONNECTED = {
+    "ps:0 ps:1": [],
+    "worker:0 worker:1": [],
+    "chief:0": ["ps", "worker"],
+    "evaluator:0": ["chief:0"],
+}
+GANG: dict[str, list[str]] = {"worker:0": [], "worker:1": [], "board:0 board:1": [], "evaluator:0": ["worker:0"]}
+WAITING = with_waits(of("ps", "worker", "evaluator", "board"), worker=(), evaluator=("worker",), board=("ps",))
 
 
-def test_an_in_graph_client_may_be_the_first_worker() -> None:
-    assert order(of("ps", "worker", strategy="in-graph")) == {
-        "ps:0 ps:1": [],
-        "worker:1": [],
-        "worker:0": ["ps", "worker"],
-    }
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *(pytest.param(of(*WITH_PS, strategy=way), SERVED_FROM_PS, id=way) for way in ("async-ps", "sync-ps")),
+        *(
+            pytest.param(of("worker", "ps", "evaluator", strategy=way), LED_BY_WORKER, id=f"{way} led by a worker")
+            for way in ("async-ps", "sync-ps")
+        ),
+        *(pytest.param(of(*WITH_PS, strategy=way), CONNECTED, id=way) for way in ("ps-strategy", "in-graph")),
+        pytest.param(
+            of("ps", "worker", strategy="in-graph"),
+            {"ps:0 ps:1": [], "worker:1": [], "worker:0": ["ps", "worker"]},
+            id="in-graph led by a worker",
+        ),
+        *(pytest.param(of(*WITHOUT_PS, strategy=way), GANG, id=way) for way in ("auto", "mirrored", "kvstore")),
+        pytest.param(
+            WAITING,
+            {
+                "ps:0 ps:1": [],
+                "worker:0": [],
+                "worker:1": [],
+                "board:0 board:1": ["ps"],
+                "evaluator:0": ["worker:0", "worker"],
+            },
+            id="depends_on replaces the defaults, and waits for all tasks of the lead's job",
+        ),
+    ],
+)
+def test_start_order_follows_strategy_and_depends_on(value: Cluster, expected: dict[str, list[str]]) -> None:
+    assert order(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -110,46 +129,10 @@ def test_servers_are_those_that_the_others_need_to_the_last_step(strategy: str, 
     assert " ".join(dict.fromkeys(task.id.job for task in tasks if task.serves)) == servers
 
 
-@pytest.mark.parametrize("strategy", ["auto", "mirrored", "kvstore"])
-def test_gang_has_no_dependency_and_its_evaluator_needs_the_lead(strategy: str) -> None:
-    assert order(of(*WITHOUT_PS, strategy=strategy)) == {
-        "worker:0": [],
-        "worker:1": [],
-        "board:0 board:1": [],
-        "evaluator:0": ["worker:0"],
-    }
-
-
-def with_waits(value: Cluster, **depends_on: tuple[str, ...]) -> Cluster:
-    jobs = {
-        name: dataclasses.replace(one, depends_on=depends_on.get(name, one.depends_on))
-        for name, one in value.jobs.items()
-    }
-    return dataclasses.replace(value, jobs=jobs)
-
-
 def test_only_jobs_with_depends_on_are_held() -> None:
     assert not any(stage["held"] for stage in stages(of(*WITH_PS)))
     waits = stages(with_waits(of(*WITH_PS), worker=("ps",), chief=()))
     assert [stage["name"] for stage in waits if stage["held"]] == ["worker"]
-
-
-def test_depends_on_replaces_the_default_order() -> None:
-    waits = with_waits(of("ps", "worker", "evaluator", "board"), worker=(), evaluator=("worker",), board=("ps",))
-    assert order(waits) == {
-        "ps:0 ps:1": [],
-        "worker:0": [],
-        "worker:1": [],
-        "board:0 board:1": ["ps"],
-        "evaluator:0": ["worker:0", "worker"],
-    }
-
-
-def test_a_job_that_waits_for_the_leads_job_waits_for_all_of_it() -> None:
-    assert order(with_waits(of("ps", "worker", "board"), board=("worker",)))["board:0 board:1"] == [
-        "worker:0",
-        "worker",
-    ]
 
 
 def test_jobs_that_wait_for_each_other_are_refused() -> None:
@@ -200,8 +183,8 @@ def test_roles_decide_success_and_failure() -> None:
     }
     collective = places(planned(of(*WITHOUT_PS)))
     assert {task for task, place in collective.items() if place.decides} == {"worker:0", "worker:1"}
-    declared = places(planned(of("ps", "worker", success="all-workers")))
-    assert {task for task, place in declared.items() if place.decides} == {"worker:0", "worker:1"}
+    declared = places(planned(of(*WITH_PS, success="all-workers")))
+    assert {task for task, place in declared.items() if place.decides} == {"chief:0", "worker:0", "worker:1"}
 
 
 def test_an_agent_restarts_by_itself_only_what_comes_back_alone_and_holds_no_state() -> None:

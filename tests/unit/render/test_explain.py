@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.tensorboard import MetricsResult
-from dtctl.config.reference import all_keys
 from dtctl.errors import ExitCode, UsageError
 from dtctl.operations.checkpoints import newest_of_run
 from dtctl.operations.consent import Program
@@ -107,10 +106,6 @@ def test_a_screen_shows_type_default_and_an_example(capsys: pytest.CaptureFixtur
     assert "default: 30s" in shown
     assert "example: grace: 2m" in shown
     assert "](" not in shown
-
-
-def test_every_key_has_a_meaning() -> None:
-    assert [key.path for key in all_keys() if not (key.meaning and key.type)] == []
 
 
 def series(*values: float, tag: str = "loss", name: str = "train") -> Series:

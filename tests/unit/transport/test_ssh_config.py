@@ -44,8 +44,9 @@ def write(home: Path, text: str) -> ConfigFiles:
         ("bastion", LoginTarget("bastion")),
         ("ops@bastion:2200", LoginTarget("bastion", "ops", 2200)),
         ("ops@team@bastion", LoginTarget("bastion", "ops@team")),
-        ("[fe80::1]:22", LoginTarget("fe80::1", None, 22)),
-        ("fe80::1", LoginTarget("fe80::1")),
+        ("[fe80::1%eth0]:22", LoginTarget("fe80::1%eth0", None, 22)),
+        ("fe80::1%eth0", LoginTarget("fe80::1%eth0")),
+        ("u@::1", LoginTarget("::1", "u")),
         ("ssh://ops@bastion:2200", LoginTarget("bastion", "ops", 2200)),
     ],
 )
@@ -54,7 +55,10 @@ def test_a_place_is_read_and_written(text: str, place: LoginTarget) -> None:
     assert LoginTarget.parse(str(place)) == place
 
 
-@pytest.mark.parametrize("text", ["", "a b", "host:port"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "a b", "host:port", "host:0", "host:65536", "host:" + "9" * 5000, "host:", "[::1]:x", "@host", "a:b:22x@"],
+)
 def test_invalid_login_target_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         LoginTarget.parse(text)

@@ -16,8 +16,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Ending
 from dtctl.agent.records.spec import CoordinatorAddress
 from dtctl.agent.records.whole_run import RunView
-from dtctl.agent.run import drains, intents, seats
-from dtctl.agent.supervise import leaving
+from dtctl.agent.run import drains, gang, intents
 from tests.unit.agent.coordinate.seating import on, with_spares
 from tests.unit.agent.coordinate.simulated import SimAttempt, SimTask
 from tests.unit.agent.coordinate.world import STEP_S, World
@@ -82,7 +81,7 @@ class SeatWorld(World):
     def _take(self, host: str) -> None:
         data: Any = json.loads(json.dumps(self.data))
         place: CoordinatorAddress = {"host": host, "address": f"{host}:2221", "port": 2221}
-        self.spec = {**seats.seated(on(self.raw, host), data["moved"]), "coordinator": place}
+        self.spec = {**gang.seated(on(self.raw, host), data["moved"]), "coordinator": place}
         self._make_coordinator(checked(RunView, data))
 
     def tick(self) -> None:
@@ -121,7 +120,7 @@ class SeatWorld(World):
             fence.confirm(now, now)
         grace_s = fence.grace_s(now)
         for task, sim in self._here(host).items() if grace_s is not None else ():
-            wanted = leaving.held_for(
+            wanted = intents.to_hold(
                 drains.CUT_OFF, grace_s or 0.0, {**self.spec, "host": host}, {task: sim.intent}, {task: sim.entry}
             )
             sim.intent = wanted.get(task, sim.intent)

@@ -10,7 +10,6 @@ from dtctl.agent.records.reasons import because, fact, headline, why_of
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.values import FINAL
 from dtctl.agent.run import drains, goodput, intents
-from dtctl.agent.supervise import leaving
 from tests.unit.agent.coordinate.training import Trial
 from tests.unit.agent.coordinate.world import World, async_ps, collective, running
 
@@ -336,7 +335,8 @@ def shuts_down(world: World, host: str) -> None:
     """As its agent does that is sent SIGTERM: the trainers have ended, and are held."""
     own = {task: world.tasks[task] for task, place in world.places.items() if place == host}
     spec: Spec = {**world.spec, "host": host}
-    orders = leaving.held(spec, {task: one.intent for task, one in own.items()}, {t: o.entry for t, o in own.items()})
+    wanted, entries = {task: one.intent for task, one in own.items()}, {task: one.entry for task, one in own.items()}
+    orders = intents.to_leave(spec, wanted, entries)
     for task, intent in orders.items():
         world.tasks[task].intent = intent
     world.run_for(2.0)
@@ -346,7 +346,7 @@ def shuts_down(world: World, host: str) -> None:
 def starts_again(world: World, host: str) -> None:
     own = [task for task, place in world.places.items() if place == host]
     spec: Spec = {**world.spec, "host": host}
-    for task, intent in leaving.released(spec, {task: world.tasks[task].intent for task in own}).items():
+    for task, intent in intents.to_return(spec, {task: world.tasks[task].intent for task in own}).items():
         world.tasks[task].intent = intent
     world.boot(host)
 

@@ -9,8 +9,7 @@ import pytest
 
 from dtctl.agent.coordinate.election import LEASE_S
 from dtctl.agent.records.spec import DRIFT
-from dtctl.agent.run import drains
-from dtctl.agent.supervise import leaving
+from dtctl.agent.run import drains, intents
 from dtctl.agent.supervise import task as supervised
 from tests.unit.agent.coordinate.seat_world import SeatWorld, SlowAttempt
 from tests.unit.agent.coordinate.seating import REPLACE_S
@@ -116,7 +115,7 @@ def test_a_host_that_shuts_down_and_does_not_come_back_is_replaced(strategy: str
     world = made(strategy)
     for task in world._on(lost):
         sim = world.tasks[task]
-        sim.intent = leaving.held({**world.spec, "host": lost}, {task: sim.intent}, {task: sim.entry})[task]
+        sim.intent = intents.to_leave({**world.spec, "host": lost}, {task: sim.intent}, {task: sim.entry})[task]
     world.run_for(5.0)
     assert drains.is_drained(world.data["intents"]["worker:1"])
     world.crash(lost)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.supervise import step_reader
-from dtctl.agent.supervise.progress import MARKS, MOST_BYTES, LogProgress, Rate, complaint_after, last_complaint
+from dtctl.agent.supervise.observation import MARKS, MOST_BYTES, LogProgress, Rate, complaint_after, last_complaint
 from dtctl.agent.supervise.step_reader import StepReader
 from tests.fuzz import cases
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from dtctl.agent import main
-from dtctl.agent.host import log, paths, processes
+from dtctl.agent.host import errors, paths, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Start, State
 from dtctl.agent.records.spec import Spec
@@ -97,7 +97,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(supervisor, "take_role", lambda *_, **__: QuietRole())
     monkeypatch.setattr(Supervisor, "_wait", lambda _: None)
     monkeypatch.setattr(Usage, "sample", lambda *_: None)  # of this process, which does not stay as it is
-    monkeypatch.setattr(log, "_logged", set())
+    monkeypatch.setattr(errors, "_logged", set())
     return made_
 
 

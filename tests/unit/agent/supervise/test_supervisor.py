@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from dtctl.agent.host import fifo, paths, processes
+from dtctl.agent.host import locks, paths, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Intent, Intents, Process, Start, State
 from dtctl.agent.run import intents
@@ -92,17 +93,24 @@ def test_an_order_is_written_and_carried_out_at_once(files: RunFiles, monkeypatc
     assert [event["to"] for event in files.events.since(0)] == ["stopped", "stopped"]
 
 
-def test_an_agent_stays_until_its_run_is_over(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    role = ScriptedRole(lambda *_: stop(2))
-    assert not supervise(files, role, monkeypatch)
-    assert files.state()["finished"] is False
-
-
-def test_an_agent_stays_while_tasks_are_not_final(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    def coordinator(role: ScriptedRole, state: State) -> None:
-        role.over = True
+@pytest.mark.parametrize(
+    ("orders", "over", "connected"),
+    [
+        (stop(2), False, True),
+        (None, True, True),
+        ({**stop(2), "worker:0": supervised.intent("finish", 2, reason="enough")}, False, False),
+    ],
+    ids=["the run is not over", "tasks are not final", "one is to finish"],
+)
+def test_an_agent_stays(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch, orders: Intents | None, over: bool, connected: bool
+) -> None:
+    def coordinator(role: ScriptedRole, state: State) -> Intents | None:
+        role.over, role.connected = over, connected
+        return orders
 
     assert not supervise(files, ScriptedRole(coordinator), monkeypatch)
+    assert files.state()["finished"] is False
 
 
 @pytest.mark.parametrize(("await_s", "goes"), [(86400.0, False), (0.0, True)])
@@ -127,6 +135,21 @@ def test_an_agent_that_is_revived_after_its_end_goes_again(files: RunFiles, monk
 
     assert supervise(files, ScriptedRole(coordinator), monkeypatch)
     assert supervise(files, ScriptedRole(nobody), monkeypatch)
+
+
+@pytest.mark.parametrize(("jump_s", "since"), [(3600.0, 8600.0), (-3600.0, 1400.0), (5.0, 5000.0), (-8000.0, 0.0)])
+def test_times_move_with_a_wall_clock_that_is_set(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch, jump_s: float, since: float
+) -> None:
+    entries = {task: made(Entry, state="stopped", since=5000.0) for task in TASKS}
+    paths.write_json(files.state_path, made(State, run="r", host="h1", tasks=entries))
+    right = time.time
+
+    def set_clock(role: ScriptedRole, state: State) -> None:
+        monkeypatch.setattr(time, "time", lambda: right() + jump_s)
+
+    assert not supervise(files, ScriptedRole(set_clock), monkeypatch)
+    assert [entry["since"] for entry in files.state()["tasks"].values()] == pytest.approx([since] * len(TASKS))
 
 
 LOST = "the controller was lost before the start was complete"
@@ -246,14 +269,6 @@ def test_an_agent_that_cannot_begin_anew_goes_on_as_it_is(
     assert files.spec()["moved"]["number"] == 0
 
 
-def test_a_disconnected_agent_stays(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cable_cut(role: ScriptedRole, state: State) -> Intents | None:
-        role.connected = False
-        return {"ps:0": stop(2)["ps:0"], "worker:0": {**stop(2)["worker:0"], "want": "finish"}}
-
-    assert not supervise(files, ScriptedRole(cable_cut), monkeypatch)
-
-
 def test_an_unchanged_state_keeps_its_serial(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     serials: list[int] = []
     supervise(files, ScriptedRole(lambda _, state: serials.append(state["serial"])), monkeypatch)
@@ -272,7 +287,7 @@ def test_a_wake_up_ends_the_wait(files: RunFiles, monkeypatch: pytest.MonkeyPatc
     thread.start()
     eventually(lambda: files.state()["agent"])  # written right before it waits
     paths.write_json(files.intent_path, {**files.intent(), "serial": 2, "tasks": stop(2)})
-    fifo.ring(files.wake_path)
+    locks.ring(files.wake_path)
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert files.state()["finished"] is True
