@@ -233,8 +233,8 @@ IDLE: dict[str, tuple[Callable[[View], object], bool]] = {
     "stalls are not judged": (limits(stall_s=0.0), False),
     "first steps are not judged": (limits(first_step_s=0.0), False),
     "a limit for first steps": (limits(first_step_s=900.0), False),
-    "the lead serves nobody": (lambda view: view.spec["tasks"][0].update(ready="started"), False),
-    "the lead is not of this host": (lambda view: view.spec["tasks"][0].update(id="worker:0"), False),
+    "the lead serves nobody": (lambda view: view.spec["tasks"][0].update({"ready": "started"}), False),
+    "the lead is not of this host": (lambda view: view.spec["tasks"][0].update({"id": "worker:0"}), False),
 }
 
 

@@ -57,7 +57,7 @@ FIRST_STEPS: dict[str, tuple[list[Steps], dict[str, float]]] = {
         {"worker:1": 9.0},
     ),
     "it worked after its start": ([lead_alone_reports, told("worker:1", idle_since=START_ENDS + 0.1)], {}),
-    "it serves": ([lead_alone_reports, lambda view: view.roster["worker:1"].update(serves=True)], {}),
+    "it serves": ([lead_alone_reports, lambda view: view.roster["worker:1"].update({"serves": True})], {}),
     "its start is unknown": ([lead_alone_reports, told("worker:1", since=None)], {}),
     "it works": ([lead_alone_reports, told("worker:1", idle_since=None)], {}),
     "the lead has reported no steps": ([lead_alone_reports, told("chief:0", first_step_s=0.0)], {}),
