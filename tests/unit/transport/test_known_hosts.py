@@ -143,18 +143,6 @@ def test_a_revoked_line_is_known_as_such() -> None:
 
 
 @needs_keygen
-def test_hashed_names_are_those_of_ssh_keygen(tmp_path: Path) -> None:
-    file = tmp_path / "known_hosts"
-    file.write_text(line("gpu-a") + "\n" + line("[gpu-b]:2222", 1) + "\n")
-    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(file)], check=True, capture_output=True)
-    text = file.read_text()
-    assert "gpu-" not in text
-    assert matching(text, "gpu-a") == [1]
-    assert matching(text, "[gpu-b]:2222") == [2]
-    assert matching(text, "gpu-b") == []
-
-
-@needs_keygen
 def test_fingerprints_are_those_of_ssh_keygen(tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "k")], check=True)
     kind, encoded, *_ = (tmp_path / "k.pub").read_text().split()
