@@ -329,21 +329,6 @@ def test_logs_of_one_liar_do_not_withhold_those_of_the_others(why: str, frames: 
     assert sum(len(lines.data) for lines in shown) < 64 << 20
 
 
-def test_logs_that_are_too_many_to_be_merged_are_shown_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dtctl.operations.logs import reading as logs
-
-    monkeypatch.setattr(logs, "MERGED_BYTES", 10_000)
-    seen: list[LogLines] = []
-
-    def many() -> Script:
-        script: Script = [log("worker:1", b"%05d\n" % number, time=float(number)) for number in range(2000)]
-        return [*script, {"type": "result", "run": "digits-1"}]
-
-    found = read_logs(record(), FakeTransport(talker("logs", many)), LogRequest(ALL, lines=None), seen.append)
-    assert found.errors == {}
-    assert [one.data for one in seen if one.log["task"] == "worker:1"] == [b"%05d\n" % number for number in range(2000)]
-
-
 def test_a_stream_that_is_neither_output_is_refused() -> None:
     frames: Script = [{"type": "output", "stream": 3, "payload": b"x"}]
     chunks: list[bytes] = []
