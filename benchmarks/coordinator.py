@@ -22,7 +22,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.starting import Credentials
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
-from dtctl.config import load_cluster
+from dtctl.config.load import load_cluster
 from dtctl.operations.credentials import Authority
 from dtctl.operations.up.launch import make_plan
 from dtctl.plan.spec import host_spec, run_spec

@@ -22,7 +22,7 @@ import typer.main
 from dtctl.cli.app import app
 from dtctl.cli.options import ACCESS
 from dtctl.cli.table import COMMANDS, Effect
-from dtctl.config import reference_markdown
+from dtctl.config.reference import markdown
 
 DOCS = Path(__file__).resolve().parent
 PAGES = [*(DOCS.parent / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")), *sorted(DOCS.glob("*.md"))]
@@ -89,7 +89,7 @@ def pages() -> dict[Path, str]:
     """Every page as it has to be."""
     texts = {path: path.read_text("utf-8") for path in PAGES if path.is_file()}
     texts[DOCS / "commands.md"] = commands_markdown()
-    texts[DOCS / "cluster-yaml.md"] = reference_markdown()
+    texts[DOCS / "cluster-yaml.md"] = markdown()
     texts[DOCS / "exit-codes.md"] = manual_pages.exit_codes()
     texts[DOCS / "troubleshooting.md"] = manual_pages.troubleshooting()
     texts[DOCS / "check.md"] = manual_pages.checks()

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dtctl.config import load_cluster
+from dtctl.config.load import load_cluster
 from dtctl.operations.consent import Consents, programs_here
 from tests import warm
 from tests.waiting import PATIENCE_S, eventually

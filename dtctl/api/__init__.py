@@ -21,7 +21,7 @@ from dtctl.api.values import LogLine as LogLine
 from dtctl.api.values import Status as Status
 from dtctl.api.values import Task as Task
 from dtctl.model import TaskState as TaskState
-from dtctl.operations.client.conversation import Progress as Progress
+from dtctl.operations.client import Progress as Progress
 from dtctl.operations.compare import Metric as Metric
 from dtctl.operations.metrics import Point as Point
 from dtctl.operations.metrics import Series as Series

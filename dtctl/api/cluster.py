@@ -9,20 +9,18 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dtctl.config import check_cluster, find_cluster_file
+from dtctl.config import find_cluster_file
+from dtctl.config.load import Checked, check_cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
-from dtctl.operations.client.conversation import Progress, controller_name, silent
+from dtctl.operations.client import Progress, controller_name, silent
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.plan.roster import plan_roster, shown
+from dtctl.plan import plan_roster, shown
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import Outcomes
-
-if TYPE_CHECKING:
-    from dtctl.config.load import Checked
 
 log = logging.getLogger("dtctl")
 """What the command line shows as warnings and notes."""

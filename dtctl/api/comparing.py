@@ -14,7 +14,7 @@ from dtctl.operations.compare import Compared, Metric
 from dtctl.operations.compare import Comparison as Found
 from dtctl.operations.compare import compare as compared
 from dtctl.operations.run_record import record_of
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 from dtctl.render.format import number
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def runs(cluster: Cluster) -> list[KnownRun]:
 
     Raises errors.TransportError when no host can be reached.
     """
-    from dtctl.operations.status import known_runs
+    from dtctl.operations.runs import known_runs
 
     remembered = memory()
     known = remembered.newest_of(cluster.file, cluster.name)

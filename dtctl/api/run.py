@@ -14,7 +14,7 @@ from dtctl.api.values import Checkpoint, Command, Event, LogLine, Status, checkp
 from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.checkpoints import Checkpoints, chosen, each_once
 from dtctl.operations.checks import fails
-from dtctl.operations.client.conversation import Progress, controller_name, silent
+from dtctl.operations.client import Progress, controller_name, silent
 from dtctl.operations.client.streams import Disconnected
 from dtctl.operations.events import read_events
 from dtctl.operations.logs import LogLines, LogRequest, checked_pattern
@@ -24,7 +24,7 @@ from dtctl.operations.selection import select_tasks
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import placed, status, with_checkpoints, with_storage
 from dtctl.operations.stop import StopOrder, StopResult, stop
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 
 if TYPE_CHECKING:
     from dtctl.operations.history import Memory
@@ -306,7 +306,7 @@ def attach(cluster: Cluster, run: str | None = None) -> Run:
 
 
 def find_run(cluster: Cluster, run: str | None = None) -> tuple[Memory, RunStatus]:
-    from dtctl.operations.status import check_known
+    from dtctl.operations.runs import check_known
 
     remembered = memory()
     known = remembered.load(run) if run is not None else remembered.newest_of(cluster.file, cluster.name)

@@ -12,7 +12,7 @@ from dtctl.api.cluster import Cluster, log, memory, one_at_a_time
 from dtctl.api.run import Run, find_run
 from dtctl.config.load import Checked
 from dtctl.errors import DtctlError
-from dtctl.operations.client.conversation import Progress, silent
+from dtctl.operations.client import Progress, silent
 from dtctl.operations.consent import Consents, programs_of_hosts
 from dtctl.operations.history import Memory, of_other_directory
 from dtctl.operations.local import LocalPorts, exposure, make_local

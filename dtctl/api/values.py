@@ -122,7 +122,7 @@ class Event:
     """One entry of the event history. `str` is the line that `dtctl events` shows."""
 
     time: float
-    """By the clock of the host that noted it."""
+    """By the clock of the coordinator's host."""
     kind: str
     """task (a change of its state), condition (of the run), request, contact, ..."""
     task: str | None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from dtctl.agent.records.values import BLOCK_BYTES, LARGE_BYTES
+from dtctl.bundle import OWN, Bundle, FileEntry, LeftOut, Manifest
 from dtctl.bundle.entries import (
     IGNORE_HINT,
     Fingerprints,
@@ -23,7 +24,6 @@ from dtctl.bundle.entries import (
     target_of,
 )
 from dtctl.bundle.ignore import IgnoreRules, is_never_sent
-from dtctl.bundle.manifest import OWN, Bundle, FileEntry, LeftOut, Manifest
 from dtctl.errors import PreflightError
 from dtctl.folder import open_regular
 from dtctl.paths import own_directories

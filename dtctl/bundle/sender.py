@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from dtctl.agent.records.values import BLOCK_BYTES, CHUNK_BYTES, LARGE_BYTES
-from dtctl.bundle.manifest import Bundle, FileEntry
+from dtctl.bundle import Bundle, FileEntry
 from dtctl.dataclass import dataclass
 from dtctl.errors import ConnectionLost, PreflightError
 from dtctl.folder import open_regular

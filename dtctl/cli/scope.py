@@ -109,14 +109,14 @@ class Scope:
         self, argument: Path | None = None, overrides: list[str] | None = None, *, needs_files: bool = False
     ) -> Cluster:
         """`needs_files`: its code and its secrets are to be sent, and so have to be here."""
-        from dtctl.config import load_cluster
+        from dtctl.config.load import load_cluster
 
         file = self.file(argument)
         return self._with_reach(load_cluster(file, overrides=overrides or [], needs_files=needs_files))
 
     def checked(self, argument: Path | None = None, overrides: list[str] | None = None) -> Checked:
         """The same for one who is about to start it: the findings are still to be raised."""
-        from dtctl.config import check_cluster
+        from dtctl.config.load import check_cluster
 
         checked = check_cluster(self.file(argument), overrides=overrides or [])
         return dataclasses.replace(checked, cluster=self._with_reach(checked.cluster))
@@ -185,15 +185,15 @@ class Scope:
             file = self.file()
         except UsageError as error:
             why = "this machine has no record of the run, and no cluster file names hosts to query"
-            raise operations.status.unknown(run, why, remembered) from error
+            raise operations.runs.unknown(run, why, remembered) from error
         record = self.memory.newest_of(file) or self.memory.place_of(file) or self._of_file()
         record = self._with_own_access(dataclasses.replace(self._followed(record), run=run))
-        operations.status.check_known(record, self.transport, remembered)
+        operations.runs.check_known(record, self.transport, remembered)
         return record
 
     def _of_file(self) -> RunRecord:
         """What the cluster file says by itself; to read it takes a third of a command's CPU."""
-        from dtctl.plan.roster import plan_roster
+        from dtctl.plan import plan_roster
 
         return operations.run_record.record_of(plan_roster(self.cluster()))
 

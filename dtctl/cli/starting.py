@@ -18,7 +18,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, ExitCode
 from dtctl.model import TaskId
 from dtctl.operations.checks.checking import Checked
-from dtctl.operations.client.conversation import Progress, controller_name
+from dtctl.operations.client import Progress, controller_name
 from dtctl.operations.follow import follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.run_record import RunRecord

@@ -51,7 +51,11 @@ class Checked:
     findings: Findings
 
 
-def load(file: Path, overrides: Sequence[str], *, needs_files: bool) -> Cluster:
+def load_cluster(file: Path, *, overrides: Sequence[str] = (), needs_files: bool = True) -> Cluster:
+    """The cluster that `file` describes, with `--set path=value` overrides. Raises ConfigError with every problem.
+
+    `needs_files`: the code and the env_file have to be on this machine.
+    """
     said = _parsed(file, overrides)
     cluster = said.built()
     if needs_files:
@@ -59,8 +63,8 @@ def load(file: Path, overrides: Sequence[str], *, needs_files: bool) -> Cluster:
     return cluster
 
 
-def check(file: Path, overrides: Sequence[str]) -> Checked:
-    """The same with a closer look: at what can be read, and still cannot work or is hardly meant."""
+def check_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Checked:
+    """The same for one who is about to start it, with a closer look: at what cannot work, and what is hardly meant."""
     said = _parsed(file, overrides)
     try:
         cluster = said.built()

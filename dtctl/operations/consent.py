@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.spec import MAKER_SETTINGS
-from dtctl.config import load_cluster
 from dtctl.config.cluster import Cluster, Job
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
@@ -75,6 +74,8 @@ def programs_of_hosts(cluster: Cluster, overrides: Sequence[str], *, local: bool
 def as_written(cluster: Cluster, overrides: Sequence[str]) -> Cluster:
     """As the file is without them, where it can be."""
     if overrides:
+        from dtctl.config.load import load_cluster
+
         try:
             return load_cluster(cluster.file, needs_files=False)
         except DtctlError:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult
 from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.run_state import ahead_s, on_clock
 from dtctl.agent.records.spec import Inventory, hosts_of
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.operations.checkpoints import Checkpoints
-from dtctl.operations.client.conversation import Request, ask, knows_no_run
+from dtctl.operations.client import Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_status
 from dtctl.operations.snapshot import (
     NOT_THERE,
@@ -213,18 +214,21 @@ def _put_together(
     silent |= {host for host, error in errors.items() if knows_no_run(error)}
     why = dict.fromkeys(silent, fact("run_unknown"))
     why.update({host: fact("way_unknown", host=host) for host in known.unknown_hosts})
-    tasks = {task: task_of(task, host, known, with_run.get(host), why.get(host)) for task, host in known.roster.items()}
     clock = with_run.get(known.coordinator) or next(iter(with_run.values()), None)
+    time = clock["time"] if clock else 0.0
     return RunStatus(
         record=known,
-        tasks=tasks,
+        tasks={
+            task: task_of(task, host, known, with_run.get(host), time, why.get(host))
+            for task, host in known.roster.items()
+        },
         verdict=verdict,
         checkpoints=tuple(
             Checkpoints(host, report)
             for host in sorted(with_run, key=lambda name: name != known.coordinator)
             for report in with_run[host]["checkpoints"]
         ),
-        time=clock["time"] if clock else 0.0,
+        time=time,
         errors={
             host: error for host, error in errors.items() if host not in known.idle_hosts and not knows_no_run(error)
         },
@@ -238,14 +242,15 @@ def _machines(states: Mapping[str, State | None]) -> dict[str, Machine]:
 
 
 def task_of(
-    task: TaskId, host: str, record: RunRecord, answer: StatusResult | None, why_none: Fact | None = None
+    task: TaskId, host: str, record: RunRecord, answer: StatusResult | None, time: float, why_none: Fact | None = None
 ) -> TaskStatus:
+    """`time`: of the clock by which it is shown."""
     if answer is None:
         return TaskStatus.unknown(task, host, why_none or fact("no_answer"))
     entry = answer["state"]["tasks"].get(str(task)) if answer["state"] else None
     if entry is None or answer["run"] != record.run:
         return TaskStatus.unknown(task, host, fact("other_run"))
-    return TaskStatus.of(task, host, entry)
+    return TaskStatus.of(task, host, on_clock(entry, ahead_s(time, answer["time"])))
 
 
 def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory | None:

@@ -10,14 +10,13 @@ from typing import Any, Literal
 
 from dtctl.agent.records.answers import DataDropped, DataDropResult, DataHeld
 from dtctl.agent.records.checks import DataFacts
-from dtctl.bundle import Bundle, scan
-from dtctl.bundle.manifest import Manifest
-from dtctl.bundle.scanning import ScanReport, Unread
+from dtctl.bundle import Bundle, Manifest
+from dtctl.bundle.scanning import ScanReport, Unread, scan
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError, UsageError
 from dtctl.model import Host
-from dtctl.operations.client.conversation import Progress, Report, Request, ask
+from dtctl.operations.client import Progress, Report, Request, ask
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.plan.hosts import DataPlace, data_places

@@ -16,7 +16,7 @@ from dtctl.agent.run.gang import goes_on_without, may_scale, out_beyond
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId
-from dtctl.operations.client.conversation import Request, ask
+from dtctl.operations.client import Request, ask
 from dtctl.operations.client.plausible import check_part, check_tasks
 from dtctl.operations.coordinator import First, ask_about, ask_whole_run, request_of_status
 from dtctl.operations.restart import RestartResult, statuses, why_unreached

@@ -11,7 +11,7 @@ from dtctl.agent.records.vitals import Dump
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.client.conversation import Request, about, ask
+from dtctl.operations.client import Request, about, ask
 from dtctl.operations.client.plausible import about_run, check_tasks, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Message, Transport

@@ -13,7 +13,7 @@ from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.client.conversation import Request, about, final, frames_of, request
+from dtctl.operations.client import Request, about, final, frames_of, request
 from dtctl.operations.client.plausible import about_run, wrong
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
 from dtctl.operations.coordinator import Own, ask_run

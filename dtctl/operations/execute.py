@@ -9,7 +9,7 @@ from typing import Literal
 from dtctl.agent.records.answers import ExecResult, Output
 from dtctl.dataclass import dataclass
 from dtctl.model import Host, TaskId
-from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request, silent
+from dtctl.operations.client import Progress, Report, about, final, frames_of, request, silent
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.selection import select_hosts, select_tasks

@@ -10,7 +10,7 @@ from dtctl.agent.records.answers import Log, States
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
-from dtctl.operations.client.conversation import about, frames_of, request
+from dtctl.operations.client import about, frames_of, request
 from dtctl.operations.client.plausible import check_states, check_tasks
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of

@@ -177,7 +177,7 @@ class Memory:
 
     def follow(self, record: RunRecord) -> FollowedFile:
         """The record with its hosts reached as its file says now, which is remembered."""
-        from dtctl.config import load_cluster
+        from dtctl.config.load import load_cluster
 
         followed = follow_file(record, functools.partial(load_cluster, needs_files=False))
         if (now := followed.record) is not record:

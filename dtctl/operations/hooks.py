@@ -40,7 +40,7 @@ def hooks_here(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
 
 def cluster_with_hooks(file: Path | None, name: str) -> Cluster | None:
     """The cluster of a file that mentions hooks; None if it cannot be read, or is another cluster's."""
-    from dtctl.config import load_cluster
+    from dtctl.config.load import load_cluster
 
     try:
         if file is None or b"hooks" not in file.read_bytes():  # which saves most commands the reading of the file

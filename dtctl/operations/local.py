@@ -36,7 +36,7 @@ _OF_TOOLS = ("uv-receipt.toml", "pipx_metadata.json")
 
 def scan_code(cluster: Cluster) -> Bundle:
     """The cluster's code, without the files that hold secrets or keys, and without its data."""
-    from dtctl.bundle import scan
+    from dtctl.bundle.scanning import scan
 
     over_ssh = [host.reach for host in cluster.hosts.values() if isinstance(host.reach, SshSettings)]
     keys = [settings.identity_file for settings in over_ssh if settings.identity_file]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from dtctl.agent.records.tensorboard import FolderAt, FolderPoints, MetricsResult, Points, SeriesPoints
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.client.conversation import Request, about, ask, final, frames_of, knows_no_run, request
+from dtctl.operations.client import Request, about, ask, final, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import about_run, check_run
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
 from dtctl.operations.run_record import RunRecord

@@ -8,12 +8,12 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dtctl.agent.records.answers import DataPushResult
-from dtctl.bundle import Bundle, Sender
-from dtctl.bundle.sender import IN_MEMORY_BYTES
+from dtctl.bundle import Bundle
+from dtctl.bundle.sender import IN_MEMORY_BYTES, Sender
 from dtctl.dataclass import dataclass
 from dtctl.errors import ConnectionLost, TransportError
 from dtctl.model import Host, SshSettings
-from dtctl.operations.client.conversation import Progress, Report, final, reporting_failure, request
+from dtctl.operations.client import Progress, Report, final, reporting_failure, request
 from dtctl.operations.relay import Relay, is_worthwhile
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.up.readying import converse, sent_bundle

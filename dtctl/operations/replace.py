@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dtctl.agent.run import drains
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
-from dtctl.errors import PreflightError, UsageError, did_you_mean
+from dtctl.errors import DtctlError, PreflightError, TransportError, UsageError, did_you_mean
 from dtctl.model import TaskId
 from dtctl.operations.data import DataSet, data_set
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.up.launch import Hostname, Start, prepare_launch
-from dtctl.plan.roster import exchanged, plan_roster
+from dtctl.plan import exchanged, plan_roster
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,19 @@ def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement
     )
 
 
+def unanswered(exchange: Replacement, found: RunStatus) -> Mapping[str, DtctlError]:
+    """Errors of hosts that may know a run where no other does; one that is unreachable, and replaced, need not."""
+    if found.time:
+        return {}
+    gone = isinstance(found.errors.get(exchange.old), TransportError)
+    return {host: error for host, error in found.errors.items() if not gone or host != exchange.old}
+
+
 def check_replaceable(cluster: Cluster, found: RunStatus) -> None:
     """Raises UsageError where there is no run, and PreflightError unless it has the cluster's tasks on its hosts."""
     if not found.time:
-        if found.errors:  # who did not answer may well know a run
-            raise next(iter(found.errors.values()))
+        if found.errors:  # of a host that `up` has missed
+            return
         raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
     run = found.record
     if found.verdict.outcome.decided:  # the next one starts wherever the file, and this command, say

@@ -10,7 +10,7 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
-from dtctl.operations.client.conversation import Request, ask
+from dtctl.operations.client import Request, ask
 from dtctl.operations.client.plausible import check_part, check_tasks
 from dtctl.operations.coordinator import Own, ask_about
 from dtctl.operations.run_record import RunRecord

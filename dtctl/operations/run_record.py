@@ -22,7 +22,7 @@ from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, Success
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
-    from dtctl.plan.roster import Roster
+    from dtctl.plan import Roster
 
 
 RECORD_VERSION = 1

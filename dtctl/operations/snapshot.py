@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import HOLDING, Fact, fact, why_of
-from dtctl.agent.records.run_state import Entry, Exit, Intent
+from dtctl.agent.records.run_state import Entry, Exit, Intent, on_clock
+from dtctl.agent.records.whole_run import clock_ahead_s
 from dtctl.agent.run import outcome
 from dtctl.agent.run.policy import why_ended
 from dtctl.dataclass import dataclass
@@ -92,7 +93,7 @@ _NOT_ENDED = made(Exit)
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """A snapshot of a task; times are in epoch seconds of its host."""
+    """A snapshot of a task; times are in epoch seconds of the clock of RunStatus.time."""
 
     id: TaskId
     host: str
@@ -212,10 +213,10 @@ def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
     entry = known["state"]["tasks"].get(str(task))
     if entry is None:
         return TaskStatus.unknown(task, host, fact("task_unknown"))
-    status = TaskStatus.of(task, host, entry)
+    status = TaskStatus.of(task, host, on_clock(entry, clock_ahead_s(known)))
     if is_lost(known) and not (status.state.final or status.held):
         last = fact("host_away", host=host, text=status.state.value)
-        return TaskStatus(task, host, TaskState.LOST, {**entry, "since": known["heard"], "why": [last]})
+        return TaskStatus(task, host, TaskState.LOST, {**status.entry, "since": known["heard"], "why": [last]})
     return status
 
 

@@ -12,7 +12,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
-from dtctl.operations.client.conversation import Conversations, Request, knows_no_run
+from dtctl.operations.client import Conversations, Request, knows_no_run
 from dtctl.operations.client.plausible import check_part, check_survivors, check_tasks, wrong
 from dtctl.operations.coordinator import First, ask_about, ask_whole_run, status_by_coordinator
 from dtctl.operations.run_record import RunRecord

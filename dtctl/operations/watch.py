@@ -15,7 +15,7 @@ from typing import Any
 from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
-from dtctl.operations.client.conversation import about, final, frames_of, request
+from dtctl.operations.client import about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, check_states, check_view, possible_tasks
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.coordinator import (

@@ -14,6 +14,18 @@ from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parti
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId, grouped
+from dtctl.plan import (
+    Roster,
+    RosterEntry,
+    RunPlan,
+    Seat,
+    TaskPlan,
+    known_target_step,
+    marked_spec,
+    plan_roster,
+    seats_on,
+    with_marks,
+)
 from dtctl.plan.dialects import (
     VARIABLES,
     ClusterSpec,
@@ -35,18 +47,6 @@ from dtctl.plan.hosts import (
     join_address,
     on_host,
     visible_gpus,
-)
-from dtctl.plan.roster import (
-    Roster,
-    RosterEntry,
-    RunPlan,
-    Seat,
-    TaskPlan,
-    known_target_step,
-    marked_spec,
-    plan_roster,
-    seats_on,
-    with_marks,
 )
 
 

@@ -27,8 +27,8 @@ from dtctl.agent.records.spec import (
 from dtctl.agent.records.values import HOME, paths_of, urls_of
 from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import resizes
+from dtctl.plan import RunPlan, TaskPlan, has_address, named_by_others
 from dtctl.plan.hosts import brought_along, checkpoint_places, join_address, on_host
-from dtctl.plan.roster import RunPlan, TaskPlan, has_address, named_by_others
 
 _PLACEMENT = ("TF_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from dtctl.errors import DtctlError
-from dtctl.operations.client.conversation import Progress
+from dtctl.operations.client import Progress
 from dtctl.render.errors import note
 from dtctl.render.format import fold
 from dtctl.render.terminal import console

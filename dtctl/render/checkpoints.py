@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from dtctl.operations.checkpoints import Checkpoints, Found, at
 from dtctl.render.format import count, duration, fold, size
-from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
+from dtctl.render.terminal.console import print_table, styled, table
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from dtctl.model import grouped
 from dtctl.operations.checks import shown
 from dtctl.render.format import by_value, count, size, summarize_hosts
-from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
+from dtctl.render.terminal.console import print_table, styled, table
 from dtctl.render.terminal.moving import LastLine, moving
 
 if TYPE_CHECKING:

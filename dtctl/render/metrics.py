@@ -15,8 +15,8 @@ from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.snapshot import RunStatus
 from dtctl.render import errors
 from dtctl.render.format import count, duration, fold, local_time, share, size
-from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
+from dtctl.render.terminal.console import print_table, table
 from dtctl.render.terminal.safe import one_line
 
 STYLES = ("cyan", "yellow", "magenta", "green", "red", "blue")

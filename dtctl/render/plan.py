@@ -9,17 +9,17 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.bundle.manifest import OWN
+from dtctl.bundle import OWN
 from dtctl.config.cluster import Hook
 from dtctl.dataclass import dataclass
 from dtctl.durations import duration_text
 from dtctl.model import Host, TaskId, grouped
-from dtctl.plan.roster import RunPlan, TaskPlan, shown
+from dtctl.plan import RunPlan, TaskPlan, shown
 from dtctl.plan.spec import NO_FILES
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import by_value, count, fold, spans
-from dtctl.render.tables import fits, print_table, table
 from dtctl.render.terminal import console
+from dtctl.render.terminal.console import print_table, table, table_fits
 from dtctl.render.terminal.safe import lines_of
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _show_table(plan: RunPlan) -> None:
         "GPU": [row.gpus for row in rows],
     }
     whole = table({**columns, "NOTE": [row.differs for row in rows]})
-    beside = any(row.differs for row in rows) and fits(whole)
+    beside = any(row.differs for row in rows) and table_fits(whole)
     print_table(whole if beside else table(columns))
     for row in rows:
         if row.differs and not beside:

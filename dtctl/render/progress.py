@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.answers import Leaving
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId, grouped
-from dtctl.operations.client.conversation import Progress
+from dtctl.operations.client import Progress
 from dtctl.render.awaiting import dialling_line, failures_noted, waiting_for
 from dtctl.render.format import duration, fold
 from dtctl.render.terminal import console

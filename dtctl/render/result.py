@@ -12,15 +12,15 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import Outcome, RunStatus
 from dtctl.render.errors import note, show_host_errors, show_styled, show_warning
 from dtctl.render.format import count, fold, size
-from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
+from dtctl.render.terminal.console import print_table, table
 from dtctl.render.terminal.safe import log_lines, one_line
 
 if TYPE_CHECKING:
     from dtctl.agent.records import answers
-    from dtctl.operations.down import GcResult, Written
     from dtctl.operations.drain import Scaled, Scaling
     from dtctl.operations.events import EventHistory
+    from dtctl.operations.gc import GcResult, Written
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.stop import Ending, StopResult
@@ -216,7 +216,7 @@ def _lost(status: RunStatus) -> list[TaskId]:
 
 def show_remains(found: GcResult, *, dry_run: bool) -> None:
     """Hosts with nothing to remove are one line; each process is named."""
-    from dtctl.operations.down import is_nothing
+    from dtctl.operations.gc import is_nothing
 
     busy = {host: one for host, one in found.remains.items() if not is_nothing(one)}
     clean = [host for host in found.remains if host not in busy]

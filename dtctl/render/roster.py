@@ -15,7 +15,7 @@ from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
 from dtctl.operations.snapshot import RunStatus, TaskStatus, how_it_ended
 from dtctl.render.format import duration, fold, size, summarize_hosts
-from dtctl.render.tables import styled, table
+from dtctl.render.terminal.console import styled, table
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.operations.replace import Replacement
     from dtctl.operations.up.readying import Left
-    from dtctl.plan.roster import RunPlan
+    from dtctl.plan import RunPlan
 
 
 def show_hooks(hooks: Sequence[Hook]) -> None:

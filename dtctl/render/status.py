@@ -18,8 +18,8 @@ from dtctl.render.events import incident_lines
 from dtctl.render.format import by_value, count, duration, fold, local_time
 from dtctl.render.goodput import goodput_line, percent
 from dtctl.render.roster import rows_of, tasks_table
-from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
+from dtctl.render.terminal.console import print_table, styled, table
 from dtctl.render.terminal.moving import Redrawn, moving
 from dtctl.render.terminal.safe import one_line
 from dtctl.transport.group_errors import rows
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from dtctl.agent.records.whole_run import Contact
     from dtctl.operations.compare import Compared, Comparison, Metric
-    from dtctl.operations.status import ForeignRun, KnownRun, KnownRuns
+    from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
 
 OUTCOME_STYLE = {
     Outcome.SUCCEEDED: "bold green",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.config import load_cluster
+from dtctl.config.load import load_cluster
 from dtctl.plan.run import plan_run
 from tests.documents import typing_rules as rules
 from tests.documents.blocks import ROOT, Typed, Written, bare, blocks, differences, masked, shortened

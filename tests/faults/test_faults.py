@@ -94,6 +94,8 @@ def test_a_full_disk_under_the_run_directory(fleet: Fleet, user: Desk, rows: lis
         with faults.full_disk(host, ".dtctl"):
             faults.send(host, on_full_host(host, "worker:2")["pid"])
             scene.goes_on()
+            eventually(lambda: "cannot be written" in user.task("worker:2")["reason"], what="status to say so")
+            assert "it starts again as soon as there is room" in user.run("restart", "worker:2").stderr
         eventually(lambda: on_full_host(host, "worker:2")["state"] == "running", RECOVERY_S, "worker:2 to be back")
         scene.enough()
         user.dtctl("wait", timeout_s=120)

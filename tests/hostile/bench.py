@@ -18,11 +18,11 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from dtctl.config import load_cluster
+from dtctl.config.load import load_cluster
 from dtctl.errors import ExitCode
 from dtctl.operations.history import write_record
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 from tests.hostile.commander import WAY
 from tests.hostile.commands import Spoken
 from tests.hostile.host_answers import CREATED, RUN

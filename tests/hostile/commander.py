@@ -40,13 +40,13 @@ def before_imports(factor: float) -> None:
 
 
 def after_imports(factor: float) -> None:
-    from dtctl.operations import data, down, dump, push
+    from dtctl.operations import data, dump, gc, push
     from dtctl.operations.client import streams
     from dtctl.operations.up import readying
     from dtctl.transport import payload
 
-    down._PATIENCE_S *= factor
-    down._QUIET_S *= factor
+    gc._PATIENCE_S *= factor
+    gc._QUIET_S *= factor
     dump.QUIET_S *= factor
     data.QUIET_S *= factor
     push.RESUMED_AFTER_S = (0.1, 0.1)

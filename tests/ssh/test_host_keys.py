@@ -77,6 +77,7 @@ def test_a_changed_key_is_refused_with_both_fingerprints_and_where_the_old_one_s
     assert error.summary.endswith("has changed")
     assert fingerprint(sshd.host_keys["ed25519"]) in error.detail
     assert f"{fingerprint(old)} ({file}:2)" in error.detail
+    assert "IDENTIFICATION HAS CHANGED" not in error.detail, "`ssh` says the same at length"
     assert f"ssh-keygen -f {file} -R '{name(sshd)}'" in error.hint
     assert file.read_text() == f"# mine\n{name(sshd)} {public(old)}\n"
 

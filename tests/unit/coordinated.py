@@ -15,7 +15,7 @@ from dtctl.errors import AgentError, DtctlError
 from dtctl.model import TaskId
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.snapshot import Coordination
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 from tests.unit.clusters import cluster
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession
 

@@ -16,7 +16,7 @@ from dtctl.cli.completion import rejoined, whole_words
 from dtctl.cli.table import GROUPS
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import record_of
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 from tests.unit.clusters import cluster
 
 RUN = "digits-20260101-000000-aaaa"

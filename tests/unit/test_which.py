@@ -19,7 +19,7 @@ from dtctl.operations.history import Memory
 from dtctl.operations.local import make_local
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.stop import Ending
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 
 TEXT = """
 name: {name}
@@ -209,7 +209,9 @@ def test_an_unchanged_file_is_not_parsed_and_a_changed_one_only_once(
     started(file, "digits-1")
     project(tmp_path / "one", key="new_key")
     Scope("status", config=file).record()
-    monkeypatch.setattr("dtctl.config.load_cluster", lambda *_, **__: pytest.fail("it is known what the file says"))
+    monkeypatch.setattr(
+        "dtctl.config.load.load_cluster", lambda *_, **__: pytest.fail("it is known what the file says")
+    )
     assert ssh(Scope("status", config=file).record(), "a").identity_file == str(tmp_path / "one" / "new_key")
 
 

@@ -17,7 +17,7 @@ from ..records.spec import Spec, fence_s
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent, PostedRequest, RunView
 from ..run import drains, gang, intents, outcome
 from ..run.outcome import Facts, Judgement
-from . import incidents, lifecycle
+from . import lifecycle
 from .contacts import Contacts, Quorum
 from .draining import Draining
 from .history import Accounting
@@ -153,7 +153,7 @@ class Coordinator:
 
     def _ends_an_incident(self) -> bool:
         """How far tasks are decides nothing else: the rest of a recovery follows from their states, and from time."""
-        return any(incidents.trains_again(self.view, one) for one in incidents.still_open(self.view))
+        return any(self.view.trains_again(one) for one in self.view.open_incidents())
 
     def _has_cancelled_join(self, host: str) -> bool:
         """It came to a run that had begun without it, and the `up` that brought it was given up."""
@@ -308,7 +308,7 @@ class Coordinator:
     def orders(self) -> List[Tuple[str, Orders]]:
         """What has not been sent yet to hosts that can be reached. Of one that sends a hello all is forgotten."""
         away = (task for host in self.contacts.away for task in self.view.tasks_on(host))
-        recovering = not self.decided and (incidents.is_recovering(self.view) or any(map(self.view.awaited, away)))
+        recovering = not self.decided and (self.view.is_recovering() or any(map(self.view.awaited, away)))
         own, over = self.view.own_host, self.over
         done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
         return self._book.news(recovering=recovering, done=done, may_start=self.may_start, kept=self._kept)
@@ -380,7 +380,7 @@ class Coordinator:
     def _blocked(self) -> Set[str]:
         """Nothing starts before every host was connected once: most mistakes of a first start are found by then."""
         waits = lifecycle.unreached(self.view) or not self.may_start or self._moving.awaits_fence(self._now)
-        return set(self.view.tasks) if waits else incidents.held(self.view).union(self._draining.returning())
+        return set(self.view.tasks) if waits else self.view.held_by_incidents().union(self._draining.returning())
 
     def _deadline(self) -> Optional[Judgement]:
         limit_s = self._spec["active_deadline_s"]
@@ -408,7 +408,7 @@ class Coordinator:
         others = fact("asks_others", count=self._quorum.missing())
         asks = [] if self.may_start else [others if fence_s(self._spec) is None else fact("lacks_voters")]
         data["missing"] = sentence(asks or self._draining.missing() or lifecycle.missing(self.view)) or None
-        lost = next(incidents.still_open(self.view), None)
+        lost = next(self.view.open_incidents(), None)
         back = [why_of(self.view.intents[task])[0] for task in self._draining.returning()[:1]]
         now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else back)
         if now is not None:
@@ -425,7 +425,7 @@ class Coordinator:
         data["phase"] = "finishing"
         data["missing"] = None
         spent = self._accounting.close(end.kind)
-        for one in incidents.still_open(self.view):
+        for one in self.view.open_incidents():
             one["closed"] = sentence([fact("run_%s" % end.kind.lower())])
         self._set_condition(end)
         if spent:

@@ -14,7 +14,6 @@ from ..records.reasons import Fact, because, fact, why_of
 from ..records.spec import trainers_of
 from ..run import drains, gang
 from ..run.outcome import Judgement
-from . import incidents
 from .lifecycle import END_LIMIT_S
 
 TYPE_CHECKING = False
@@ -249,7 +248,7 @@ class Draining:
 
     def _leave_incidents(self, tasks: List[str]) -> None:
         """What was lost before is not waited for any more."""
-        for one in list(incidents.still_open(self._view)):
+        for one in list(self._view.open_incidents()):
             rest = [task for task in one["tasks"] if task not in tasks]
             if rest:
                 one["tasks"] = rest

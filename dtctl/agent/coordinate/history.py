@@ -10,7 +10,6 @@ from ..records.whole_run import Account, Event, HistoryEvent, Incident
 from ..run import drains, goodput
 from ..run.hangs import STALLS
 from ..run.runfiles import EventLog
-from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,8 +85,12 @@ class History:
         self._log.add({**line, "n": self._next})
         self._next += 1
 
-    def add_events(self, host: str, begin: int, events: Iterable[Optional[Event]], now: float, wall: float) -> None:
+    def add_events(
+        self, host: str, begin: int, events: Iterable[Optional[Event]], now: float, wall: float, ahead_s: float
+    ) -> None:
         """Events of a host, from index `begin` on; those that are held already are passed over.
+
+        `ahead_s`: by how much the clock of the history is ahead of the host's.
 
         Those beyond the host's quota are counted, and their number is recorded: no host fills the disk of another.
         """
@@ -98,6 +101,7 @@ class History:
             self._received[host] = index + 1
             if event is not None:
                 line: HistoryEvent = {**event, "n": 0, "kind": "task", "host": host, "index": index, "by": ""}
+                line["time"] = max(0.0, line["time"] + ahead_s)
                 if quota.takes(len(json.dumps(line)), now):
                     self.add(line)
         left_out = quota.left_out(now)
@@ -188,7 +192,7 @@ _LOST = ("backoff", "failed")
 
 def _interrupting(view: View) -> Iterator[Incident]:
     """Open incidents in which no task trains: of a ps, or of more than one task."""
-    for one in incidents.still_open(view):
+    for one in view.open_incidents():
         if len(one["tasks"]) > 1 or view.role(one["task"]) == "ps":
             yield one
 

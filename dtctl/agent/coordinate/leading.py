@@ -13,7 +13,7 @@ from ..records.kinds import checked, made
 from ..records.messages import FROM_AGENT, PROTOCOL, Orders
 from ..records.reasons import Fact, because, fact
 from ..records.spec import Moved, Spec, is_alone
-from ..records.whole_run import Event, HistoryEvent, RequestBook, RunView
+from ..records.whole_run import Event, HistoryEvent, RequestBook, RunView, clock_ahead_s
 from .checkpoint_services import checkpoint_services
 from .contacts import AWAY_S, Answering, listen
 from .coordinator import Coordinator
@@ -25,7 +25,7 @@ from .view import first_view, is_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Mapping, Optional, Set, Tuple
+    from typing import Any, Iterable, List, Mapping, Optional, Set, Tuple
 
     from ..hooks.posting import Posting
     from ..link.hub import Hub
@@ -260,7 +260,7 @@ class Leading:
 
     def _hear_own(self, now: float, wall: float, state: State, intent: IntentFollower) -> None:
         begin = self._history.received(self._host)
-        self._history.add_events(self._host, begin, self._files.events.records(Event, begin), now, wall)
+        self._add_events(self._host, begin, self._files.events.records(Event, begin), now, wall)
         value = intent.value
         current = (state["serial"], value["serial"], value["session"] is None, intent.lost_session)
         if current != self._reported:
@@ -303,7 +303,7 @@ class Leading:
 
     def _accept(self, host: str, message: FromAgent, hub: Hub, now: float, wall: float) -> None:
         if message["type"] == "events":
-            self._history.add_events(host, message["from"], message["events"], now, wall)
+            self._add_events(host, message["from"], message["events"], now, wall)
             return
         if message["type"] == "hello":
             self._welcome.add(host)
@@ -312,6 +312,10 @@ class Leading:
             hub.send(host, {**welcome, "may_start": self.may_start, "term": self._term})
         if self.coordinator.receive(host, message, now, wall):
             self._news()
+
+    def _add_events(self, host: str, begin: int, events: Iterable[Optional[Event]], now: float, wall: float) -> None:
+        ahead_s = clock_ahead_s(self.coordinator.view.hosts[host])
+        self._history.add_events(host, begin, events, now, wall, ahead_s)
 
     def _term_of_lease(self, now: float) -> Optional[int]:
         return self._term if self._is_sure else None

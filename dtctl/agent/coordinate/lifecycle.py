@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from ..records.reasons import Because, Fact, because, fact, why_of
 from ..run import outcome
-from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def unreached(view: View) -> List[str]:
 def awaited(view: View) -> List[str]:
     """Tasks that others wait for and that wait for none themselves: to start, or to train after a loss."""
     wanted = {other for unready in _unready(view).values() for other in unready}
-    begun = [one for one in incidents.still_open(view) if one["begun"] is not None]
+    begun = [one for one in view.open_incidents() if one["begun"] is not None]
     wanted.update(task for one in begun for task in one["tasks"] if not (view.ready(task) or view.final(task)))
     let_run = {task for task, intent in view.intents.items() if intent["want"] == "run" and not intent["early"]}
     return [task for task in view.tasks if task in wanted & let_run]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from ..records.reasons import Fact, fact, sentence, why_of
 from ..run import drains
-from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class Moving:
         return is_new and self._waits()
 
     def _waits(self) -> bool:
-        return any(TAKES_PLACE in {one["kind"] for one in why_of(each)} for each in incidents.waiting(self._view))
+        return any(TAKES_PLACE in {one["kind"] for one in why_of(each)} for each in self._view.waiting_incidents())
 
     def _places_for(self, host: str, moves: Mapping[str, str]) -> Dict[str, str]:
         """Who takes each seat of the lost host."""

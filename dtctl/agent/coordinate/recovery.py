@@ -6,7 +6,7 @@ from ..records.reasons import Fact, because, fact, said, sentence, why_of
 from ..records.values import FINAL
 from ..run import policy, run_events
 from ..run.outcome import Judgement
-from . import incidents
+from . import stalls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..records.answers import Checkpoint
     from ..records.run_state import Entry, Past
     from ..records.whole_run import Incident
-    from .view import View
+    from .view import LostAttempt, View
 
-    Lost = Union[Past, Incident, incidents.Loss]
+    Lost = Union[Past, Incident, LostAttempt]
     """What was lost: an attempt, or what an incident has restarted in vain."""
 
 
@@ -64,11 +64,11 @@ class Recovery:
         self._due: Dict[int, float] = {}
         self._gone_ps: Dict[str, float] = {}
         self._silent: Dict[int, float] = {}
-        self._beginning = incidents.Beginning()
+        self._beginning = stalls.Beginning()
 
     def due(self) -> Optional[float]:
         """When the next delay ends."""
-        waiting = {one["id"] for one in incidents.waiting(self._view)}
+        waiting = {one["id"] for one in self._view.waiting_incidents()}
         return min((due for id_, due in self._due.items() if id_ in waiting), default=None)
 
     def skip_backoff(self, task: str, now: float) -> bool:
@@ -76,7 +76,7 @@ class Recovery:
 
         It must not be given another generation then: its incident waits for all that it holds to be cleared away.
         """
-        for one in incidents.waiting(self._view):
+        for one in self._view.waiting_incidents():
             if task in one["tasks"] and not one["own"]:
                 self._due[one["id"]] = now
                 return True
@@ -114,9 +114,9 @@ class Recovery:
             failure = self._lost(task, ending, now, wall)
             if failure is not None:
                 return failure
-        for one in list(incidents.still_open(self._view)):
+        for one in list(self._view.open_incidents()):
             self._follow(one, now, wall)
-        for one in list(incidents.still_open(self._view)):
+        for one in list(self._view.open_incidents()):
             if self._is_still_silent(one, now, wall):
                 why = [fact("still_silent")]
                 failure = self._restart(one["task"], one, why, self._gang(one["task"]), now, wall)
@@ -131,8 +131,8 @@ class Recovery:
         lead = self._view.lead
         saved = self._services.newest_checkpoint() is not None
         loss: Lost = {"attempt": self._view.entry(lead)["attempt"], "ended": wall}
-        why = [fact(incidents.NEVER_BEGAN, seconds=idle_s)]
-        return self._restart(lead, loss, why, incidents.whom_to_restart(self._view, saved=saved), now, wall)
+        why = [fact(stalls.NEVER_BEGAN, seconds=idle_s)]
+        return self._restart(lead, loss, why, stalls.whom_to_restart(self._view, saved=saved), now, wall)
 
     def _new_endings(self, now: float) -> Iterator[Tuple[str, Past]]:
         """Attempts that have ended unasked and not well, each once, in the order of their ends."""
@@ -154,7 +154,7 @@ class Recovery:
         if self._view.spec["strategy"] == "kvstore":
             return  # there servers end by themselves when the workers have
         for task in self._view.with_role("ps"):
-            known = incidents.of_task(self._view, task)
+            known = self._view.incident_of(task)
             if self._view.state(task) != "succeeded" or (known is not None and known["begun"] is None):
                 self._gone_ps.pop(task, None)
             elif now - self._gone_ps.setdefault(task, now) >= PS_END_LIMIT_S:
@@ -162,7 +162,7 @@ class Recovery:
 
     def _lost(self, task: str, ending: Past, now: float, wall: float) -> Optional[Judgement]:
         why = _why(self._view.entry(task), ending)
-        known = incidents.of_task(self._view, task)
+        known = self._view.incident_of(task)
         is_held = self._view.intents[task]["want"] == "hold"
         if known is not None and known["begun"] is None and not known["own"] and is_held:
             known["collateral"].append({"task": task, **because(why)})
@@ -191,10 +191,10 @@ class Recovery:
         if lost is not None:
             return _failed(task, lost)
         data["restarts"] += 1
-        for other in list(incidents.still_open(self._view)):
+        for other in list(self._view.open_incidents()):
             if set(other["tasks"]) <= set(tasks):
                 self._close(other, fact("lost_too", task=task))
-        incident = incidents.opened(self._view, task, ending, why, tasks, wall)
+        incident = self._view.open_incident(task, ending, why, tasks, wall)
         incident["own"] = own
         delay_s = None if own else decided.delay_s
         if delay_s is not None:
@@ -260,20 +260,21 @@ class Recovery:
             self._close(one, fact("task_stopped", task=one["task"]))
         elif one["begun"] is None and self._may_begin(one, now):
             self._begin(one, wall)
-        elif one["begun"] is not None and incidents.trains_again(self._view, one):
+        elif one["begun"] is not None and self._view.trains_again(one):
             one["recovered"] = wall
             self._record("decision", run_events.recovery(one), task=one["task"])
 
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
         """All tasks are back, and still none trains."""
-        limit_s = incidents.silence_limit(self._view, one)
-        if limit_s is None or not incidents.is_back(self._view, one) or not incidents.all_are_there(self._view):
+        limit_s = stalls.silence_limit(self._view, one)
+        all_are_there = self._view.all_in_touch() and not self._view.is_recovering()
+        if limit_s is None or not self._view.is_back(one) or not all_are_there:
             self._silent.pop(one["id"], None)
             return False
         since = self._silent.setdefault(one["id"], now)
         if now - since < limit_s:
             return False
-        return incidents.after_a_hang(one) or self._state_lost(self._gang(one["task"]), [], wall) is None
+        return stalls.after_a_hang(one) or self._state_lost(self._gang(one["task"]), [], wall) is None
 
     def _may_begin(self, one: Incident, now: float) -> bool:
         if one["own"]:
@@ -296,7 +297,7 @@ class Recovery:
         return self._view.reached(task) and self._view.current(task) and is_back
 
     def _begin(self, one: Incident, wall: float) -> None:
-        incidents.begin(self._view, one, wall)
+        self._view.begin_incident(one, wall)
         if one["own"]:
             return
         if self._view.lead in one["tasks"]:

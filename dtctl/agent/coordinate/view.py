@@ -7,16 +7,23 @@ from ..records.reasons import Because, Fact, because, fact, said
 from ..records.run_state import Entry, Intents
 from ..records.spec import Member, RecoverySpec, Spec, Stage, comes_back_alone, hosts_of
 from ..records.values import FINAL, Role, TaskState
-from ..records.whole_run import MOST_WARNINGS, Contact, RunView
+from ..records.whole_run import MOST_WARNINGS, Contact, Incident, RunView, has_steps
 from ..run import drains, goodput, hangs, intents, outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Union
+    from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple, TypedDict, Union
 
     from ..records.messages import Events, Hello, News, Progress
 
     FromAgent = Union[Hello, News, Progress, Events]
+
+    class LostAttempt(TypedDict):
+        """What an incident begins with: the attempt, and when it ended."""
+
+        attempt: int
+        ended: float
+
 
 UNKNOWN = made(Entry, generation=0)
 """The entry of a task whose host has never been in touch."""
@@ -267,6 +274,70 @@ class View:
         """The newest step that the lead or a worker has reported, or None."""
         steps = [self.entry(task)["step"] for task in self.trainers]
         return max((step for step in steps if step is not None), default=None)
+
+    def open_incident(self, task: str, ending: LostAttempt, why: List[Fact], tasks: List[str], wall: float) -> Incident:
+        """A new incident, already among those of the view."""
+        known = self.data["incidents"]
+        incident: Incident = {
+            "id": known[-1]["id"] + 1 if known else 1,
+            "task": task,
+            "host": self.roster[task]["host"],
+            "attempt": ending["attempt"],
+            "ended": ending["ended"],
+            "noticed": wall,
+            **because(why),
+            "scope": self.roster[task]["scope"],
+            "tasks": tasks,
+            "own": self.own(task) and tasks == [task],
+            "collateral": [],
+            "step": self.step(),
+            "told": {},
+            "back_to": None,
+            "begun": None,
+            "recovered": None,
+            "closed": None,
+        }
+        known.append(incident)
+        return incident
+
+    def open_incidents(self) -> Iterator[Incident]:
+        return (one for one in self.data["incidents"] if one["recovered"] is None and one["closed"] is None)
+
+    def waiting_incidents(self) -> Iterator[Incident]:
+        """Incidents whose tasks are being cleared away, or wait for the end of a delay."""
+        return (one for one in self.open_incidents() if one["begun"] is None)
+
+    def held_by_incidents(self) -> Set[str]:
+        """Tasks that must not be released yet."""
+        return {task for one in self.waiting_incidents() for task in one["tasks"]}
+
+    def incident_of(self, task: str) -> Optional[Incident]:
+        """The newest open incident that restarts this task."""
+        found = [one for one in self.open_incidents() if task in one["tasks"]]
+        return found[-1] if found else None
+
+    def begin_incident(self, incident: Incident, wall: float) -> None:
+        """From now on its tasks may start. Steps reported before now are no sign of recovery."""
+        incident["begun"] = wall
+        incident["told"] = {task: self.entry(task)["step"] for task in self.trainers}
+
+    def is_back(self, incident: Incident) -> bool:
+        """Its tasks are ready again, or have ended."""
+        return incident["begun"] is not None and all(self.ready(task) or self.final(task) for task in incident["tasks"])
+
+    def is_recovering(self) -> bool:
+        """A task that others wait for is not back yet."""
+        lost = [one for one in self.open_incidents() if not self.is_back(one)]
+        return any(self.waited_for(task) for one in lost for task in one["tasks"])
+
+    def trains_again(self, incident: Incident) -> bool:
+        """Its tasks are there, and a step was reported since (in a run whose programs report steps)."""
+        if not self.is_back(incident):
+            return False
+        if not has_steps(incident):
+            return True
+        before = incident["told"]
+        return any(self.entry(task)["step"] not in (None, before.get(task)) for task in self.trainers)
 
 
 def _is_about(one: Fact, kind: str, host: Optional[str]) -> bool:

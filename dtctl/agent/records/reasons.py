@@ -67,6 +67,7 @@ SENTENCES = {
     "host_restarted": "exit status unknown (the host was restarted)",
     "exit_damaged": "exit status unknown (%(text)s)",
     "exit_unknown": "its exit is unknown",
+    "exit_unwritten": "its process has ended, and its exit cannot be written (is the disk of %(host)s full?)",
     "ps_ended": "exit code 0, but a ps is needed to the end",
     # why it is taken for hung
     "stalled": "stalled: no sign of progress for %(span)s",

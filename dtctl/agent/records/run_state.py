@@ -26,6 +26,10 @@ from .values import (
 )
 from .vitals import Complaint, Machine, Processors, Share
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 HISTORY = 50
 MOST_LEFT = 1000
 
@@ -200,6 +204,30 @@ class Entry(Because):
     asked: Default[bool, False]
     """dtctl has asked for the exit."""
     history: Default[AtMost[List[Past], HISTORY], []]
+
+
+APART_S = 60.0
+"""Clocks that differ by less are taken for right."""
+
+
+def ahead_s(clock: float, other: float) -> float:
+    """By how much the one is ahead of the other, which were read at about the same time."""
+    return clock - other if abs(clock - other) >= APART_S else 0.0
+
+
+def on_clock(entry: Entry, ahead_s: float) -> Entry:
+    """With its times by another clock, which is ahead by so much of the one that they were read from."""
+
+    def moved(record: "Any", *names: str) -> "Any":
+        times = {name: max(0.0, record[name] + ahead_s) for name in names if record[name] is not None}
+        return {**record, **times}
+
+    fields = {
+        "complaint": entry["complaint"] and moved(entry["complaint"], "since", "last"),
+        "history": [moved(past, "started", "ended") for past in entry["history"]],
+    }
+    shown: Entry = moved({**entry, **fields}, "since", "next_start", "step_time", "progress", "idle_since")
+    return shown if ahead_s else entry
 
 
 class Advance(Record):

@@ -237,7 +237,7 @@ class Spec(Inventory):
     """spec.json: all that an agent has to know of its run. It never changes.
 
     `elected`, `term` and `coordinator`, and `moved`, `roster` and `tasks`, are those of the moment where an agent or a
-    session has read it (run/seats.py).
+    session has read it (run/gang.py).
     """
 
     version: Within[int, VERSION, VERSION]

@@ -2,7 +2,7 @@
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
-from .run_state import Intents, State
+from .run_state import Intents, State, ahead_s
 from .spec import Moved
 from .values import (
     By,
@@ -90,6 +90,12 @@ class Contact(Record):
     """How long it was away when others took places: the coordinator that begins anew by that counts on, once."""
     state: Default[Optional[State], None]
     """As it was last reported."""
+
+
+def clock_ahead_s(contact: Contact) -> float:
+    """By how much the coordinator's clock is ahead of the host's: its agent samples the host every 10 s."""
+    machine = contact["state"]["machine"] if contact["state"] is not None else None
+    return ahead_s(contact["heard"], machine["time"]) if machine is not None and contact["heard"] is not None else 0.0
 
 
 class Collateral(Because):

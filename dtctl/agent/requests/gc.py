@@ -40,8 +40,7 @@ HALF_MADE_S = 3600.0
 
 def collect(talk: Conversation, request: GcRequest) -> GcResult:
     """Cleans up one cluster, or `all`; what belongs to no cluster is looked for in any case."""
-    cluster = None if request["all"] else request["cluster"]
-    sweep = _Sweep(talk, cluster, request["dry_run"], request["written"], request["over"])
+    sweep = _Sweep(talk, request)
     with talk.at("processes of dead runs"):
         sweep.end_strays()
     with talk.at("runs"):
@@ -56,39 +55,36 @@ def collect(talk: Conversation, request: GcRequest) -> GcResult:
         sweep.remove_environments()
     with talk.at("working directories"):
         sweep.clear_working_directories()
-    if not sweep.dry_run:
+    if not request["dry_run"]:
         reboot.withdraw(talk.root)
     return sweep.result
 
 
 class _Sweep:
-    """Removes, or with `dry_run` only reports. `cluster` None: of all.
+    """Removes, or with `dry_run` only reports."""
 
-    `written`: what trainers wrote goes, too; `over`: and every run that is over, the newest too.
-    """
-
-    def __init__(self, talk: Conversation, cluster: Optional[str], dry_run: bool, written: bool, over: bool) -> None:
-        self.dry_run = dry_run
-        self.result = made(GcResult, dry_run=dry_run)
+    def __init__(self, talk: Conversation, request: GcRequest) -> None:
+        self.result = made(GcResult, dry_run=request["dry_run"])
         self._talk = talk
-        self._cluster = cluster
-        self._written = written
+        self._request = request
+        self._dry_run = request["dry_run"]
+        self._cluster = None if request["all"] else request["cluster"]
+        """None: of all."""
         self._next_report = 0.0
-        self._over = over
         self._gone: Set[str] = set()
         """Directories of the runs that are removed, or would be."""
 
     def end_strays(self) -> None:
         found = [orphan for orphan in orphans.find(self._talk.root) if self._cluster in (None, orphan.cluster)]
-        left = [] if self.dry_run else orphans.end(found)
+        left = [] if self._dry_run else orphans.end(found)
         for orphan in found:
             found_one: Orphan = {"pid": orphan.process.pid, "command": orphan.command, "run": orphan.run}
             self._add(self.result["survivors" if orphan in left else "processes"], found_one, MOST_PROCESSES)
 
     def remove_runs(self) -> None:
-        for run, reason in down.expired_here(self._talk, self._cluster, time.time(), self._over):
+        for run, reason in down.expired_here(self._talk, self._cluster, time.time(), self._request["over"]):
             size = paths.used_bytes(run.files.directory)
-            if self.dry_run or self._locked(run.spec["cluster"], run.spec["host"], partial(down.remove, run)):
+            if self._dry_run or self._locked(run.spec["cluster"], run.spec["host"], partial(down.remove, run)):
                 self._add_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
 
     def remove_damaged_runs(self) -> None:
@@ -96,7 +92,7 @@ class _Sweep:
         for run in damaged_runs.every(self._talk):
             if self._cluster in (None, run.cluster) and run.is_dead():
                 size = paths.used_bytes(run.directory)
-                if self.dry_run or self._remove_damaged(run):
+                if self._dry_run or self._remove_damaged(run):
                     self._add_run(run.id, run.cluster, run.host, run.problem, run.directory, size)
 
     def _add_run(
@@ -144,10 +140,10 @@ class _Sweep:
     def remove_bundles(self) -> None:
         used = runs.used_bundles(self._talk, without=self._gone)
         sizes = {base: paths.used_bytes(base) for base in store.unneeded(self._talk.root, used)}
-        if not self.dry_run:
+        if not self._dry_run:
             store.prune(self._talk.root, used, self.report_progress)
         for base, size_bytes in sizes.items():
-            if self.dry_run or not os.path.lexists(base):
+            if self._dry_run or not os.path.lexists(base):
                 self._add(self.result["bundles"], os.path.basename(base), MOST_FILES)
                 self.result["freed_bytes"] += size_bytes
 
@@ -155,7 +151,7 @@ class _Sweep:
         for path in environments.unneeded(
             self._talk.root, lambda: runs.used_environments(self._talk, without=self._gone)
         ):
-            if not self.dry_run:
+            if not self._dry_run:
                 environments.forget_container(path)
             self._remove(path, "environments" if os.path.isdir(path) else "files")
             self.report_progress()
@@ -165,12 +161,12 @@ class _Sweep:
         for cluster in working.clusters(self._talk.root):
             self.report_progress()
             if self._cluster in (None, cluster):
-                freed, written = down.clear_working_directory(self._talk, cluster, self._gone, self.dry_run)
+                freed, written = down.clear_working_directory(self._talk, cluster, self._gone, self._dry_run)
                 self.result["freed_bytes"] += freed
                 if freed and written is None:
                     self._add(self.result["files"], working.directory(self._talk.root, cluster), MOST_FILES)
                 if written is not None:
-                    goes = self._written and (self.dry_run or working.remove(self._talk.root, cluster))
+                    goes = self._request["written"] and (self._dry_run or working.remove(self._talk.root, cluster))
                     self._add(self.result["written" if goes else "kept"], written, MOST_CLUSTERS)
                     self.result["freed_bytes"] += written["size_bytes"] if goes else 0
 
@@ -213,13 +209,13 @@ class _Sweep:
 
     def _remove(self, path: str, kind: Literal["files", "environments"] = "files") -> None:
         size = paths.used_bytes(path)
-        if not self.dry_run:
+        if not self._dry_run:
             with suppress(OSError):  # in use after all, as a directory that has been written to just now
                 if os.path.isdir(path) and not os.path.islink(path):
                     remove_tree(path)
                 else:
                     os.unlink(path)
-        if self.dry_run or not os.path.lexists(path):
+        if self._dry_run or not os.path.lexists(path):
             self._add(self.result[kind], path, MOST_FILES)
             self.result["freed_bytes"] += size
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from ..host.errors import Refused
-from ..records.reasons import because, fact
+from ..host.errors import NO_ROOM, Refused
+from ..records.reasons import because, fact, headline
 from ..records.spec import inventory_of
 from ..records.values import MOST_PROCESSES
 from ..survival import reboot
@@ -233,7 +233,8 @@ def await_begin(
     def all_begun() -> bool:
         open_ = [task for task in tasks if not _has_begun(handle, task)]
         away = handle.unreached(open_)
-        return handle.has_taken(serial) and all(handle.hosts[task] in away or handle.waits(task) for task in open_)
+        waiting = [task for task in open_ if not (handle.hosts[task] in away or handle.waits(task))]
+        return handle.has_taken(serial) and all(_is_unwritten(handle, task) for task in waiting)
 
     if not handle.until(all_begun, run.spec["grace_s"] + RESTART_LIMIT_S):
         why = handle.missing() or "it keeps trying"
@@ -241,7 +242,11 @@ def await_begin(
     if run.spec["recovery"]["reboot"] == "auto":
         reboot.offer(talk.root)  # a run that had ended has taken it away
     handle.refresh()
-    unreached = handle.unreached([task for task in tasks if not _has_begun(handle, task)])
+    open_ = [task for task in tasks if not _has_begun(handle, task)]
+    unreached = handle.unreached(open_)
+    for task in open_:
+        if handle.hosts[task] not in unreached and _is_unwritten(handle, task):
+            raise _no_room(handle, task)
     here = [task for task in tasks if handle.hosts[task] not in unreached]
     return {
         "run": run.id,
@@ -251,6 +256,18 @@ def await_begin(
         "away": handle.away.fields() if handle.away else None,
         "inventory": inventory_of(run.spec),
     }
+
+
+def _is_unwritten(handle: RunHandle, task: str) -> bool:
+    entry = handle.entry(task)
+    return entry is not None and headline(entry["why"]) == "exit_unwritten"
+
+
+def _no_room(handle: RunHandle, task: str) -> Refused:
+    entry, host = handle.entry(task), handle.hosts[task]
+    why = "%s; it starts again as soon as there is room" % (entry["reason"] if entry is not None else "")
+    summary = "%s has not started again yet on %s" % (task, host)
+    return Refused("not_started", summary, why, "dtctl exec @%s -- df -h    shows its disks\n%s" % (host, NO_ROOM))
 
 
 def _has_begun(handle: RunHandle, task: str) -> bool:

@@ -71,6 +71,9 @@ CLIENT_LIMIT_S = 60.0
 LEAVE_S = 0.5
 """What a trainer leaves behind may end by itself for so long: Python's own helpers do, when their program has ended."""
 
+UNWRITTEN_S = 3.0
+"""A keeper that has not written an exit for so long meets something in the way: a full disk, as a rule."""
+
 LEFTOVERS_GRACE_S = 5.0
 """Between SIGTERM and SIGKILL for what a trainer that has ended left behind."""
 
@@ -95,6 +98,8 @@ class Attempt:
         """What is wrong with start.json."""
         self._ladder: Optional[processes.Ladder] = None
         self._leaving_since: Optional[float] = None
+        self._gone_since: Optional[float] = None
+        """Its process has ended, and its keeper is about to write how."""
         self._samples = Samples(directory)
 
     @property
@@ -142,6 +147,10 @@ class Attempt:
             self.exit = self._find_exit(now, wall)
             if self.exit is not None:
                 self._samples.take(wall)
+
+    def is_unwritten(self, now: float) -> bool:
+        """Whether its process has ended, and its keeper cannot write how: it tries until there is room."""
+        return self.exit is None and self._gone_since is not None and now - self._gone_since > UNWRITTEN_S
 
     def runs(self, now: float) -> bool:
         """True once exec has succeeded, of an attempt that has not ended."""
@@ -209,6 +218,7 @@ class Attempt:
         child = processes.trainer(start)
         if child is not None and processes.find(child) is not None:
             return None
+        self._gone_since = self._gone_since or now
         awaited = _keeper_lives(start)  # asked first: what is not written by then never will be
         try:
             recorded = self._read("exit.json", Ending)

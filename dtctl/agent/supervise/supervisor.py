@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from ..host import errors, locks, paths, ports, processes
 from ..records.reasons import Because, because, fact, said
+from ..records.run_state import ahead_s, on_clock
 from ..records.spec import Moved, coordinates, kept_by_coordinator, ports_of, votes
 from ..records.values import FINAL, TaskState
 from ..run import drains, intents
@@ -54,6 +55,7 @@ class Supervisor:
         self._unsaved = True
         self._published = 0.0
         now, wall = time.monotonic(), time.time()
+        self._epoch = wall - now
         damage: List[str] = []
         self.state = rebuilding.state(files, self._spec, wall, damage.append)
         self._intent = intents.IntentFollower(files, rebuilding.intents(self.state), damage.append)
@@ -99,6 +101,7 @@ class Supervisor:
         self._wake = locks.listen(self._files.wake_path)
         while os.path.isdir(self._files.directory):
             now, wall = time.monotonic(), time.time()
+            self._follow_clock(now, wall)
             if not self._is_to_leave:
                 at_each_look()
             elif self._leaves_since is None:
@@ -120,6 +123,16 @@ class Supervisor:
                 self._role.close()
                 return
             self._wait()
+
+    def _follow_clock(self, now: float, wall: float) -> None:
+        """When the wall clock is set, what it has shown before moves with it: how long ago that was stays the same."""
+        jump_s = ahead_s(wall - now, self._epoch)
+        if jump_s:
+            self._epoch += jump_s
+            self._next_load = now
+            for entry in self.state["tasks"].values():
+                entry.update(on_clock(entry, jump_s))
+            self._changes = True
 
     def _leave(self, now: float) -> None:
         self._leaves_since = now

@@ -24,7 +24,7 @@ from contextlib import suppress
 
 from ..host import paths, processes
 from ..logs.lines import last_lines
-from ..records.reasons import Fact, because, explain, fact, why_of
+from ..records.reasons import Fact, because, explain, fact, headline, why_of
 from ..records.run_state import HISTORY, MOST_LEFT, Ending, Entry, Intent, Left, Past
 from ..records.values import FINAL, TaskState, brief
 from ..run import policy
@@ -116,8 +116,10 @@ class Task:
         elif state == "starting":
             if attempt.runs(now):
                 self._set_running(attempt, wall)
-        else:
+        elif not attempt.is_unwritten(now):
             self._observe(attempt, intent, now, wall)
+        if attempt.is_unwritten(now):
+            self._note_unwritten()
         self._note_left(attempt, now)
 
     def _adopt(self, now: float, wall: float) -> None:
@@ -173,6 +175,13 @@ class Task:
     def _end(self, attempt: Attempt, intent: Intent, now: float) -> None:
         if attempt.end(self._grace(intent), now) and not self.entry["asked"]:
             self._note_ending()
+
+    def _note_unwritten(self) -> None:
+        """The state stays: what follows depends on the exit. One that is stalled keeps the reason for its history."""
+        if self.entry["state"] != "stalled" and headline(why_of(self.entry)) != "exit_unwritten":
+            self.entry.update({"pid": None, "start_time": None})
+            explain(self.entry, [fact("exit_unwritten", host=self._context.spec["host"])])
+            self._context.touched(True)
 
     def _note_ending(self) -> None:
         self.entry["asked"] = True

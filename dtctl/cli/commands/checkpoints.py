@@ -205,7 +205,7 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
         render.progress.UpProgress([one.host for one in where], quiet=output == "json") as progress,
     ):
         pushed = operations.checkpoints.push.push(
-            record, scope.transport, own, where, operations.client.conversation.controller_name(), progress
+            record, scope.transport, own, where, operations.client.controller_name(), progress
         )
     if output == "json":
         document.print_json("CheckpointPush", results.pushed(pushed))

@@ -123,7 +123,7 @@ def init(
         found = {name: operations.init.about_template(name) for name in operations.init.template_names()}
         if output == "json":
             return document.print_json("Templates", results.templates(found))
-        return render.tables.print_table(render.tables.table({"TEMPLATE": [*found], "NOTE": [*found.values()]}))
+        return console.print_table(console.table({"TEMPLATE": [*found], "NOTE": [*found.values()]}))
     cluster = operations.init.cluster_name(directory, name)
     written = (
         operations.init.write_helper(directory)
@@ -176,6 +176,6 @@ def explain(
 
 def schema(output: OutputOption = "text") -> None:
     """Print the JSON Schema of cluster.yaml, for editors."""
-    from dtctl.config import cluster_schema
+    from dtctl.config.reference import json_schema
 
-    document.print_document(cluster_schema())
+    document.print_document(json_schema())

@@ -48,7 +48,7 @@ def data(
 
 def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: bool) -> tuple[RunRecord, DataSet]:
     """What the source holds is read where it matters."""
-    from dtctl.plan.roster import plan_roster
+    from dtctl.plan import plan_roster
 
     cluster = scope.cluster(None, overrides)
     source = operations.data.source_of(cluster)

@@ -61,7 +61,7 @@ def trust(
     output: OutputOption = "text",
 ) -> None:
     """Show the hosts' key fingerprints, ask, and pin them in known_hosts."""
-    from dtctl.plan.roster import plan_roster
+    from dtctl.plan import plan_roster
 
     cluster = scope.cluster()
     spares = {name: cluster.hosts[name] for name in cluster.spares}

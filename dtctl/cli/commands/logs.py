@@ -124,10 +124,10 @@ def logs(
 def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
     from dtctl.agent.records.answers import SetupLogsResult
 
-    found = operations.client.conversation.ask(
+    found = operations.client.ask(
         scope.placed(),
         scope.transport,
-        operations.client.conversation.Request("setup_logs", SetupLogsResult, lambda _: {"run": None}),
+        operations.client.Request("setup_logs", SetupLogsResult, lambda _: {"run": None}),
     )
     render.logs.show_setup_logs({host: one["logs"] for host, one in found.results.items()}, lines, as_json=as_json)
     report_errors(found.errors, others=found.results)

@@ -38,7 +38,7 @@ def restart(
 
     def work(before: Announced) -> RestartResult:
         return operations.restart.restart(
-            record, scope.transport, some, by=operations.client.conversation.controller_name(), before=before
+            record, scope.transport, some, by=operations.client.controller_name(), before=before
         )
 
     _start_again(scope, record, "Restart", "restarting", work, output)
@@ -112,7 +112,7 @@ def undrain(scope: Scope, host: HostName, output: OutputOption = "text") -> None
 
     def work(before: Announced) -> RestartResult:
         return operations.drain.undrain(
-            record, scope.transport, host, by=operations.client.conversation.controller_name(), before=before
+            record, scope.transport, host, by=operations.client.controller_name(), before=before
         )
 
     def announce(found: operations.stop.Ending) -> None:

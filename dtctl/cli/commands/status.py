@@ -74,7 +74,7 @@ def runs(
     """List the cluster's runs that its hosts know, and who started them."""
     record = scope.record()
     with scope.dialling():
-        known = operations.status.known_runs(record, scope.transport, every_cluster=every)
+        known = operations.runs.known_runs(record, scope.transport, every_cluster=every)
     if output == "json":
         document.print_json("Runs", document.known_runs(known))
     elif known.runs or known.foreign:

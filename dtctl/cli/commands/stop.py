@@ -18,7 +18,8 @@ from dtctl.cli.watching import chosen
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.operations.down import DownResult, GcResult
+    from dtctl.operations.down import DownResult
+    from dtctl.operations.gc import GcResult
     from dtctl.operations.run_record import RunRecord
 
 
@@ -54,7 +55,7 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
 
 def stop_order(grace: str | None, why: str = "stopped_by") -> operations.stop.StopOrder:
     return operations.stop.StopOrder(
-        operations.client.conversation.controller_name(), seconds(grace) if grace is not None else None, why
+        operations.client.controller_name(), seconds(grace) if grace is not None else None, why
     )
 
 
@@ -152,9 +153,7 @@ def gc(
 
     def look(*, dry_run: bool) -> GcResult:
         with scope.dialling():
-            return operations.down.collect(
-                record, scope.transport, every_cluster=every, written=written, dry_run=dry_run
-            )
+            return operations.gc.collect(record, scope.transport, every_cluster=every, written=written, dry_run=dry_run)
 
     if dry_run or not yes:
         found = look(dry_run=True)

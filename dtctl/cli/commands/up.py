@@ -153,7 +153,7 @@ def push(
     output: OutputOption = "text",
 ) -> None:
     """Send the code to the hosts and start nothing."""
-    from dtctl.plan.roster import plan_roster
+    from dtctl.plan import plan_roster
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = operations.run_record.record_of(plan_roster(operations.local.make_local(cluster) if local else cluster))
@@ -195,8 +195,7 @@ def replace(
     cluster = scope.cluster(None, overrides, needs_files=True)
     exchange = operations.replace.plan_replacement(cluster, host, new)
     found = operations.status.status(scope.record(), scope.transport)
-    if not found.time and found.errors:
-        report_errors(found.errors, others=found.without_run)
+    report_errors(operations.replace.unanswered(exchange, found), others=found.without_run)
     operations.replace.check_replaceable(cluster, found)
     require_consent(exchange.cluster, overrides, local=found.record.is_local)
     launch = operations.replace.prepare_replacement(exchange, found, scope.transport.hostname, os.environ)

@@ -15,7 +15,7 @@ from dtctl.errors import ConnectionLost, DtctlError, PreflightError
 from dtctl.folder import open_regular
 from dtctl.model import Host
 from dtctl.operations.checkpoints.local import OwnCheckpoint
-from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request
+from dtctl.operations.client import Progress, Report, about, final, frames_of, request
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Message, Session, Transport

@@ -21,7 +21,7 @@ from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.checkpoints import Found
 from dtctl.operations.checkpoints.local import is_name
 from dtctl.operations.checkpoints.urls import Download
-from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request
+from dtctl.operations.client import Progress, Report, about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Session, Transport

@@ -20,12 +20,12 @@ from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import grouped
 from dtctl.operations.checkpoints.delivery import Delivery, StoredCheckpoint, Target
 from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
-from dtctl.operations.client.conversation import Progress, Report
+from dtctl.operations.client import Progress, Report
 from dtctl.operations.outputs import strangers
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.storage import PATIENCE_S, Object, Place, label
+from dtctl.plan import RunPlan, restoring_hosts
 from dtctl.plan.hosts import checkpoint_places, on_host
-from dtctl.plan.roster import RunPlan, restoring_hosts
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Transport
 

@@ -12,7 +12,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
 from dtctl.operations.checkpoints import Checkpoints, Found, urls
-from dtctl.operations.client.conversation import Request, ask
+from dtctl.operations.client import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Transport

@@ -20,7 +20,7 @@ from dtctl.agent.records.checkpoints import Arrived, Checkpoint, CheckpointRepor
 from dtctl.agent.records.kinds import checked, made
 from dtctl.folder import PRIVATE, Folder, temporary_folder
 from dtctl.operations.checkpoints import Checkpoints, Found
-from dtctl.operations.client.conversation import Progress, Report
+from dtctl.operations.client import Progress, Report
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.storage import PATIENCE_S, Missing, Object, Place, label
 from dtctl.operations.storage.cached import LIMIT_S, Cached

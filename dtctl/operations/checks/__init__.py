@@ -16,7 +16,7 @@ from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.client.persistent import Greeted
 from dtctl.operations.diagnosis import Fields, Finding, Level, Match, Signature, table
-from dtctl.plan.roster import RunPlan
+from dtctl.plan import RunPlan
 
 if TYPE_CHECKING:
     from dtctl.operations.data import DataSet

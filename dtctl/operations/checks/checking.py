@@ -37,7 +37,7 @@ from dtctl.operations.checks import (
 from dtctl.operations.checks.network import tasks
 from dtctl.operations.checks.network.exposure import dial, is_exposed
 from dtctl.operations.checks.programs import needs_of
-from dtctl.operations.client.conversation import Conversations, Progress, Report, Request
+from dtctl.operations.client import Conversations, Progress, Report, Request
 from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.data import data_set
@@ -45,7 +45,7 @@ from dtctl.operations.diagnosis import Finding
 from dtctl.operations.environments import environment_files
 from dtctl.operations.local import local_python
 from dtctl.operations.run_record import RunRecord
-from dtctl.plan.roster import RunPlan
+from dtctl.plan import RunPlan
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S

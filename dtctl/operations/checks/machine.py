@@ -13,8 +13,8 @@ from dtctl.agent.records.vitals import Disk, Gpu, is_full
 from dtctl.model import TaskId, grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.diagnosis import Finding, commonness, versions
+from dtctl.plan import TaskPlan
 from dtctl.plan.hosts import output_places
-from dtctl.plan.roster import TaskPlan
 
 LOW_BYTES = 2 << 30
 LOW_SHARE = 0.05

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dtctl.agent.records.values import CODE, HOME
 from dtctl.dataclass import dataclass
-from dtctl.plan.roster import RunPlan
+from dtctl.plan import RunPlan
 
 _MOST_BYTES = 1 << 20
 

@@ -13,7 +13,7 @@ from dtctl.model import TaskId, grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.checks.programs import Needs, runs_python
 from dtctl.operations.diagnosis import PACKAGES, Finding, commonness
-from dtctl.plan.roster import TaskPlan
+from dtctl.plan import TaskPlan
 from dtctl.plan.spec import environment_of
 
 EQUAL = ("tensorflow", "tensorflow-cpu", "tf-nightly", "torch", "mxnet")

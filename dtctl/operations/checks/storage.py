@@ -13,8 +13,8 @@ from dtctl.model import TaskId, grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Statement, Topic, found, shown
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.diagnosis import Finding, commonness
+from dtctl.plan import RunPlan
 from dtctl.plan.hosts import brought_along
-from dtctl.plan.roster import RunPlan
 
 ENOUGH = 3
 """Checkpoints: while one is written, the last one stays, and one more in case that one is damaged."""

@@ -14,7 +14,7 @@ from typing import Any
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import Host
-from dtctl.operations.client.conversation import Progress, Report, reporting_failure, silent
+from dtctl.operations.client import Progress, Report, reporting_failure, silent
 from dtctl.transport import timeouts
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Message, Session, Transport, answering

@@ -10,11 +10,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.vitals import DiagnoseResult
-from dtctl.config import load_cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
-from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
+from dtctl.operations.client import Conversations, Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_run, check_tasks
 from dtctl.operations.coordinator import request_of_status, status_by_coordinator, status_of_hosts
 from dtctl.operations.diagnosis import ENDED, ENDED_SOMEHOW, End, Facts, Finding, Level, Match, Signature
@@ -206,6 +205,7 @@ def _status(
 
 def _scanned(file: Path | None) -> Bundle | None:
     """The code by the cluster file as it reads now; None if it cannot be read."""
+    from dtctl.config.load import load_cluster
     from dtctl.operations.local import scan_code
 
     try:

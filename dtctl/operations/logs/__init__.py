@@ -77,6 +77,8 @@ class LogLines(NamedTuple):
 
     log: Log
     data: bytes
+    clock_s: float = 0.0
+    """By how much the clock of this machine is ahead of the host's."""
 
     def texts(self) -> list[str]:
         """A line each; of a progress bar that redraws itself its last state."""

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dtctl.agent.records.answers import Log, RunResult
+from dtctl.agent.records.run_state import ahead_s
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.model import Host
-from dtctl.operations.client.conversation import about, final, frames_of, request
+from dtctl.operations.client import about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
 from dtctl.operations.run_record import RunRecord
@@ -110,6 +111,7 @@ def received_lines(record: RunRecord, session: Session, wanted: LogRequest) -> I
     lines: Counter[str] = Counter()
     most_bytes, most_lines = wanted.most_bytes(len(fields["tasks"])), wanted.most_lines()
     within_s = None if most_bytes is None else _SEARCH_S if wanted.searched else 2 * PATIENCE_S
+    clock_s = ahead_s(session.greeted(), session.facts.get("time", session.greeted()))
     for message in frames_of(session, "log", most_bytes=most_bytes, within_s=within_s):
         if message.type == "log":
             with about(host, "sent an invalid `log`"):
@@ -118,7 +120,7 @@ def received_lines(record: RunRecord, session: Session, wanted: LogRequest) -> I
                 lines[log["task"]] += message.payload.count(b"\n")
                 if most_lines is not None and lines[log["task"]] > most_lines:
                     raise wrong("lines", f"the last {wanted.lines} of each task", lines[log["task"]])
-            yield LogLines(log, message.payload)
+            yield LogLines(log, message.payload, clock_s)
     final(session, "logs", message, RunResult, lambda answer: check_run(record.cluster, record.run, answer["run"]))
 
 
@@ -161,7 +163,7 @@ class Merging(AbstractContextManager["Merging"]):
 
     def all(self) -> Iterator[LogLines]:
         """Until every host has ended."""
-        return heapq.merge(*map(self._of, self._waiting), key=lambda lines: lines.log["time"])
+        return heapq.merge(*map(self._of, self._waiting), key=lambda lines: lines.log["time"] + lines.clock_s)
 
     def _of(self, host: str) -> Iterator[LogLines]:
         while (lines := self._next(host)) is not None:

@@ -16,7 +16,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import PRIVATE, temporary_folder
 from dtctl.model import Host
-from dtctl.operations.client.conversation import Request, about, ask, frames_of, knows_no_run, request
+from dtctl.operations.client import Request, about, ask, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import about_run, wrong
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.metrics import Key, key_of

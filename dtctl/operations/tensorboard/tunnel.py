@@ -25,7 +25,7 @@ from dtctl.agent.records.tensorboard import (
     TensorboardResult,
 )
 from dtctl.errors import DtctlError
-from dtctl.operations.client.conversation import final, frames_of, request
+from dtctl.operations.client import final, frames_of, request
 from dtctl.operations.client.plausible import about_run
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.webserver import Answer, Visit

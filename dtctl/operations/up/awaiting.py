@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
-from dtctl.operations.client.conversation import controller_name
+from dtctl.operations.client import controller_name
 from dtctl.operations.follow import Ended, Event
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.run_record import RunRecord

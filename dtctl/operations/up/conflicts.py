@@ -13,9 +13,9 @@ from dtctl.config.ranges import fold
 from dtctl.config.strategies import Strategy
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import CHOSEN_PORT, Host, TaskId
-from dtctl.operations.client.conversation import Request
+from dtctl.operations.client import Request
 from dtctl.operations.client.plausible import check_tasks, wrong
-from dtctl.plan.roster import Roster, RosterEntry
+from dtctl.plan import Roster, RosterEntry
 from dtctl.transport.fanout import SomeHostsFailed, failures
 
 _MOST_PORTS = 10
@@ -217,12 +217,16 @@ def _failed(doing: str, errors: Mapping[str, DtctlError], total: int) -> DtctlEr
 
 
 def _take_spare(free: Sequence[str], every: Mapping[str, DtctlError]) -> list[str]:
-    """What to type where a spare can have the place of the only host that is missing."""
-    return [
-        f"dtctl replace {host} {free[0]}    starts its tasks on {free[0]}, a spare"
-        for host, error in every.items()
-        if isinstance(error, TransportError) and len(every) == 1 and free
-    ]
+    """What to type where spares can have the places of hosts that are missing."""
+    gone = [host for host, error in every.items() if isinstance(error, TransportError)]
+    pairs = list(zip(gone, free, strict=False))
+    if not pairs:
+        return []
+    if len(every) == 1:
+        return [f"dtctl replace {gone[0]} {free[0]}    starts its tasks on {free[0]}, a spare"]
+    named = ", ".join(f"{spare} for {host}" for host, spare in pairs)
+    left = f" (no spare is left for {fold(gone[len(pairs) :])})" if len(gone) > len(pairs) else ""
+    return [f"spares can take their tasks{left}: write {named} in jobs, take them out of spares, and then: dtctl up"]
 
 
 def _hint(roster: Roster, allowed: int, every: Mapping[str, DtctlError], needed: Mapping[str, DtctlError]) -> str:

@@ -21,14 +21,14 @@ from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.model import Host, SshSettings
-from dtctl.operations.client.conversation import controller_name, request
+from dtctl.operations.client import controller_name, request
 from dtctl.operations.credentials import Authority
 from dtctl.operations.environments import environment_files
 from dtctl.operations.local import find_hooks, find_secrets, known_secrets, local_python, make_local, scan_code
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.up.conflicts import check_may_go_without
+from dtctl.plan import RunPlan
 from dtctl.plan.hosts import output_places
-from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec, run_spec
 

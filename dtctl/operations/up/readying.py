@@ -11,10 +11,10 @@ from typing import Any
 
 from dtctl.agent.records import answers
 from dtctl.agent.records.values import BLOCK_BYTES
-from dtctl.bundle import Sender
+from dtctl.bundle.sender import Sender
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError
-from dtctl.operations.client.conversation import Progress, Report, about, final, request
+from dtctl.operations.client import Progress, Report, about, final, request
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong
 from dtctl.operations.relay import MOST_FAILED, Relay
 from dtctl.operations.run_record import RunRecord

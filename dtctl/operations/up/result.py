@@ -18,7 +18,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 from dtctl.operations.checks.checking import Checked
-from dtctl.operations.client.conversation import Progress
+from dtctl.operations.client import Progress
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, TaskStatus
 from dtctl.operations.stop import Ending, Stopping, StopResult

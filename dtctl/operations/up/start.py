@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from dtctl.agent.records import answers
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.records.starting import PythonFacts
-from dtctl.bundle import Sender
+from dtctl.bundle.sender import Sender
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import Host, TaskId
 from dtctl.operations.checks.checking import Checked, InPassing
-from dtctl.operations.client.conversation import Progress, Report, about, reporting_failure
+from dtctl.operations.client import Progress, Report, about, reporting_failure
 from dtctl.operations.client.plausible import check_inventory
 from dtctl.operations.snapshot import TaskStatus
 from dtctl.operations.stop import StopOrder, StopResult, stop

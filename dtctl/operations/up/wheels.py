@@ -24,15 +24,14 @@ from dtctl.agent.records import spec as records
 from dtctl.agent.records.kinds import InvalidValue, checked, parse_json
 from dtctl.agent.records.spec import MAKER_SETTINGS
 from dtctl.agent.records.starting import PYTHON_FACTS, PythonFacts, PythonResult
-from dtctl.bundle import Bundle
-from dtctl.bundle.manifest import FileEntry, Manifest
+from dtctl.bundle import Bundle, FileEntry, Manifest
 from dtctl.config.cluster import Environment
 from dtctl.config.ranges import fold
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.folder import PRIVATE, Folder, temporary_folder
 from dtctl.model import Host, grouped
-from dtctl.operations.client.conversation import Progress, Request
+from dtctl.operations.client import Progress, Request
 from dtctl.operations.environments import sha256_of
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.result import UpReport

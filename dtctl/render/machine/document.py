@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoints
-    from dtctl.operations.down import GcResult
-    from dtctl.operations.status import KnownRun, KnownRuns
+    from dtctl.operations.gc import GcResult
+    from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import UnusedCheckpoint, UpResult
-    from dtctl.plan.roster import RunPlan
+    from dtctl.plan import RunPlan
 
 API_VERSION = "dtctl/v1"
 
@@ -124,8 +124,8 @@ def plan(
     value: RunPlan, tasks: Sequence[TaskId] | None = None, files: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """With these of its tasks; None: all. `files`: of the environment, with their SHA-256."""
+    from dtctl.plan import shown
     from dtctl.plan.hosts import checkpoint_places  # not before: it reads the sections of cluster files
-    from dtctl.plan.roster import shown
 
     return {
         **picked(value, "cluster.name=cluster lead success strategy coordinator(host address)"),

@@ -203,7 +203,6 @@ class KeptLogins(Routes):
                 try:
                     keys.judge(shown)
                 except TransportError as error:
-                    error.detail = "\n".join(filter(None, [error.detail, printed]))
                     return error, False
                 refused = True
         user, unasked = str(self.files.lookup(settings)["user"]), refused and self._asking is None

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.bundles import store
-from dtctl.bundle import Bundle, Sender, scan
+from dtctl.bundle import Bundle
+from dtctl.bundle.scanning import scan
+from dtctl.bundle.sender import Sender
 from dtctl.errors import ConnectionLost
 from tests.agent.link.ends import PipeSession, conversation
 

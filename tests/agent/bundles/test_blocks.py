@@ -18,7 +18,9 @@ from dtctl.agent.bundles.blocks import Partial
 from dtctl.agent.conversation import Gone
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.values import BLOCK_BYTES, LARGE_BYTES
-from dtctl.bundle import Bundle, Sender, scan
+from dtctl.bundle import Bundle
+from dtctl.bundle.scanning import scan
+from dtctl.bundle.sender import Sender
 from dtctl.errors import AgentError, ConnectionLost
 from dtctl.transport.seam import Message
 from tests.agent.bundles.pushing import content, left_in, push, serve

@@ -17,7 +17,9 @@ from dtctl.agent.bundles.dataset import DataSet
 from dtctl.agent.host import locks
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.values import LARGE_BYTES
-from dtctl.bundle import Bundle, Sender, scan
+from dtctl.bundle import Bundle
+from dtctl.bundle.scanning import scan
+from dtctl.bundle.sender import Sender
 from dtctl.errors import ConnectionLost
 from dtctl.transport.seam import Message
 from tests.agent.bundles.pushing import content, serve

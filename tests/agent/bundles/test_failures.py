@@ -15,7 +15,8 @@ import pytest
 from dtctl.agent.bundles import store
 from dtctl.agent.conversation import Aborted, Gone
 from dtctl.agent.host.errors import Refused
-from dtctl.bundle import Sender, scan
+from dtctl.bundle.scanning import scan
+from dtctl.bundle.sender import Sender
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
 from tests.agent.bundles.pushing import ENSURE, left_in, serve
 from tests.agent.link.ends import PipeSession, agent_process, conversation

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.bundle import scan
+from dtctl.bundle.scanning import scan
 from dtctl.errors import PreflightError
 
 WORDS = ["a", "b", "*", "**", "*.py", "k.txt", "?", "[ab]", "\\a"]

@@ -21,7 +21,9 @@ from dtctl.agent.bundles.relay import Relay
 from dtctl.agent.bundles.tree import Manifest, Tree
 from dtctl.agent.link.tls import context_of
 from dtctl.agent.records.values import BLOCK_BYTES, CHUNK_BYTES, LARGE_BYTES
-from dtctl.bundle import Bundle, Sender, scan
+from dtctl.bundle import Bundle
+from dtctl.bundle.scanning import scan
+from dtctl.bundle.sender import Sender
 from dtctl.errors import ConnectionLost
 from dtctl.operations.credentials import Authority
 from dtctl.transport.seam import Message

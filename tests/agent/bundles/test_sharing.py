@@ -13,7 +13,8 @@ import pytest
 
 from dtctl.agent.bundles import store
 from dtctl.agent.host import locks, paths
-from dtctl.bundle import Sender, scan
+from dtctl.bundle.scanning import scan
+from dtctl.bundle.sender import Sender
 from tests.agent.bundles.pushing import ENSURE, content, left_in, placed, push, serve
 from tests.agent.link.ends import agent_process, conversation
 from tests.waiting import PATIENCE_S

@@ -10,7 +10,7 @@ import pytest
 
 from dtctl.agent.bundles import working
 from dtctl.agent.host.errors import Refused
-from dtctl.bundle import scan
+from dtctl.bundle.scanning import scan
 from tests.agent.bundles.pushing import content, placed, push
 
 

@@ -130,7 +130,7 @@ def test_waiting_costs_almost_nothing(run: Run) -> None:
 def test_an_agent_process_of_its_own_follows(run: Run, agent_python: str) -> None:
     body = """
 import json, os
-from dtctl.agent.logs import serving
+from dtctl.agent.requests import logs
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.requests import LogsRequest
 def states():
@@ -138,7 +138,7 @@ def states():
         return json.load(file)
 wanted = {"tasks": ["worker:0"], "follow": True, "lines": 1, "grep": "[0-9]"}
 request = made(LogsRequest, type="logs", cluster="c", host="h", **wanted)
-serving.serve(args[0], ["worker:0"], request, wire, states)
+logs.serve(args[0], ["worker:0"], request, wire, states)
 """
     run.log(b"x\n1\n2\n")
     (run.attempt(1) / "times").write_text("100.0 2\n101.0 6\n")

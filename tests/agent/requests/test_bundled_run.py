@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from dtctl.bundle import Bundle, Sender, scan
+from dtctl.bundle import Bundle
+from dtctl.bundle.scanning import scan
+from dtctl.bundle.sender import Sender
 from dtctl.model import Host, Local
 from dtctl.transport.seam import Message
 from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, shell, task

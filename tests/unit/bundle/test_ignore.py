@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
-from dtctl.bundle import scan
 from dtctl.bundle.ignore import TrackedFiles, _parse, _parsed
+from dtctl.bundle.scanning import scan
 from dtctl.errors import PreflightError
 from dtctl.operations.up.launch import run_id
 from tests.fuzz import cases

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.bundles.tree import Manifest as AgentsManifest
-from dtctl.bundle import Bundle, FileEntry, Manifest, scan
+from dtctl.bundle import Bundle, FileEntry, Manifest
 from dtctl.bundle.entries import Fingerprints, OwnSecrets, check_utf8
 from dtctl.bundle.ignore import IgnoreRules
-from dtctl.bundle.scanning import _Found, leads_outside
+from dtctl.bundle.scanning import _Found, leads_outside, scan
 from dtctl.errors import ExitCode, PreflightError
 from tests.fuzz import cases
 from tests.impostors import fifo, local_socket

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.bundle import Bundle, entries, scan
+from dtctl.bundle import Bundle, entries
+from dtctl.bundle.scanning import scan
 from dtctl.operations.credentials import Authority
 from dtctl.render.plan import show_left_out
 from dtctl.secret_files import BY_NAME, rule_of_content, rule_of_name

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.values import BLOCK_BYTES, CHUNK_BYTES, LARGE_BYTES
-from dtctl.bundle import Bundle, FileEntry, Sender, scan
-from dtctl.bundle.scanning import _Found
-from dtctl.bundle.sender import Chunk, Chunks
+from dtctl.bundle import Bundle, FileEntry
+from dtctl.bundle.scanning import _Found, scan
+from dtctl.bundle.sender import Chunk, Chunks, Sender
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
 from dtctl.model import Host, Local
 from dtctl.transport.seam import Message

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dtctl.bundle import Bundle, scan
+from dtctl.bundle import Bundle
+from dtctl.bundle.scanning import scan
 
 
 def write(code: Path, files: Mapping[str, str], *empty: str) -> Path:

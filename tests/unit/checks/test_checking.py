@@ -18,7 +18,7 @@ from dtctl.agent.records.network import NetworkFacts, SshFacts
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.checks import CheckContext, Line, Statement
 from dtctl.operations.checks.checking import TOPICS, Checked, InPassing, check
-from dtctl.operations.client.conversation import Progress, silent
+from dtctl.operations.client import Progress, silent
 from dtctl.operations.run_record import record_of
 from dtctl.render import checks
 from dtctl.render.checks import shown

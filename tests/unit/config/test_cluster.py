@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.config import check_cluster, load_cluster
 from dtctl.config.cluster import Cluster, Job, Recovery
+from dtctl.config.load import check_cluster, load_cluster
 from dtctl.model import Local, SshSettings
 
 HEAD = """\

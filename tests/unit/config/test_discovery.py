@@ -13,14 +13,15 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.spec import Inventory
 from dtctl.cli import scope
 from dtctl.cli.options import Scope
-from dtctl.config import find_cluster_file, load_cluster
+from dtctl.config import find_cluster_file
 from dtctl.config.cluster import Cluster
+from dtctl.config.load import load_cluster
 from dtctl.errors import ConfigError, TransportError, UsageError
 from dtctl.model import SshSettings, TaskId
 from dtctl.operations.history import Memory
 from dtctl.operations.init import write_template
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.plan.roster import RunPlan, plan_roster
+from dtctl.plan import RunPlan, plan_roster
 from dtctl.plan.run import plan_run
 from tests.unit.coordinated import inventory
 

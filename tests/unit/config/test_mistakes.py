@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.config import load_cluster
+from dtctl.config.load import load_cluster
 from dtctl.errors import ConfigError, ExitCode, Problem
 from dtctl.render.errors import show_error
 from tests.unit.config.mistakes import GOOD, MISTAKES, Mistake, swap

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from dtctl.config import load_cluster, placement
+from dtctl.config import placement
 from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, dotted
+from dtctl.config.load import load_cluster
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_idle
 from dtctl.config.sections import ClusterFile, JobEntry
 from dtctl.errors import ConfigError

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from dtctl.config import cluster_schema, load_cluster, reference_markdown
 from dtctl.config.document import Scalar
+from dtctl.config.load import load_cluster
+from dtctl.config.reference import json_schema, markdown
 from dtctl.config.sections import SECTIONS
 from dtctl.config.yaml12 import parse
 from tests.unit.config.mistakes import GOOD, MISTAKES, swap, top, trainer
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = (ROOT / "cluster.yaml.example").read_text()
-VALIDATOR: Any = Draft202012Validator(cluster_schema())
+VALIDATOR: Any = Draft202012Validator(json_schema())
 EVERY_KEY = sorted({key for section in SECTIONS for key in section.known_keys()})
 
 
@@ -38,11 +39,11 @@ def schema_accepts(text: str) -> bool:
 
 def test_the_reference_in_docs_is_in_step_with_the_models() -> None:
     # word by word: docs/generate.py fills the lines
-    assert (ROOT / "docs/cluster-yaml.md").read_text().split() == reference_markdown().split()
+    assert (ROOT / "docs/cluster-yaml.md").read_text().split() == markdown().split()
 
 
 def test_the_smallest_file_of_the_reference_loads(tmp_path: Path) -> None:
-    text = re.findall(r"```yaml\n(.*?)```", reference_markdown(), re.DOTALL)[0]
+    text = re.findall(r"```yaml\n(.*?)```", markdown(), re.DOTALL)[0]
     (tmp_path / "cluster.yaml").write_text(text)
     cluster = load_cluster(tmp_path / "cluster.yaml")
     assert {name: job.ports for name, job in cluster.jobs.items()} == {"ps": (2222,), "worker": (2223, 2222)}
@@ -125,13 +126,13 @@ def test_the_schema_refuses_wrong_keys_and_wrong_kinds(text: str) -> None:
 
 
 def test_the_schema_has_the_required_keys() -> None:
-    assert cluster_schema()["required"] == ["name", "hosts", "jobs"]
+    assert json_schema()["required"] == ["name", "hosts", "jobs"]
     assert not schema_accepts("name: x\n")
 
 
 def keys_of_the_schema() -> list[tuple[str, Any]]:
     """Each with its own schema."""
-    schema = cluster_schema()
+    schema = json_schema()
     mappings = [
         schema,
         *(one for definition in schema["$defs"].values() for one in definition.get("anyOf", [definition])),
@@ -140,7 +141,7 @@ def keys_of_the_schema() -> list[tuple[str, Any]]:
 
 
 def test_every_key_of_the_schema_is_described() -> None:
-    schema = cluster_schema()
+    schema = json_schema()
     assert sorted({key for key, body in keys_of_the_schema() if body["description"]}) == EVERY_KEY
     VALIDATOR.check_schema(schema)
     assert schema["$schema"] == VALIDATOR.META_SCHEMA["$id"]

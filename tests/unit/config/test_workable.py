@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.config import check_cluster, load_cluster
+from dtctl.config.load import check_cluster, load_cluster
 from dtctl.errors import ConfigError, Problem
 
 FILE = Path("cluster.yaml")

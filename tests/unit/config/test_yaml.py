@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.config import load_cluster
 from dtctl.config.document import Scalar
+from dtctl.config.load import load_cluster
 from dtctl.config.yaml12 import parse
 from dtctl.errors import ConfigError, Place
 from tests.fuzz import cases

@@ -17,7 +17,7 @@ from dtctl.config.cluster import Data
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.operations import push as pushing
 from dtctl.operations import relay
-from dtctl.operations.client.conversation import silent
+from dtctl.operations.client import silent
 from dtctl.operations.data import DataSet, DataState, check_held, data_set, state_of
 from dtctl.operations.local import scan_code
 from dtctl.operations.push import push_data

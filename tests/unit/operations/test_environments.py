@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.config import check_cluster
 from dtctl.config.cluster import Environment
+from dtctl.config.load import check_cluster
 from dtctl.errors import PreflightError
 from dtctl.operations.consent import programs_here
 from dtctl.operations.environments import environment_files

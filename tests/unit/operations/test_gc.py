@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.down import Written, collect, without_duplicates
+from dtctl.operations.gc import Written, collect, without_duplicates
 from dtctl.operations.metrics import Series, follow_metrics, read_metrics
 from dtctl.operations.snapshot import Progress, TaskStatus, progress_of
 from dtctl.render.machine import document

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.config import load_cluster
+from dtctl.config.load import load_cluster
 from dtctl.errors import UsageError
 from dtctl.operations.init import cluster_name, template_names, write_template
 

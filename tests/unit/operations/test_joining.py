@@ -15,7 +15,7 @@ from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError,
 from dtctl.operations.up.conflicts import check_may_go_without, is_dispensable, left_out
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.result import UpResult
-from dtctl.plan.roster import Roster, plan_roster
+from dtctl.plan import Roster, plan_roster
 from dtctl.plan.spec import host_spec, run_spec
 from tests.unit.clusters import cluster, job
 from tests.unit.fakes import FakeSession, FakeTransport
@@ -281,8 +281,20 @@ def test_without_the_option_it_is_offered_where_it_would_help() -> None:
     on_spare = "dtctl replace {0} gpu-9    starts its tasks on gpu-9, a spare"
     assert refusal(roster(), 0, down("ps-1"), "gpu-9").hint == on_spare.format("ps-1")
     assert refusal(roster(), 0, down("gpu-1"), "gpu-9").hint.splitlines()[0] == on_spare.format("gpu-1")
-    assert "gpu-9" not in refusal(roster(), 0, down("gpu-1", "gpu-2"), "gpu-9").hint, "one host moves at a time"
     assert refusal(roster(), None, down("gpu-1")).hint == ""
+
+
+@pytest.mark.parametrize(
+    ("missing", "spares", "says"),
+    [
+        ("ps-1 gpu-1", "gpu-8 gpu-9", "spares can take their tasks: write gpu-8 for ps-1, gpu-9 for gpu-1 in jobs,"),
+        ("ps-1 gpu-1 gpu-2", "gpu-9", "spares can take their tasks (no spare is left for gpu-[1-2]): write gpu-9 for"),
+    ],
+)
+def test_each_of_several_missing_hosts_has_its_spare_named(missing: str, spares: str, says: str) -> None:
+    hint = refusal(roster(), 0, down(*missing.split()), *spares.split()).hint
+    assert hint.startswith(says)
+    assert hint.endswith("take them out of spares, and then: dtctl up")
 
 
 @pytest.mark.parametrize("code", ["disk_full", "setup_failed", "python_too_old"])

@@ -51,6 +51,16 @@ def test_lines_of_all_hosts_come_in_the_order_of_their_time() -> None:
     assert sorted(found.answered) == sorted(HOSTS)
 
 
+def test_lines_of_a_host_whose_clock_is_wrong_keep_their_place() -> None:
+    with Merging(["a", "b"], most_bytes=10_000) as merging:
+        for host, task, hour_s in (("a", "ps:0", 0.0), ("b", "ps:1", 3600.0)):
+            for number in range(2):
+                own = lines(task, number + hour_s, b"%d\n" % number)
+                merging.add(host, own._replace(clock_s=-hour_s))
+            merging.end(host)
+        assert [one.data for one in merging.all()] == [b"0\n", b"0\n", b"1\n", b"1\n"]
+
+
 def test_a_host_that_is_ahead_waits_for_the_others() -> None:
     passed: list[float] = []
     with Merging(["a", "b"], most_bytes=10_000) as merging:

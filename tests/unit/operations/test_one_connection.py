@@ -19,7 +19,7 @@ from dtctl.operations.run_record import record_of
 from dtctl.operations.snapshot import Outcome
 from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 from tests.unit.clusters import cluster, job
 from tests.unit.coordinated import Agents, entry, inventory, moved_record, record, viewed, with_states
 from tests.unit.fakes import FakeTransport

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
-from dtctl.operations.client.conversation import ask
+from dtctl.operations.client import ask
 from dtctl.operations.client.persistent import NotAsked, PersistentTransport, for_one_command
 from dtctl.operations.coordinator import request_of_status
 from dtctl.operations.status import status

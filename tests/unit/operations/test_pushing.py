@@ -14,7 +14,7 @@ from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError,
 from dtctl.operations.checkpoints.delivery import Target
 from dtctl.operations.checkpoints.local import OwnCheckpoint, find, read
 from dtctl.operations.checkpoints.push import Pushed, push, targets
-from dtctl.operations.client.conversation import silent
+from dtctl.operations.client import silent
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster
 from tests.unit.coordinated import record

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.host import ports as host_ports
-from dtctl.config import check_cluster
+from dtctl.config.load import check_cluster
 from dtctl.errors import ConfigError, PreflightError
 from dtctl.operations import local as local_ports
 from dtctl.operations.local import LocalPorts, Runtime, local_python

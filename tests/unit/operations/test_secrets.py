@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.cli.watching import is_allowed
-from dtctl.config import load_cluster
 from dtctl.config.cluster import Cluster, Trainer
+from dtctl.config.load import load_cluster
 from dtctl.errors import PreflightError
 from dtctl.operations.consent import Consents, Program, may_start, programs_here
 from dtctl.operations.init import template_names, templates_directory

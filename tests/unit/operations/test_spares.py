@@ -29,7 +29,7 @@ from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.operations.up import up as starting
 from dtctl.operations.up.launch import Start
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 from dtctl.plan.run import plan_run
 from dtctl.render.status import idle_lines, more_lines
 from tests.unit.clusters import cluster, ssh_host

@@ -15,11 +15,12 @@ from dtctl.agent.records.run_state import Intent
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.requests.drain import Held
 from dtctl.agent.run import drains
-from dtctl.bundle import Sender, scan
+from dtctl.bundle.scanning import scan
+from dtctl.bundle.sender import Sender
 from dtctl.config.cluster import Cluster
 from dtctl.errors import DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import Host, Local, TaskId
-from dtctl.operations.client.conversation import Progress
+from dtctl.operations.client import Progress
 from dtctl.operations.drain import Scaling, scale
 from dtctl.operations.push import push
 from dtctl.operations.replace import as_scaled, check_replaceable, plan_replacement
@@ -29,7 +30,7 @@ from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from dtctl.operations.stop import StopOrder, Stopping, listener, stop
 from dtctl.operations.up import readying
 from dtctl.operations.up.readying import converse
-from dtctl.plan.roster import plan_roster
+from dtctl.plan import plan_roster
 from dtctl.render.result import show_scaled
 from dtctl.transport.seam import Message
 from tests.unit.clusters import cluster, job, ssh_host

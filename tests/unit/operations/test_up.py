@@ -13,11 +13,11 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry
-from dtctl.bundle import scan
+from dtctl.bundle.scanning import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.model import Local
 from dtctl.operations.checks.checking import Checked, context_of
-from dtctl.operations.client.conversation import Progress
+from dtctl.operations.client import Progress
 from dtctl.operations.credentials import Authority
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.up.launch import Start

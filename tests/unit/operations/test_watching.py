@@ -27,6 +27,7 @@ from dtctl.operations.up.result import awaited, failed_exits, failed_start, has_
 from dtctl.operations.watch import Over, watch_run
 from dtctl.render.starting import show_late
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, viewed
+from tests.unit.diagnosing import machine
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.operations.test_follow import RESULT, states
 from tests.unit.operations.test_gc import folder
@@ -370,3 +371,16 @@ def test_a_task_that_has_failed_for_good_fails_the_start_and_the_runs_cause_come
     assert without is not None
     assert without.cause is None
     assert failed_start(known(), Recovery()) is None
+
+
+@pytest.mark.parametrize(("ahead_s", "shown"), [(3600.0, 4990.0), (-3600.0, 4990.0), (20.0, 5010.0)])
+def test_times_of_a_host_whose_clock_is_wrong_are_by_the_coordinators_clock(ahead_s: float, shown: float) -> None:
+    at = 4990.0 + ahead_s
+    past = past_attempt(1, at, at, 1)
+    one = known(worker1=entry(step=7, step_time=at, progress=at, since=at, history=[past]))
+    contact = one.view["hosts"][record().roster[WORKER]]
+    assert contact["state"] is not None
+    contact["heard"] = 5000.0
+    contact["state"]["machine"] = machine(time=5000.0 + ahead_s)
+    found = Coordination.of(one.view, record().roster).tasks[WORKER].entry
+    assert {found["step_time"], found["progress"], found["since"], found["history"][0]["ended"]} == {shown}

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from dtctl.config import load_cluster
 from dtctl.config.cluster import Cluster, Launch
+from dtctl.config.load import load_cluster
 from dtctl.config.strategies import Strategy, strategy_of
 from dtctl.errors import ConfigError
 from dtctl.model import Dialect, Host
+from dtctl.plan import RunPlan, TaskPlan, shown
 from dtctl.plan.hosts import on_this_machine
-from dtctl.plan.roster import RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import host_spec, run_spec
 from tests.unit.clusters import cluster, job, ssh_host

@@ -14,8 +14,8 @@ from dtctl.agent.records.spec import Spec
 from dtctl.config.cluster import Cluster, Job, Launch, Recovery, TfConfig, Trainer
 from dtctl.errors import PreflightError
 from dtctl.model import TaskId
+from dtctl.plan import RunPlan, TaskPlan, shown
 from dtctl.plan.hosts import on_this_machine, output_places
-from dtctl.plan.roster import RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec, run_spec
 from tests.unit.clusters import cluster, job, ssh_host

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from dtctl.config import load_cluster
 from dtctl.config.cluster import Launch, Trainer
+from dtctl.config.load import load_cluster
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Local, TaskId
-from dtctl.plan import dialects
+from dtctl.plan import RunPlan, TaskPlan, dialects, plan_roster, restoring_hosts, shown
 from dtctl.plan.hosts import on_this_machine
-from dtctl.plan.roster import RunPlan, TaskPlan, plan_roster, restoring_hosts, shown
 from dtctl.plan.run import plan_run
 from dtctl.render.machine import document
 from dtctl.render.plan import order_lines, show_plan, show_whole_tasks, survival_lines

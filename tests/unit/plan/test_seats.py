@@ -15,8 +15,8 @@ from dtctl.agent.run.environment import Marks
 from dtctl.config.cluster import Cluster, Data, Launch, Recovery, Trainer
 from dtctl.config.cluster import Data as DataSource
 from dtctl.model import DataShard, Dialect, TaskId
+from dtctl.plan import RunPlan, named_by_others
 from dtctl.plan.hosts import DataPlace, brought_along, data_places, directories, on_this_machine
-from dtctl.plan.roster import RunPlan, named_by_others
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec, run_spec
 from tests.unit.clusters import cluster, job, ssh_host

@@ -11,7 +11,7 @@ from dtctl.agent.records.spec import comes_back_alone
 from dtctl.config.cluster import Cluster, Launch, Recovery
 from dtctl.config.strategies import circle, strategy_of
 from dtctl.errors import PreflightError
-from dtctl.plan.roster import RunPlan, TaskPlan
+from dtctl.plan import RunPlan, TaskPlan
 from dtctl.plan.run import plan_run, stages
 from tests.unit.clusters import cluster, job
 

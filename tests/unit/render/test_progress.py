@@ -17,7 +17,7 @@ from dtctl.agent.records.answers import Leaving
 from dtctl.agent.records.values import StopPhase
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, Local, TaskId
-from dtctl.operations.client.conversation import Progress, reporting_failure
+from dtctl.operations.client import Progress, reporting_failure
 from dtctl.operations.logs import LogLines
 from dtctl.operations.stop import Stopping
 from dtctl.render import awaiting, progress

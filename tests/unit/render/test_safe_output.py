@@ -44,18 +44,18 @@ from dtctl.operations.checkpoints.upkeep import Pruning, Verification, Verified
 from dtctl.operations.checks import Line, Statement, found
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.network.firewall import Rules
-from dtctl.operations.client.conversation import Progress
+from dtctl.operations.client import Progress
 from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.compare import Comparison, compared
 from dtctl.operations.consent import Program
 from dtctl.operations.data import DataState, PlaceState
 from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
-from dtctl.operations.down import GcResult, Written
 from dtctl.operations.drain import Scaled, Scaling
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, EventHistory
 from dtctl.operations.follow import Onward
+from dtctl.operations.gc import GcResult, Written
 from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.reading import SavedLog
@@ -63,8 +63,8 @@ from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.push import PushedData
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
+from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.snapshot import Coordination, CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
-from dtctl.operations.status import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.stop import Ending, StopResult, Survivor
 from dtctl.operations.tensorboard import Location as BoardPlace
 from dtctl.operations.up.readying import Left
@@ -83,7 +83,6 @@ from dtctl.render import (
     result,
     starting,
     status,
-    tables,
     tensorboard,
 )
 from dtctl.render import dashboard as page
@@ -400,7 +399,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_contact": lambda: errors.show_contact(Disconnected(f"a{BAD}", poisoned(ERROR))),
     "show_contact back": lambda: errors.show_contact(Reconnected(f"a{BAD}")),
     "show_warning": lambda: errors.show_warning(f"text{BAD}", hint=f"hint{BAD}"),
-    "print_table": lambda: tables.print_table(tables.table(poisoned({"NAME": ["about"]}))),
+    "print_table": lambda: console.print_table(console.table(poisoned({"NAME": ["about"]}))),
     "show_plan": lambda: plans.show_plan(poisoned(plan())),
     "show_whole_tasks": lambda: plans.show_whole_tasks(poisoned(plan()), None),
     "show_doubts": lambda: errors.show_doubts(poisoned_mistakes().problems),

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.config import load_cluster
+from dtctl.config.load import load_cluster
 from dtctl.config.names import why_not_written
 from dtctl.errors import ConfigError, ExitCode, HostKeyError, TransportError, UsageError
 from dtctl.model import Host, SshSettings

@@ -11,8 +11,8 @@ import pytest
 from dtctl.agent.records import PROTOCOL
 from dtctl.errors import TransportError
 from dtctl.model import Host, Local
-from dtctl.operations.client import conversation
-from dtctl.operations.client.conversation import frames_of
+from dtctl.operations import client
+from dtctl.operations.client import frames_of
 from dtctl.operations.coordinator import status_of_hosts
 from dtctl.transport import stream, timeouts
 from dtctl.transport.seam import Session
@@ -34,7 +34,7 @@ READ_S = 0.001
 
 
 class Clock:
-    """The time of a conversation. It goes on while somebody waits for bytes or sleeps, and at no other moment."""
+    """The time of a client. It goes on while somebody waits for bytes or sleeps, and at no other moment."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -58,7 +58,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SILENCE_LIMIT_S", 0.3)
     monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 0.6)
     monkeypatch.setattr(timeouts, "TOLD_AFTER_S", 0.1)
-    for module in (stream, timeouts, conversation):
+    for module in (stream, timeouts, client):
         monkeypatch.setattr(module, "time", CLOCK)
 
 
@@ -181,7 +181,7 @@ ENDLESS: dict[str, tuple[Callable[[], Iterator[bytes]], dict[str, Any], str]] = 
 
 @pytest.mark.parametrize("case", ENDLESS)
 def test_endless_answer_is_given_up(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(client, "ANSWER_BYTES", 1 << 20)
     script, limits, why = ENDLESS[case]
     begun = CLOCK.now
     with pytest.raises(TransportError, match=why):

@@ -9,7 +9,7 @@ from typing import Any
 
 from dtctl.agent.records.network import Bound, NetworkFacts, Resolved
 from dtctl.dataclass import dataclass
-from dtctl.plan.roster import RunPlan
+from dtctl.plan import RunPlan
 
 COORDINATOR = "coordinator"
 """Whose place it is that is no task's."""

@@ -11,7 +11,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.model import grouped
 from dtctl.operations.checks.network import endpoints_of, is_loopback
-from dtctl.plan.roster import RunPlan
+from dtctl.plan import RunPlan
 
 Kind = Literal["nftables", "iptables", "ufw"]
 

@@ -45,6 +45,9 @@ class SimAttempt:
         self.exit = ending.copy()
         self.exit["ended"] = wall
 
+    def is_unwritten(self, now: float) -> bool:
+        return False
+
     def runs(self, now: float) -> bool:
         return self.exit is None
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate import incidents
-from dtctl.agent.coordinate.incidents import NEVER_BEGAN, NEVER_BEGAN_S, Beginning, in_vain, opened, whom_to_restart
+from dtctl.agent.coordinate.stalls import NEVER_BEGAN, NEVER_BEGAN_S, Beginning, in_vain, whom_to_restart
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact
@@ -19,7 +18,7 @@ WHY = [fact("killed", signal=9)]
 
 
 def lost(view: View, task: str, *others: str, wall: float = 1010.0) -> Incident:
-    return incidents.opened(view, task, {"attempt": 3, "ended": 1009.0}, WHY, [task, *others], wall)
+    return view.open_incident(task, {"attempt": 3, "ended": 1009.0}, WHY, [task, *others], wall)
 
 
 def test_incident_records_lost_tasks_and_time() -> None:
@@ -50,43 +49,43 @@ def test_an_incident_is_open_until_it_is_recovered_or_closed_and_waits_until_it_
     recovered, closed, begun, waiting = (lost(view, "ps:0") for _ in range(4))
     recovered["recovered"] = 1020.0
     closed["closed"] = "it was lost again"
-    incidents.begin(view, begun, 1020.0)
-    assert list(incidents.still_open(view)) == [begun, waiting]
-    assert list(incidents.waiting(view)) == [waiting]
+    view.begin_incident(begun, 1020.0)
+    assert list(view.open_incidents()) == [begun, waiting]
+    assert list(view.waiting_incidents()) == [waiting]
 
 
 def test_the_newest_open_incident_of_a_task_counts() -> None:
     view = views.running()
     first, second, third = lost(view, "ps:0"), lost(view, "ps:1", "ps:0"), lost(view, "ps:0")
-    assert incidents.of_task(view, "ps:0") is third
+    assert view.incident_of("ps:0") is third
     third["closed"] = "over"
-    assert incidents.of_task(view, "ps:0") is second
+    assert view.incident_of("ps:0") is second
     second["recovered"] = 1020.0
-    assert incidents.of_task(view, "ps:0") is first
-    assert incidents.of_task(view, "ps:1") is None
-    assert incidents.of_task(view, "worker:0") is None
+    assert view.incident_of("ps:0") is first
+    assert view.incident_of("ps:1") is None
+    assert view.incident_of("worker:0") is None
 
 
 def test_its_tasks_are_back_once_it_has_begun_and_each_is_ready_or_at_its_end() -> None:
     view = views.running()
     one = lost(view, "worker:0", "worker:1")
-    assert not incidents.is_back(view, one)
-    incidents.begin(view, one, 1011.0)
-    assert incidents.is_back(view, one)
+    assert not view.is_back(one)
+    view.begin_incident(one, 1011.0)
+    assert view.is_back(one)
     views.told(view, "worker:0", ready=False)
-    assert not incidents.is_back(view, one)
+    assert not view.is_back(one)
     views.told(view, "worker:0", state="succeeded")
-    assert incidents.is_back(view, one)
+    assert view.is_back(one)
 
 
 def test_run_without_steps_has_recovered_when_its_tasks_run() -> None:
     view = views.running()
     one = lost(view, "worker:0")
-    assert not incidents.trains_again(view, one)
-    incidents.begin(view, one, 1011.0)
+    assert not view.trains_again(one)
+    view.begin_incident(one, 1011.0)
     assert (one["begun"], one["told"]) == (1011.0, {"chief:0": None, "worker:0": None, "worker:1": None})
     assert not has_steps(one)
-    assert incidents.trains_again(view, one)
+    assert view.trains_again(one)
 
 
 def test_run_with_steps_has_recovered_at_the_next_step_of_any_task() -> None:
@@ -94,35 +93,35 @@ def test_run_with_steps_has_recovered_at_the_next_step_of_any_task() -> None:
     views.told(view, "worker:1", step=40)
     one = lost(view, "worker:0")
     assert has_steps(one)
-    incidents.begin(view, one, 1011.0)
+    view.begin_incident(one, 1011.0)
     assert one["told"]["worker:1"] == 40
-    assert not incidents.trains_again(view, one)
+    assert not view.trains_again(one)
     views.told(view, "ps:0", step=3)
-    assert not incidents.trains_again(view, one), "a ps does not train"
+    assert not view.trains_again(one), "a ps does not train"
     views.told(view, "chief:0", step=1)
-    assert incidents.trains_again(view, one)
+    assert view.trains_again(one)
     views.told(view, "worker:0", ready=False)
-    assert not incidents.trains_again(view, one)
+    assert not view.trains_again(one)
 
 
 def test_step_from_before_the_incident_shows_that_the_run_reports_steps() -> None:
     view = views.running()
     one = lost(view, "worker:0")
     views.told(view, "worker:1", step=40)
-    incidents.begin(view, one, 1011.0)
+    view.begin_incident(one, 1011.0)
     assert (one["step"], has_steps(one)) == (None, True)
-    assert not incidents.trains_again(view, one)
+    assert not view.trains_again(one)
 
 
 def test_recovery_lasts_until_every_incident_is_closed() -> None:
     view = views.running("sync-ps")
-    assert incidents.is_recovering(view) is False
+    assert view.is_recovering() is False
     first, second = lost(view, "worker:0"), lost(view, "worker:1")
-    assert incidents.is_recovering(view) is True
-    incidents.begin(view, first, 1011.0)
-    assert incidents.is_recovering(view) is True
-    incidents.begin(view, second, 1011.0)
-    assert incidents.is_recovering(view) is False
+    assert view.is_recovering() is True
+    view.begin_incident(first, 1011.0)
+    assert view.is_recovering() is True
+    view.begin_incident(second, 1011.0)
+    assert view.is_recovering() is False
 
 
 PAST = made(Past, attempt=1, started=1000.0, ended=1001.0, asked=False, signal=9)
@@ -143,7 +142,9 @@ def judged(view: View) -> float | None:
 
 
 def lose(view: View, kind: str = "stalled") -> Any:
-    return opened(view, "worker:0", {"attempt": 1, "ended": 1000.0}, [fact(kind, seconds=1.0)], ["worker:0"], 1001.0)
+    return view.open_incident(
+        "worker:0", {"attempt": 1, "ended": 1000.0}, [fact(kind, seconds=1.0)], ["worker:0"], 1001.0
+    )
 
 
 def test_restarts_of_everybody_in_vain_are_counted_from_the_last_back() -> None:

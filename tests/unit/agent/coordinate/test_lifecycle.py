@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate import incidents, lifecycle
+from dtctl.agent.coordinate import lifecycle
 from dtctl.agent.coordinate.lifecycle import END_LIMIT_S, Shutdown
 from dtctl.agent.coordinate.view import UNKNOWN, View, first_view, is_of
 from dtctl.agent.records.kinds import made
@@ -114,11 +114,11 @@ def test_those_are_awaited_that_were_restarted_and_are_not_back() -> None:
     views.told(view, "worker:1", state="failed", ready=False)
     loss: Any = {"attempt": 1, "ended": 1.0}
     begun, waiting = (
-        incidents.opened(view, tasks[0], loss, [fact("killed", signal=9)], tasks, 1.0)
+        view.open_incident(tasks[0], loss, [fact("killed", signal=9)], tasks, 1.0)
         for tasks in (["ps:0", "ps:1", "worker:0", "worker:1"], ["chief:0"])
     )
     assert lifecycle.awaited(view) == []
-    incidents.begin(view, begun, 2.0)
+    view.begin_incident(begun, 2.0)
     assert lifecycle.awaited(view) == ["ps:0", "worker:0"], "one is ready, one has failed, and one is not to start yet"
     assert waiting["begun"] is None
 

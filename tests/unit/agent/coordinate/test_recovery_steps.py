@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate import incidents
-from dtctl.agent.coordinate.incidents import NEVER_BEGAN_S, SILENCE_S
 from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Recovery, Services
+from dtctl.agent.coordinate.stalls import NEVER_BEGAN_S, SILENCE_S
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
@@ -104,8 +103,8 @@ def test_what_is_held_is_what_the_scope_says(strategy: str, task: str, restarted
     run = Run(strategy)
     run.dies(task)
     assert run.step() is None
-    assert (run.held, incidents.held(run.view)) == (restarted, restarted)
-    assert incidents.is_recovering(run.view)
+    assert (run.held, run.view.held_by_incidents()) == (restarted, restarted)
+    assert run.view.is_recovering()
 
 
 def test_what_is_held_begins_another_generation_and_only_the_lost_task_pays() -> None:
@@ -157,7 +156,7 @@ def test_an_agents_own_task_is_noted_and_not_held() -> None:
     views.told(run.view, "worker:0", step=501)
     run.step(104.0, 1014.0)
     assert one["recovered"] == 1014.0
-    assert not incidents.is_recovering(run.view)
+    assert not run.view.is_recovering()
 
 
 def test_the_next_delay_that_ends_is_the_shortest_of_those_that_wait() -> None:
@@ -174,7 +173,7 @@ def test_the_next_delay_that_ends_is_the_shortest_of_those_that_wait() -> None:
     run.cleared("ps:0")
     run.step(101.5)
     assert run.recovery.due() == 102.0
-    assert incidents.held(run.view) == {"ps:1"}
+    assert run.view.held_by_incidents() == {"ps:1"}
 
 
 def test_a_restart_begins_when_its_delay_is_over_and_nothing_of_the_old_is_left() -> None:

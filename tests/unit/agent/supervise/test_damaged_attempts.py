@@ -10,7 +10,7 @@ import pytest
 
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.reasons import fact, sentence
 from dtctl.agent.records.run_state import Entry, Start, State
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import START_LIMIT_S
@@ -118,12 +118,17 @@ def test_an_invalid_exit_record_is_an_unknown_exit(adopted: Adopted, junk: Calla
     assert (entry["exit"]["code"], entry["exit"]["signal"]) == (None, None)
 
 
-def test_while_the_keeper_lives_it_may_still_write_a_better_exit(adopted: Adopted) -> None:
+@pytest.mark.parametrize("junk", [JUNK["cut off"], lambda path: None], ids=["cut off", "none"])
+def test_while_the_keeper_lives_it_may_still_write_a_better_exit(
+    adopted: Adopted, junk: Callable[[Path], object]
+) -> None:
     me = processes.myself()
     adopted.started(keeper={"pid": me["pid"], "start_time": me["start_time"]})
-    JUNK["cut off"](adopted.attempt / "exit.json")
+    junk(adopted.attempt / "exit.json")
     task = adopted.begin()
     assert adopted.decided(task)["state"] == "running"
+    assert task.entry["pid"] is None
+    assert task.entry["reason"] == sentence([fact("exit_unwritten", host="h1")])
     paths.write_json(str(adopted.attempt / "exit.json"), supervised.code(7))
     assert adopted.decided(task)["reason"] == "exit code 7"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -127,6 +128,21 @@ def test_an_agent_that_is_revived_after_its_end_goes_again(files: RunFiles, monk
 
     assert supervise(files, ScriptedRole(coordinator), monkeypatch)
     assert supervise(files, ScriptedRole(nobody), monkeypatch)
+
+
+@pytest.mark.parametrize(("jump_s", "since"), [(3600.0, 8600.0), (-3600.0, 1400.0), (5.0, 5000.0), (-8000.0, 0.0)])
+def test_times_move_with_a_wall_clock_that_is_set(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch, jump_s: float, since: float
+) -> None:
+    entries = {task: made(Entry, state="stopped", since=5000.0) for task in TASKS}
+    paths.write_json(files.state_path, made(State, run="r", host="h1", tasks=entries))
+    right = time.time
+
+    def set_clock(role: ScriptedRole, state: State) -> None:
+        monkeypatch.setattr(time, "time", lambda: right() + jump_s)
+
+    assert not supervise(files, ScriptedRole(set_clock), monkeypatch)
+    assert [entry["since"] for entry in files.state()["tasks"].values()] == pytest.approx([since] * len(TASKS))
 
 
 LOST = "the controller was lost before the start was complete"

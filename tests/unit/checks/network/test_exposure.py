@@ -16,7 +16,7 @@ from dtctl.operations.checks import Answers, CheckContext, Dialled, Door, Statem
 from dtctl.operations.checks.network import exposure
 from dtctl.operations.checks.network.exposure import MOST_DOORS, dial, doors
 from dtctl.operations.checks.network.tasks import TOPIC
-from dtctl.operations.client.conversation import silent
+from dtctl.operations.client import silent
 from dtctl.operations.run_record import record_of
 from tests.unit.checks.contexts import context, judged, sentence
 from tests.unit.checks.network.networks import listening

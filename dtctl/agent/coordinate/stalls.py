@@ -1,6 +1,6 @@
-"""Losses and what became of them, the entries of `incidents` in cluster.json; and hangs of the whole run.
+"""Hangs of the whole run, which no limit of one task finds: no step is reported after what was lost is back, or the run
+has never begun to train.
 
-No task's own limit finds those: no step is reported after what was lost is back, or the run has never begun to train.
 After a loss the real culprit has not been found. Where every step needs every worker, one that hangs before the first
 step silences all of them, and no peer can teach how long a first step takes. What can be seen is that no task works:
 one that loads, compiles or computes uses a processor, a disk or the network; one that waits complains of its peers or
@@ -9,95 +9,15 @@ is silent.
 
 from __future__ import annotations
 
-from ..records.reasons import Fact, because, headline
-from ..records.whole_run import Incident, has_steps
+from ..records.reasons import headline
 from ..run.hangs import LOST_PROGRESS, is_done, learnt_limit, patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional, Set, TypedDict
+    from typing import List, Optional
 
+    from ..records.whole_run import Incident
     from .view import View
-
-    class Loss(TypedDict):
-        """What an incident begins with: the attempt, and when it ended."""
-
-        attempt: int
-        ended: float
-
-
-def opened(view: View, task: str, ending: Loss, why: List[Fact], tasks: List[str], wall: float) -> Incident:
-    """A new incident, already among those of the view."""
-    known = view.data["incidents"]
-    incident: Incident = {
-        "id": known[-1]["id"] + 1 if known else 1,
-        "task": task,
-        "host": view.roster[task]["host"],
-        "attempt": ending["attempt"],
-        "ended": ending["ended"],
-        "noticed": wall,
-        **because(why),
-        "scope": view.roster[task]["scope"],
-        "tasks": tasks,
-        "own": view.own(task) and tasks == [task],
-        "collateral": [],
-        "step": view.step(),
-        "told": {},
-        "back_to": None,
-        "begun": None,
-        "recovered": None,
-        "closed": None,
-    }
-    known.append(incident)
-    return incident
-
-
-def still_open(view: View) -> Iterator[Incident]:
-    return (one for one in view.data["incidents"] if one["recovered"] is None and one["closed"] is None)
-
-
-def waiting(view: View) -> Iterator[Incident]:
-    """Incidents whose tasks are being cleared away, or wait for the end of a delay."""
-    return (one for one in still_open(view) if one["begun"] is None)
-
-
-def held(view: View) -> Set[str]:
-    """Tasks that must not be released yet."""
-    return {task for one in waiting(view) for task in one["tasks"]}
-
-
-def of_task(view: View, task: str) -> Optional[Incident]:
-    """The newest open incident that restarts this task."""
-    found = [one for one in still_open(view) if task in one["tasks"]]
-    return found[-1] if found else None
-
-
-def begin(view: View, incident: Incident, wall: float) -> None:
-    """From now on its tasks may start. Steps reported before now are no sign of recovery."""
-    incident["begun"] = wall
-    incident["told"] = {task: view.entry(task)["step"] for task in view.trainers}
-
-
-def is_back(view: View, incident: Incident) -> bool:
-    """Its tasks are ready again, or have ended."""
-    return incident["begun"] is not None and all(view.ready(task) or view.final(task) for task in incident["tasks"])
-
-
-def is_recovering(view: View) -> bool:
-    """A task that others wait for is not back yet."""
-    lost = [one for one in still_open(view) if not is_back(view, one)]
-    return any(view.waited_for(task) for one in lost for task in one["tasks"])
-
-
-def trains_again(view: View, incident: Incident) -> bool:
-    """Its tasks are there, and a step was reported since (in a run whose programs report steps)."""
-    if not is_back(view, incident):
-        return False
-    if not has_steps(incident):
-        return True
-    before = incident["told"]
-    return any(view.entry(task)["step"] not in (None, before.get(task)) for task in view.trainers)
-
 
 SILENCE_S = 120.0
 """A task that was restarted because it stalled, and is still silent after this long, was not the culprit."""
@@ -128,11 +48,6 @@ def in_vain(view: View) -> int:
             break
         count += 1
     return count
-
-
-def all_are_there(view: View) -> bool:
-    """Of those that others wait for each is in touch, and back from its loss."""
-    return view.all_in_touch() and not is_recovering(view)
 
 
 NEVER_BEGAN_S = 600.0
@@ -185,7 +100,7 @@ def _nobody_works(view: View) -> bool:
 
     An evaluator waits for what others save.
     """
-    if any(still_open(view)):
+    if any(view.open_incidents()):
         return False
     trains = [task for task in view.present if view.role(task) != "evaluator" and not view.drained(task)]
     there = [task for task in trains if not view.final(task)]

@@ -1,0 +1,136 @@
+"""Which runs the hosts know."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from dtctl.agent.records.answers import DamagedRun, RunsResult
+from dtctl.agent.records.answers import ForeignRun as ForeignEntry
+from dtctl.dataclass import dataclass
+from dtctl.errors import DtctlError, UsageError, did_you_mean
+from dtctl.model import Host, TaskId, TaskState, grouped
+from dtctl.operations.client import Request, ask
+from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.run_record import RunRecord
+from dtctl.operations.snapshot import Verdict
+from dtctl.transport.seam import Transport
+
+NEAR = 3
+"""How many runs are named to someone who has named none of them."""
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run as the hosts that were asked know it."""
+
+    run: str
+    cluster: str
+    created: float
+    live: bool
+    """On one of its hosts at least something still runs or is to be started."""
+    hosts: tuple[str, ...]
+    tasks: Mapping[TaskId, TaskState]
+    verdict: Verdict | None = None
+    """As its coordinator last reported it; None if the coordinator's host gave no answer, or has none."""
+    by: str = ""
+    """user@host of the person who started it, as its hosts say."""
+
+
+@dataclass(frozen=True)
+class ForeignRun:
+    """A live run of another account of the hosts; nothing more of it can be seen."""
+
+    run: str
+    account: str
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KnownRuns:
+    """`runs` newest first; `errors`: the hosts that gave no answer."""
+
+    runs: tuple[KnownRun, ...]
+    damaged: tuple[DamagedRun, ...]
+    errors: Mapping[str, DtctlError]
+    foreign: tuple[ForeignRun, ...] = ()
+
+
+def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool = False) -> KnownRuns:
+    """All of the cluster's runs that the hosts know. `every_cluster`: those of others, too, by the hosts that were
+    asked: their own names for these are not this file's."""
+
+    def check(host: Host, answer: RunsResult) -> None:
+        for number, known in enumerate(answer["runs"]):
+            if known["cluster"] != record.cluster and not every_cluster:
+                raise wrong(f"runs.{number}.cluster", record.cluster, known["cluster"])
+            check_run(known["cluster"], None, known["run"], f"runs.{number}.run")
+
+    fields = {"cluster": None} if every_cluster else {}
+    outcomes = ask(record, transport, Request("runs", RunsResult, lambda _: fields, check), record.hosts)
+    found: dict[str, KnownRun] = {}
+    verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
+    seen: set[tuple[str, str]] = set()
+    for host, answer in outcomes.results.items():
+        for entry in answer["runs"]:
+            own = entry["cluster"] == record.cluster
+            if (own and entry["host"] != host) or (entry["run"], entry["host"]) in seen:
+                continue  # of another host that shares this one's home directory, and speaks for itself
+            seen.add((entry["run"], entry["host"]))
+            known = found.get(entry["run"])
+            if entry["condition"]:
+                verdicts[entry["run"]].append(Verdict.of_condition(entry["condition"]))
+            tasks = {TaskId.parse(task): TaskState(state) for task, state in entry["tasks"].items()}
+            found[entry["run"]] = KnownRun(
+                run=entry["run"],
+                cluster=entry["cluster"],
+                created=entry["created"],
+                live=entry["live"] or bool(known and known.live),
+                hosts=tuple(dict.fromkeys((*(known.hosts if known else ()), host))),
+                tasks={**(known.tasks if known else {}), **tasks},
+                by=entry["by"],
+            )
+    found = {run: dataclasses.replace(known, verdict=_only(verdicts[run])) for run, known in found.items()}
+    return KnownRuns(
+        tuple(sorted(found.values(), key=lambda run: run.created, reverse=True)),
+        tuple(one for host, answer in outcomes.results.items() for one in answer["damaged"] if one["host"] == host),
+        outcomes.errors,
+        _foreign({host: answer["foreign"] for host, answer in outcomes.results.items()}),
+    )
+
+
+def _foreign(found: Mapping[str, Sequence[ForeignEntry]]) -> tuple[ForeignRun, ...]:
+    hosts = grouped(((one["run"], one["account"]), host) for host, each in found.items() for one in each)
+    return tuple(ForeignRun(run, account, tuple(there)) for (run, account), there in hosts.items())
+
+
+def check_known(record: RunRecord, transport: Transport, remembered: Sequence[str]) -> None:
+    """Raises UsageError when no host knows the run: a slip in its id is not to look like a run that has ended.
+
+    It is not raised while a host cannot be asked.
+    """
+    assert record.run is not None
+    form = f"{record.cluster}-DATE-TIME-XXXX"
+    if not record.run.startswith(f"{record.cluster}-"):
+        raise unknown(record.run, f"this is {record.cluster}, whose runs are named {form}", remembered)
+    known = known_runs(record, transport)
+    there = [*(one.run for one in known.runs), *(one["run"] for one in known.damaged)]
+    if record.run not in there and not known.errors:
+        raise unknown(record.run, f"no host of {record.cluster} knows it", [*there, *remembered])
+
+
+def unknown(run: str, why: str, known: Sequence[str]) -> UsageError:
+    """With those of the known runs that may have been meant."""
+    newest = ", ".join(list(dict.fromkeys(known))[:NEAR])
+    return UsageError(
+        f"there is no run {run!r}",
+        detail=why,
+        hint=did_you_mean(run, known)
+        or (f"the newest: {newest}" if newest else "dtctl runs    lists a cluster's runs"),
+    )
+
+
+def _only(verdicts: list[Verdict]) -> Verdict | None:
+    """A run has one coordinator: where several hosts say that they are it, none is believed."""
+    return verdicts[0] if len(verdicts) == 1 else None
