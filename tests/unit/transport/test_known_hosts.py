@@ -332,9 +332,7 @@ def outside(home: Path, project: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("index", range(17))
-def test_a_cluster_file_chooses_no_file_elsewhere_and_validate_reports_the_place(
-    home: Path, project: Path, index: int
-) -> None:
+def test_a_cluster_file_chooses_no_file_elsewhere(home: Path, project: Path, index: int) -> None:
     """Missing or empty, they would pass for known_hosts files."""
     file = outside(home, project)[index]
     with pytest.raises(TransportError, match="cannot write"):
