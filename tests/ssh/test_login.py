@@ -202,14 +202,16 @@ def test_a_host_that_also_wants_a_password_is_refused_at_once(home: Path) -> Non
         options={"AuthenticationMethods": "publickey,keyboard-interactive", "KbdInteractiveAuthentication": "yes"}
     ) as server:
         error = refusal(direct(server))
-    assert "the key was accepted, but the host also wants keyboard-interactive" in error.detail
+    assert (
+        "the key was accepted, but the host also wants keyboard-interactive\n`ssh: {client: openssh}`" in error.detail
+    )
 
 
 def test_a_host_that_accepts_no_keys_says_what_it_does_accept() -> None:
     options = {"PubkeyAuthentication": "no", "PasswordAuthentication": "yes"}
     with Sshd(options=options) as server:
         error = refusal(direct(server))
-    assert "the host accepts password" in error.detail
+    assert "the host accepts password\n`ssh: {client: openssh}` asks" in error.detail
 
 
 def test_connections_leave_the_configuration_that_they_share_as_it_is(sshd: Sshd) -> None:

@@ -119,6 +119,7 @@ def cannot_log_in(to: Destination, failure: LoginRefused) -> TransportError:
         to.try_command(failure.user),
     )
     accepts = f"the host accepts {', '.join(failure.accepts)}" if failure.accepts else ""
+    prompts = ["`ssh: {client: openssh}` asks for what is not a key"] if set(failure.accepts) - {"publickey"} else []
     offered = f"offered {', '.join(failure.offered)}" if failure.offered else "no key to offer"
     locked = [f"{path} needs a passphrase, and there is no terminal to ask for it" for path in failure.locked]
     if failure.more_than_a_key:
@@ -127,7 +128,7 @@ def cannot_log_in(to: Destination, failure: LoginRefused) -> TransportError:
         shared = f"the key is accepted, but the login also needs {wanted}"
     elif failure.ended:
         accepts = f"the host ended the connection: {failure.ended}"
-    detail = "\n".join(["; ".join(filter(None, [offered, accepts])), *locked, *failure.unusable])
+    detail = "\n".join(["; ".join(filter(None, [offered, accepts])), *prompts, *locked, *failure.unusable])
     if failure.locked:
         shared, hint = f"the login is refused, and {failure.locked[0]} is locked", f"ssh-add {failure.locked[0]}"
     elif failure.ended and len(failure.offered) > 1:

@@ -18,12 +18,12 @@ from dtctl.agent.run import drains
 from dtctl.bundle.scanning import scan
 from dtctl.bundle.sender import Sender
 from dtctl.config.cluster import Cluster
-from dtctl.errors import DtctlError, PreflightError, TransportError, UsageError
+from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client import Progress
 from dtctl.operations.drain import Scaling, scale
 from dtctl.operations.push import push
-from dtctl.operations.replace import as_scaled, check_replaceable, plan_replacement
+from dtctl.operations.replace import as_scaled, check_replaceable, plan_replacement, unanswered
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts, select_tasks
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
@@ -197,15 +197,14 @@ def test_the_first_spare_takes_the_place() -> None:
     assert exchange.cluster.jobs["ps"].hosts == ("a", "e")
     assert exchange.cluster.jobs["worker"].hosts == ("c", "d")
     assert exchange.cluster.spares == ("f",)
-
-
-def test_a_host_that_is_named_need_not_be_a_spare() -> None:
-    assert plan_replacement(with_spares(spares=()), "b", "f").cluster.jobs["ps"].hosts == ("a", "f")
-
-
-def test_the_lead_may_move() -> None:
+    assert not exchange.moves_the_lead
     assert plan_replacement(with_spares(), "c", None).moves_the_lead
-    assert not plan_replacement(with_spares(), "d", None).moves_the_lead
+
+
+def test_a_host_that_is_named_need_not_be_a_spare_and_is_needed_without_one() -> None:
+    assert plan_replacement(with_spares(spares=()), "b", "f").cluster.jobs["ps"].hosts == ("a", "f")
+    with pytest.raises(UsageError, match="no spare"):
+        plan_replacement(with_spares(spares=()), "b", None)
 
 
 @pytest.mark.parametrize(
@@ -223,11 +222,6 @@ def test_hosts_that_cannot_give_or_take_are_refused(old: str, new: str | None, s
         plan_replacement(with_spares(), old, new)
 
 
-def test_without_a_spare_a_host_has_to_be_named() -> None:
-    with pytest.raises(UsageError, match="no spare"):
-        plan_replacement(with_spares(spares=()), "b", None)
-
-
 def found(run: RunRecord, time: float = 1.0, outcome: Outcome = Outcome.RUNNING) -> RunStatus:
     return RunStatus(run, {}, Verdict(outcome, ()), (), time)
 
@@ -241,6 +235,23 @@ def test_a_file_that_differs_from_the_run_is_refused() -> None:
     check_replaceable(with_spares(), found(run, outcome=Outcome.STOPPED))
     with pytest.raises(UsageError, match="there is no run of"):
         check_replaceable(with_spares(), found(run, time=0.0))
+
+
+@pytest.mark.parametrize(
+    ("time", "errors", "unanswering"),
+    [
+        (0.0, {"b": TransportError("away")}, []),
+        (0.0, {"b": TransportError("away"), "c": TransportError("away")}, ["c"]),
+        (0.0, {"b": AgentError("damaged", "no")}, ["b"]),
+        (1.0, {"c": TransportError("away")}, []),
+    ],
+)
+def test_a_host_that_up_has_missed_can_be_replaced_before_there_is_a_run(
+    time: float, errors: dict[str, DtctlError], unanswering: list[str]
+) -> None:
+    status = dataclasses.replace(found(record_of(plan_roster(with_spares())), time=time), errors=errors)
+    assert [*unanswered(plan_replacement(with_spares(), "b", "e"), status)] == unanswering
+    check_replaceable(with_spares(), status)
 
 
 RECORD = record_of(

@@ -93,17 +93,24 @@ def test_an_order_is_written_and_carried_out_at_once(files: RunFiles, monkeypatc
     assert [event["to"] for event in files.events.since(0)] == ["stopped", "stopped"]
 
 
-def test_an_agent_stays_until_its_run_is_over(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    role = ScriptedRole(lambda *_: stop(2))
-    assert not supervise(files, role, monkeypatch)
-    assert files.state()["finished"] is False
-
-
-def test_an_agent_stays_while_tasks_are_not_final(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    def coordinator(role: ScriptedRole, state: State) -> None:
-        role.over = True
+@pytest.mark.parametrize(
+    ("orders", "over", "connected"),
+    [
+        (stop(2), False, True),
+        (None, True, True),
+        ({**stop(2), "worker:0": supervised.intent("finish", 2, reason="enough")}, False, False),
+    ],
+    ids=["the run is not over", "tasks are not final", "one is to finish"],
+)
+def test_an_agent_stays(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch, orders: Intents | None, over: bool, connected: bool
+) -> None:
+    def coordinator(role: ScriptedRole, state: State) -> Intents | None:
+        role.over, role.connected = over, connected
+        return orders
 
     assert not supervise(files, ScriptedRole(coordinator), monkeypatch)
+    assert files.state()["finished"] is False
 
 
 @pytest.mark.parametrize(("await_s", "goes"), [(86400.0, False), (0.0, True)])
@@ -260,14 +267,6 @@ def test_an_agent_that_cannot_begin_anew_goes_on_as_it_is(
         monkeypatch.setattr(RunFiles, "write_moved", Mock(side_effect=OSError(28, "no space")))
     assert not supervise(files, ScriptedRole(orders), monkeypatch)
     assert files.spec()["moved"]["number"] == 0
-
-
-def test_a_disconnected_agent_stays(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cable_cut(role: ScriptedRole, state: State) -> Intents | None:
-        role.connected = False
-        return {"ps:0": stop(2)["ps:0"], "worker:0": {**stop(2)["worker:0"], "want": "finish"}}
-
-    assert not supervise(files, ScriptedRole(cable_cut), monkeypatch)
 
 
 def test_an_unchanged_state_keeps_its_serial(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
