@@ -44,6 +44,12 @@ class FakeSession:
             self._pending += self._answer(self, fields)
             self._changed.notify_all()
 
+    def add(self, message: dict[str, Any] | DtctlError) -> None:
+        """The agent says this by itself."""
+        with self._changed:
+            self._pending.append(message)
+            self._changed.notify_all()
+
     def receive(self, timeout_s: float | None = None) -> Message:
         with self._changed:
             if self._patient:

@@ -60,6 +60,12 @@ def started(file: Path, run: str, created: float = 1.0, *, local: bool = False, 
     return record
 
 
+def two_clusters(tmp_path: Path) -> None:
+    """digits of the directory one, and words of two, which was started last."""
+    started(project(tmp_path / "one"), "digits-1", 1.0)
+    started(project(tmp_path / "two", "words"), "words-7", 2.0)
+
+
 def ssh(record: RunRecord, host: str) -> SshSettings:
     reach = {**record.others, **record.hosts}[host].reach
     assert isinstance(reach, SshSettings)
@@ -70,8 +76,7 @@ def ssh(record: RunRecord, host: str) -> SshSettings:
 def test_changing_commands_name_candidate_clusters_and_guess_none(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started(project(tmp_path / "one"), "digits-1", 1.0)
-    started(project(tmp_path / "two", "words"), "words-7", 2.0)
+    two_clusters(tmp_path)
     monkeypatch.setattr(sys, "argv", ["dtctl", "--color", "never", command, "worker:1", "-v"])
     with pytest.raises(UsageError) as refused:
         Scope(command).record()
@@ -98,8 +103,7 @@ def test_reading_commands_show_the_last_run_and_say_so(
 
 
 def test_reading_commands_show_another_run_after_down(tmp_path: Path) -> None:
-    started(project(tmp_path / "one"), "digits-1", 1.0)
-    started(project(tmp_path / "two", "words"), "words-7", 2.0)
+    two_clusters(tmp_path)
     Memory().forget("words-7")
     assert Scope("status").record().cluster == "digits"
 
@@ -108,8 +112,7 @@ def test_reading_commands_show_another_run_after_down(tmp_path: Path) -> None:
 def test_the_directorys_own_cluster_is_meant_whatever_was_started_last(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    started(project(tmp_path / "one"), "digits-1", 1.0)
-    started(project(tmp_path / "two", "words"), "words-7", 2.0)
+    two_clusters(tmp_path)
     monkeypatch.chdir(tmp_path / "one")
     assert Scope(command).record().cluster == "digits"
     monkeypatch.chdir(tmp_path)
@@ -120,8 +123,7 @@ def test_the_directorys_own_cluster_is_meant_whatever_was_started_last(
 
 
 def test_a_cluster_is_named_from_anywhere(tmp_path: Path) -> None:
-    started(project(tmp_path / "one"), "digits-1", 1.0)
-    started(project(tmp_path / "two", "words"), "words-7", 2.0)
+    two_clusters(tmp_path)
     scope = Scope("stop", named="digits")
     assert (scope.record().cluster, scope.file()) == ("digits", tmp_path / "one" / "cluster.yaml")
     assert scope.record().run is None, "its current run is meant, whoever has started it"

@@ -24,8 +24,10 @@ from tests.unit.bundle.trees import sent, write
 CERTIFICATE = Authority("run").issue("host", coordinates=False).certificate
 
 
-def names_only(text: str) -> str:
+def names_only(text: object) -> str:
     """For the names of tests, which have to be the same in every process: keys are made anew in each."""
+    if not isinstance(text, str):
+        return "stays at home" if text else "is sent"
     return "..." if len(text) > 30 or "\n" in text else text
 
 
@@ -80,68 +82,56 @@ HARMLESS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SECRETS)
-def test_a_file_that_holds_secrets_as_a_rule_stays_at_home_and_is_named(code: Path, name: str) -> None:
-    bundle = scan(write(code, {name: "hunter2"}))
-    assert (sent(bundle), withheld(bundle)) == ({"train.py"}, (name,))
-
-
-@pytest.mark.parametrize("name", DIRECTORIES)
-def test_a_directory_of_secrets_stays_at_home_as_a_whole(code: Path, name: str) -> None:
-    bundle = scan(write(code, {name: "hunter2"}))
-    assert sent(bundle) == {"train.py"}
-    assert withheld(bundle) == (name.rpartition("/")[0] + "/",)
-
-
-@pytest.mark.parametrize("name", HARMLESS)
-def test_a_file_whose_name_only_sounds_like_it_is_sent(code: Path, name: str) -> None:
-    bundle = scan(write(code, {name: "nothing to hide"}))
-    assert (sent(bundle), withheld(bundle)) == ({"train.py", name}, ())
+PRIVATE_KEYS = [
+    ("deploy", KEY),
+    ("id_work", openssh_key()),
+    ("notes/copied.txt", "\ufeff\n\n" + KEY),
+    ("server.crt", KEY + CERTIFICATE),
+    ("login.json", '{"user": "me", "key": "' + KEY.replace("\n", "\\n") + '"}'),
+    ("service.conf", 'KEY="' + KEY.replace("\n", "\\n") + '"\n'),
+    ("chain.pem", CERTIFICATE + KEY),
+    ("old.key", "Bag Attributes\n  friendlyName: me\n" + KEY),
+    ("putty", "PuTTY-User-Key-File-3: ssh-ed25519\n"),
+    ("armored.txt", "-----BEGIN PGP PRIVATE KEY BLOCK-----\n"),
+    ("site.crt", "Bag Attributes\n    friendlyName: site\nKey Attributes: <No Attributes>\n" + KEY + CERTIFICATE),
+    ("backup.txt", "of my laptop\n\n" + openssh_key()),
+    ("old.conf", "<key>\n" + KEY + "</key>\n"),
+    (
+        "encrypted",
+        "about\n-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0\n\nAAAA",
+    ),
+    ("gcp.json", '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}'),
+]
+PUBLIC = [
+    ("ca.pem", "# our own\n" + CERTIFICATE * 3),
+    ("public.key", "-----BEGIN PUBLIC KEY-----\nMFkw\n"),
+    ("test_tls.py", f'KEY = """\n{KEY}"""\n'),
+    ("README.md", "A key looks like this:\n\n" + KEY),
+    ("labels.json", '{"private_key": "no"}'),
+    ("notes.txt", "a key begins with\n-----BEGIN PRIVATE KEY-----\nand ends somewhere\n"),
+]
+WHOLE = "x = '" + TOKENS["GitHub token"] + "'\n" + KEY
+"""In programs, documents and tables."""
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "content", "expected"),
     [
-        ("deploy", KEY),
-        ("id_work", openssh_key()),
-        ("notes/copied.txt", "\ufeff\n\n" + KEY),
-        ("server.crt", KEY + CERTIFICATE),
-        ("login.json", '{"user": "me", "key": "' + KEY.replace("\n", "\\n") + '"}'),
-        ("service.conf", 'KEY="' + KEY.replace("\n", "\\n") + '"\n'),
-        ("chain.pem", CERTIFICATE + KEY),
-        ("old.key", "Bag Attributes\n  friendlyName: me\n" + KEY),
-        ("putty", "PuTTY-User-Key-File-3: ssh-ed25519\n"),
-        ("armored.txt", "-----BEGIN PGP PRIVATE KEY BLOCK-----\n"),
-        ("site.crt", "Bag Attributes\n    friendlyName: site\nKey Attributes: <No Attributes>\n" + KEY + CERTIFICATE),
-        ("backup.txt", "of my laptop\n\n" + openssh_key()),
-        ("old.conf", "<key>\n" + KEY + "</key>\n"),
-        (
-            "encrypted",
-            "about\n-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0\n\nAAAA",
-        ),
-        ("gcp.json", '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}'),
+        *((name, "hunter2", (name,)) for name in SECRETS),
+        *((name, "hunter2", (name.rpartition("/")[0] + "/",)) for name in DIRECTORIES),
+        *((name, content, (name,)) for name, content in PRIVATE_KEYS),
+        *((name, "nothing to hide", ()) for name in HARMLESS),
+        *((name, content, ()) for name, content in PUBLIC),
+        *((name, WHOLE, ()) for name in ("train.py", "README.md", "data.csv", "corpus.jsonl", "run.sh", "a.ipynb")),
     ],
     ids=names_only,
 )
-def test_a_private_key_stays_at_home_whatever_it_is_called(code: Path, name: str, content: str) -> None:
+def test_secrets_stay_at_home_and_are_named_and_other_files_are_sent(
+    code: Path, name: str, content: str, expected: tuple[str, ...]
+) -> None:
     bundle = scan(write(code, {name: content}))
-    assert (sent(bundle), withheld(bundle)) == ({"train.py"}, (name,))
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("ca.pem", "# our own\n" + CERTIFICATE * 3),
-        ("public.key", "-----BEGIN PUBLIC KEY-----\nMFkw\n"),
-        ("test_tls.py", f'KEY = """\n{KEY}"""\n'),
-        ("README.md", "A key looks like this:\n\n" + KEY),
-        ("labels.json", '{"private_key": "no"}'),
-        ("notes.txt", "a key begins with\n-----BEGIN PRIVATE KEY-----\nand ends somewhere\n"),
-    ],
-    ids=names_only,
-)
-def test_public_keys_and_examples_are_sent(code: Path, name: str, content: str) -> None:
-    assert name in sent(scan(write(code, {name: content})))
+    assert withheld(bundle) == expected
+    assert sent(bundle) == ({"train.py"} if expected else {"train.py", name})
 
 
 @pytest.mark.parametrize(
@@ -161,11 +151,6 @@ def test_a_token_stays_at_home_in_a_file_of_any_name(code: Path, content: str, r
     assert scan(write(code, {"conf/some.cfg": content})).withheld == (("conf/some.cfg", rule),)
     write(code, {"conf/some.cfg": content, ".dtctlignore": "!/conf/some.cfg\n"})
     assert "conf/some.cfg" in sent(code)
-
-
-@pytest.mark.parametrize("name", ["train.py", "README.md", "data.csv", "corpus.jsonl", "run.sh", "a.ipynb"])
-def test_programs_documents_and_tables_arrive_whole(code: Path, name: str) -> None:
-    assert name in sent(scan(write(code, {name: "x = '" + TOKENS["GitHub token"] + "'\n" + KEY})))
 
 
 def test_data_is_not_taken_for_tokens_however_random_it_is(code: Path) -> None:
@@ -201,11 +186,8 @@ def test_the_config_of_a_bare_repository_stays_at_home(code: Path, prefix: str) 
     assert withheld(bundle) == (f"{prefix}config",)
 
 
+@pytest.mark.usefixtures("later")
 def test_cached_verdict_of_older_rules_is_recomputed(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import time
-
-    now = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: now() + 3600 * 10**9)
     write(code, {"some.cfg": TOKENS["GitHub token"]})
     with monkeypatch.context() as patched:
         patched.setattr(entries, "_VERSION", 2)
@@ -261,11 +243,8 @@ def test_a_dtctlignore_with_a_rule_of_its_own_still_takes_the_place_of_gitignore
     assert "run.log" in sent(code)
 
 
-def test_a_key_that_was_allowed_once_is_looked_at_again(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import time
-
-    now = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: now() + 3600 * 10**9)
+@pytest.mark.usefixtures("later")
+def test_a_key_that_was_allowed_once_is_looked_at_again(code: Path) -> None:
     write(code, {"deploy": KEY, ".dtctlignore": "!deploy\n"})
     assert "deploy" in sent(code)
     assert "deploy" in sent(code)

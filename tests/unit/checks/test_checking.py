@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -158,14 +157,6 @@ def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first
     assert checked_all.seconds == pytest.approx(0.4)
 
 
-def test_lines_fold_hosts_that_have_the_same() -> None:
-    found = checked(FakeTransport(Hosts()))
-    value = dataclasses.replace(found, hosts=("a", "b", "c", "d"))
-    from dtctl.render.checks import shown
-
-    assert dict(shown(value.lines["software"], 4))["tensorflow"] == "2.21.0"
-
-
 def test_findings_and_signatures_have_the_same_names() -> None:
     paths = (OPERATIONS / "checks").rglob("*.py")
     nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
@@ -204,5 +195,5 @@ EIGHT = [f"gpu-{number}" for number in range(1, 9)]
         ),
     ],
 )
-def test_a_line(line: Line | Statement, expected: list[tuple[str, str]]) -> None:
+def test_hosts_of_one_value_are_folded_in_a_line(line: Line | Statement, expected: list[tuple[str, str]]) -> None:
     assert shown([line], 8) == expected

@@ -20,7 +20,6 @@ from dtctl.operations.checks.machine import (
     OFF_S,
     TOPIC,
     WRONG_S,
-    apart,
     clock_findings,
     clock_text,
     disk_row,
@@ -172,22 +171,6 @@ def test_in_passing_gpus_are_read_where_the_file_declares_gpus() -> None:
     value = dataclasses.replace(with_gpus(2), brief=True)
     assert TOPIC.ask(value, Answers())["a"]["gpus"]
     assert set(hosts_by_signature(judged(TOPIC, value, {"a": machine(problem="no_driver")}))) == {"gpus_unseen"}
-
-
-@pytest.mark.parametrize(
-    ("interval", "off"),
-    [
-        ((2.0, 3.0), 2.0),
-        ((-3.0, -2.0), -2.0),
-        ((-1.0, 1.0), 0.0),
-        ((-1.0, 0.0), 0.0),
-        ((0.0, 1.0), 0.0),
-        ((5.0, 5.0), 5.0),
-    ],
-)
-def test_a_clock_is_off_by_the_nearest_bound(interval: tuple[float, float], off: float) -> None:
-    assert apart(interval, 0.0) == off
-    assert apart((interval[0] + 7, interval[1] + 7), 7.0) == off
 
 
 @pytest.mark.parametrize(

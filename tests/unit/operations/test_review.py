@@ -226,15 +226,6 @@ def test_what_one_has_chosen_is_not_free_for_another_until_it_is_gone(port: int)
     other.give_back()
 
 
-def test_what_a_run_is_going_to_listen_on_is_not_free(port: int) -> None:
-    held = host_ports.claim([port])
-    assert not LocalPorts().is_free(port)
-    for claim in held:
-        os.close(claim)
-    assert is_free(port)
-    assert local_ports._CLAIM.format(port) == host_ports.CLAIM % port
-
-
 def test_two_agents_may_claim_a_port_and_a_refused_one_is_not_kept_from_others(port: int) -> None:
     one = host_ports.claim([port])
     two = host_ports.claim([port, port])  # of the same process: its name is taken, and that is nobody's trouble
@@ -243,6 +234,7 @@ def test_two_agents_may_claim_a_port_and_a_refused_one_is_not_kept_from_others(p
     for claim in (*one, *two):
         os.close(claim)
     assert is_free(port)
+    assert local_ports._CLAIM.format(port) == host_ports.CLAIM % port
 
 
 def test_a_port_that_somebody_listens_on_is_not_free(port: int) -> None:

@@ -6,7 +6,6 @@ import errno
 import queue
 import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -24,48 +23,31 @@ from dtctl.operations.tensorboard import Copies, EventFileSources, Location, cho
 from dtctl.operations.tensorboard.tunnel import Channel, Tunnel, proxy
 from dtctl.operations.webserver import Door, Server, listen
 from dtctl.render import dashboard as page
-from dtctl.transport.seam import Message, Session
-from dtctl.transport.wire import checked_frame
+from dtctl.transport.seam import Session
 from tests.browser import Page
 from tests.unit.coordinated import record
+from tests.unit.fakes import FakeSession
 from tests.waiting import PATIENCE_S
 
 READY = {"type": "tensorboard_ready", "dirs": ["/out"], "python": "/venv/bin/python"}
 
 
-class Far:
+class Far(FakeSession):
     """A session whose other end the test is."""
 
-    facts: Mapping[str, Any] = {}
-
     def __init__(self, host: Host) -> None:
-        self.host = host
+        super().__init__(host, self._answer_to_abort, patient=True)
         self.heard: queue.Queue[tuple[Mapping[str, Any], bytes]] = queue.Queue()
-        self._told: queue.Queue[Message | DtctlError] = queue.Queue()
-        self.closed = False
 
-    def greeted(self) -> float:
-        return time.time()
+    def _answer_to_abort(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        return [{"type": "result", "run": "digits-1", "end": "asked", "said": ""}] if fields["type"] == "abort" else []
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
         self.heard.put((fields, payload))
-        if fields["type"] == "abort":
-            self.tell({"type": "result", "run": "digits-1", "end": "asked", "said": ""})
+        super().send(fields)
 
     def tell(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
-        self._told.put(checked_frame(self.host.name, Message(fields, payload, len(payload))))
-
-    def lose(self) -> None:
-        self._told.put(ConnectionLost("lost"))
-
-    def receive(self, timeout_s: float | None = None) -> Message:
-        message = self._told.get(timeout=PATIENCE_S)
-        if isinstance(message, DtctlError):
-            raise message
-        return message
-
-    def close(self) -> None:
-        self.closed = True
+        self.add({**fields, "payload": payload})
 
     def next(self, kind: str) -> tuple[Mapping[str, Any], bytes]:
         while (heard := self.heard.get(timeout=PATIENCE_S))[0]["type"] != kind:
@@ -186,7 +168,7 @@ def test_data_for_a_closed_connection_is_discarded() -> None:
 def test_a_lost_connection_ends_it_and_all_that_go_over_it() -> None:
     context = Scene()
     channel = context.connect()
-    context.far.lose()
+    context.far.add(ConnectionLost("lost"))
     assert isinstance(context.ended(), ConnectionLost)
     with pytest.raises(ConnectionError):
         channel.makefile("rb").read()

@@ -96,8 +96,6 @@ def test_a_dialect_gives_flags_or_tf_config_or_both(dialect: str, flags: bool, c
     ("word", "args"),
     [
         ("--ps-host={ps_hosts}", ("--ps-host=a.example:2222,b.example:2222",)),
-        ("{task_index} {host}:{port}", ("1 c.example:2223",)),
-        ("tcp://{lead_host}:{lead_port}", ("tcp://b.example:2223",)),
         ("{ps_hosts|space}", ("a.example:2222", "b.example:2222")),
         ("{ps_hosts | space}", ("a.example:2222", "b.example:2222")),
         ("--ps={ps_hosts|space}", ("--ps=a.example:2222 b.example:2222",)),

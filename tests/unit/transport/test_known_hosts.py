@@ -89,9 +89,10 @@ def test_the_port_is_written_unless_it_is_22() -> None:
 
 def test_lines_that_cannot_be_read_are_passed_over() -> None:
     bad = ["# comment", "", "gpu-a", "gpu-a ssh-ed25519", "gpu-a ssh-ed25519 !!!", "|1|x ssh-ed25519 AAAA"]
+    bad += [f"# {line('gpu-a')}", line("#gpu-a"), line("@cert-authority gpu-a"), "gpu-a ssh-rsa"]
     marked = [f"@cert-authority {line('gpu-a')}", f"@other {line('gpu-a')}"]
     text = "\n".join([*bad, line("gpu-a"), *marked, line("gpu-a", 1) + " a comment"])
-    assert matching(text, "gpu-a") == [7, 10]
+    assert matching(text, "gpu-a") == [11, 14]
 
 
 def test_a_file_finds_the_lines_of_a_name_in_their_order() -> None:
@@ -129,11 +130,6 @@ def test_a_plain_name_is_not_looked_at_for_other_names() -> None:
     assert Counted.compared == 0
 
 
-@pytest.mark.parametrize("text", [f"# {line('gpu-a')}", line("#gpu-a"), line("@cert-authority gpu-a"), "gpu-a ssh-rsa"])
-def test_comments_authorities_and_halves_of_lines_pin_nothing(text: str) -> None:
-    assert parse_known_hosts(text, Path("f")) == []
-
-
 def test_a_key_that_looks_like_a_comment_further_on_is_read() -> None:
     assert [found.line for found in parse_known_hosts(line("gpu-a", key_type="#type"), Path("f"))] == [1]
     assert is_known_hosts_line(line("gpu-a", key_type="#type"))
@@ -144,18 +140,6 @@ def test_a_revoked_line_is_known_as_such() -> None:
     (pinned,) = parse_known_hosts(f"@revoked {line('*')}", Path("f"))
     assert pinned.revoked
     assert pinned.matches("anything")
-
-
-@needs_keygen
-def test_hashed_names_are_those_of_ssh_keygen(tmp_path: Path) -> None:
-    file = tmp_path / "known_hosts"
-    file.write_text(line("gpu-a") + "\n" + line("[gpu-b]:2222", 1) + "\n")
-    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(file)], check=True, capture_output=True)
-    text = file.read_text()
-    assert "gpu-" not in text
-    assert matching(text, "gpu-a") == [1]
-    assert matching(text, "[gpu-b]:2222") == [2]
-    assert matching(text, "gpu-b") == []
 
 
 @needs_keygen
@@ -357,11 +341,6 @@ def test_a_cluster_file_chooses_no_file_elsewhere(home: Path, project: Path, ind
         ssh_command(Host("a", SshSettings("a", known_hosts=str(file), project=str(project), host_keys="accept-new")))
     assert not file.exists()
     assert not (home / ".config").exists()
-
-
-@pytest.mark.parametrize("index", range(17))
-def test_such_a_file_is_reported_with_its_place_by_validate(home: Path, project: Path, index: int) -> None:
-    file = outside(home, project)[index]
     text = "name: n\nhosts: {a: }\njobs: {worker: {hosts: a}}\n"
     text += f"ssh: {{known_hosts: {file}, host_keys: accept-new}}\ntrainer: {{command: x}}\n"
     (project / "cluster.yaml").write_text(text)
@@ -372,18 +351,12 @@ def test_such_a_file_is_reported_with_its_place_by_validate(home: Path, project:
     assert "new host keys are not written to" in problem.summary
 
 
-def test_of_one_host_too_it_is_reported_once(home: Path, project: Path) -> None:
+def test_a_known_hosts_file_of_several_hosts_is_reported_once(home: Path, project: Path) -> None:
     text = "name: n\nhosts:\n  a-[1-3]: {ssh: {known_hosts: ~/.bashrc}}\njobs: {worker: {hosts: 'a-[1-3]'}}\n"
     (project / "cluster.yaml").write_text(text + "ssh: {host_keys: accept-new}\ntrainer: {command: x}\n")
     with pytest.raises(ConfigError) as caught:
         load_cluster(project / "cluster.yaml")
     assert [str(problem.place).rpartition("yaml")[2] for problem in caught.value.problems] == [":3:32"]
-
-
-@pytest.mark.parametrize("name", ["known_hosts", "known_hosts_lab", "known_hosts.d/lab"])
-def test_it_may_choose_one_of_those_for_host_keys(home: Path, name: str) -> None:
-    accept(home / ".ssh" / name, None)
-    assert (home / ".ssh" / name).read_text() == line("gpu-a", 1) + "\n"
 
 
 @pytest.mark.parametrize("name", ["authorized_keys", "authorized_keys2", "rc", "environment", "config", "config.d/x"])
@@ -429,10 +402,18 @@ def test_a_host_with_the_name_of_an_option_of_authorized_keys_is_not_pinned(proj
     assert file.read_text() == ""
 
 
-def test_it_may_choose_a_file_beside_itself(project: Path) -> None:
-    for name in ("known_hosts", "keys/lab"):
-        accept(project / name, project)
-        assert (project / name).read_text() == line("gpu-a", 1) + "\n"
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("project/known_hosts", "project/keys/lab"),
+        *(".ssh/known_hosts", ".ssh/known_hosts_lab", ".ssh/known_hosts.d/lab"),
+    ],
+)
+def test_a_cluster_file_may_choose_a_file_beside_itself_or_one_for_host_keys(
+    home: Path, project: Path, name: str
+) -> None:
+    accept(home / name, project)
+    assert (home / name).read_text() == line("gpu-a", 1) + "\n"
 
 
 def test_what_the_users_own_configuration_names_lies_where_they_like(home: Path) -> None:
@@ -464,20 +445,25 @@ def test_non_regular_file_is_neither_read_nor_written(project: Path) -> None:
     assert known_hosts.read(Path("/dev/null")) == ""
 
 
-def test_a_file_that_every_user_may_write_to_is_not_added_to(project: Path) -> None:
+@pytest.mark.parametrize(
+    ("mode", "owner", "why"),
+    [
+        pytest.param(0o666, -1, "every user may write to it", id="written by every user"),
+        pytest.param(
+            0o600,
+            12345,
+            "it belongs to another user",
+            id="of another user",
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away"),
+        ),
+    ],
+)
+def test_a_file_that_others_may_write_to_is_not_added_to(project: Path, mode: int, owner: int, why: str) -> None:
     file = project / "known_hosts"
     file.touch()
-    file.chmod(0o666)
-    with pytest.raises(TransportError, match="every user may write to it"):
-        accept(file, project)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_file_of_another_user_is_not_added_to(project: Path) -> None:
-    file = project / "known_hosts"
-    file.touch()
-    os.chown(file, 12345, -1)
-    with pytest.raises(TransportError, match="it belongs to another user"):
+    file.chmod(mode)
+    os.chown(file, owner, -1)
+    with pytest.raises(TransportError, match=why):
         accept(file, project)
     assert file.read_text() == ""
 

@@ -235,22 +235,35 @@ def granted() -> Message:
     return message
 
 
-def test_the_service_is_asked_for_and_the_key_is_offered_in_one_go() -> None:
-    line: Any = Line()
-    login = PromptLogin(line, first=True)
-    login.auth_publickey("train", key_of("ecdsa"), threading.Event())
-    assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST]
-    login._parse_service_accept(granted())
-    assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST], "the key is not offered twice"
+BOTH = [SERVICE_REQUEST, USERAUTH_REQUEST]
 
 
-@pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
-def test_a_server_that_answers_before_anything_else_happens_is_offered_the_key_once(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "first", "at_once", "sent"),
+    [
+        pytest.param("ecdsa", True, False, BOTH, id="service and key in one go"),
+        pytest.param("ecdsa", True, True, BOTH, id="ecdsa key offered once after a prompt answer"),
+        pytest.param("rsa", True, True, BOTH, id="rsa key offered once after a prompt answer"),
+        pytest.param("none", True, False, BOTH, id="login without a key in one go"),
+        pytest.param("ecdsa", False, False, [USERAUTH_REQUEST], id="service not requested again"),
+        pytest.param("rsa", False, False, [USERAUTH_REQUEST], id="service not requested again for rsa"),
+    ],
+)
+def test_login_requests_the_service_once_and_offers_the_key_once(
+    kind: str, first: bool, at_once: bool, sent: list[int]
+) -> None:
     line: Any = Line()
-    login = PromptLogin(line, first=True)
-    line.at_once = lambda: login._parse_service_accept(granted())
-    login.auth_publickey("train", key_of(kind), threading.Event())
-    assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST]
+    login = PromptLogin(line, first=first)
+    if at_once:
+        line.at_once = lambda: login._parse_service_accept(granted())
+    if kind == "none":
+        login.auth_none("train", threading.Event())
+    else:
+        login.auth_publickey("train", key_of(kind), threading.Event())
+    assert line.sent == sent
+    if first and not at_once:
+        login._parse_service_accept(granted())
+        assert line.sent == sent, "the key is not offered twice"
 
 
 def test_an_rsa_key_waits_until_the_server_has_said_how_it_may_sign() -> None:
@@ -262,16 +275,3 @@ def test_an_rsa_key_waits_until_the_server_has_said_how_it_may_sign() -> None:
     login._parse_service_accept(granted())
     assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST]
     assert b"rsa-sha2-256" in line.last
-
-
-@pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
-def test_the_service_is_asked_for_once_on_a_connection(kind: str) -> None:
-    line: Any = Line()
-    PromptLogin(line, first=False).auth_publickey("train", key_of(kind), threading.Event())
-    assert line.sent == [USERAUTH_REQUEST]
-
-
-def test_a_login_without_a_key_waits_for_nothing_either() -> None:
-    line: Any = Line()
-    PromptLogin(line, first=True).auth_none("train", threading.Event())
-    assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST]
