@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.checkpoints import reading, repair
-from dtctl.agent.checkpoints.tensor_bundle import entries
 from dtctl.agent.records.answers import CheckpointReport
 from tests.agent.checkpoints import tables
 from tests.agent.checkpoints.test_checkpoints import DATA
@@ -143,8 +142,3 @@ def test_mending_beside_any_state_file_moves_the_damaged_one_and_nothing_else(
     ]
     assert [path.name for path in (place / "damaged").iterdir()] == ["model.ckpt-999.index"]
     assert b'model_checkpoint_path: "model.ckpt-999"\n' not in (place / "checkpoint").read_bytes()
-
-
-@pytest.mark.parametrize("whole", WHOLE, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_what_tensorflow_wrote_is_within_every_limit(whole: Path) -> None:
-    assert list(entries(whole.read_bytes()))

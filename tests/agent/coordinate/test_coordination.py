@@ -15,7 +15,7 @@ import pytest
 
 from dtctl.operations.credentials import Authority
 from tests.agent.conftest import MakeHost
-from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, kill, python_task
+from tests.agent.host import AgentHost, Conversation, Fields, kill, python_task
 from tests.hosts.ports import free_port
 from tests.unit.agent.coordinate.world import spec_of
 from tests.waiting import eventually
@@ -206,18 +206,6 @@ def test_a_run_that_the_coordinators_host_was_not_asked_to_keep_is_kept_nowhere(
         eventually(cluster.all_ended, 30, "the end of all")
         left = [name for name, host in cluster.hosts.items() if host.run_directory(cluster.specs[name]).exists()]
         assert left == list(killed)
-
-
-def test_an_abort_before_the_agents_have_met_leaves_nothing(cluster: Cluster) -> None:
-    with ExitStack() as stack:
-        talks = cluster.start(stack)
-        for talk in talks.values():
-            talk.send("abort")
-        for talk in talks.values():
-            with pytest.raises(AgentRefused, match="rolled_back"):
-                talk.receive()
-        assert cluster.all_ended()
-        assert not any(host.run_directory(cluster.specs[name]).exists() for name, host in cluster.hosts.items())
 
 
 def test_tasks_start_and_the_run_ends_by_itself_with_its_ps(cluster: Cluster) -> None:

@@ -92,14 +92,6 @@ def test_a_roll_back_sets_the_current_run_back(host: AgentHost) -> None:
     assert status["state"]["tasks"]["worker:0"]["reason"] == "stopped to make room for another run"
 
 
-def test_an_abort_before_the_start_leaves_the_old_run_alone(host: AgentHost) -> None:
-    old, pid = host.running(task("worker:0", "sleep", "1000"))
-    with host.open() as talk:
-        host.prepare(talk, host.spec(task("worker:0", "sleep", "2000")), replace=True)
-    assert alive(pid)
-    assert host.ask("status")["run"] == old["run"]
-
-
 def test_a_session_that_is_killed_before_keep_takes_its_tasks_with_it(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", STUBBORN))
     talk = host.open()

@@ -14,11 +14,11 @@ from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.answers import StopResult, Survivor
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import because, fact, sentence
-from dtctl.agent.records.requests import DrainRequest, RestartRequest, StopRequest, UndrainRequest, WatchRequest
+from dtctl.agent.records.requests import DrainRequest, RestartRequest, StopRequest, UndrainRequest
 from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import Contact, PostedRequest, RunView
-from dtctl.agent.requests import drain, run_handles, runs, status, stop
+from dtctl.agent.requests import drain, run_handles, runs, stop
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
 from tests.unit.agent.test_records import LED
@@ -158,7 +158,6 @@ REQUESTS: dict[Any, tuple[str, Any]] = {
     stop.restart: ("restart", RestartRequest),
     drain.drain: ("drain", DrainRequest),
     drain.undrain: ("undrain", UndrainRequest),
-    status.watch: ("watch", WatchRequest),
 }
 
 
@@ -175,16 +174,6 @@ def obeys(coordinator: Coordinator) -> None:
             if reached and (request["tasks"] is None or task in request["tasks"]):
                 coordinator.set(task, state="stopped")
         coordinator.view["request_serial"] = request["serial"]
-
-
-def test_stop_waits_until_every_task_has_ended(coordinator: Coordinator) -> None:
-    coordinator.does = obeys
-    coordinator.set("worker:1", state="succeeded")
-    answer = ask(stop.stop, tasks=None, by="me", reason="stopped by me")
-    assert (answer["stopped"], answer["already"]) == (["ps:0", "worker:0"], ["worker:1"])
-    assert (answer["survivors"], answer["unreached"]) == ([], [])
-    (request,) = coordinator.requests()
-    assert (request["kind"], request["tasks"], request["by"]) == ("stop", None, "me")
 
 
 def test_stop_of_what_has_ended_asks_for_nothing(coordinator: Coordinator) -> None:
@@ -212,23 +201,6 @@ def test_stop_tells_what_outlives_it(coordinator: Coordinator) -> None:
     coordinator.set("ps:0", left=[{"pid": 7, "command": "stuck"}])
     answer = ask(stop.stop, tasks=["ps:0"], grace_s=0)
     assert answer["survivors"] == [{"task": "ps:0", "pid": 7, "command": "stuck"}]
-
-
-def test_a_task_that_is_none_of_the_run_is_refused(coordinator: Coordinator) -> None:
-    with pytest.raises(Refused, match="worker:9: no such task"):
-        ask(stop.stop, tasks=["worker:9"])
-
-
-def test_restart_waits_for_the_new_attempts(coordinator: Coordinator) -> None:
-    def restarts(one: Coordinator) -> None:
-        for request in one.requests():
-            one.view["intents"]["worker:1"]["generation"] = 2
-            one.set("worker:1", state="running", generation=2, attempt=2)
-            one.view["request_serial"] = request["serial"]
-
-    coordinator.does = restarts
-    answer = ask(stop.restart, tasks=["worker:1"], by="me")
-    assert answer["tasks"]["worker:1"]["attempt"] == 2
 
 
 def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator) -> None:
@@ -308,23 +280,6 @@ def test_an_undrain_waits_for_no_host_that_is_away_and_that_all_need(coordinator
     answer = ask(drain.undrain, drained="c", by="me")
     assert answer["unreached"] == ["c"]
     assert {entry["state"] for entry in answer["tasks"].values()} == {"pending"}
-
-
-def test_watch_tells_each_change_and_ends_with_the_run(coordinator: Coordinator) -> None:
-    looks = iter(range(100))
-
-    def ends(one: Coordinator) -> None:
-        if next(looks) == 3:
-            one.view["condition"] = condition("Stopped", "by me")
-            for task in TASKS:
-                one.set(task, state="stopped")
-
-    coordinator.does = ends
-    talk = Talk()
-    assert ask(status.watch, talk) == {"run": "r-1"}
-    serials = [frame["coordination"]["serial"] for frame in talk.sent]
-    assert serials == sorted(set(serials))
-    assert talk.sent[-1]["coordination"]["condition"]["type"] == "Stopped"
 
 
 @pytest.mark.parametrize(("silent_s", "over"), [(1.0, False), (60.0, True)])

@@ -14,7 +14,6 @@ from dtctl.agent.records.spec import Member
 from dtctl.agent.run.hangs import (
     GAPS,
     LEAST_LEARNT_S,
-    PAUSE_S,
     Signs,
     Watchdog,
     has_never_hung,
@@ -170,16 +169,6 @@ def proven(stall_s: float | None = 20.0, longest_gap_s: float = 0.0) -> Watchdog
     return watchdog(stall_s, longest_gap_s, proven=True)
 
 
-def silent(dog: Watchdog, *moments: float) -> list[bool]:
-    """At which of the moments it is taken for hung."""
-    return [dog.update(now, Signs(ready=True)) is not None for now in moments]
-
-
-def test_looks_that_are_ten_seconds_apart_are_no_pause() -> None:
-    assert silent(proven(), 1000 + PAUSE_S, 1000 + 2 * PAUSE_S) == [False, True]
-    assert silent(proven(), 1000 + PAUSE_S, 1000.1 + 2 * PAUSE_S, 1000 + 3 * PAUSE_S) == [False, False, False]
-
-
 def test_a_gap_as_long_as_the_limit_is_learnt_whatever_ends_it() -> None:
     watched = Watched()
     watched.seconds(1, grows_every=1)
@@ -196,12 +185,6 @@ def test_a_longer_gap_is_learnt_only_between_two_steps() -> None:
     assert watched.dog.longest_gap_s == 0, "it has reported no step before"
     watched.seconds(301, steps_every=301)
     assert watched.dog.longest_gap_s == 301
-
-
-def test_the_limit_is_the_users_or_ten_gaps_or_five_minutes() -> None:
-    assert proven(7.0, 100.0).limit_s == 7
-    assert proven(None, 100.0).limit_s == GAPS * 100
-    assert proven(None, 1.0).limit_s == LEAST_LEARNT_S
 
 
 def test_a_silence_is_quiet_after_a_quarter_of_the_limit() -> None:
@@ -263,15 +246,10 @@ def test_what_a_first_step_took_tells_little_only_if_it_was_excused_before_that(
         ({"history": [past(7)]}, 0.0, 900.0, 900.0),
     ],
 )
-def test_it_is_learnt_from_a_tasks_own_attempts_and_once_from_its_peers(
+def test_first_step_limit_is_learnt_from_own_attempts_and_once_from_peers(
     entry: dict[str, Any], peers_s: float, stall_s: float | None, limit_s: float | None
 ) -> None:
     assert limit_of_first_step(made(Entry, **entry), supervised.recovery(stall_s=stall_s), peers_s) == limit_s
-
-
-def test_a_limit_doubles_with_each_time_that_it_was_in_vain_and_not_for_ever() -> None:
-    assert [patience(300.0, count) for count in (0, 1, 2)] == [300.0, 600.0, 1200.0]
-    assert patience(300.0, 10) == patience(300.0, 10_000)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +262,7 @@ def test_a_limit_doubles_with_each_time_that_it_was_in_vain_and_not_for_ever() -
         ([past(hung=True), past(asked=True)], 1),
     ],
 )
-def test_those_in_a_row_count_and_not_what_was_asked_to_end(history: list[Past], count: int) -> None:
+def test_hangs_in_a_row_are_counted_without_requested_ends(history: list[Past], count: int) -> None:
     entry = made(Entry, history=history)
     assert hung_in_a_row(entry) == count
     assert has_never_hung(entry) is not any(each["hung"] for each in history)
@@ -337,3 +315,14 @@ def test_how_long_a_task_takes_until_it_listens_is_learnt_from_its_own_attempts(
 )
 def test_a_run_is_done_once_its_target_step_is_reached(step: int | None, target: int | None, done: bool) -> None:
     assert is_done(step, target) is done
+
+
+def test_the_limit_is_the_users_or_ten_gaps_or_five_minutes() -> None:
+    assert proven(7.0, 100.0).limit_s == 7
+    assert proven(None, 100.0).limit_s == GAPS * 100
+    assert proven(None, 1.0).limit_s == LEAST_LEARNT_S
+
+
+def test_a_limit_doubles_with_each_time_that_it_was_in_vain_and_not_for_ever() -> None:
+    assert [patience(300.0, count) for count in (0, 1, 2)] == [300.0, 600.0, 1200.0]
+    assert patience(300.0, 10) == patience(300.0, 10_000)

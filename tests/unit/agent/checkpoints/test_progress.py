@@ -97,7 +97,7 @@ def test_a_task_is_idle_since_the_first_time_that_nothing_was_seen_of_it() -> No
     assert seen == [None, 1.0, 1.0, 1.0, None, 5.0]
 
 
-def test_who_complains_of_others_is_idle_and_who_says_anything_else_is_not(
+def test_task_that_complains_of_others_is_idle_until_it_logs_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stat = "7 (python) S 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 99 1000 10"
@@ -153,16 +153,11 @@ def test_values_of_a_command_line() -> None:
     assert values(argv) == ["python", "out", "5", "/data/x"]
 
 
-def test_the_same_relative_directory_is_seen(tree: Path) -> None:
+@pytest.mark.parametrize(("directory", "seen"), [("out", True), ("out2", False)], ids=["same is seen", "other is not"])
+def test_relative_directory_is_seen_by_the_next_run_that_names_it(tree: Path, directory: str, seen: bool) -> None:
     save(tree / "out")
-    before = run_of(tree, "--train_dir=out")
-    assert rows(run_of(tree, "--train_dir=out", name="r-2"), before) == [("r-1", f"{tree}/out/model.ckpt-200", True)]
-
-
-def test_another_relative_directory_is_not(tree: Path) -> None:
-    save(tree / "out")
-    before = run_of(tree, "--train_dir=out")
-    assert rows(run_of(tree, "--train_dir=out2", name="r-2"), before) == [("r-1", f"{tree}/out/model.ckpt-200", False)]
+    new, before = run_of(tree, f"--train_dir={directory}", name="r-2"), run_of(tree, "--train_dir=out")
+    assert rows(new, before) == [("r-1", f"{tree}/out/model.ckpt-200", seen)]
 
 
 def test_a_directory_that_no_argument_names_is_seen_from_the_same_working_directory_alone(tree: Path) -> None:

@@ -136,7 +136,7 @@ def test_only_so_many_variables_are_remembered_and_always_the_counter(
     assert bundle.index().step() is None
 
 
-def test_who_reads_is_asked_before_each_shard_and_each_step(tmp_path: Path) -> None:
+def test_check_is_called_for_each_shard_and_step(tmp_path: Path) -> None:
     bundle = Bundle(tmp_path, shards=2).tensor("global_step", 1234)
     bundle.index()
     asked: list[int] = []
@@ -298,15 +298,49 @@ def test_keys_of_several_blocks_come_in_order_with_what_they_share() -> None:
     assert read(table) == [(b"able", b"1"), (b"abx", b"22"), (b"abxy", b""), (b"b", b"3")]
 
 
-def test_a_table_without_blocks_has_no_entries() -> None:
-    assert read(tables.table()) == []
+FOOTER = bytes(40) + tables.MAGIC
+FIRST, SECOND = tables.block([row(0, b"a", b"")]), tables.block([row(0, b"b", b"")])
+WHOLE = varint(0) + varint(1) + varint(3) + b"a" + b"123"
 
 
-def test_the_shortest_file_that_may_be_a_table_is_its_footer() -> None:
-    footer = bytes(40) + tables.MAGIC
-    assert "cut short, or is not" in refused(footer[1:])
-    assert "cut short, or is not" in refused(footer[:-1] + b"\0")
-    assert refused(footer) == "the index does not match its checksum"
+def two(*offsets: int) -> bytes:
+    """Two blocks, said to be at these places."""
+    return tables.table(FIRST, SECOND, handles=[tables.handle(offset, len(FIRST)) for offset in offsets])
+
+
+AFTER_FIRST = len(FIRST) + 5
+TABLES: dict[str, tuple[bytes, list[tuple[bytes, bytes]] | str]] = {
+    "no blocks": (tables.table(), []),
+    "a footer cut short": (FOOTER[1:], "the index is cut short, or is not an index"),
+    "a footer of something else": (FOOTER[:-1] + b"\0", "the index is cut short, or is not an index"),
+    "a footer alone": (FOOTER, "the index does not match its checksum"),
+    "a key lower than the one before": (one(row(0, b"b", b""), row(0, b"a", b"")), "the index is not in order"),
+    "a key twice": (one(row(0, b"b", b""), row(0, b"b", b"")), "the index is not in order"),
+    "blocks that touch": (two(0, AFTER_FIRST), [(b"a", b""), (b"b", b"")]),
+    "a block in the one before": (two(0, AFTER_FIRST - 1), "the index has blocks that overlap"),
+    "a block twice": (two(0, 0), "the index has blocks that overlap"),
+    "a block before the last": (two(AFTER_FIRST, AFTER_FIRST - 1), "the index has blocks that overlap"),
+    "restarts alone": (one(restarts=1), []),
+    "more restarts than room": (one(restarts=2), "the index has a block with more restarts than it has room for"),
+    "an entry before the restarts": (one(row(0, b"a", b"1234")), [(b"a", b"1234")]),
+    "an entry into the restarts": (one(row(0, b"a", b"123"), restarts=2), "the index ends within an entry"),
+    "no place of a block": (tables.table(b"\0\0\0", handles=[b""]), "the index ends within an entry"),
+    "a block of two bytes": (tables.table(b"\0\0"), "the index ends within an entry"),
+    "a block of three bytes": (tables.table(b"\0\0\0"), "the index ends within an entry"),
+    "a value to the end of the block": (one(WHOLE), [(b"a", b"123")]),
+    "a value beyond the block": (one(WHOLE[:-1]), "the index ends within an entry"),
+    "a key that shares all": (one(row(0, b"ab", b""), row(2, b"c", b"")), [(b"ab", b""), (b"abc", b"")]),
+    "a key that shares more": (one(row(0, b"ab", b""), row(3, b"c", b"")), "the index ends within an entry"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_entries_of_a_table_are_read_or_what_is_wrong_is_named(name: str) -> None:
+    table, expected = TABLES[name]
+    if isinstance(expected, str):
+        assert refused(table) == expected
+    else:
+        assert read(table) == expected
 
 
 def test_an_index_block_may_lie_against_the_footer_and_no_further() -> None:
@@ -322,23 +356,6 @@ def test_an_index_block_may_lie_against_the_footer_and_no_further() -> None:
     assert refused(placed(len(table) - 4)) == "the index is cut short"
 
 
-@pytest.mark.parametrize("second", [b"a", b"b"])
-def test_keys_that_do_not_rise_are_refused(second: bytes) -> None:
-    assert refused(one(row(0, b"b", b""), row(0, second, b""))) == "the index is not in order"
-
-
-def test_blocks_may_touch_and_not_overlap() -> None:
-    first, second = tables.block([row(0, b"a", b"")]), tables.block([row(0, b"b", b"")])
-    both = [tables.handle(0, len(first)), tables.handle(len(first) + 5, len(second))]
-    assert read(tables.table(first, second, handles=both)) == [(b"a", b""), (b"b", b"")]
-    twice = [both[1], tables.handle(len(first) + 4, len(second))]
-    assert refused(tables.table(first, second, handles=twice)) == "the index has blocks that overlap"
-    again = [both[0], both[0]]
-    assert refused(tables.table(first, second, handles=again)) == "the index has blocks that overlap"
-    later = [both[0], tables.handle(len(first) + 4, len(second))]
-    assert refused(tables.table(first, second, handles=later)) == "the index has blocks that overlap"
-
-
 def test_a_compressed_block_is_said_to_be_one() -> None:
     table = bytearray(one(row(0, b"a", b"")))
     content = tables.block([row(0, b"a", b"")])
@@ -347,38 +364,13 @@ def test_a_compressed_block_is_said_to_be_one() -> None:
     assert refused(bytes(table)) == "the index is compressed, which dtctl cannot read"
 
 
-def test_entries_end_where_the_restarts_begin() -> None:
-    assert read(one(restarts=1)) == []
-    assert refused(one(restarts=2)) == "the index has a block with more restarts than it has room for"
-    # One restart's four bytes and their number: whatever is before them is an entry.
-    assert read(one(row(0, b"a", b"1234"))) == [(b"a", b"1234")]
-    assert refused(one(row(0, b"a", b"123"), restarts=2)) == "the index ends within an entry"
-
-
-@pytest.mark.parametrize("place", [b"", tables.handle(0, 2), tables.handle(0, 3)])
-def test_a_place_that_is_none_and_a_block_without_its_end_are_refused(place: bytes) -> None:
-    first = b"\0\0" if place == tables.handle(0, 2) else b"\0\0\0"
-    assert refused(tables.table(first, handles=[place])) == "the index ends within an entry"
-
-
-def test_an_entry_may_end_where_its_block_does_and_not_after() -> None:
-    whole = varint(0) + varint(1) + varint(3) + b"a" + b"123"
-    assert read(one(whole)) == [(b"a", b"123")]
-    assert refused(one(whole[:-1])) == "the index ends within an entry"
-
-
-def test_a_key_may_share_all_of_the_one_before_it_and_no_more() -> None:
-    assert read(one(row(0, b"ab", b""), row(2, b"c", b"")))[1][0] == b"abc"
-    assert refused(one(row(0, b"ab", b""), row(3, b"c", b""))) == "the index ends within an entry"
-
-
 def test_the_longest_key_is_read_and_a_longer_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor_bundle, "_LONGEST_KEY", 5)
     assert read(one(row(0, b"abcd", b""), row(4, b"e", b"")))[1][0] == b"abcde"
     assert refused(one(row(0, b"abcd", b""), row(4, b"ef", b""))) == "the index ends within an entry"
 
 
-def test_who_reads_is_asked_for_each_block_and_now_and_then_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_is_called_for_each_block_and_regularly_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor_bundle, "_BETWEEN_CHECKS", 2)
     asked: list[int] = []
     table = one(*(row(0, b"%d" % number, b"") for number in range(5)))
@@ -408,7 +400,7 @@ def test_a_field_that_is_cut_short_is_refused(cut: bytes) -> None:
     assert refused_message(cut) == "an entry of the index ends within a field"
 
 
-def test_so_many_fields_are_read_and_not_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_with_too_many_fields_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encodings, "_MOST_FIELDS", 2)
     field = tables.message({1: 1})
     assert fields(field * 2) == {1: [1, 1]}

@@ -141,30 +141,26 @@ def test_a_clock_that_was_set_while_nobody_looked_is_no_absence_of_decades() -> 
     assert account["seconds"] < 40 * 86400.0
 
 
-def test_a_whole_burst_fits_and_nothing_after_it() -> None:
+SECONDS_OF_ROOM = int(2 * REFILL_BYTES_S)
+TAKEN: dict[str, list[tuple[float, int, bool]]] = {
+    "a burst fits and nothing after it": [(100.0, BURST_BYTES, True), (100.0, 1, False)],
+    "what does not fit takes no room": [(100.0, BURST_BYTES + 1, False), (100.0, BURST_BYTES, True)],
+    "room comes back with time once": [
+        (100.0, BURST_BYTES, True),
+        (102.0, SECONDS_OF_ROOM + 1, False),
+        (102.0, SECONDS_OF_ROOM, True),
+        (102.0, 1, False),
+    ],
+    "a long rest makes no more than a burst": [(100.0, BURST_BYTES - 1, True), (1e9, BURST_BYTES + 1, False)],
+}
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_quota_takes_what_fits(case: str) -> None:
+    """Each is a time, a size, and whether it fits."""
     quota = Quota(100.0)
-    assert quota.takes(BURST_BYTES, 100.0)
-    assert not quota.takes(1, 100.0)
-
-
-def test_what_does_not_fit_leaves_the_room_as_it_was() -> None:
-    quota = Quota(100.0)
-    assert not quota.takes(BURST_BYTES + 1, 100.0)
-    assert quota.takes(BURST_BYTES, 100.0)
-
-
-def test_room_comes_back_with_time_each_second_once() -> None:
-    quota = Quota(100.0)
-    quota.takes(BURST_BYTES, 100.0)
-    assert not quota.takes(int(2 * REFILL_BYTES_S) + 1, 102.0)
-    assert quota.takes(int(2 * REFILL_BYTES_S), 102.0)
-    assert not quota.takes(1, 102.0)
-
-
-def test_a_long_rest_makes_no_more_room_than_a_burst() -> None:
-    quota = Quota(100.0)
-    assert quota.takes(BURST_BYTES - 1, 100.0)
-    assert not quota.takes(BURST_BYTES + 1, 1e9)
+    for now, size, fits in TAKEN[case]:
+        assert quota.takes(size, now) is fits
 
 
 def test_omitted_events_are_reported_at_once_and_then_every_minute() -> None:

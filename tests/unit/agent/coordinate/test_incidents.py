@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -179,13 +180,6 @@ def test_a_shorter_limit_of_the_start_holds_for_a_run_that_never_began() -> None
     assert beginning.update(view, 160.0) == 60.0
 
 
-@pytest.mark.parametrize("task", ["ps:0", "chief:0", "worker:1"])
-def test_the_one_that_hangs_may_not_listen_yet(task: str) -> None:
-    view = idle()
-    views.told(view, task, ready=False)
-    assert judged(view) == NEVER_BEGAN_S
-
-
 def test_the_ten_minutes_begin_anew_when_somebody_has_worked() -> None:
     beginning, view = Beginning(), idle()
     beginning.update(view, 100.0)
@@ -196,74 +190,60 @@ def test_the_ten_minutes_begin_anew_when_somebody_has_worked() -> None:
     assert beginning.update(view, 100.0 + 2 * NEVER_BEGAN_S) == NEVER_BEGAN_S
 
 
-@pytest.mark.parametrize("task", ["ps:0", "chief:0", "worker:1"])
-@pytest.mark.parametrize(
-    "entry",
-    [{"idle_since": None}, {"state": "starting"}, {"step": 0}, {"history": [PAST, {**PAST, "step": 0}]}],
-    ids=["works", "is not there", "has reported a step", "has told one before"],
-)
-def test_one_active_unreachable_or_stepping_task_is_enough(task: str, entry: dict[str, Any]) -> None:
-    view = idle()
-    views.told(view, task, **entry)
-    assert judged(view) is None
+def told(*tasks: str, **entry: Any) -> Callable[[View], object]:
+    return lambda view: views.told(view, *tasks, **entry)
 
 
-def test_an_earlier_attempt_without_a_step_changes_nothing() -> None:
-    view = idle()
-    views.told(view, "worker:1", history=[PAST])
-    assert judged(view) is not None
+def limits(**recovery: float | None) -> Callable[[View], object]:
+    return lambda view: view.recovery.update({"first_step_s": None, "stall_s": None, **recovery})  # type: ignore[typeddict-item]
 
 
-def test_ended_tasks_and_evaluators_need_not_be_idle() -> None:
-    view = idle()
+def with_ended_and_evaluator(view: View) -> None:
     views.told(view, "worker:0", state="succeeded", idle_since=None)
     view.roster["worker:1"]["role"] = "evaluator"
     views.told(view, "worker:1", idle_since=None)
-    assert judged(view) is not None
 
 
-def test_run_without_remaining_trainers_is_not_idle() -> None:
-    view = idle()
-    views.told(view, *view.tasks, state="stopped")
-    assert judged(view) is None
-
-
-def test_tasks_are_not_idle_during_a_recovery() -> None:
-    view = idle()
-    one = lose(view)
-    assert judged(view) is None
-    one["recovered"] = 1002.0
-    assert judged(view) is not None
-
-
-def test_a_run_is_restarted_for_that_once() -> None:
-    view = idle()
+def restarted_for_that(view: View) -> None:
     lose(view, NEVER_BEGAN)["closed"] = "x"
     lose(view)["closed"] = "x"
-    assert judged(view) is None
 
 
-@pytest.mark.parametrize(
-    ("recovery", "is_judged"),
-    [
-        ({"first_step_s": None, "stall_s": None}, True),
-        ({"first_step_s": None, "stall_s": 20.0}, True),
-        ({"first_step_s": None, "stall_s": 0.0}, False),
-        ({"first_step_s": 0.0, "stall_s": None}, False),
-        ({"first_step_s": 900.0, "stall_s": None}, False),
-    ],
-)
-def test_a_limit_of_the_users_or_none_holds(recovery: dict[str, Any], is_judged: bool) -> None:
-    assert (judged(idle(recovery=recovery)) is not None) is is_judged
+ACTIVE: dict[str, dict[str, Any]] = {
+    "works": {"idle_since": None},
+    "is not there": {"state": "starting"},
+    "has reported a step": {"step": 0},
+    "has reported one before": {"history": [PAST, {**PAST, "step": 0}]},
+}
+IDLE: dict[str, tuple[Callable[[View], object], bool]] = {
+    **{f"{task} does not listen yet": (told(task, ready=False), True) for task in ("ps:0", "chief:0", "worker:1")},
+    **{
+        f"{task} {what}": (told(task, **entry), False)
+        for task in ("ps:0", "chief:0", "worker:1")
+        for what, entry in ACTIVE.items()
+    },
+    "an earlier attempt reported no step": (told("worker:1", history=[PAST]), True),
+    "ended tasks and evaluators need not be idle": (with_ended_and_evaluator, True),
+    "no trainer is left": (told("ps:0", "ps:1", "chief:0", "worker:0", "worker:1", state="stopped"), False),
+    "a task recovers": (lose, False),
+    "a task has recovered": (lambda view: lose(view).update(recovered=1002.0), True),
+    "it was restarted for that": (restarted_for_that, False),
+    "no limits": (limits(), True),
+    "a limit for stalls": (limits(stall_s=20.0), True),
+    "stalls are not judged": (limits(stall_s=0.0), False),
+    "first steps are not judged": (limits(first_step_s=0.0), False),
+    "a limit for first steps": (limits(first_step_s=900.0), False),
+    "the lead serves nobody": (lambda view: view.spec["tasks"][0].update({"ready": "started"}), False),
+    "the lead is not of this host": (lambda view: view.spec["tasks"][0].update({"id": "worker:0"}), False),
+}
 
 
-def test_a_lead_that_serves_nobody_or_is_unknown_here_may_wait_for_anything() -> None:
+@pytest.mark.parametrize("case", IDLE)
+def test_run_never_began_if_all_that_train_are_idle_without_a_step(case: str) -> None:
+    change, never_began = IDLE[case]
     view = idle()
-    view.spec["tasks"][0]["ready"] = "started"
-    assert judged(view) is None
-    view = idle()
-    view.spec["tasks"][0]["id"] = "worker:0"
-    assert judged(view) is None
+    change(view)
+    assert (judged(view) is not None) is never_began
 
 
 def test_everybody_who_trains_is_restarted_and_the_ps_tasks_where_something_is_saved() -> None:
@@ -273,7 +253,7 @@ def test_everybody_who_trains_is_restarted_and_the_ps_tasks_where_something_is_s
     assert set(whom_to_restart(view, saved=False)) == {"chief:0", "worker:0"}
 
 
-def test_who_is_not_wanted_to_run_is_not_restarted() -> None:
+def test_stopped_task_is_not_restarted_with_the_others() -> None:
     view = idle()
     view.wanted(["worker:1"], want="stop")
     assert set(whom_to_restart(view, saved=False)) == {"chief:0", "worker:0"}

@@ -172,6 +172,11 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
             {"run": "demo-1", "host": "bad", "tasks": {"worker:1": {}, "chief:0": {"state": "failed"}}},
             "state are not those of its own tasks (chief:0)",
         ),
+        (
+            "state",
+            {"run": "demo-1", "host": "bad", "tasks": {f"worker:{number}": {} for number in range(1, 6)}},
+            "state are not those of its own tasks (worker:2, worker:3, worker:4)",
+        ),
         ("state", {"run": "demo-1", "host": "bad", "tasks": {}}, "state are not those of its own tasks (worker:1)"),
         ("state", {"run": "demo-1", "host": "good", "tasks": {"worker:1": {}}}, "it reports the state of good"),
         ("state", {"run": "demo-2", "host": "bad", "tasks": {"worker:1": {}}}, "in run demo-2"),
@@ -255,9 +260,9 @@ def test_a_flood_of_events_is_cut_off_and_told_and_the_others_are_still_heard(de
     assert desk.events[-1]["host"] == "good"
 
 
-def test_an_event_of_a_foreign_task_is_not_taken_into_the_story(desk: Desk) -> None:
+def test_event_of_a_foreign_task_is_not_recorded(desk: Desk) -> None:
     event = {"time": WALL, "task": "worker:0", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
-    desk.receive("bad", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
+    desk.receive("bad", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [None, event]}))
     assert "lie" not in [line["reason"] for line in desk.events]
     assert desk.links.refused == [("bad", "it reports worker:0, which is not its own task")]
 
@@ -277,6 +282,7 @@ def test_a_host_that_has_no_part_in_the_run_is_refused(desk: Desk) -> None:
         '{"version": 1}',
         '{"serial": 1e999}',
         "another run",
+        "a host too few",
         "a task too many",
         "\xff",
     ],
@@ -286,6 +292,8 @@ def test_damaged_view_is_set_aside_and_rebuilt_from_reports(desk: Desk, damage: 
     view: Any = desk.view
     if damage == "another run":
         damage = json.dumps({**view, "run": "demo-2"})
+    elif damage == "a host too few":
+        damage = json.dumps({**view, "hosts": {host: view["hosts"][host] for host in ("lead", "good")}})
     elif damage == "a task too many":
         damage = json.dumps({**view, "intents": {**view["intents"], "worker:9": {}}})
     desk.leading.close()

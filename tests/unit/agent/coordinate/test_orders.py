@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,83 +17,69 @@ from tests.unit.agent.coordinate import views
 LOST = made(Past, attempt=1, started=1000.0, ended=1001.0, asked=False, signal=9)
 
 
-def silent(strategy: str = "async-ps", **of_worker_1: Any) -> View:
-    """chief:0 and worker:0 have told steps, worker:1 has not."""
-    view = views.running(strategy)
+Steps = Callable[[View], object]
+
+
+def told(task: str, **entry: Any) -> Steps:
+    return lambda view: views.told(view, task, **entry)
+
+
+def lead_alone_reports(view: View) -> None:
+    """And worker:1 has done nothing since about its start."""
+    views.told(view, "worker:0", step=None)
+    views.told(view, "worker:1", since=1000.0, idle_since=1010.0)
+
+
+def lead_is_silent(view: View) -> None:
+    views.told(view, "chief:0", step=None)
+    views.told(view, "worker:0", step=5)
+    views.told(view, "worker:1", step=5, first_step_s=3.0)
+
+
+START_ENDS = 1000.0 + orders.START_S + 9.0 * orders.STARTS
+FIRST_STEPS: dict[str, tuple[list[Steps], dict[str, float]]] = {
+    "its peers teach a silent task": ([], {"worker:1": 4.0}),
+    "also before it listens": ([told("worker:1", ready=False)], {"worker:1": 4.0}),
+    "also after a loss": ([told("worker:1", history=[LOST])], {"worker:1": 4.0}),
+    "it has reported a step": ([told("worker:1", step=1)], {}),
+    "it does not run": ([told("worker:1", state="backoff")], {}),
+    "it starts": ([told("worker:1", state="starting")], {}),
+    "it was ended for a hang before": ([told("worker:1", history=[{**LOST, "hung": True}])], {}),
+    "the lead is no peer": ([told("worker:0", step=None)], {}),
+    "the lead has no peers": ([lead_is_silent], {}),
+    "a single step of a peer is no proof": ([told("worker:0", first_step_s=0.0)], {}),
+    "a stopped peer is none": ([lambda view: view.wanted(["worker:0"], want="stop")], {}),
+    "an ended peer is none": ([told("worker:0", state="succeeded")], {}),
+    "the lead teaches a task that has done nothing": ([lead_alone_reports], {"worker:1": 9.0}),
+    "rather than its peers": ([lead_alone_reports, told("worker:0", step=100)], {"worker:1": 9.0}),
+    "it was idle when its start ended": (
+        [lead_alone_reports, told("worker:1", idle_since=START_ENDS)],
+        {"worker:1": 9.0},
+    ),
+    "it worked after its start": ([lead_alone_reports, told("worker:1", idle_since=START_ENDS + 0.1)], {}),
+    "it serves": ([lead_alone_reports, lambda view: view.roster["worker:1"].update({"serves": True})], {}),
+    "its start is unknown": ([lead_alone_reports, told("worker:1", since=None)], {}),
+    "it works": ([lead_alone_reports, told("worker:1", idle_since=None)], {}),
+    "the lead has reported no steps": ([lead_alone_reports, told("chief:0", first_step_s=0.0)], {}),
+}
+
+
+@pytest.mark.parametrize("case", FIRST_STEPS)
+def test_first_step_duration_is_sent_to_a_task_that_may_have_hung(case: str) -> None:
+    """chief:0 and worker:0 have reported steps, worker:1 has not."""
+    changes, expected = FIRST_STEPS[case]
+    view = views.running()
     views.told(view, "chief:0", step=100, first_step_s=9.0)
     views.told(view, "worker:0", step=100, first_step_s=4.0)
-    views.told(view, "worker:1", **of_worker_1)
-    return view
-
-
-def test_silent_task_gets_the_first_step_duration_of_its_peers() -> None:
-    assert orders.first_steps(silent()) == {"worker:1": 4.0}
-    assert orders.first_steps(silent(ready=False)) == {"worker:1": 4.0}
-    assert orders.first_steps(silent(history=[LOST])) == {"worker:1": 4.0}
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [{"step": 1}, {"state": "backoff"}, {"state": "starting"}, {"history": [{**LOST, "hung": True}]}],
-    ids=["tells steps", "does not run", "starts", "was ended for that before"],
-)
-def test_of_one_that_need_not_have_hung_nothing_is_told(entry: dict[str, Any]) -> None:
-    assert orders.first_steps(silent(**entry)) == {}
+    for change in changes:
+        change(view)
+    assert orders.first_steps(view) == expected
 
 
 @pytest.mark.parametrize("strategy", ["sync-ps", "collective"])
 def test_where_every_step_needs_every_worker_the_steps_of_others_are_its_own(strategy: str) -> None:
-    assert orders.first_steps(silent(strategy)) == {}
-
-
-def test_lead_has_no_peers() -> None:
-    view = silent()
-    views.told(view, "worker:0", step=None)
-    assert orders.first_steps(view) == {}
-    views.told(view, "chief:0", step=None)
-    views.told(view, "worker:0", step=5)
-    views.told(view, "worker:1", step=5, first_step_s=3.0)
-    assert orders.first_steps(view) == {}
-
-
-def test_a_single_line_with_a_step_is_no_proof_that_peers_tell_steps() -> None:
-    view = silent()
-    views.told(view, "worker:0", first_step_s=0.0)
-    assert orders.first_steps(view) == {}
-
-
-def test_peers_that_were_stopped_or_have_ended_are_none() -> None:
-    view = silent()
-    view.wanted(["worker:0"], want="stop")
-    assert orders.first_steps(view) == {}
-    view = silent()
-    views.told(view, "worker:0", state="succeeded")
-    assert orders.first_steps(view) == {}
-
-
-def test_the_lead_teaches_one_that_has_done_nothing_since_about_its_start() -> None:
-    view = silent(since=1000.0, idle_since=1010.0)
-    assert orders.first_steps(view) == {"worker:1": 9.0}, "its peers teach 4.0"
-    views.told(view, "worker:0", step=None)
-    assert orders.first_steps(view) == {"worker:1": 9.0}
-    views.told(view, "worker:1", idle_since=1000.0 + orders.START_S + 9.0 * orders.STARTS)
-    assert orders.first_steps(view) == {"worker:1": 9.0}
-    views.told(view, "worker:1", idle_since=1000.1 + orders.START_S + 9.0 * orders.STARTS)
-    assert orders.first_steps(view) == {}
-    view.roster["worker:1"]["serves"] = True
-    views.told(view, "worker:1", idle_since=1010.0)
-    assert orders.first_steps(view) == {}
-
-
-@pytest.mark.parametrize(
-    ("task", "entry"),
-    [("worker:1", {"since": None}), ("worker:1", {"idle_since": None}), ("chief:0", {"first_step_s": 0.0})],
-    ids=["nobody knows since when it runs", "it works", "the lead has reported no steps"],
-)
-def test_the_lead_teaches_nothing_that_was_not_seen(task: str, entry: dict[str, Any]) -> None:
-    view = silent(since=1000.0, idle_since=1010.0)
-    views.told(view, "worker:0", step=None)
-    views.told(view, task, **entry)
+    view = views.running(strategy)
+    views.told(view, "worker:0", step=100, first_step_s=4.0)
     assert orders.first_steps(view) == {}
 
 
