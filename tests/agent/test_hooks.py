@@ -54,7 +54,7 @@ def test_a_post_is_made_by_a_process_of_its_own() -> None:
         assert server.bodies == [{"text": "t", "id": "r/1"}]
 
 
-def test_one_that_hangs_is_ended_when_its_time_is_over() -> None:
+def test_post_process_that_hangs_is_ended_at_its_deadline() -> None:
     with receiver() as server:
         at_work = delivery(server.url("hang"))
         eventually(lambda: bool(server.bodies), what="the post")
@@ -129,7 +129,7 @@ def test_what_is_no_answer_of_http_is_a_failure_like_others(server: Server) -> N
     assert post(server, "babble")["problem"] == "unreachable"
 
 
-def test_one_that_hangs_is_given_up_in_time(server: Server) -> None:
+def test_post_without_an_answer_times_out(server: Server) -> None:
     began = time.monotonic()
     sent = post(server, "hang", timeout_s=0.3)
     assert (sent["problem"], sent["text"], sent["again"]) == ("unreachable", "timed out", True)

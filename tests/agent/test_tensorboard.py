@@ -141,7 +141,7 @@ def test_several_directories_are_shown_side_by_side_and_the_links_are_removed(ho
 
 
 @pytest.mark.parametrize("way", ["hang up", "SIGKILL"])
-def test_it_ends_with_the_session_whatever_ends_that(host: AgentHost, way: str) -> None:
+def test_tensorboard_ends_with_its_session(host: AgentHost, way: str) -> None:
     spec = up(host, "out/train", "logs/eval")
     talk = host.open()
     begun(host, talk)
@@ -153,7 +153,7 @@ def test_it_ends_with_the_session_whatever_ends_that(host: AgentHost, way: str) 
     eventually(lambda: not list(host.run_directory(spec).glob("tensorboard-*")), 60, "the end of the links")
 
 
-def test_one_that_cannot_begin_says_why(host: AgentHost) -> None:
+def test_tensorboard_that_cannot_start_reports_why(host: AgentHost) -> None:
     up(host, "out/train", env={"FAILS": "1"})
     with host.open() as talk, pytest.raises(AgentRefused) as refused:
         begun(host, talk)

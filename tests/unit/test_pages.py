@@ -194,7 +194,7 @@ def test_the_page_fits_on_two_screens() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_who_begins_elsewhere_is_led_to_the_page(page: str) -> None:
+def test_readme_and_contributing_link_to_the_architecture_page(page: str) -> None:
     assert "(docs/architecture.md)" in (ROOT / page).read_text()
 
 

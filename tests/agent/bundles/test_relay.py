@@ -149,7 +149,7 @@ def test_credentials_are_read_by_a_python_that_was_built_for_an_old_libc(monkeyp
     assert context_of(credentials(), server=True).get_ca_certs()
 
 
-def test_who_does_not_show_the_certificate_of_the_push_gives_and_gets_nothing(bundle: Bundle, tmp_path: Path) -> None:
+def test_peer_without_the_certificate_of_the_push_neither_sends_nor_receives(bundle: Bundle, tmp_path: Path) -> None:
     ours, theirs = credentials(), credentials()
     port = feeder(bundle, tmp_path / "held", theirs)
     _, own = pushed(bundle, tmp_path / "data", ours, iter([port]))

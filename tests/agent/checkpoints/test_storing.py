@@ -86,7 +86,7 @@ def test_nothing_has_its_name_before_all_is_there_and_then_it_is_the_newest(begi
     assert {stat.S_IMODE((place / name).stat().st_mode) for name in FILES} == {0o600}
 
 
-def test_it_continues_where_it_was_cut_off(begin: Begin, place: Path) -> None:
+def test_interrupted_checkpoint_transfer_resumes(begin: Begin, place: Path) -> None:
     first = begin()
     first.put(SHARD, 0, FILES[SHARD][:10])
     again = begin()
@@ -197,7 +197,7 @@ def test_files_without_an_index_that_nobody_has_pushed_are_not_touched(begin: Be
     assert (place / SHARD).read_bytes() == b"of a save that was cut off"
 
 
-def test_one_that_appears_while_it_arrives_is_not_overwritten(begin: Begin, place: Path) -> None:
+def test_checkpoint_saved_during_a_transfer_is_not_overwritten(begin: Begin, place: Path) -> None:
     arrival = begin()
     send(arrival)
     arrival.verify(lambda: None)

@@ -146,7 +146,7 @@ def test_a_mistake_of_the_coordinators_own_ends_one_connection_only(links: Links
     unlucky.expect_type("connected")
 
 
-def test_one_host_holds_two_connections_at_most(links: Links) -> None:
+def test_connections_of_one_host_are_limited_to_two(links: Links) -> None:
     seated = links.agent("h1")
     begin = links.hub.measure()["descriptors"]
     for _ in range(40):

@@ -114,7 +114,7 @@ time.sleep(1000)
 """
 
 
-def test_who_does_not_find_its_ps_starts_again_when_it_listens_and_it_counts_for_nothing(
+def test_worker_without_its_ps_restarts_when_the_ps_listens_without_using_its_budget(
     host: AgentHost, tmp_path: Path
 ) -> None:
     spec, word = ps_and_worker(host, tmp_path, python_task("worker:0", NEEDS_PS), held=False)

@@ -85,7 +85,7 @@ work("trainer")
 
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["at work", "frozen"])
-def test_it_ends_soon_after_its_grace_period(host: AgentHost, frozen: bool) -> None:
+def test_trainer_that_ignores_sigterm_is_killed_after_its_grace_period(host: AgentHost, frozen: bool) -> None:
     spec, pid = host.running(python_task("worker:0", SWALLOWS), grace_s=GRACE_S)
     eventually(lambda: host.log(spec, "worker:0").count("ready") == 3)
     if frozen:

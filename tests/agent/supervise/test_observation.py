@@ -59,7 +59,7 @@ def test_a_task_is_ready_when_its_port_listens(host: AgentHost, port: int) -> No
     assert host.wait_state(spec, "ps:0", "failed")["ready"] is False
 
 
-def test_so_it_is_when_a_child_of_its_program_listens(host: AgentHost, port: int) -> None:
+def test_task_is_ready_when_a_child_of_its_program_listens(host: AgentHost, port: int) -> None:
     program = task("ps:0", sys.executable, "-uISc", LISTENS, LISTENS, "child", ready="listening", port=port)
     spec = host.spec({**program, "env": {"PORT": str(port)}})
     (host.home / "go").touch()

@@ -246,7 +246,7 @@ def test_what_a_first_step_took_tells_little_only_if_it_was_excused_before_that(
         ({"history": [past(7)]}, 0.0, 900.0, 900.0),
     ],
 )
-def test_it_is_learnt_from_a_tasks_own_attempts_and_once_from_its_peers(
+def test_first_step_limit_is_learnt_from_own_attempts_and_once_from_peers(
     entry: dict[str, Any], peers_s: float, stall_s: float | None, limit_s: float | None
 ) -> None:
     assert limit_of_first_step(made(Entry, **entry), supervised.recovery(stall_s=stall_s), peers_s) == limit_s
@@ -262,7 +262,7 @@ def test_it_is_learnt_from_a_tasks_own_attempts_and_once_from_its_peers(
         ([past(hung=True), past(asked=True)], 1),
     ],
 )
-def test_those_in_a_row_count_and_not_what_was_asked_to_end(history: list[Past], count: int) -> None:
+def test_hangs_in_a_row_are_counted_without_requested_ends(history: list[Past], count: int) -> None:
     entry = made(Entry, history=history)
     assert hung_in_a_row(entry) == count
     assert has_never_hung(entry) is not any(each["hung"] for each in history)

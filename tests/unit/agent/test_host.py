@@ -67,7 +67,7 @@ def test_round_numbers_are_proposed_from_which_on_enough_are_free(monkeypatch: p
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_who_listens_is_found_where_the_kernel_answers_and_where_it_does_not(
+def test_listener_is_found_with_and_without_sock_diag(
     family: socket.AddressFamily, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket(family) as server, socket.socket(family) as idle:
@@ -386,7 +386,7 @@ def test_the_bytes_of_other_lines_stay(table: bytes) -> None:
     assert reboot.without(with_ours, "dtctl-agent-1") == table
 
 
-def test_our_line_is_there_once_and_is_replaced() -> None:
+def test_crontab_entry_is_replaced_and_not_repeated() -> None:
     old = reboot.with_lines(OTHERS, ["/old/python", *WORDS[1:]], "dtctl-agent-1")
     assert reboot.with_lines(old, WORDS, "dtctl-agent-1") == reboot.with_lines(OTHERS, WORDS, "dtctl-agent-1")
 

@@ -126,12 +126,12 @@ def test_a_run_that_may_be_whole_stays_and_down_reports_why(
 
 
 @pytest.mark.parametrize("prefix", [NEW, REMOVED])
-def test_one_that_is_being_made_or_removed_is_none(talk: Any, spec: Path, prefix: str) -> None:
+def test_run_that_is_being_made_or_removed_is_not_listed(talk: Any, spec: Path, prefix: str) -> None:
     spec.parent.rename(spec.parents[2] / f"{prefix}0123")
     assert (runs.every(talk), list(damaged_runs.every(talk))) == ([], [])
 
 
-def test_one_without_its_spec_is_damaged(talk: Any, spec: Path) -> None:
+def test_run_without_its_spec_is_damaged(talk: Any, spec: Path) -> None:
     spec.unlink()
     (damaged,) = damaged_runs.every(talk)
     assert runs.every(talk) == []

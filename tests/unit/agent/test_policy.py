@@ -230,7 +230,7 @@ def test_the_signal_that_ends_a_hang_is_dtctls_own() -> None:
     assert why_ended({**hung, "hung": False, "signal": None}) == [fact("exit_unknown")]
 
 
-def test_one_that_failed_before_its_peers_were_ready_waits_for_them_and_pays_nothing() -> None:
+def test_task_that_failed_before_its_peers_were_ready_waits_without_using_its_budget() -> None:
     early = made(Past, attempt=1, started=0.0, ended=1.0, asked=False, early=True, cause="x")
     decision = decide(code(1), restarts=3, repeat=1, history=[early])
     assert (decision.state, decision.restarts, decision.delay_s) == ("backoff", 3, None)

@@ -316,7 +316,7 @@ def test_a_storage_url_stays_as_it_is(url: str) -> None:
         "gs://b::file:///etc",
     ],
 )
-def test_anything_else_is_none(text: str) -> None:
+def test_text_that_is_no_storage_url_is_not_taken_for_one(text: str) -> None:
     assert not is_storage_url(text)
 
 
@@ -337,5 +337,5 @@ def test_places_are_parted_into_paths_and_urls() -> None:
         ("/", "/"),
     ],
 )
-def test_one_place_has_one_url(written: str, same: str) -> None:
+def test_urls_of_one_place_are_normalized_to_the_same(written: str, same: str) -> None:
     assert normal_url(written) == normal_url(same) == same

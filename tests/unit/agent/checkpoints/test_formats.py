@@ -118,7 +118,7 @@ def test_the_first_one_is_named_and_has_no_time_after_which_it_would_be_removed(
     assert lines(with_newest("", "m-5", 20.0)) == ['model_checkpoint_path: "m-5"', 'all_model_checkpoint_paths: "m-5"']
 
 
-def test_those_of_before_stay_listed_in_whatever_way_their_paths_are_written() -> None:
+def test_earlier_checkpoints_stay_listed_with_their_paths_as_written() -> None:
     assert lines(with_newest(TF1, "m-5", 20.0)) == [
         'model_checkpoint_path: "m-5"',
         'all_model_checkpoint_paths: "/out/model.ckpt-8"',
@@ -136,7 +136,7 @@ def test_each_path_keeps_its_time() -> None:
     ]
 
 
-def test_one_that_was_listed_before_is_listed_once_as_the_newest() -> None:
+def test_checkpoint_listed_before_is_listed_once_as_the_newest() -> None:
     shown = lines(with_newest(TF2, "ckpt-1", 20.0))
     assert shown[:3] == [
         'model_checkpoint_path: "ckpt-1"',
@@ -231,7 +231,7 @@ def test_a_save_in_progress_is_incomplete(tmp_path: Path, name: str) -> None:
         (None, True, True),
     ],
 )
-def test_it_is_complete_when_its_save_has_ended(
+def test_orbax_checkpoint_is_complete_when_its_save_has_ended(
     tmp_path: Path, metadata: object, committed: bool, complete: bool
 ) -> None:
     saved(tmp_path / "5", metadata, committed=committed)
@@ -245,7 +245,7 @@ def test_directories_of_older_versions_are_known(tmp_path: Path) -> None:
     assert sorted(saves(tmp_path)) == [("1", 1, True, "orbax"), ("2", 2, True, "orbax")]
 
 
-def test_they_are_found_one_directory_further_down_beside_others(tmp_path: Path) -> None:
+def test_orbax_checkpoints_are_found_one_directory_down(tmp_path: Path) -> None:
     saved(tmp_path / "checkpoints" / "100")
     (tmp_path / "checkpoints" / "latest.weights.h5").write_bytes(hdf5(2, 200))
     (tmp_path / "logs" / "100").mkdir(parents=True)

@@ -97,7 +97,7 @@ def test_a_task_is_idle_since_the_first_time_that_nothing_was_seen_of_it() -> No
     assert seen == [None, 1.0, 1.0, 1.0, None, 5.0]
 
 
-def test_who_complains_of_others_is_idle_and_who_says_anything_else_is_not(
+def test_task_that_complains_of_others_is_idle_until_it_logs_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stat = "7 (python) S 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 99 1000 10"

@@ -136,7 +136,7 @@ def test_only_so_many_variables_are_remembered_and_always_the_counter(
     assert bundle.index().step() is None
 
 
-def test_who_reads_is_asked_before_each_shard_and_each_step(tmp_path: Path) -> None:
+def test_check_is_called_for_each_shard_and_step(tmp_path: Path) -> None:
     bundle = Bundle(tmp_path, shards=2).tensor("global_step", 1234)
     bundle.index()
     asked: list[int] = []
@@ -370,7 +370,7 @@ def test_the_longest_key_is_read_and_a_longer_one_refused(monkeypatch: pytest.Mo
     assert refused(one(row(0, b"abcd", b""), row(4, b"ef", b""))) == "the index ends within an entry"
 
 
-def test_who_reads_is_asked_for_each_block_and_now_and_then_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_is_called_for_each_block_and_regularly_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor_bundle, "_BETWEEN_CHECKS", 2)
     asked: list[int] = []
     table = one(*(row(0, b"%d" % number, b"") for number in range(5)))
@@ -400,7 +400,7 @@ def test_a_field_that_is_cut_short_is_refused(cut: bytes) -> None:
     assert refused_message(cut) == "an entry of the index ends within a field"
 
 
-def test_so_many_fields_are_read_and_not_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_with_too_many_fields_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encodings, "_MOST_FIELDS", 2)
     field = tables.message({1: 1})
     assert fields(field * 2) == {1: [1, 1]}

@@ -134,14 +134,14 @@ def test_coordinator_continues_at_once_with_all_hosts() -> None:
     world.until(lambda: world.attempts["chief:0"] == 2, 5)
 
 
-def test_with_most_it_gives_the_others_the_time_to_call() -> None:
+def test_coordinator_with_a_majority_waits_for_the_others_to_dial() -> None:
     world = back_alone("a", "b")
     world.run_for(DIAL_AGAIN_S - 1)
     assert world.attempts["chief:0"] == 1
     world.until(lambda: world.attempts["chief:0"] == 2, 5)
 
 
-def test_one_that_knows_of_the_end_ends_it_before_anything_is_started() -> None:
+def test_host_that_knows_of_the_end_ends_the_run_before_a_task_starts() -> None:
     world = back_alone("a", "b")
     world.run_for(10)
     world.ask_to_end("d", made(How, by="train@laptop", reason="replaced"))
@@ -160,12 +160,12 @@ def test_a_power_cut_of_the_whole_cluster_heals_by_itself() -> None:
     world.until(lambda: set(world.attempts.values()) == {2})
 
 
-def test_one_whose_agent_alone_was_killed_goes_on_with_those_it_waits_for() -> None:
+def test_coordinator_whose_agent_was_killed_continues_with_the_majority() -> None:
     world = back_alone("a", "b", rebooted=False)
     world.until(lambda: world.attempts["chief:0"] == 2, 5)
 
 
-def test_after_a_cut_it_asks_first() -> None:
+def test_coordinator_that_was_cut_off_starts_nothing_before_hosts_report() -> None:
     world = async_ps()
     world.cut.update(OTHERS)
     world.run_for(15)
@@ -195,7 +195,7 @@ def lead_and_ps_on_one_host() -> World:
     return running(World("async-ps", {"ps:0": "a", "worker:0": "a", "worker:1": "b", "worker:2": "c"}))
 
 
-def test_one_that_has_lost_every_other_host_asks_first_though_it_waits_for_none_of_them() -> None:
+def test_coordinator_that_lost_every_host_starts_nothing_before_they_report() -> None:
     world = lead_and_ps_on_one_host()
     world.cut.update({"b", "c"})
     world.run_for(15)
@@ -206,7 +206,7 @@ def test_one_that_has_lost_every_other_host_asks_first_though_it_waits_for_none_
     world.until(lambda: world.attempts["worker:0"] == world.attempts["ps:0"] == 2, 30)
 
 
-def test_one_that_still_sees_a_host_goes_on_with_those_it_waits_for() -> None:
+def test_coordinator_connected_to_one_host_restarts_its_own_task() -> None:
     world = running(
         World("async-ps", {"ps:0": "a", "worker:0": "a", **{f"worker:{i}": h for i, h in enumerate("bcd", 1)}})
     )
@@ -229,7 +229,7 @@ def test_a_machine_that_accepts_or_refuses_a_connection_answers() -> None:
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError(113, "No route to host"), UnicodeError("label too long")])
-def test_one_that_is_not_reached_does_not(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_unreachable_host_does_not_answer(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fails(*_: object) -> None:
         raise error
 
@@ -237,7 +237,7 @@ def test_one_that_is_not_reached_does_not(monkeypatch: pytest.MonkeyPatch, error
     assert not answers("gpu-b", 2221)
 
 
-def test_it_is_asked_again_after_a_while_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_host_is_probed_again_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []
 
     def answers_now(address: str, port: int) -> bool:

@@ -253,7 +253,7 @@ def test_everybody_who_trains_is_restarted_and_the_ps_tasks_where_something_is_s
     assert set(whom_to_restart(view, saved=False)) == {"chief:0", "worker:0"}
 
 
-def test_who_is_not_wanted_to_run_is_not_restarted() -> None:
+def test_stopped_task_is_not_restarted_with_the_others() -> None:
     view = idle()
     view.wanted(["worker:1"], want="stop")
     assert set(whom_to_restart(view, saved=False)) == {"chief:0", "worker:0"}

@@ -82,7 +82,7 @@ def test_blocked_or_unreachable_tasks_may_not_run() -> None:
         ({"state": "failed"}, {}, False),
     ],
 )
-def test_nobody_waits_for_who_was_stopped_or_has_done_its_part(
+def test_stopped_or_ended_server_holds_up_no_task(
     entry: dict[str, Any], intent: dict[str, Any], released: bool
 ) -> None:
     view = held("chief:0")
@@ -107,7 +107,7 @@ def test_of_those_that_wait_for_each_other_the_last_is_awaited() -> None:
     assert lifecycle.awaited(view) == ["ps:1"], "chief:0 listens when it likes, as it waits for ps:1"
 
 
-def test_those_are_awaited_that_were_restarted_and_are_not_back() -> None:
+def test_restarted_tasks_that_are_not_ready_are_awaited() -> None:
     view = views.running()
     views.told(view, "ps:0", "worker:0", "chief:0", state="starting", ready=False)
     views.told(view, "worker:1", state="failed", ready=False)
@@ -156,7 +156,7 @@ LISTENS = fact("waits_to_listen", task="ps:0", what="a:2222")
         ),
     ],
 )
-def test_it_is_told_what_keeps_the_task_that_the_others_wait_for(
+def test_reason_why_an_awaited_task_is_not_ready_is_reported(
     entry: dict[str, Any], connected: bool, why: list[Fact]
 ) -> None:
     view = held(*TRAINERS)

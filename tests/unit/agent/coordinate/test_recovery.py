@@ -95,7 +95,7 @@ def test_agents_see_a_loss_until_all_tasks_are_back() -> None:
     assert set(world.recovering.values()) == {False}
 
 
-def test_who_is_restarted_with_a_lost_task_is_told_with_whom_and_why() -> None:
+def test_task_restarted_with_a_lost_one_records_which_and_why() -> None:
     world = collective()
     world.die("worker:1", signal=11)
     world.until(lambda: world.attempts["worker:0"] == 2)

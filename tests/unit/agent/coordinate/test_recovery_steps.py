@@ -99,7 +99,7 @@ ALL = {"ps:0", "ps:1", "chief:0", "worker:0", "worker:1"}
         ("ps-strategy", "chief:0", {"chief:0"}),
     ],
 )
-def test_what_is_held_is_what_the_scope_says(strategy: str, task: str, restarted: set[str]) -> None:
+def test_scope_decides_which_tasks_a_loss_holds(strategy: str, task: str, restarted: set[str]) -> None:
     run = Run(strategy)
     run.dies(task)
     assert run.step() is None
@@ -203,7 +203,7 @@ def test_a_restart_begins_when_its_delay_is_over_and_nothing_of_the_old_is_left(
     assert run.told[-1]["why"] == said("one was damaged")
 
 
-def test_who_was_stopped_meanwhile_is_not_waited_for() -> None:
+def test_stopped_task_does_not_delay_a_restart() -> None:
     run = lost("ps:0", "sync-ps")
     run.cleared(*ALL - {"worker:1"})
     run.view.wanted(["worker:1"], want="stop")
@@ -443,7 +443,7 @@ def test_a_gang_that_hangs_again_closes_what_restarted_it_before() -> None:
     ],
     ids=lambda why: why["kind"],
 )
-def test_another_loss_than_a_hang_may_be_silent_for_as_long_as_it_takes(why: Fact) -> None:
+def test_silence_after_a_loss_that_was_no_hang_is_not_limited(why: Fact) -> None:
     run = back(why)
     run.step(1100.0)
     assert len(run.incidents) == 1
@@ -453,7 +453,7 @@ def test_another_loss_than_a_hang_may_be_silent_for_as_long_as_it_takes(why: Fac
     ("stall_s", "took_s", "limit_s"),
     [(None, 2.0, 300.0), (None, 50.0, 500.0), (20.0, 2.0, SILENCE_S), (20.0, 50.0, 500.0), (400.0, 2.0, 400.0)],
 )
-def test_nor_may_it_be_for_ever_where_the_run_has_taught_how_long_a_first_step_takes(
+def test_silence_after_a_loss_is_limited_by_the_first_steps_of_peers(
     stall_s: float | None, took_s: float, limit_s: float
 ) -> None:
     run = Run(recovery={"stall_s": stall_s, "max_restarts": 9})
@@ -530,7 +530,7 @@ def test_a_task_that_somebody_else_has_let_start_is_not_waited_for() -> None:
     assert run.incidents[0]["begun"] == WALL
 
 
-def test_one_that_somebody_else_has_let_start_and_that_was_lost_since_is_held_again() -> None:
+def test_task_that_a_person_restarted_and_that_was_lost_again_is_held() -> None:
     run = lost("ps:0")
     generation = run.view.intents["ps:0"]["generation"] + 1
     run.view.wanted(["ps:0"], want="run", generation=generation, by="me@desk")
@@ -542,7 +542,7 @@ def test_one_that_somebody_else_has_let_start_and_that_was_lost_since_is_held_ag
 
 
 @pytest.mark.parametrize("state", ["succeeded", "stopped"])
-def test_one_that_came_to_its_end_before_it_was_seen_to_run_again_is_back(state: str) -> None:
+def test_task_that_ended_before_it_was_seen_running_has_recovered(state: str) -> None:
     run = lost("worker:1")
     views.told(run.view, "worker:1", state=state, attempt=2)
     run.step(101.0)

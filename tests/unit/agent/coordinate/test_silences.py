@@ -36,7 +36,7 @@ def test_a_worker_that_hangs_at_its_very_first_start_is_found_by_its_peers() -> 
     assert (past["hung"], past["step"]) == (True, None)
 
 
-def test_one_that_never_says_a_word_is_ended_for_what_its_peers_say_once_at_most() -> None:
+def test_silent_task_is_ended_for_the_first_steps_of_peers_only_once() -> None:
     trial = Trial("async-ps", {**PLACES["async-ps"], "worker:2": "f"}, 1, recovery=RECOVERY)
     tell = trial._tell
     silent = trial.tasks["worker:1"]
@@ -93,7 +93,7 @@ def test_a_worker_that_hangs_while_the_host_of_another_is_away_is_found(gone: st
 @pytest.mark.parametrize(
     ("strategy", "task"), [("async-ps", "ps:0"), ("collective", "worker:1"), ("sync-ps", "worker:0")]
 )
-def test_those_who_wait_for_a_host_that_is_away_do_not_hang(strategy: str, task: str) -> None:
+def test_tasks_that_wait_for_an_away_host_are_not_taken_for_hung(strategy: str, task: str) -> None:
     trial = trained(strategy)
     trial.crash(trial.places[task])
     trial.run_for(1000)
@@ -162,7 +162,7 @@ def test_a_ps_that_leaves_while_the_coordinators_host_is_gone_heals(crashes: boo
         trial.until(trial.is_whole, 400)
 
 
-def test_those_who_are_out_of_touch_with_the_coordinator_wait_for_it() -> None:
+def test_tasks_cut_off_from_the_coordinator_are_not_taken_for_hung() -> None:
     """Its host is the lead's, and who waits for the lead does not hang."""
     trial = trained("sync-ps", stall_s=10.0)
     trial.cut.add("c")

@@ -261,7 +261,7 @@ def without_e(**fields: Any) -> World:
     return world
 
 
-def test_the_others_start_and_the_run_is_under_way() -> None:
+def test_run_starts_without_an_absent_host() -> None:
     world = without_e()
     assert world.data["phase"] == "running"
     assert world.condition == "Running"
@@ -270,7 +270,7 @@ def test_the_others_start_and_the_run_is_under_way() -> None:
     assert "the run begins without e" in [line["reason"] for line in world.events]
 
 
-def test_no_deadline_of_the_start_counts_for_it_and_nobody_is_held_to_be_mending() -> None:
+def test_absent_host_counts_for_no_deadline_and_no_recovery() -> None:
     world = without_e(start_timeout_s=20.0, recovery={"host_timeout_s": 30.0})
     world.run_for(120)
     assert world.condition == "Running"
@@ -286,14 +286,14 @@ def test_no_deadline_of_the_start_counts_for_it_and_nobody_is_held_to_be_mending
     ],
     ids=["success", "stop", "stop of each task that is there"],
 )
-def test_the_run_ends_without_waiting_for_it(end: Callable[[World], None], condition: str) -> None:
+def test_run_ends_without_waiting_for_an_absent_host(end: Callable[[World], None], condition: str) -> None:
     world = without_e()
     end(world)
     world.until(lambda: world.coordinator.over, 5)
     assert (world.condition, world.data["phase"]) == (condition, "ended")
 
 
-def test_it_decides_no_success_where_every_worker_does() -> None:
+def test_absent_worker_does_not_delay_success_of_all_workers() -> None:
     world = without_e(success="all-workers")
     for member in world.spec["roster"]:
         member["decides"] = member["role"] in ("lead", "worker")
@@ -302,21 +302,21 @@ def test_it_decides_no_success_where_every_worker_does() -> None:
     world.until(lambda: world.condition == "Succeeded", 5)
 
 
-def test_a_restart_of_its_task_changes_nothing() -> None:
+def test_restart_of_an_absent_hosts_task_is_held() -> None:
     world = without_e()
     world.request("restart", ["worker:1", "worker:0"])
     world.until(lambda: world.attempts["worker:0"] == 2)
     assert world.data["intents"]["worker:1"]["want"] == "hold"
 
 
-def test_a_restart_of_everybody_does_not_wait_for_it() -> None:
+def test_restart_of_all_tasks_does_not_wait_for_an_absent_host() -> None:
     world = without_e(strategy="sync-ps")
     world.die("ps:0")
     world.until(lambda: all(world.attempts[task] == 2 for task in list(ABSENT_PLACES)[:4]))
     assert world.condition in ("Restarting", "Running")
 
 
-def test_it_joins_when_it_comes_and_starts_at_once() -> None:
+def test_absent_host_that_connects_joins_and_starts_at_once() -> None:
     world = without_e()
     world.run_for(300)
     world.boot("e")
@@ -329,7 +329,7 @@ def test_it_joins_when_it_comes_and_starts_at_once() -> None:
     world.until(lambda: world.attempts["worker:1"] == 2)
 
 
-def test_once_it_has_joined_it_is_missed_like_any_other() -> None:
+def test_host_that_joined_is_reported_when_it_is_away() -> None:
     world = without_e()
     world.boot("e")
     world.until(lambda: world.states["worker:1"] == "running", 5)
@@ -338,7 +338,7 @@ def test_once_it_has_joined_it_is_missed_like_any_other() -> None:
     assert any(line["reason"].startswith("e is away") for line in world.events)
 
 
-def test_the_next_coordinator_does_not_wait_for_it_either() -> None:
+def test_next_coordinator_does_not_wait_for_an_absent_host() -> None:
     world = without_e()
     world.restart_coordinator()
     world.run_for(60)
@@ -349,7 +349,7 @@ def test_the_next_coordinator_does_not_wait_for_it_either() -> None:
 
 
 @pytest.mark.parametrize("heard", [True, False])
-def test_one_whose_join_is_taken_back_is_out_again_and_may_come_once_more(heard: bool) -> None:
+def test_host_whose_join_is_cancelled_is_absent_and_may_join_again(heard: bool) -> None:
     """`heard`: it has said so; else its controller was lost, which ends its tasks and no others."""
     world = without_e()
     world.boot("e")

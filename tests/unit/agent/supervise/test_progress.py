@@ -259,7 +259,7 @@ def test_when_and_where_it_was_written_is_left_out() -> None:
     assert complaint["text"] == "CreateSession still waiting for response from worker: /job:ps/replica:0/task:1"
 
 
-def test_one_kind_continues_whatever_numbers_are_in_it() -> None:
+def test_complaints_that_differ_in_numbers_are_one() -> None:
     first = complaint_after(None, STILL.strip(), 5.0)
     later = complaint_after(first, STILL.replace(b"task:1", b"task:2").strip(), 15.0)
     assert later is not None
