@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import typer.main
 
+from dtctl.agent.records import EXCHANGES
 from dtctl.cli.app import app
 from tests import golden
 from tests.unit.test_structure import ROOMS
@@ -171,6 +172,11 @@ TWO_SCREENS = 145
 def test_the_files_that_the_page_names_exist() -> None:
     assert [path for path in NAMED_MODULES if not (ROOT / path).exists()] == []
     assert len(NAMED_MODULES) > 60
+
+
+def test_every_request_is_on_the_page_of_the_agent() -> None:
+    requests = (ROOT / "docs" / "agent.md").read_text().partition("## Requests")[2].partition("## The spec")[0]
+    assert EXCHANGES.keys() - set(re.findall(r"\*\*(\w+)\*\*", requests)) == set()
 
 
 def test_every_room_of_the_agent_has_its_row() -> None:
