@@ -23,6 +23,7 @@ from dtctl.operations.run_record import RECORD_VERSION, FollowedFile, RunRecord,
 from dtctl.paths import check_private, state_directory
 
 if TYPE_CHECKING:
+    from dtctl.config.cluster import Cluster
     from dtctl.operations.snapshot import RunStatus
 
 _LIMIT_BYTES = 1 << 26
@@ -177,9 +178,13 @@ class Memory:
 
     def follow(self, record: RunRecord) -> FollowedFile:
         """The record with its hosts reached as its file says now, which is remembered."""
-        from dtctl.config.load import load_cluster
 
-        followed = follow_file(record, functools.partial(load_cluster, needs_files=False))
+        def read(file: Path) -> Cluster:
+            from dtctl.config.load import load_cluster  # not before: few files have changed, and this imports YAML
+
+            return load_cluster(file, needs_files=False)
+
+        followed = follow_file(record, read)
         if (now := followed.record) is not record:
             routes = ("hosts", "others", "file_sha256", "as_written")
             self.change(now, **{name: getattr(now, name) for name in routes})
