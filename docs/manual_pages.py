@@ -167,9 +167,9 @@ def _signatures() -> Iterable[str]:
 def _typed(remedy: str) -> str:
     """A command as such, and what is said of it."""
     words, _, about = pattern_of(remedy).partition("    ")
-    if not words.startswith("dtctl "):
-        return words
-    return f"`{words}`" + (f" {about}" if about else "")
+    if words.startswith("dtctl "):
+        return f"`{words}` {about}".rstrip()
+    return f"{words} ({about})" if about else words
 
 
 def _sections(troubles: Iterable[Trouble]) -> Iterable[str]:

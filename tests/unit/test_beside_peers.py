@@ -91,7 +91,7 @@ def test_each_host_has_to_tell_its_own_address_once(printed: str, wrong: str) ->
     assert not_reached(["127.0.1.1", "127.0.1.2"], printed) == wrong
 
 
-def test_what_people_write_around_a_part_stays(tmp_path: Path) -> None:
+def test_text_around_a_replaced_part_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "report.md"
     file.write_text("# Page\n\nabove\n\n<!-- a -->\nold\n<!-- end -->\n\nbelow\n")
     replace_part(file, "<!-- a -->", "<!-- end -->", "new")

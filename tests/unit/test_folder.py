@@ -72,7 +72,7 @@ def test_a_failure_while_writing_keeps_the_old_content(
     assert (file.read_bytes(), list(tmp_path.iterdir())) == (b"old", [file])
 
 
-def test_where_nothing_can_be_made_the_reason_is_shown(tmp_path: Path) -> None:
+def test_a_write_below_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         replace_file(tmp_path / "nowhere" / "record.json", b"new")
 

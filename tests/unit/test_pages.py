@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import typer.main
 
+from dtctl.agent.records import EXCHANGES
 from dtctl.cli.app import app
 from tests import golden
 from tests.unit.test_structure import ROOMS
@@ -173,6 +174,11 @@ def test_the_files_that_the_page_names_exist() -> None:
     assert len(NAMED_MODULES) > 60
 
 
+def test_every_request_is_on_the_page_of_the_agent() -> None:
+    requests = (ROOT / "docs" / "agent.md").read_text().partition("## Requests")[2].partition("## The spec")[0]
+    assert EXCHANGES.keys() - set(re.findall(r"\*\*(\w+)\*\*", requests)) == set()
+
+
 def test_every_room_of_the_agent_has_its_row() -> None:
     rooms = {room for room in ROOMS if (ROOT / "dtctl" / "agent" / room).is_dir()}
     assert set(re.findall(r"^\| `(\w+)/` \|", ARCHITECTURE, re.MULTILINE)) == rooms
@@ -188,7 +194,7 @@ def test_the_page_fits_on_two_screens() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_who_begins_elsewhere_is_led_to_the_page(page: str) -> None:
+def test_readme_and_contributing_link_to_the_architecture_page(page: str) -> None:
     assert "(docs/architecture.md)" in (ROOT / page).read_text()
 
 

@@ -155,7 +155,7 @@ def test_a_server_serves_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) ->
     assert len(naps) == 3
 
 
-def test_it_needs_nothing_but_an_old_python_and_tensorflow() -> None:
+def test_helper_needs_only_python_3_8_and_tensorflow() -> None:
     tree = ast.parse(SOURCE.read_text(), feature_version=(3, 8))
     assert imported(tree) <= {*sys.stdlib_module_names, "tensorflow"}
     at_the_start = ast.Module([node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)], [])

@@ -140,7 +140,7 @@ def test_a_tracked_file_in_an_ignored_directory_travels(top: Path) -> None:
     )
 
 
-def test_it_travels_from_a_directory_of_the_repository(top: Path) -> None:
+def test_tracked_files_travel_from_a_subdirectory_of_the_repository(top: Path) -> None:
     write_tracked(top, "src/main.py", "src/data/a.csv", "src/data/b.csv")
     git(top, "add", "-f", "src/data/a.csv")
     bundle = scan(top / "src")

@@ -99,7 +99,7 @@ def test_a_host_that_answers_something_else_is_not_trusted() -> None:
     assert "invalid record: facts.machine" in found.errors["d"].detail + found.errors["d"].summary
 
 
-def test_how_far_it_is_is_reported_by_host() -> None:
+def test_progress_of_a_check_is_reported_by_host() -> None:
     reports: list[Progress] = []
     checked(FakeTransport(Hosts()), report=reports.append)
     assert [one.phase for one in reports if one.host == "d"] == ["connect", "check", "prepared"]

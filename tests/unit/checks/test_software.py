@@ -204,7 +204,7 @@ def test_modules_of_the_standard_library_are_not_asked_for(tmp_path: Path) -> No
         ("with tf.train.MonitoredTrainingSession() as session: pass", {"saves_sharded"}),
     ],
 )
-def test_what_matters_is_recognised(tmp_path: Path, text: str, used: set[str]) -> None:
+def test_uses_of_tensorflow_are_recognised_in_the_program(tmp_path: Path, text: str, used: set[str]) -> None:
     assert needs(tmp_path, text).uses == used
 
 

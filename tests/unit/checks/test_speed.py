@@ -147,10 +147,10 @@ BUSY = [429.0, 670.0, 1292.0, 430.0, 1497.0, 811.0, 796.0]
 """MB a second, as seven hosts of one machine sent them at a load of 28; an eighth behind 80 Mbit/s sent 9.6."""
 
 
-def test_where_all_differ_much_only_what_is_far_off_stands_out() -> None:
+def test_with_widely_varying_figures_only_a_far_outlier_is_slow() -> None:
     assert 9.6 < least_usual(BUSY) < min(BUSY)
     assert all(figure >= least_usual([one for one in BUSY if one != figure]) for figure in BUSY)
 
 
-def test_where_nothing_was_measured_nothing_stands_out() -> None:
+def test_without_measurements_nothing_is_slow() -> None:
     assert least_usual([0.0, 0.0]) == 0.0

@@ -129,7 +129,7 @@ def test_a_python_without_a_library_is_a_note_unless_the_setup_may_bring_one() -
     )
 
 
-def test_what_can_be_used_is_a_fact() -> None:
+def test_usable_urls_are_reported_by_host() -> None:
     (line,) = TOPIC.describe(of({"output": OUT}), Answers([{"w": facts(), "p": facts("denied", "401")}]))
     assert (line.what, line.values) == (OUT, {"w": "usable", "p": "not usable"})  # type: ignore[union-attr]
 

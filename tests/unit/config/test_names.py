@@ -197,7 +197,7 @@ def test_an_invalid_host_range_is_refused_with_a_reason(text: str, summary: str)
     assert caught.value.summary == summary
 
 
-def test_what_is_long_is_shown_by_its_beginning() -> None:
+def test_long_names_are_clipped_in_errors() -> None:
     fits, longer = f"n[{'x' * 57}]", f"n[{'x' * 58}]"
     for text, shown in ((fits, fits), (longer, f"n[{'x' * 55}...")):
         with pytest.raises(UsageError, match="is not a range") as caught:

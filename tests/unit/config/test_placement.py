@@ -149,7 +149,7 @@ def test_a_free_port_is_free_for_the_machine_and_for_its_address() -> None:
     assert ports(jobs, hosts, Noted()) == {"ps": [2222, 2223], "worker": [2222], "other": [2224, 2223]}
 
 
-def test_what_is_free_for_the_address_may_be_taken_on_the_machine() -> None:
+def test_a_port_free_at_the_address_but_taken_on_the_machine_is_skipped() -> None:
     hosts = inventory(b="10.0.0.1", c="10.0.0.1")
     hosts["d"] = Host(name="d", reach=SshSettings(target="c"), address=None)
     jobs = {"ps": job("b", "b"), "worker": job("d", port=2224), "other": job("c")}

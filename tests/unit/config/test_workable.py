@@ -57,7 +57,7 @@ def test_invalid_values_and_impossible_plans_are_reported_together() -> None:
     ]
 
 
-def test_what_a_mistake_leaves_out_is_not_missed_by_later_ones() -> None:
+def test_a_mistake_causes_no_further_errors() -> None:
     FILE.write_text(TEXT.replace("JOBS", "jobs: {ps: {hosts: cpu}, worker: 3}") + "  args: ['{data_dir}']\ndirs: 7\n")
     with pytest.raises(ConfigError) as caught:
         check_cluster(FILE)

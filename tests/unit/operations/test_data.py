@@ -165,7 +165,9 @@ def test_a_push_that_was_cut_off_goes_on_by_itself(
         ({"bundle": OTHER, "files": 3, "missing": 1}, ID, "differs"),
     ],
 )
-def test_what_a_host_has(held: dict[str, Any], wanted: str | None, state: DataState) -> None:
+def test_state_of_data_follows_from_what_a_host_holds(
+    held: dict[str, Any], wanted: str | None, state: DataState
+) -> None:
     assert state_of(made(DataHeld, dir="/data", there=True, **held), wanted) == state
 
 

@@ -347,7 +347,7 @@ BY_FACTS = [
 
 
 @pytest.mark.parametrize(("name", "found", "text"), BY_FACTS, ids=[f"{n}-{one[0]}" for n, one in enumerate(BY_FACTS)])
-def test_what_states_and_figures_tell_is_known(name: str, found: Facts, text: str) -> None:
+def test_states_and_figures_give_their_findings(name: str, found: Facts, text: str) -> None:
     assert names(found)[0] == name
     assert text in first_hint(found)
     assert "{" not in first_hint(found)
@@ -530,7 +530,7 @@ NAMED: dict[str, tuple[Facts, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", NAMED)
-def test_what_is_found_and_what_is_no_problem(case: str) -> None:
+def test_facts_give_the_expected_findings_or_none(case: str) -> None:
     found, expected = NAMED[case]
     assert names(found) == expected
 

@@ -68,7 +68,7 @@ def test_a_file_counts_with_all_that_it_names_and_by_its_content() -> None:
         ("{container: ~/image.sif}", []),
     ],
 )
-def test_each_kind_has_its_own_files(environment: str, names: list[str]) -> None:
+def test_each_kind_of_environment_has_its_own_files(environment: str, names: list[str]) -> None:
     for name in names:
         Path(name).touch()
     assert list(files_of(environment)) == names
@@ -156,7 +156,7 @@ def test_a_container_gets_the_directories_of_its_host() -> None:
     assert (said["mounts"], said["engine"], said["options"]) == (["\0HOME/w", "/data"], "apptainer", ["--nv"])
 
 
-def test_what_is_installed_here_is_allowed_by_its_content() -> None:
+def test_consent_for_installed_packages_depends_on_their_content() -> None:
     def digest() -> str:
         files_of()
         programs = programs_here(check_cluster(Path("cluster.yaml")).cluster)

@@ -260,7 +260,7 @@ def test_a_run_that_was_named_is_followed_to_its_end_alone(monkeypatch: pytest.M
     assert len(followed.asked) == 1
 
 
-def test_where_the_new_run_does_not_begin_the_command_ends_and_says_so(
+def test_following_ends_with_a_message_if_the_new_run_does_not_begin(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     followed = Following(monkeypatch, Onward(None))
@@ -309,7 +309,7 @@ def test_messages_are_held_back_for_a_limited_time(said: Callable[[], list[str]]
     assert said() == ["error: gpu-3 (gpu-3:22) does not answer"]
 
 
-def test_one_that_is_back_was_away_before(said: Callable[[], list[str]]) -> None:
+def test_a_reconnected_host_is_reported_after_its_loss(said: Callable[[], list[str]]) -> None:
     narrate = Narrator("gpu-1", None)
     narrate(away("gpu-2"))
     narrate(Reconnected("gpu-2"))

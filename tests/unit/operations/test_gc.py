@@ -78,7 +78,7 @@ def test_directories_that_are_alike_are_reported_in_one_line_and_others_not() ->
     assert other.hosts == ("gpu-3",)
 
 
-def test_what_is_kept_comes_with_the_way_to_remove_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kept_files_are_shown_with_the_command_that_removes_them(capsys: pytest.CaptureFixture[str]) -> None:
     show_kept(())
     assert capsys.readouterr().err == ""
     show_kept((Written(None, "/tree", 3, 2048, ("a",)),))
@@ -125,7 +125,7 @@ def test_a_host_with_another_run_is_an_error_and_not_a_curve() -> None:
     assert len(found.errors) == len(asked.hosts) - 1
 
 
-def test_what_is_followed_comes_once_whichever_host_tells_it_and_a_host_that_is_away_is_named() -> None:
+def test_followed_points_come_once_and_an_unreachable_host_is_named() -> None:
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         shared = [
             {"type": "points", "run": "digits-1", "folders": [folder("/s", "7", *steps)]} for steps in ((0, 1), (2,))
@@ -165,7 +165,7 @@ def test_step_and_loss_of_a_worker_fill_in_for_the_lead() -> None:
     assert progress_of(tasks, LEAD, None) == Progress(100, 6.0, None, 9.0, "0.7")
 
 
-def test_of_two_equally_far_the_lead_counts() -> None:
+def test_at_equal_steps_the_lead_counts() -> None:
     tasks = [task("worker:0", step=90, step_time=6.0), task("chief:0", step=90, step_time=5.0)]
     for order in (tasks, tasks[::-1]):
         assert progress_of(order, LEAD, None) == Progress(90, 5.0)

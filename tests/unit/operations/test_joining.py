@@ -147,7 +147,7 @@ def test_a_host_that_is_back_joins_the_run_with_the_next_up(launch: Start) -> No
     assert notes.order == ["begin", "take_back"], "there is no new run"
 
 
-def test_it_receives_what_the_others_know(launch: Start) -> None:
+def test_a_joining_host_receives_the_spec_and_credentials_of_the_run(launch: Start) -> None:
     live = Live(launch, joining(launch))
     again(launch, live)
     asked = [fields for host, fields in live.requests if host == "d" and fields["type"] == "up"][1]
@@ -156,7 +156,7 @@ def test_it_receives_what_the_others_know(launch: Start) -> None:
     assert inventory_of(asked["spec"]) == inventory_of(spec_in_run(launch))
 
 
-def test_one_that_cannot_join_leaves_the_run_as_it_is(launch: Start) -> None:
+def test_a_host_that_cannot_join_leaves_the_run_unchanged(launch: Start) -> None:
     full = AgentError("disk_full", "there is no room", host="d")
     result, _ = again(launch, Live(launch, joining(launch), [full]))
     assert (result.joined, result.absent) == ({}, {"d": full})
@@ -264,7 +264,7 @@ def test_more_than_are_allowed_are_counted_with_the_option_that_allows_them() ->
     assert error.hint == "3 hosts are missing, 1 may be: dtctl up --allow-missing 3    continues without them"
 
 
-def test_those_that_were_left_out_before_count_too() -> None:
+def test_hosts_left_out_before_count_as_missing() -> None:
     with pytest.raises(DtctlError, match="2 of 6 hosts"):
         left_out(roster(), 1, "look around", down("gpu-1"), down("gpu-2"))
 

@@ -120,7 +120,7 @@ VICTIMS = ["../../victim", "../victim", "/etc/victim", "..", ".", "", ".hidden",
 
 
 @pytest.mark.parametrize("run", VICTIMS)
-def test_what_is_no_run_id_touches_no_file(state: Path, memory: Memory, run: str) -> None:
+def test_an_invalid_run_id_touches_no_file(state: Path, memory: Memory, run: str) -> None:
     victims = [state.parent / "victim.json", state / "victim.json"]
     for victim in victims:
         victim.write_text(json.dumps(record().to_json()))

@@ -35,20 +35,20 @@ def test_a_checkpoint_is_named_as_tensorflow_names_it_or_by_one_of_its_files(pla
         assert find(Path(f"{prefix}{word}")) == prefix
 
 
-def test_of_a_directory_the_one_that_tensorflow_would_restore_is_meant_or_the_newest(plain: Path) -> None:
+def test_a_directory_selects_the_checkpoint_that_tensorflow_restores_or_the_newest(plain: Path) -> None:
     assert find(plain) == plain / "model.ckpt-200"
     (plain / "checkpoint").write_text('model_checkpoint_path: "/elsewhere/model.ckpt-100"\n')
     assert find(plain) == plain / "model.ckpt-100"
 
 
-def test_one_that_is_named_and_not_complete_is_not_passed_over(plain: Path) -> None:
+def test_an_incomplete_named_checkpoint_is_refused(plain: Path) -> None:
     (plain / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-200"\n')
     (plain / "model.ckpt-200.data-00000-of-00001").unlink()
     with pytest.raises(PreflightError, match=r"model\.ckpt-200 is not complete: .*is missing"):
         find(plain)
 
 
-def test_where_there_is_none_it_says_what_can_be_named(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_reported_with_names_to_give(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no checkpoint in"):
         find(tmp_path)
     with pytest.raises(UsageError, match=r"there is no checkpoint .*/model") as error:
@@ -80,7 +80,7 @@ def test_shards_of_another_save_of_its_name_stay_here(plain: Path) -> None:
     assert names == ["model.ckpt-200.data-00000-of-00001", "model.ckpt-200.meta", "model.ckpt-200.index"]
 
 
-def test_one_byte_that_differs_is_found_before_anything_is_sent(plain: Path) -> None:
+def test_a_damaged_checkpoint_is_refused_before_anything_is_sent(plain: Path) -> None:
     shard = plain / "model.ckpt-200.data-00000-of-00001"
     shard.write_bytes(b"x" + shard.read_bytes()[1:])
     with pytest.raises(PreflightError, match=r"model\.ckpt-200 is damaged: .*checksum"):
@@ -94,14 +94,14 @@ def planned(**settings: Any) -> Any:
     return plan_run(cluster(**settings), PLACES, local_python="python3")
 
 
-def test_it_goes_where_settings_say_on_every_host_that_restores() -> None:
+def test_a_pushed_checkpoint_goes_to_the_configured_directory_of_each_restoring_host() -> None:
     plan = planned(checkpoint_dir="/shared/ckpt")
     assert targets(plan, None) == tuple(Target(host, "/shared/ckpt", None) for host in "cab")
     assert {one.below for one in targets(plan, "chief")} == {"chief"}
     assert {(one.directory, one.below) for one in targets(plan, "/other")} == {("/other", None)}
 
 
-def test_where_no_setting_says_where_that_is_it_has_to_be_named() -> None:
+def test_a_push_without_a_configured_directory_requires_into() -> None:
     with pytest.raises(PreflightError, match="says where digits looks for checkpoints") as error:
         targets(planned(), None)
     assert "--into DIR" in error.value.hint
@@ -221,14 +221,14 @@ def test_a_live_run_is_named_with_what_to_type_and_nothing_is_sent(own: OwnCheck
     assert {host for host, kind in agents.heard if kind == "abort"} <= {"a", "b"}, "so that nothing is left there"
 
 
-def test_where_one_host_fails_it_has_its_name_on_none(own: OwnCheckpoint) -> None:
+def test_a_push_that_fails_on_one_host_names_the_checkpoint_on_none(own: OwnCheckpoint) -> None:
     agents = Refusing("b", "start", AgentError("disk_full", "no room", host="b"))
     with pytest.raises(DtctlError):
         pushed(agents, own)
     assert "keep" not in [kind for _, kind in agents.heard]
 
 
-def test_where_one_host_is_away_nothing_is_sent(own: OwnCheckpoint) -> None:
+def test_a_push_with_an_unreachable_host_sends_nothing(own: OwnCheckpoint) -> None:
     agents = Stores()
     with pytest.raises(DtctlError, match="cannot store the checkpoint on 1 of 3 hosts"):
         pushed(agents, own, unreachable={"b": TransportError("no route to b")})

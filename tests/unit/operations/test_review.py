@@ -86,7 +86,7 @@ def test_the_program_of_a_command_is_known_where_its_words_tell(command: str, pr
         "[python, '{work_dir}/x.py']",
     ],
 )
-def test_what_is_in_the_code_or_cannot_be_known_is_let_pass(command: str) -> None:
+def test_a_program_in_the_code_or_undeterminable_is_accepted(command: str) -> None:
     assert look(command, "dirs: {work: w}\n") == ([], [])
 
 
@@ -218,7 +218,7 @@ def is_free(port: int, table: Path = Path("/proc/net/unix")) -> bool:
         ports.give_back()
 
 
-def test_what_one_has_chosen_is_not_free_for_another_until_it_is_gone(port: int) -> None:
+def test_a_chosen_port_is_not_free_for_others_until_given_back(port: int) -> None:
     one, other = LocalPorts(), LocalPorts()
     assert (one.is_free(port), other.is_free(port), one.is_free(port)) == (True, False, True)
     one.give_back()

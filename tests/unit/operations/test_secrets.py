@@ -166,7 +166,7 @@ def test_each_hook_and_job_is_allowed_by_itself(tmp_path: Path, consents: Consen
         ("notify-send, x", "notify-send, y"),
     ],
 )
-def test_whatever_changes_what_would_start_asks_again(tmp_path: Path, consents: Consents, old: str, new: str) -> None:
+def test_a_changed_program_needs_consent_again(tmp_path: Path, consents: Consents, old: str, new: str) -> None:
     consents.allow(programs(tmp_path))
     assert consents.missing(programs(tmp_path)) == ()
     assert old in FILE
@@ -209,7 +209,7 @@ def test_a_script_too_large_to_read_that_changes_asks_again(tmp_path: Path, cons
     assert [one.what for one in consents.missing(programs(tmp_path))] == ["hook one"]
 
 
-def test_what_is_allowed_for_a_file_is_not_allowed_for_a_link_to_it(tmp_path: Path, consents: Consents) -> None:
+def test_consent_for_a_file_does_not_apply_to_a_link_to_it(tmp_path: Path, consents: Consents) -> None:
     """Its commands run in the directory of the link."""
     consents.allow(programs(tmp_path / "own"))
     (tmp_path / "cloned").mkdir()
@@ -218,7 +218,7 @@ def test_what_is_allowed_for_a_file_is_not_allowed_for_a_link_to_it(tmp_path: Pa
     assert consents.missing(linked) == linked
 
 
-def test_what_a_hook_may_is_seen_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hook_changed_since_consent_is_not_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "notify.sh").write_text("one")
     Consents().allow(programs(tmp_path))
@@ -240,7 +240,7 @@ def test_a_check_starts_nothing_on_a_host_that_only_the_command_line_makes_local
     assert not may_start(cluster, typed, local=False)
 
 
-def test_what_starts_elsewhere_needs_no_consent(tmp_path: Path) -> None:
+def test_programs_on_other_hosts_need_no_consent(tmp_path: Path) -> None:
     text = FILE.replace("hosts: a}", "hosts: far}").replace("transport: local, ", "").partition("hooks:")[0]
     assert programs(tmp_path, text) == ()
     assert {one.what for one in programs(tmp_path, text, local=True)} == {"setup", "worker"}
@@ -252,7 +252,7 @@ def test_a_job_that_moves_to_another_local_host_asks_nothing(tmp_path: Path, con
     assert consents.missing(programs(tmp_path, moved)) == ()
 
 
-def test_what_is_allowed_is_for_the_user_alone(tmp_path: Path, consents: Consents) -> None:
+def test_consent_files_are_private(tmp_path: Path, consents: Consents) -> None:
     old = os.umask(0)
     try:
         consents.allow(programs(tmp_path))

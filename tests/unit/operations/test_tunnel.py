@@ -275,7 +275,7 @@ def test_a_host_gets_no_cookie_and_sets_none() -> None:
     assert b"of-another-service" not in asked
 
 
-def test_what_is_posted_arrives_unless_a_page_of_elsewhere_sends_it() -> None:
+def test_posted_data_arrives_unless_another_origin_sends_it() -> None:
     upstream = Upstream(HONEST)
     with served(upstream) as (browser, _):
         body = bytes(300_000)
@@ -307,7 +307,9 @@ def test_a_header_that_is_none_is_refused_and_shows_no_traceback(
 @pytest.mark.parametrize(
     "answer", [b"", b"\0" * 100, b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"x" * 100_000]
 )
-def test_what_is_no_answer_is_an_error_of_the_page_alone(answer: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_upstream_answer_gives_502_and_the_next_request_works(
+    answer: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
     upstream = Upstream(answer)
     with served(upstream) as (browser, _):
         assert browser.get(browser.place)[0] == 502

@@ -169,7 +169,7 @@ def test_a_host_that_is_away_too_is_reported_as_such() -> None:
     assert last.tasks[TaskId("ps", 0)].state is TaskState.RUNNING
 
 
-def test_where_there_is_no_run_there_is_nothing_to_watch() -> None:
+def test_watching_without_a_run_is_an_error() -> None:
     empty = {"type": "result", "run": None, "time": 1.0}
     with pytest.raises(AgentError, match="no run of digits on c"):
         seen(watch_run(record(), FakeTransport(lambda *_: [dict(empty)])), is_over)

@@ -298,7 +298,7 @@ def test_a_small_plan_has_a_line_for_each_task_and_the_cluster_as_it_is(capsys: 
     assert f"TF_CONFIG's cluster: {cluster_of_tf_config}" in shown
 
 
-def test_what_differs_stands_below_where_there_is_no_room_beside(
+def test_differences_are_shown_below_on_a_narrow_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "a-training-machine-of-some-length.example.com"

@@ -138,7 +138,7 @@ def test_following_shows_awaited_and_unreachable_hosts() -> None:
     assert news(away, told_of()) == ["d is back"]
 
 
-def test_what_was_over_before_following_began_is_not_news() -> None:
+def test_incidents_from_before_following_are_not_shown() -> None:
     assert news(None, told_of(incidents=[incident()])) == []
 
 
@@ -255,7 +255,7 @@ def test_attempts_are_one_line_each(events: list[HistoryEvent], shown: list[str]
         ("succeeded", because([fact("exited", code=0)]), "ran 9s, succeeded"),
     ],
 )  # fmt: skip
-def test_each_end_has_its_words(after: str, why: Any, expected: str) -> None:
+def test_each_end_of_an_attempt_is_described(after: str, why: Any, expected: str) -> None:
     assert attempts_shown(*begun(10), moved(20, "running", after, **why)) == [f"worker:0 attempt 1 on gpu-1 {expected}"]
 
 

@@ -137,7 +137,7 @@ def test_a_log_scale_makes_decades_equal_and_leaves_out_what_is_not_above_zero()
     assert lines[-1].split() == ["0", "2"]
 
 
-def test_what_is_no_number_is_a_gap_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nan_and_infinite_points_are_gaps_and_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert sparkline([0.0, math.nan, 1.0], 10) == "▁ █"
     assert plot([Curve("", [(0, math.nan)])], 40, 10) == []
     show_plots(found(series(0.5, math.nan, math.inf)), log=False)
@@ -150,9 +150,7 @@ def test_what_is_no_number_is_a_gap_and_is_shown(capsys: pytest.CaptureFixture[s
     st.booleans(),
     st.booleans(),
 )
-def test_whatever_the_values_the_frame_keeps_its_form(
-    curves: list[list[tuple[int, float]]], log: bool, braille: bool
-) -> None:
+def test_a_plot_keeps_its_size_for_any_values(curves: list[list[tuple[int, float]]], log: bool, braille: bool) -> None:
     lines = drawn([Curve("", points) for points in curves], log=log, braille=braille)
     assert len(lines) in (0, 10)
     assert all(len(line) <= 60 for line in lines)
@@ -196,12 +194,12 @@ PROBLEM = "/dir: only part of it was searched: there are more than 100000 names"
 UNKNOWN = checkpoint_directory("a", "/dir", problem=PROBLEM)
 
 
-def test_what_a_host_could_not_look_at_is_taken_from_its_answer() -> None:
+def test_an_incomplete_search_for_checkpoints_is_kept_in_the_answer() -> None:
     assert newest_of_run([UNKNOWN]) == UNKNOWN
     assert document.checkpoints(UNKNOWN)["problem"] == PROBLEM
 
 
-def test_it_is_shown_where_checkpoints_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_search_for_checkpoints_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     show_checkpoints([UNKNOWN], 10.0)
     output = " ".join(capsys.readouterr().out.split())
     assert output == f"a:/dir there may be more than those found: {PROBLEM} none found"

@@ -289,7 +289,7 @@ def hosts(*numbers: int, waited_s: float = 10.0) -> dict[str, float]:
     return {f"@gpu-{number}": waited_s for number in numbers}
 
 
-def test_it_counts_and_names_who_is_waited_for_and_how_long() -> None:
+def test_awaited_hosts_are_counted_and_named_with_the_longest_wait() -> None:
     assert awaiting_line(7, 9, hosts(3, 4), 80) == "7 of 9 done; waiting for @gpu-[3-4] (10 s)"
 
 
@@ -299,7 +299,7 @@ def test_hosts_that_have_just_begun_are_not_shown_as_waiting() -> None:
     assert awaiting_line(2, 9, hosts(5, 6, waited_s=0.5), 80) == "2 of 9 done"
 
 
-def test_of_more_than_fit_those_that_took_longest_are_named() -> None:
+def test_only_the_longest_waits_are_named_on_a_narrow_terminal() -> None:
     """The names of thirty hosts here and there are longer than a narrow terminal."""
     waits = {f"@gpu-{number}": 10.0 + number for number in range(1, 60, 2)}
     line = awaiting_line(270, 300, waits, 60)

@@ -334,7 +334,7 @@ def test_a_pipe_and_all_show_every_task(screen: pytest.MonkeyPatch, capsys: pyte
     assert sum(line.startswith("worker:") for line in shown(capsys, status)) == 200
 
 
-def test_where_there_is_room_nothing_is_folded() -> None:
+def test_tasks_that_fit_are_not_folded() -> None:
     status = of(*workers(10))
     assert [len(row.tasks) for row in rows_of(status, 10)] == [1] * 10
     assert [len(row.tasks) for row in rows_of(status, 9)] == [10]
@@ -389,7 +389,7 @@ def test_the_problem_stands_above_the_tasks(capsys: pytest.CaptureFixture[str]) 
     assert lines[5].startswith("TASK")
 
 
-def test_how_busy_hosts_are_is_no_problem_of_all() -> None:
+def test_load_on_most_hosts_is_not_reported() -> None:
     status = facts(*workers(4), machines={"gpu-0": machine(load=40.0), "gpu-1": machine(load=40.0)}).status
     assert [row.note for row in rows_of(status)] == [""] * 4
 

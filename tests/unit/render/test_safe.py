@@ -48,7 +48,7 @@ BYTES = st.one_of(st.binary(max_size=60), NASTY.map(lambda text: text.encode(err
         ("family \U0001f469\u200d\U0001f467 \u2764\ufe0f", "family \U0001f469\u200d\U0001f467 \u2764\ufe0f"),
     ],
 )
-def test_what_acts_on_a_terminal_becomes_a_mark(text: str, shown: str) -> None:
+def test_control_characters_are_escaped(text: str, shown: str) -> None:
     assert one_line(text) == shown
 
 

@@ -509,7 +509,7 @@ def test_every_way_to_show_something_is_tried_with_poison() -> None:
 
 @pytest.mark.parametrize("color", ["auto", "always"])
 @pytest.mark.parametrize("name", SHOWS)
-def test_what_is_shown_holds_no_poison(name: str, color: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shown_output_holds_no_poison(name: str, color: Any, capsys: pytest.CaptureFixture[str]) -> None:
     console.choose_color(color)
     SHOWS[name]()
     written = "".join(capsys.readouterr())
@@ -667,7 +667,7 @@ def test_a_raw_command_passes_its_bytes_to_a_terminal(monkeypatch: pytest.Monkey
 
 @cases
 @given(st.binary(max_size=80), st.lists(st.integers(0, 80), max_size=4), st.sampled_from([["a"], ["a", "b"]]))
-def test_where_output_is_cut_on_its_way_changes_nothing(data: bytes, cuts: list[int], places: list[str]) -> None:
+def test_output_is_the_same_however_it_is_split(data: bytes, cuts: list[int], places: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dtctl.render.awaiting._LONGEST", 16)
         patch.setattr(console, "on_terminal", lambda **_: True)

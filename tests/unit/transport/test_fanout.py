@@ -374,7 +374,7 @@ def test_a_place_of_exec_is_not_named_twice() -> None:
     assert line == "gpu-1 (a:22) is down"
 
 
-def test_where_there_is_one_reason_what_to_do_is_the_hint_of_the_whole() -> None:
+def test_a_single_reason_gives_the_hint_of_the_whole_error() -> None:
     error = SomeHostsFailed("push", {f"gpu-{n}": refused(n) for n in (1, 2)}, 3)
     assert error.detail.splitlines() == [
         "gpu-[1-2]: the login is refused",

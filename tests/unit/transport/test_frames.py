@@ -118,9 +118,7 @@ FRAMES = st.tuples(st.dictionaries(NAMES, VALUES, max_size=3), st.text(max_size=
 
 @cases
 @given(st.lists(FRAMES, max_size=4), st.lists(st.integers(1, 200), min_size=1, max_size=5))
-def test_whatever_is_sent_comes_back_however_it_is_cut(
-    frames: list[tuple[dict[str, Any], str, bytes]], cuts: list[int]
-) -> None:
+def test_frames_survive_any_split(frames: list[tuple[dict[str, Any], str, bytes]], cuts: list[int]) -> None:
     sent = [({"type": kind, **fields}, payload) for fields, kind, payload in frames]
     stream = b"".join(encode(fields, payload) for fields, payload in sent)
     decoder, at = started(), 0

@@ -93,6 +93,7 @@ def test_lines_that_cannot_be_read_are_passed_over() -> None:
     marked = [f"@cert-authority {line('gpu-a')}", f"@other {line('gpu-a')}"]
     text = "\n".join([*bad, line("gpu-a"), *marked, line("gpu-a", 1) + " a comment"])
     assert matching(text, "gpu-a") == [11, 14]
+    assert [pinned.line for pinned in parse_known_hosts(text, Path("f"))] == [6, 11, 14], "6 is a hash of no name"
 
 
 def test_a_file_finds_the_lines_of_a_name_in_their_order() -> None:
@@ -416,7 +417,7 @@ def test_a_cluster_file_may_choose_a_file_beside_itself_or_one_for_host_keys(
     assert (home / name).read_text() == line("gpu-a", 1) + "\n"
 
 
-def test_what_the_users_own_configuration_names_lies_where_they_like(home: Path) -> None:
+def test_known_hosts_of_the_users_own_configuration_may_lie_anywhere(home: Path) -> None:
     file = home / "elsewhere" / "hosts"
     HostKeys(TO, "gpu-a", KnownHosts(), [file], accept_new=True).check(key(1), None)  # type: ignore[arg-type]
     assert file.read_text() == line("gpu-a", 1) + "\n"

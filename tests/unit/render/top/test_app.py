@@ -114,7 +114,7 @@ def table(*tasks: Any) -> Table:
     return Table(run_status(*tasks or TASKS))
 
 
-def test_it_shows_the_answer_what_is_wrong_and_the_tasks() -> None:
+def test_the_screen_shows_outcome_problems_and_tasks() -> None:
     async def refresh(app: Table, _: Pilot[Any]) -> None:
         assert app.lines("top")[0].startswith("digits-1: Running")
         assert any("worker:2 on host-2 has ended (OOM: killed)" in line for line in app.lines("top"))
