@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,22 @@ HERE = "HERE=$DTCTL_RUN_DIR/tasks/worker-0/attempt-$DTCTL_ATTEMPT"
 ONCE = "[ $DTCTL_ATTEMPT = 1 ] || exec sleep 1000"
 
 
+def spoil(host: AgentHost, spec: Fields, name: str, content: bytes) -> int:
+    """What the file of an idle agent then holds when its successor reads it; the agent that there was."""
+    old = host.supervisor(spec)
+    kill(old, signal.SIGSTOP)
+    stands_still(old)
+    (host.run_directory(spec) / name).write_bytes(content)
+    kill(old)
+    return old
+
+
+def stands_still(pid: int) -> None:
+    eventually(
+        lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T", what="it to stand still"
+    )
+
+
 def successor(host: AgentHost, spec: Fields, old: int) -> int:
     def found() -> int:
         try:
@@ -22,6 +40,23 @@ def successor(host: AgentHost, spec: Fields, old: int) -> int:
         return int(agent["pid"]) if agent is not None and agent["pid"] != old else 0
 
     return eventually(found, what="a successor that has written its state")
+
+
+def test_a_damaged_state_costs_no_attempt_and_is_reported(host: AgentHost) -> None:
+    tasks = (task("worker:0", "sleep", "1000"), shell("worker:1", "exit 2"))
+    spec = host.spec(*tasks, **host.decided_by("worker:0", *tasks))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    host.wait_state(spec, "worker:1", "failed")
+    successor(host, spec, spoil(host, spec, "state.json", b'{"serial": 3, "tasks": []'))
+    entry = host.wait_state(spec, "worker:0", "running")
+    assert (entry["pid"], entry["attempt"]) == (pid, 1)
+    failed = host.state(spec)["tasks"]["worker:1"]
+    assert (failed["state"], failed["exit"]["code"]) == ("failed", 2)
+    log = (host.run_directory(spec) / "agent.log").read_text()
+    assert (log.count("state.json is damaged"), log.count("Traceback")) == (1, 0)
+    lines = (host.run_directory(spec) / "events.jsonl").read_text().splitlines()
+    names = [event["task"] for event in map(json.loads, lines) if "state.json is damaged" in event["reason"]]
+    assert names == ["worker:0", "worker:1"]
 
 
 FILES = ("spec.json", "state.json", "intent.json", "secrets.json", "environ.json", "machine", "wake")
