@@ -327,7 +327,7 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
             r"Could not start gRPC server",
             # NCCL, gloo and the stores of torch.distributed
             r"remote process exited or there was a network error",
-            r"NCCL error in.*(?:unhandled system error|internal error)",
+            r"NCCL(?: error in|:).*(?:unhandled system error|internal error)",
             r"ncclRemoteError",
             r"Watchdog caught collective operation timeout",
             r"NCCL operations have failed or timed out",

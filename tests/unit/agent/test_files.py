@@ -96,12 +96,6 @@ def test_a_file_of_a_terabyte_is_refused_before_it_is_read(place: Path) -> None:
         paths.read_record(str(place / "file"), Variables)
 
 
-def test_a_record_of_brackets_alone_is_no_record(place: Path) -> None:
-    (place / "file").write_text("[" * 1_000_000)
-    with pytest.raises(paths.Damaged, match="nested"):
-        paths.read_record(str(place / "file"), Variables)
-
-
 @pytest.mark.parametrize("what", impostors.NO_FILES)
 def test_non_regular_file_is_a_damaged_record(place: Path, what: str) -> None:
     impostors.NO_FILES[what](place / "file")
@@ -128,12 +122,6 @@ def test_numbers_that_are_none_are_no_samples(place: Path, text: str) -> None:
     (place / "times").write_text(text)
     assert list(Times(str(place / "times"), 0).pieces(0, b"x\n", 7.0)) == [(0, b"x\n", 7.0)]
     Samples(str(place)).take(1.0)
-
-
-def test_an_attempt_with_an_odd_number_is_none(tmp_path: Path) -> None:
-    for name in ("attempt-2", "attempt-²", "attempt-" + "9" * 200):
-        (tmp_path / "tasks" / "worker-0" / name).mkdir(parents=True)
-    assert paths.last_attempt(str(tmp_path), "worker:0") == 2
 
 
 class TestWake:

@@ -174,13 +174,6 @@ def test_a_file_in_the_place_of_a_tasks_directory_uses_its_budget_up(adopted: Ad
     assert "Not a directory" in entry["reason"]
 
 
-@pytest.mark.parametrize("last", ["1.0 ²", "1.0 ٣", "x", "1.0 -5"])
-def test_invalid_log_samples_are_ignored(adopted: Adopted, last: str) -> None:
-    (adopted.attempt / "times").write_text(f"{last}\n")
-    adopted.started()
-    assert adopted.decided(adopted.begin())["state"] == "backoff"
-
-
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
 def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, junk: Callable[[Path], object]) -> None:
     junk(tmp_path / "exit.json")
