@@ -222,7 +222,9 @@ SCENARIOS = [
     Scenario("a worker's host is cut off for 60 s", ASYNC, cut("gpu-5", 60), within_s=150),
     Scenario("a ps host is cut off for 60 s", ASYNC, cut("gpu-1", 60), within_s=150),
     Scenario("the coordinator's host is cut off for 60 s", ASYNC, cut("gpu-3", 60), within_s=150),
-    Scenario("a worker's host receives nothing for 15 s", ASYNC, cut_one_way("gpu-5", 15, drop_incoming=True), quick=True),
+    Scenario(
+        "a worker's host receives nothing for 15 s", ASYNC, cut_one_way("gpu-5", 15, drop_incoming=True), quick=True
+    ),
     Scenario("a ps host's packets are lost for 15 s", ASYNC, cut_one_way("gpu-2", 15, drop_incoming=False)),
     Scenario("the coordinator's host receives nothing for 15 s", ASYNC, cut_one_way("gpu-3", 15, drop_incoming=True)),
     Scenario("a worker's host reboots", ASYNC, reboot("gpu-5"), "worker:2"),

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.desk import Desk
+from tests.faults.scenarios import damage, freeze, hang_at_start, kill, kill_agent_and_task
 from tests.faults.scene import ASYNC, COLLECTIVE, STRATEGY, SYNC, Scene, Way, stand_in
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet
@@ -138,19 +139,19 @@ def _of_task(rng: random.Random, task: str, hosts: list[str]) -> Named:
     lasts = rng.choice(LASTS_S)
     served = task.startswith("ps:")
     every: list[Named] = [
-        (f"kill -9 of {task}", _once(lambda scene: scene.kill(task))),
-        (f"{task} is frozen", _once(lambda scene: faults.send(scene.host(task), scene.pid(task), faults.STOP))),
+        (f"kill -9 of {task}", _once(kill(task))),
+        (f"{task} is frozen", _once(freeze(task))),
         (f"{task} is frozen for {lasts:.0f} s", lambda scene: _freeze(scene, task, lasts)),
-        (f"kill -9 of {task} and of its agent", _once(lambda scene: _kill_both(scene, task))),
+        (f"kill -9 of {task} and of its agent", _once(kill_agent_and_task(task))),
         (f"dtctl restart {task}", _once(lambda scene: _type(scene, "restart", task))),
-        (f"the newest checkpoint is cut short, kill -9 of {task}", _once(lambda scene: _damage(scene, task))),
+        (f"the newest checkpoint is cut short, kill -9 of {task}", _once(damage(task))),
     ]
     if served:
         every.append((f"{task} exits with 0", _once(lambda scene: faults.send(scene.host(task), scene.pid(task), 15))))
     else:
         every += [
-            (f"{task} hangs", _once(lambda scene: _hang(scene, task, kill=False))),
-            (f"kill -9 of {task}, which then hangs at its start", _once(lambda scene: _hang(scene, task, kill=True))),
+            (f"{task} hangs", _once(lambda scene: _hang(scene, task))),
+            (f"kill -9 of {task}, which then hangs at its start", _once(hang_at_start(task))),
         ]
     return rng.choice(every)
 
@@ -175,25 +176,12 @@ def _freeze(scene: Scene, task: str, lasts: float) -> Iterator[float]:
         yield lasts
 
 
-def _kill_both(scene: Scene, task: str) -> None:
-    pids = [scene.agent(scene.host(task)), scene.keeper(task), scene.pid(task)]
-    scene.host(task).exec("kill", "-9", *map(str, pids), root=True)
-
-
 def _type(scene: Scene, *words: str) -> None:
     scene.user.run(*words, timeout_s=60)
 
 
-def _damage(scene: Scene, task: str) -> None:
-    with faults.frozen(scene.host(task), scene.pid(task)):
-        scene.damage_newest_checkpoint()
-        scene.kill(task)
-
-
-def _hang(scene: Scene, task: str, *, kill: bool) -> None:
-    scene.host(task).exec("touch", f"{scene.output}/hang-{'start' if kill else 'step'}-{task}")
-    if kill:
-        scene.kill(task)
+def _hang(scene: Scene, task: str) -> None:
+    scene.host(task).exec("touch", f"{scene.output}/hang-step-{task}")
 
 
 def _crash(scene: Scene, host: str, lasts: float, *, silent: bool) -> Iterator[float]:

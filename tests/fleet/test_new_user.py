@@ -158,7 +158,7 @@ FAULTS = [
     Fault(
         "a checkpoint with other shapes",
         "checkpoint_of_another_model",
-        r"the checkpoint \S+ is of another model",
+        r"the checkpoint \S+ belongs to another model: ",
         r"dtctl checkpoints ",
         changes=(("tf.disable_eager_execution()\n", OLD_VARIABLES), ("[64, 128]", "[64, 96]"), ("[128", "[96")),
         after_training=True,

@@ -7,12 +7,11 @@ import os
 import shutil
 import signal
 import socket
-from pathlib import Path
 
 import pytest
 
 from tests import event_files
-from tests.browser import Page
+from tests.browser import Page, tensorboards
 from tests.desk import Desk
 from tests.local.test_report import CLUSTER
 from tests.waiting import eventually
@@ -81,23 +80,13 @@ def test_tensorboard_shows_the_run_and_leaves_nothing(live: Desk, how: str, ende
         eventually(lambda: _steps(page, f"{label}worker-1") > before, 60, "what the trainer adds")
         os.kill(board.pid, ended_by)
         assert board.wait(60) in (130, -signal.SIGKILL)
-    eventually(lambda: not _boards(copies, live.home), 60, "its end")
+    eventually(lambda: not tensorboards(str(live.home)), 60, "its end")
     eventually(lambda: not list(copies.iterdir()), 60, "the end of the copies")
     eventually(lambda: not list(live.home.rglob("tensorboard-*")), 60, "the end of its temporary files")
 
 
 def _steps(page: Page, run: str) -> int:
     return len(page.json(f"data/plugin/scalars/scalars?tag=loss&run={run}"))
-
-
-def _boards(*places: Path) -> list[str]:
-    commands = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            commands.append((process / "cmdline").read_bytes().decode("utf-8", "replace"))
-        except OSError:
-            continue
-    return [one for one in commands if "--logdir" in one and any(str(place) in one for place in places)]
 
 
 def test_tensorboard_stands_on_a_port_that_is_free(live: Desk) -> None:

@@ -25,17 +25,16 @@ from tests.waiting import eventually, read_until
 def test_goodput_and_report_of_a_run_with_a_restart(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
-    before: Any = eventually(lambda: home.status() if _steps(home.status(), "worker:1") > 3 else None, 60, "steps")
-    (task,) = [one for one in before["tasks"] if one["task"] == "worker:1"]
-    os.kill(task["pid"], signal.SIGKILL)
-    eventually(lambda: _attempt(home.status(), "worker:1") == 2, 60, "another attempt")
+    eventually(lambda: (home.task("worker:1")["step"] or 0) > 3, 60, "steps")
+    os.kill(home.task("worker:1")["pid"], signal.SIGKILL)
+    eventually(lambda: home.task("worker:1")["attempt"] == 2, 60, "another attempt")
     goodput: Any = eventually(lambda: _goodput_with_progress(home), 60, "progress that was kept")
     assert sum(goodput["seconds"].values()) == pytest.approx(goodput["elapsedSeconds"], abs=0.1)
     assert "goodput " in home.dtctl("status")
     home.dtctl("stop")
     assert "goodput " in home.dtctl("events")
 
-    run = before["run"]
+    run = home.status()["run"]
     assert home.dtctl("report").startswith(f"{run}.html (")
     page = home.project / f"{run}.html"
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
@@ -55,14 +54,6 @@ def test_goodput_and_report_of_a_run_with_a_restart(home: Desk) -> None:
 def _goodput_with_progress(home: Desk) -> dict[str, Any] | None:
     goodput: dict[str, Any] | None = home.status()["goodput"]
     return goodput if goodput and goodput["seconds"]["kept"] > 0 else None
-
-
-def _steps(status: dict[str, Any], task: str) -> int:
-    return next((one["step"] or 0 for one in status["tasks"] if one["task"] == task), 0)
-
-
-def _attempt(status: dict[str, Any], task: str) -> int:
-    return next((one["attempt"] for one in status["tasks"] if one["task"] == task), 0)
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -160,9 +151,3 @@ def test_without_event_files_metrics_come_from_the_logs(home: Desk) -> None:
 def _rows(home: Desk) -> list[list[str]]:
     done = home.run("metrics")
     return [line.split() for line in done.stdout.splitlines()[1:]] if done.stdout.startswith("TAG") else []
-
-
-def test_options_that_exclude_each_other_are_refused(home: Desk) -> None:
-    assert "--csv and --plot exclude each other" in home.run("metrics", "--csv", "--plot").stderr
-    assert "--follow and --plot exclude each other" in home.run("metrics", "-f", "--plot").stderr
-    assert home.run("metrics", "--log").returncode == 2

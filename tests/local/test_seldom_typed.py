@@ -52,7 +52,6 @@ def test_wait_with_a_timeout_exits_with_124(running: Desk) -> None:
     assert done.returncode == 124
     assert "the run continues" in done.stderr
     assert set(running.states().values()) == {"running"}
-    assert running.run("wait", "--timeout", "soon").returncode == 2
 
 
 def test_workers_are_scaled_while_the_others_go_on(home: Desk) -> None:

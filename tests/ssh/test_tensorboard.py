@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.test_tensorboard import STAND_IN
-from tests.browser import Page
+from tests.browser import Page, tensorboards
 from tests.desk import Desk, desk
 from tests.hosts.sshd import SSHD, Sshd
 from tests.ssh.test_commands import configure
@@ -59,18 +59,6 @@ def trains(tmp_path: Path) -> Iterator[Desk]:
         yield made
 
 
-def boards(of: Desk) -> list[int]:
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            arguments = (process / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"--logdir" in arguments and of.name.encode() in arguments:
-            found.append(int(process.name))
-    return found
-
-
 def begun(of: Desk) -> tuple[subprocess.Popen[str], str]:
     board = of.start("tensorboard")
     assert board.stdout is not None
@@ -85,17 +73,17 @@ def test_nothing_is_left_whatever_ends_it(trains: Desk) -> None:
     for number, code in ENDS.items():
         board, url = begun(trains)
         with board:
-            assert len(boards(trains)) == 1
+            assert len(tensorboards(trains.name)) == 1
             os.kill(board.pid, number)
             assert board.wait(60) == code
             if number != signal.SIGKILL:
-                assert boards(trains) == [], "it has ended when the command has"
-        eventually(lambda: not boards(trains), 60, f"its end after {number.name}")
+                assert tensorboards(trains.name) == [], "it has ended when the command has"
+        eventually(lambda: not tensorboards(trains.name), 60, f"its end after {number.name}")
         with pytest.raises(ConnectionRefusedError):
             Page(url)
     board, url = begun(trains)
     with board:
-        os.kill(boards(trains)[0], signal.SIGKILL)
+        os.kill(tensorboards(trains.name)[0], signal.SIGKILL)
         assert board.wait(60) == 1
         assert board.stdout is not None
         assert "TensorBoard on testhost has ended by itself" in board.stdout.read()

@@ -2,11 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from tests.templates import restoring
-from tests.templates.restoring import Restore
+Restore = Callable[[str, Path], int]
+"""How a framework itself reads what it has saved, in a process of its own, whose Python has what that needs: Python and
+directory -> the step of the newest checkpoint there, of which every tensor has been read."""
+
+_TENSORFLOW = """
+import sys
+import tensorflow as tf
+newest = tf.train.latest_checkpoint(sys.argv[1])
+reader = tf.train.load_checkpoint(newest)
+for name in reader.get_variable_to_shape_map():
+    reader.get_tensor(name)
+print(newest.rpartition("-")[2])
+"""
+
+_TORCH = """
+import sys, torch
+saved = torch.load(sys.argv[1] + "/checkpoint.pt", weights_only=True)
+assert saved["model"] and saved["optimizer"]
+print(saved["step"])
+"""
+
+_MXNET = """
+import glob, sys
+import mxnet as mx
+newest = max(glob.glob(sys.argv[1] + "/step-*"), key=lambda path: int(path.rpartition("-")[2]))
+values = mx.nd.load(newest + "/network.params").values()
+assert values and all(bool((value.asnumpy() == value.asnumpy()).all()) for value in values)
+print(newest.rpartition("-")[2])
+"""
+
+
+def tensorflow(python: str, directory: Path) -> int:
+    return _run(python, _TENSORFLOW, directory)
+
+
+def torch(python: str, directory: Path) -> int:
+    return _run(python, _TORCH, directory)
+
+
+def mxnet(python: str, directory: Path) -> int:
+    return _run(python, _MXNET, directory)
+
+
+def _run(python: str, program: str, directory: Path) -> int:
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run(
+        [python, "-c", program, str(directory)], env=env, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.split()[-1])
+
 
 ENDLESS = 100_000_000
 """Steps that no test waits for."""
@@ -38,12 +90,12 @@ class Case:
     """`make test` trains it too: one of each runtime, as a start of a framework takes ten seconds of a core."""
     environment: str = ""
     """Where the test's own does not do: a name of tests.environments."""
-    restore: Restore = restoring.tensorflow
+    restore: Restore = tensorflow
     """How the framework itself reads the newest checkpoint."""
 
     @property
     def has_tensorflow_checkpoints(self) -> bool:
-        return self.restore is restoring.tensorflow
+        return self.restore is tensorflow
 
     @property
     def id(self) -> str:
@@ -93,9 +145,9 @@ CASES = [
         f"{BOTH} server:0 scheduler:0",
         1200,
         environment="mxnet-1.9",
-        restore=restoring.mxnet,
+        restore=mxnet,
     ),
-    Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=restoring.torch),
+    Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=torch),
 ]
 
 TRAINED_ELSEWHERE = frozenset({"hello", "ps-async"})
