@@ -127,8 +127,8 @@ class _Handler(BaseHTTPRequestHandler):
         return self.answer(201 if asked["op"] == "CREATE" else 200, b"")
 
     def fail(self, status: int, message: str, kind: str = "AccessControlException") -> None:
-        told = {"RemoteException": {"exception": kind, "javaClassName": "", "message": message}}
-        self.answer(status, told if message else b"the service is unavailable")
+        reported = {"RemoteException": {"exception": kind, "javaClassName": "", "message": message}}
+        self.answer(status, reported if message else b"the service is unavailable")
 
     def answer(self, status: int, content: object, **headers: str) -> None:
         data = content if isinstance(content, bytes) else json.dumps(content).encode()

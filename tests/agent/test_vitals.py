@@ -1,4 +1,4 @@
-"""How GPUs are read: by a library of the tests' own, which answers, hangs and crashes as it is told, and by sysfs."""
+"""How GPUs are read: by a library of the tests' own, which answers, hangs and crashes as it is asked, and by sysfs."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Scene:
         return False
 
     def goes_on(self) -> None:
-        """Returns when every task that trains has told another step."""
+        """Returns when every task that trains has reported another step."""
         before = self.steps()
         self.wait_until(lambda: all(step != before.get(name) for name, step in self.steps().items()), "steps")
 
@@ -212,7 +212,7 @@ class Scene:
 TRAINER = Path(__file__).with_name("trainer")
 
 TARGET = 200
-"""Where training may end; it goes on until it is told that it is enough."""
+"""Where training may end; it goes on until it is asked to stop."""
 
 SPEED = {"train_steps": TARGET, "steps_per_s": 60, "save_s": 0.5, "poll_s": 0.2}
 

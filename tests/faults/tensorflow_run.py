@@ -45,7 +45,7 @@ MIRRORED = Program(
 
 
 def tensorflow(fleet: Fleet, user: Desk, steps: int, program: Program = PS_ASYNC, **more: object) -> Scene:
-    """A project on the desk, at most 10 steps a second of each worker until it is told that it is enough.
+    """A project on the desk, at most 10 steps a second of each worker until it is asked to stop.
 
     `more`: further keys of the file, or others in place of those here; `recovery` adds to what stands there.
     """

@@ -18,7 +18,7 @@ from tests.waiting import eventually, read_until
 pytestmark = [pytest.mark.fleet, pytest.mark.faults]
 
 STEPS_OF_UP = ("asked for up", "prepared after", "asked for start", "started after", "asked for keep", "result after")
-"""In their order; each is told once for each host."""
+"""In their order; each is reported once for each host."""
 
 
 @dataclass(frozen=True)

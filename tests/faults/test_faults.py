@@ -67,7 +67,7 @@ def come_to_its_end(scenario: Scenario, scene: Scene) -> Row:
     assert scene.lost_checkpoints(before) == []
     if scenario.outcome == "Succeeded":
         assert scene.newest_step() >= TARGET
-    # Agents end a moment after they have told their last.
+    # Agents end a moment after their last report.
     eventually(lambda: not any(host.processes() for host in scene.fleet.hosts), what="nothing to be left on any host")
     return row
 
@@ -147,7 +147,7 @@ def test_a_run_without_its_controller_recovers_and_ends(fleet: Fleet, user: Desk
         restarts = {task["task"]: task["attempt"] - 1 for task in status["tasks"]}
         assert restarts == {"ps:0": 1, "ps:1": 0, "worker:0": 1, "worker:1": 1, "worker:2": 1}
         events = json.loads(other.dtctl("events", "-o", "json"))["events"]
-        told = {line["task"] for line in events if line["kind"] == "decision"}
-        assert {"ps:0", "worker:0", "worker:1"} <= told
+        reported = {line["task"] for line in events if line["kind"] == "decision"}
+        assert {"ps:0", "worker:0", "worker:1"} <= reported
         assert any(line["kind"] == "contact" and line["host"] == "gpu-5" for line in events)
         other.dtctl("wait")

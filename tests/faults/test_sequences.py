@@ -59,14 +59,14 @@ def strike_and_mend(scene: Scene, seed: int, count: int) -> float:
     while struck < count:
         story = episode(rng, places, lead)
         struck += len(story)
-        told = "; ".join(f"{fault.after_s:.1f} s {fault.name}" for fault in story)
-        print(f"{time.strftime('%H:%M:%S')} FAULTS_SEED={seed} fault {struck}: {told}", flush=True)
+        reported = "; ".join(f"{fault.after_s:.1f} s {fault.name}" for fault in story)
+        print(f"{time.strftime('%H:%M:%S')} FAULTS_SEED={seed} fault {struck}: {reported}", flush=True)
         strike(scene, story)
         over = time.monotonic()
         try:
             scene.recover()
         except AssertionError as error:
-            raise AssertionError(f"not healed: FAULTS_SEED={seed}, fault {struck}: {told}\n{error}") from None
+            raise AssertionError(f"not healed: FAULTS_SEED={seed}, fault {struck}: {reported}\n{error}") from None
         took_s = time.monotonic() - over
         print(f"{time.strftime('%H:%M:%S')}     healed in {took_s:.1f} s", flush=True)
         worst = max(worst, took_s)

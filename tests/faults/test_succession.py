@@ -26,8 +26,8 @@ def test_a_run_whose_coordinators_host_is_gone_is_mended_shown_and_stopped(fleet
     eventually(lambda: (scene.task("ps:1")["attempt"], scene.task("ps:1")["state"]) == (2, "running"), 60, "the ps")
     eventually(lambda: lost_tasks(user) == ["worker:0"], 60, "the others to report to it")
     events = json.loads(user.dtctl("events", "-o", "json"))["events"]
-    told = [line["reason"] for line in events]
-    assert any("in place of gpu-3" in reason for reason in told), told
+    reported = [line["reason"] for line in events]
+    assert any("in place of gpu-3" in reason for reason in reported), reported
     assert any(line["task"] == "ps:1" and line["kind"] == "decision" for line in events)
 
     fleet.power_on(lost)

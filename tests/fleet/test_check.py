@@ -48,8 +48,10 @@ def broken(user: Desk, fleet: Fleet) -> Iterator[Desk]:
 
 def make_environment(host: FleetHost, version: str) -> None:
     """A virtual environment with what looks like TensorFlow, as far as anybody looks who does not import it."""
-    told = host.exec("python3", "-c", "import os, sys; print(os.path.realpath(sys.executable), *sys.version_info[:2])")
-    python, *number = told.split()
+    reported = host.exec(
+        "python3", "-c", "import os, sys; print(os.path.realpath(sys.executable), *sys.version_info[:2])"
+    )
+    python, *number = reported.split()
     packages = f"venv/lib/python{'.'.join(number)}/site-packages"
     host.exec("mkdir", "-p", "venv/bin", packages)
     host.exec("ln", "-s", python, "venv/bin/python")
@@ -63,9 +65,9 @@ def make_environment(host: FleetHost, version: str) -> None:
 
 def test_a_check_finds_what_is_wrong_with_each_host_and_leaves_nothing_behind(broken: Desk, fleet: Fleet) -> None:
     began = time.monotonic()
-    told = json.loads(broken.dtctl("check", "-o", "json", code=5))
+    reported = json.loads(broken.dtctl("check", "-o", "json", code=5))
     took = time.monotonic() - began
-    found: dict[str, dict[str, Any]] = {one["signature"]: one for one in [*told["problems"], *told["warnings"]]}
+    found: dict[str, dict[str, Any]] = {one["signature"]: one for one in [*reported["problems"], *reported["warnings"]]}
 
     assert found["modules_missing"]["hosts"] == ["gpu-4"]
     assert found["modules_missing"]["remedies"][0] == (
@@ -79,9 +81,9 @@ def test_a_check_finds_what_is_wrong_with_each_host_and_leaves_nothing_behind(br
     assert "what gpu-1 writes there is not seen on gpu-[2-3]" in found["checkpoints_not_shared"]["means"]
     assert found["disk_full_before"]["hosts"] == ["gpu-3"]
     assert "/home/train/saved" in found["disk_full_before"]["means"]
-    assert not told["errors"]
+    assert not reported["errors"]
 
-    assert told["seconds"] <= took
+    assert reported["seconds"] <= took
     assert not fleet.busy()
     for host in fleet.hosts:
         assert not [path.name for path in host.home.rglob(".dtctl-check-*")]

@@ -31,10 +31,10 @@ def write(user: Desk, env: str = "{}", hosts: str = HOSTS) -> None:
 def check(user: Desk, *words: str) -> dict[str, dict[str, Any]]:
     """What was found, by the names of signatures; those of this topic and of SSH alone."""
     done = user.run("check", "-o", "json", *words)
-    told = json.loads(done.stdout)
-    assert told["errors"] == []
-    assert (done.returncode == 5) == bool(told["problems"]), done.stderr
-    return {one["signature"]: one for one in [*told["problems"], *told["warnings"]]}
+    reported = json.loads(done.stdout)
+    assert reported["errors"] == []
+    assert (done.returncode == 5) == bool(reported["problems"]), done.stderr
+    return {one["signature"]: one for one in [*reported["problems"], *reported["warnings"]]}
 
 
 def test_check_reports_several_faults_at_once_with_their_hosts(user: Desk, fleet: Fleet) -> None:
@@ -129,9 +129,9 @@ def test_the_printed_firewall_rules_admit_the_hosts_alone(user: Desk, fleet: Fle
     refused = user.run("up", "--require-private")
     assert refused.returncode == 5
     assert "strangers reach the ports of tasks on gpu-[1-5]" in refused.stderr
-    told = json.loads(user.dtctl("check", "--print-firewall", kind, "-o", "json"))
+    reported = json.loads(user.dtctl("check", "--print-firewall", kind, "-o", "json"))
     with ExitStack() as loaded:
-        for block in told["rules"]:
+        for block in reported["rules"]:
             for name in block["hosts"]:
                 loaded.enter_context(rules(fleet[name], kind, block))
         assert check(user) == {}
@@ -145,9 +145,9 @@ def test_a_host_with_a_slow_link_is_named_with_what_holds_its_packets_back(user:
     """Others may be named, too: all five share two processors with other tests."""
     write(user)
     with slow_link(fleet["gpu-4"]):
-        told = json.loads(user.dtctl("check", "--deep", "-o", "json", code=None))
+        reported = json.loads(user.dtctl("check", "--deep", "-o", "json", code=None))
     slow_named = ("host_exchanges_slowly", ["gpu-4"])
-    (slow,) = (one for one in told["warnings"] if (one["signature"], one["hosts"]) == slow_named)
+    (slow,) = (one for one in reported["warnings"] if (one["signature"], one["hosts"]) == slow_named)
     assert slow["fields"]["sent_bytes"] < 20e6 < slow["fields"]["usual_sent_bytes"]
     assert (slow["fields"]["queue"], slow["fields"]["usual_queue"]) == ("tbf", "noqueue")
 
@@ -186,7 +186,7 @@ def log_in_with(host: FleetHost, line: str) -> Iterator[None]:
 
 @contextmanager
 def rules(host: FleetHost, kind: str, block: Mapping[str, Any]) -> Iterator[None]:
-    """Loaded in the host's network as its root would load them, twice, and taken back as it is told."""
+    """Loaded in the host's network as its root would load them, twice, and taken back when it is asked to."""
     inside = ["ip", "netns", "exec", host.box.netns]
     words, look = {
         "iptables": (["sh", "-e"], ["sh", "-c", "iptables -S; ip6tables -S"]),

@@ -186,7 +186,7 @@ def test_cause_and_remedy_are_seen_by_a_new_user(user: Desk, fleet: Fleet, fault
         user.dtctl("up", "--replace", code=None, timeout_s=120)
         with struck(user, fleet, fault):
             eventually(lambda: fault.signature in seen(user), START_S, fault.signature)
-            screen = told(user)
+            screen = reported(user)
             assert re.search(fault.cause, screen), screen
             assert re.search(fault.remedy, screen), screen
     user.dtctl("down", "--yes", code=None, timeout_s=120)
@@ -218,7 +218,7 @@ def problems(user: Desk, command: str) -> list[dict[str, Any]]:
     return found
 
 
-def told(user: Desk) -> str:
+def reported(user: Desk) -> str:
     return "\n".join(f"$ dtctl {command}\n{user.dtctl(command, code=None)}" for command in commands(user))
 
 

@@ -32,10 +32,10 @@ def test_a_run_that_was_stopped_without_its_coordinators_host_is_stopped(running
     fleet.crash(fleet["gpu-2"])
     try:
         assert running.run("stop").returncode == 7
-        told = running.run("status")
-        assert ": Stopped" in told.stdout
-        assert "1 host unreachable: gpu-2" in told.stdout
-        problem = told.stdout[told.stdout.index("problem:") :]
+        reported = running.run("status")
+        assert ": Stopped" in reported.stdout
+        assert "1 host unreachable: gpu-2" in reported.stdout
+        problem = reported.stdout[reported.stdout.index("problem:") :]
         assert "the coordinator's host gpu-2 is unreachable" in problem
         assert "dtctl replace gpu-2" in problem
         done = running.run("wait", "--timeout", "60s")

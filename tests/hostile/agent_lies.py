@@ -29,9 +29,9 @@ def said(change: Callable[[Message], object]) -> Lie:
     """A hello that was changed."""
 
     def lie(hello: Message) -> list[bytes]:
-        told = copy.deepcopy(hello)
-        change(told)
-        return [line(told)]
+        reported = copy.deepcopy(hello)
+        change(reported)
+        return [line(reported)]
 
     return lie
 
@@ -40,9 +40,9 @@ def after(change: Callable[[Message], object]) -> Lie:
     """A genuine hello, and then a state that was changed."""
 
     def lie(hello: Message) -> list[bytes]:
-        told = copy.deepcopy(news(hello))
-        change(told)
-        return [line(hello), line(told)]
+        reported = copy.deepcopy(news(hello))
+        change(reported)
+        return [line(hello), line(reported)]
 
     return lie
 
@@ -57,23 +57,23 @@ def text(old: str, new: str) -> Lie:
 
 
 def entry(**fields: Any) -> Callable[[Message], object]:
-    return lambda told: told["state"]["tasks"][OWN].update(fields)
+    return lambda reported: reported["state"]["tasks"][OWN].update(fields)
 
 
 def intent(**fields: Any) -> Callable[[Message], object]:
-    return lambda told: told["intents"][OWN].update(fields)
+    return lambda reported: reported["intents"][OWN].update(fields)
 
 
 def whole(**fields: Any) -> Callable[[Message], object]:
-    return lambda told: told.update(fields)
+    return lambda reported: reported.update(fields)
 
 
-def foreign_intent(told: Message) -> None:
-    told["intents"][FOREIGN] = {"want": "stop", "generation": 9, "version": 99, "reason": "lie", "by": "liar"}
+def foreign_intent(reported: Message) -> None:
+    reported["intents"][FOREIGN] = {"want": "stop", "generation": 9, "version": 99, "reason": "lie", "by": "liar"}
 
 
-def foreign_state(told: Message) -> None:
-    told["state"]["tasks"][FOREIGN] = {**told["state"]["tasks"][OWN], "state": "failed", "reason": "lie"}
+def foreign_state(reported: Message) -> None:
+    reported["state"]["tasks"][FOREIGN] = {**reported["state"]["tasks"][OWN], "state": "failed", "reason": "lie"}
 
 
 def event(**fields: Any) -> Message:
@@ -81,8 +81,8 @@ def event(**fields: Any) -> Message:
     return {**usual, **fields}
 
 
-def events(first: Any, *told: Any) -> bytes:
-    return line({"type": "events", "from": first, "events": list(told)})
+def events(first: Any, *reported: Any) -> bytes:
+    return line({"type": "events", "from": first, "events": list(reported)})
 
 
 def progress(tasks: Message) -> bytes:
@@ -100,13 +100,13 @@ LIES: dict[str, Lie] = {
     "its name is a path": said(whole(host="../../c")),
     "it is of another run": said(whole(run="other-1")),
     "it speaks another version": said(whole(v=99)),
-    "it has no version": said(lambda told: told.pop("v")),
-    "no state": said(lambda told: told.pop("state")),
+    "it has no version": said(lambda reported: reported.pop("v")),
+    "no state": said(lambda reported: reported.pop("state")),
     "a state that is null": said(whole(state=None)),
     "a state that is a list": said(whole(state=[])),
-    "a state of another host": said(lambda told: told["state"].update(host="a")),
-    "a state of another run": said(lambda told: told["state"].update(run="other-1")),
-    "a state without its task": said(lambda told: told["state"].update(tasks={})),
+    "a state of another host": said(lambda reported: reported["state"].update(host="a")),
+    "a state of another run": said(lambda reported: reported["state"].update(run="other-1")),
+    "a state without its task": said(lambda reported: reported["state"].update(tasks={})),
     "a state of a foreign task": said(foreign_state),
     "a state of a foreign task, later": after(foreign_state),
     "a state that does not exist": said(entry(state="exploded")),
@@ -116,7 +116,7 @@ LIES: dict[str, Lie] = {
     "a generation without end": said(entry(generation=10**40)),
     "a step that is a fraction": said(entry(step=0.5)),
     "a step that is a list": after(entry(step=[1])),
-    "GPUs that are busier than can be": said(lambda told: told["state"].update(machine=MACHINE)),
+    "GPUs that are busier than can be": said(lambda reported: reported["state"].update(machine=MACHINE)),
     "an exit that is a number": said(entry(exit=7)),
     "an exit code of a thousand": said(entry(exit={"code": 1000})),
     "a tail of megabytes": said(entry(exit={"code": 1, "tail": "x" * 500_000})),
@@ -133,13 +133,13 @@ LIES: dict[str, Lie] = {
     "a time that is no number": text('"finished": ', '"serial": NaN, "finished": '),
     "an agent that is null": said(whole(agent=None)),
     "an agent without a pid": said(whole(agent={"boot_id": "b"})),
-    "no intents": said(lambda told: told.pop("intents")),
+    "no intents": said(lambda reported: reported.pop("intents")),
     "intents that are a list": said(whole(intents=[])),
     "intents of nothing": said(whole(intents={})),
     "intents of a foreign task": said(foreign_intent),
     "intents of a foreign task, later": after(foreign_intent),
-    "an intent that is null": said(lambda told: told["intents"].update({OWN: None})),
-    "an intent that is text": after(lambda told: told["intents"].update({OWN: "stop"})),
+    "an intent that is null": said(lambda reported: reported["intents"].update({OWN: None})),
+    "an intent that is text": after(lambda reported: reported["intents"].update({OWN: "stop"})),
     "a want that does not exist": said(intent(want="die")),
     "a version that is text": said(intent(version="9")),
     "a version below zero": said(intent(version=-9)),

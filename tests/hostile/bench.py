@@ -274,7 +274,7 @@ class Bench:
 
 @contextmanager
 def liars() -> Iterator[Path]:
-    """The directory of the sockets behind which all lies are told."""
+    """The directory of the sockets behind which all lies are."""
     with tempfile.TemporaryDirectory(prefix="liars") as directory:  # sockets want short paths
         words = [sys.executable, "-m", "tests.hostile.lying_host", "--serve", directory]
         with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:

@@ -118,8 +118,8 @@ class Host:
         yield {"type": "result", **result}, b""
 
     def _watch(self, request: Fields) -> Answer:
-        told = {"state": state(self.name), "coordination": view() if self._coordinates else None}
-        yield {"type": "states", "run": RUN, **told}, b""
+        reported = {"state": state(self.name), "coordination": view() if self._coordinates else None}
+        yield {"type": "states", "run": RUN, **reported}, b""
         yield {"type": "result", "run": RUN}, b""
 
     def _logs(self, request: Fields) -> Answer:
@@ -130,9 +130,9 @@ class Host:
 
     def _events(self, request: Fields) -> Answer:
         for number in range(3):
-            told = {"n": number, "time": 1001.0 + number, "kind": "task", "host": self.name, "attempt": 1}
+            reported = {"n": number, "time": 1001.0 + number, "kind": "task", "host": self.name, "attempt": 1}
             moved = {"task": tasks_on(self.name)[0], "from": "pending", "to": "starting", "by": "train@desk"}
-            yield {"type": "event", **told, **moved, "reason": f"{MARK} {self.name}"}, b""
+            yield {"type": "event", **reported, **moved, "reason": f"{MARK} {self.name}"}, b""
         yield {"type": "result", "run": RUN, "next": 3, "passed_over": 0}, b""
 
     def _metrics(self, request: Fields) -> Answer:
@@ -141,8 +141,8 @@ class Host:
         folders = [{**train, "series": [{**loss, "values": ["0.5", "0.25"]}]}]
         if request["follow"]:
             yield {"type": "points", "run": RUN, "folders": folders}, b""
-        told = {"run": RUN, "time": 2000.0, "dirs": ["/data"], "problems": [], "unread_bytes": 0, "omitted": 0}
-        yield {"type": "result", **told, "folders": [] if request["follow"] else folders}, b""
+        reported = {"run": RUN, "time": 2000.0, "dirs": ["/data"], "problems": [], "unread_bytes": 0, "omitted": 0}
+        yield {"type": "result", **reported, "folders": [] if request["follow"] else folders}, b""
 
     def _dump(self, request: Fields) -> Answer:
         for task in request["tasks"]:
@@ -179,8 +179,8 @@ class Host:
         machine = {"time": 2000.0, "cpus": 8, "load": 0.5, "memory_bytes": 1 << 34, "available_bytes": 1 << 33}
         disk = {"path": f"/data {MARK} {self.name}", "free_bytes": 0, "size_bytes": 1 << 40}
         tasks = {task: {"python": "/usr/bin/python3"} for task in tasks_on(self.name)}
-        told = {"run": RUN, "time": 2000.0, "machine": {**machine, "waiting": {}}, "disks": [disk], "tasks": tasks}
-        yield {"type": "result", **told}, b""
+        reported = {"run": RUN, "time": 2000.0, "machine": {**machine, "waiting": {}}, "disks": [disk], "tasks": tasks}
+        yield {"type": "result", **reported}, b""
 
     def _check(self, request: Fields) -> Answer:
         yield {"type": "result", "time": 2000.0, "facts": self._facts(request["ask"])}, b""
@@ -189,9 +189,9 @@ class Host:
         return {name: getattr(self, f"_facts_of_{name}")(asked) for name, asked in questions.items() if asked}
 
     def _facts_of_software(self, asked: Fields) -> Fields:
-        told = {"path": "/usr/bin/python3", "version": f"3.11.7 {MARK} {self.name}", "libc": "glibc 2.36"}
+        reported = {"path": "/usr/bin/python3", "version": f"3.11.7 {MARK} {self.name}", "libc": "glibc 2.36"}
         packages = {"packages": {"tensorflow": "2.21.0"}}
-        return {"pythons": [{"program": one["program"], **told, **packages} for one in asked["pythons"]]}
+        return {"pythons": [{"program": one["program"], **reported, **packages} for one in asked["pythons"]]}
 
     def _facts_of_machine(self, asked: Fields) -> Fields:
         machine = {"time": 2000.0, "cpus": 8, "load": 0.5, "memory_bytes": 1 << 34, "available_bytes": 1 << 33}
@@ -224,12 +224,12 @@ class Host:
         yield {"type": "result", "run": RUN, "verified": [{**one, **sound} for one in request["wanted"]]}, b""
 
     def _fetch(self, request: Fields) -> Answer:
-        told = []
+        reported = []
         for file in (one for one in request["files"] if not one.endswith(".meta")):
             data = b"index" if file.endswith(".index") else b"12345678"
             yield {"type": "part", "name": file, "offset": 0, "total": len(data), "identity": "7-8-9"}, data
-            told.append({"name": file, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()})
-        yield {"type": "result", "run": RUN, "files": told}, b""
+            reported.append({"name": file, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()})
+        yield {"type": "result", "run": RUN, "files": reported}, b""
 
     def _store(self, request: Fields) -> Answer:
         landing = {"dir": request["dir"], "token": hashlib.md5(self.name.encode()).hexdigest(), "there": False}
@@ -261,8 +261,8 @@ class Host:
 
     def _prune(self, request: Fields) -> Answer:
         gone = checkpoints(self.name)[0]["all"]
-        told = {"removed": gone, "kept": [], "freed_bytes": 8, "problem": None, "listed": True}
-        yield {"type": "result", "run": RUN, "directories": [{"dir": one, **told} for one in request["dirs"]]}, b""
+        reported = {"removed": gone, "kept": [], "freed_bytes": 8, "problem": None, "listed": True}
+        yield {"type": "result", "run": RUN, "directories": [{"dir": one, **reported} for one in request["dirs"]]}, b""
 
     def _runs(self, request: Fields) -> Answer:
         own = dict.fromkeys(tasks_on(self.name), "succeeded")
@@ -271,8 +271,8 @@ class Host:
         yield {"type": "result", "runs": [known], "omitted": 0, "damaged": [], "foreign": foreign}, b""
 
     def _stop(self, request: Fields) -> Answer:
-        told = {"stopped": self._own(request), "already": [], "survivors": [], "unreached": []}
-        yield {"type": "result", "run": RUN, **told, **self._about_the_run()}, b""
+        reported = {"stopped": self._own(request), "already": [], "survivors": [], "unreached": []}
+        yield {"type": "result", "run": RUN, **reported, **self._about_the_run()}, b""
 
     def _restart(self, request: Fields) -> Answer:
         tasks = {task: entry("running") for task in self._own(request)}
@@ -297,10 +297,10 @@ class Host:
         return {"inventory": inventory(), "coordination": view() if self._coordinates else None}
 
     def _down(self, request: Fields) -> Answer:
-        told = {"stopped": [], "already": tasks_on(self.name), "survivors": [], "removed": [RUN]}
+        reported = {"stopped": [], "already": tasks_on(self.name), "survivors": [], "removed": [RUN]}
         path = f"/home/ada/.dtctl/work/demo/tree {MARK} {self.name}"
         kept = {"cluster": CLUSTER, "id": self.name, "path": path, "files": 1, "size_bytes": 4096}
-        yield {"type": "result", **told, "kept": [kept]}, b""
+        yield {"type": "result", **reported, "kept": [kept]}, b""
 
     def _exec(self, request: Fields) -> Answer:
         yield {"type": "output", "stream": 1}, f"hello {MARK} {self.name}\n".encode()
@@ -314,9 +314,9 @@ class Host:
     def _gc(self, request: Fields) -> Answer:
         dead = {"run": "demo-0", "cluster": CLUSTER, "host": self.name, "reason": "is not the current run"}
         orphan = {"pid": 77, "command": f"python train.py {MARK} {self.name}", "run": "demo-0"}
-        told = {"processes": [orphan], "survivors": [], "runs": [dead], "bundles": ["0" * 64]}
+        reported = {"processes": [orphan], "survivors": [], "runs": [dead], "bundles": ["0" * 64]}
         rest = {"files": ["/home/train/.dtctl/agent/old"], "omitted": 0, "freed_bytes": 4096}
-        yield {"type": "result", "dry_run": bool(request["dry_run"]), **told, **rest}, b""
+        yield {"type": "result", "dry_run": bool(request["dry_run"]), **reported, **rest}, b""
 
     def _bundle(self) -> Answer:
         yield {"type": "need", "manifest": True, "files": []}, b""

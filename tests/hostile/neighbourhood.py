@@ -173,8 +173,8 @@ class SharedHost:
         return found
 
     def story(self) -> list[str]:
-        told = json.loads(self.desk.dtctl("events", "-o", "json"))["events"]
-        return [str(one.get("reason")) for one in told]
+        reported = json.loads(self.desk.dtctl("events", "-o", "json"))["events"]
+        return [str(one.get("reason")) for one in reported]
 
     def supervisor(self, host: str) -> int:
         return int(json.loads((self.directory(host) / "state.json").read_text())["agent"]["pid"])

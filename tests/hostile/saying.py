@@ -55,7 +55,7 @@ class Lie:
 HONEST = Lie("", lambda said: [])
 
 
-def told(names: str, change: Change) -> Lie:
+def reported(names: str, change: Change) -> Lie:
     """Frames whose fields were changed."""
 
     def chunks(said: Said) -> Chunks:
@@ -73,7 +73,7 @@ def told_many(names: str, change: Change, elements: Callable[[], Iterable[Any]])
     """The same, with these elements where the change puts MANY into a list: their text is made once, as encoding a
     million would hold up the other hosts of this process for a second."""
     text = cache(lambda: json.dumps([*elements()], separators=(",", ":")).encode()[1:-1])
-    few = told(names, change)
+    few = reported(names, change)
     return Lie(names, lambda said: [chunk and chunk.replace(f'"{MANY}"'.encode(), text()) for chunk in few(said)])
 
 
@@ -101,7 +101,7 @@ def values(names: str, other: Callable[[Any], Any]) -> Lie:
     def change(fields: Fields) -> None:
         fields.update({name: replaced(one, other) for name, one in fields.items() if name != "type"})
 
-    return told(names, change)
+    return reported(names, change)
 
 
 def replaced(value: Any, other: Callable[[Any], Any]) -> Any:

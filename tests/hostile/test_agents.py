@@ -108,10 +108,10 @@ def others(liar: Liar) -> Any:
     """What no lie of host c may change: the intents, attempts and processes of the other hosts' tasks."""
     view = liar.cluster.view()
     entries = {task: liar.cluster.entry(task) for task in ("ps:0", "chief:0")}
-    told = {
+    reported = {
         task: [entry[name] for name in ("state", "attempt", "generation", "pid")] for task, entry in entries.items()
     }
-    return told, {task: view["intents"][task] for task in told}, view["condition"]["type"]
+    return reported, {task: view["intents"][task] for task in reported}, view["condition"]["type"]
 
 
 def files_of(liar: Liar) -> set[str]:
@@ -130,7 +130,7 @@ def silent(liar: Liar) -> Liar:
 def test_a_lie_ends_one_connection_and_reaches_nothing_else(silent: Liar, what: str) -> None:
     before, files = others(silent), files_of(silent)
     answer = silent.tell(*LIES[what](silent.hello()))
-    assert b'"refused"' in answer or answer == b""  # it is told why, unless it is cut off in the middle of a line
+    assert b'"refused"' in answer or answer == b""  # the reason is sent, unless it is cut off in the middle of a line
     eventually(lambda: not silent.is_heard(), what="the end of the connection")
     assert others(silent) == before
     assert files_of(silent) <= files
@@ -153,11 +153,11 @@ def test_a_flood_of_events_fills_no_disk_and_blocks_no_agent(silent: Liar) -> No
             first += 100
     connection.close()
     assert history.stat().st_size < 1.2 * BURST_BYTES
-    told = [
+    reported = [
         one["reason"] for one in silent.cluster.story() if "more events than the event history takes" in one["reason"]
     ]
-    assert told
-    assert told[0].startswith("c sends more")
+    assert reported
+    assert reported[0].startswith("c sends more")
 
 
 def test_after_all_the_lies_the_neighbour_trains_and_the_genuine_agent_is_heard(liar: Liar) -> None:
@@ -179,9 +179,9 @@ def test_a_liar_beside_the_genuine_agent_is_hung_up_on_and_that_one_comes_back(l
 
 def test_invalid_messages_are_reported_with_the_name_of_the_host(liar: Liar) -> None:
     liar.tell(*LIES["intents of a foreign task"](liar.hello()))
-    told = [one["reason"] for one in liar.cluster.story() if one["kind"] == "contact" and one["host"] == "c"]
-    assert any(text.startswith("c sent an invalid message and was disconnected: ") for text in told)
-    assert sum("sent an invalid message" in text for text in told) <= 10
+    reported = [one["reason"] for one in liar.cluster.story() if one["kind"] == "contact" and one["host"] == "c"]
+    assert any(text.startswith("c sent an invalid message and was disconnected: ") for text in reported)
+    assert sum("sent an invalid message" in text for text in reported) <= 10
 
 
 def test_the_run_is_stopped_as_ever_after_all_the_lies(liar: Liar) -> None:

@@ -126,8 +126,8 @@ def test_a_lie_over_ssh_harms_no_command(bench: Bench, bait: Bait, what: str) ->
 
 @pytest.mark.daily
 def test_trust_reads_keys_without_the_agent(bench: Bench) -> None:
-    told = lies("c", "silence in place of the greeting")
-    bench.begin([(TRUST, told)])
-    (done,) = bench.ended(told)
+    reported = lies("c", "silence in place of the greeting")
+    bench.begin([(TRUST, reported)])
+    (done,) = bench.ended(reported)
     assert not done.wrongs(), f"{done.wrongs()}: {done}"
     assert done.code == 0, done

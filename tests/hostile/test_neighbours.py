@@ -165,7 +165,7 @@ def test_agents_return_after_the_coordinators_port_was_taken_and_left(place: Sha
         assert deed.hear() == "has it"
         left = time.monotonic() + SQUAT_S
         problem = f"agents cannot reach the coordinator: port {place.port}: address already in use"
-        eventually(lambda: place.desk.status()["warnings"] == [problem], MOST_S, "the port to be told of")
+        eventually(lambda: place.desk.status()["warnings"] == [problem], MOST_S, "the port to be reported")
         assert problem in place.story()
         assert problem in goes_on(place)["status"].replace("\n", " ")
         time.sleep(max(left - time.monotonic(), 0))
@@ -189,7 +189,7 @@ def test_a_failure_names_the_port_taken_between_two_attempts(place: SharedHost) 
         os.kill(task["pid"], signal.SIGKILL)
         assert deed.hear() == "has it"
         words = ("exit code 1 (OSError: [Errno 98] Address already in use", f"port {place.worker_port} is held by ")
-        eventually(lambda: tells(place, words), MOST_S, "the port to be told of")
+        eventually(lambda: tells(place, words), MOST_S, "the port to be reported")
         deed.end()
     eventually(lambda: place.desk.states()["worker:0"] == "running", MOST_S, "the task to be back")
     place.trains_on()

@@ -23,7 +23,7 @@ settle: 100ms
 hooks:
   web: {{post: "${{HOOK_URL}}", headers: {{X-Token: "${{HOOK_TOKEN}}"}}, on: [succeeded, restarting, recovered]}}
   gone: {{post: "${{GONE_URL}}", on: [restarting, succeeded]}}
-  here: {{run: [sh, -c, 'echo "$DTCTL_EVENT $DTCTL_TASK" >> told'], on: [succeeded, restarting]}}
+  here: {{run: [sh, -c, 'echo "$DTCTL_EVENT $DTCTL_TASK" >> received'], on: [succeeded, restarting]}}
 """
 
 
@@ -37,8 +37,8 @@ def test_hooks_receive_events_and_delay_no_run(home: Desk) -> None:
             (home.project / "go").touch()
             shown, _ = following.communicate(timeout=PATIENCE_S)
         assert following.returncode == 0, shown
-        assert (home.project / "told").read_text().splitlines() == ["restarting worker:0", "succeeded "]
-        eventually(lambda: "succeeded" in events(server), 60, "the end to be told")
+        assert (home.project / "received").read_text().splitlines() == ["restarting worker:0", "succeeded "]
+        eventually(lambda: "succeeded" in events(server), 60, "the end to be reported")
         eventually(lambda: not home.processes(), 60, "every process to end")
     assert list(dict.fromkeys(events(server))) == ["restarting", "recovered", "succeeded"]
     assert {headers.get("x-token") for headers in server.headers} == {SECRET, None}
@@ -56,7 +56,7 @@ def test_events_that_a_killed_coordinator_had_not_sent_are_sent_by_the_next(home
         os.kill(pid, signal.SIGSTOP)
         (home.project / "go").touch()
         os.kill(pid, signal.SIGKILL)
-        eventually(lambda: "succeeded" in events(server), 60, "the end to be told")
+        eventually(lambda: "succeeded" in events(server), 60, "the end to be reported")
         eventually(lambda: not home.processes(), 60, "every process to end")
     assert events(server) == ["succeeded"]
 

@@ -227,7 +227,7 @@ class Project:
         return found
 
     def step(self) -> int:
-        """The one that the lead has told last."""
+        """The one that the lead has reported last."""
         return int(self.tasks()[self.case.lead]["step"] or 0)
 
     def trains_beyond(self, step: int) -> None:

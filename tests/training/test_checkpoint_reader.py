@@ -48,12 +48,14 @@ def test_tensorflow_can_read_what_is_sound_and_nothing_else(tmp_path: Path) -> N
     done = subprocess.run(
         [sys.executable, reader], input="\n".join(prefixes), capture_output=True, text=True, timeout=300, check=True
     )
-    told = done.stdout.splitlines()
-    assert len(told) == CASES
+    reported = done.stdout.splitlines()
+    assert len(reported) == CASES
     found = [verify(prefix).problems for prefix in prefixes]
-    differing = [(seed, told[seed], found[seed]) for seed in range(CASES) if (told[seed] == "ok") == bool(found[seed])]
+    differing = [
+        (seed, reported[seed], found[seed]) for seed in range(CASES) if (reported[seed] == "ok") == bool(found[seed])
+    ]
     assert differing == []
-    assert 20 < told.count("ok") < CASES - 20
+    assert 20 < reported.count("ok") < CASES - 20
 
 
 WRITERS = """

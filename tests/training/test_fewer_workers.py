@@ -55,7 +55,7 @@ def test_a_cut_off_worker_is_left_out_and_trains_again_later(fleet: Fleet, tmp_p
             return bool(task["attempt"] == attempt and task["state"] == "running" and task["step"])
 
         def workers() -> int:
-            """That the lead was told of."""
+            """That was reported to the lead."""
             pid = json.loads(attempts("start.json")[-1])["pid"]
             environ = fleet["gpu-1"].exec("cat", f"/proc/{pid}/environ", root=True)
             [config] = re.findall(r"TF_CONFIG=([^\0]*)", environ)

@@ -52,8 +52,8 @@ def test_two_processes_initialize_without_arguments_and_save_by_orbax(tmp_path: 
         done = user.run("up", "--local", "-f", timeout_s=300)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("processes 2  sum 3") == 2
-        told = json.loads(user.dtctl("checkpoints", "-o", "json"))
-        found = [one for each in told["checkpoints"] for one in each["all"]]
+        reported = json.loads(user.dtctl("checkpoints", "-o", "json"))
+        found = [one for each in reported["checkpoints"] for one in each["all"]]
         assert [(one["step"], one["kind"], one["complete"]) for one in found] == [
             (200, "orbax", True),
             (100, "orbax", True),

@@ -99,10 +99,10 @@ def test_every_ps_restores_its_part_on_its_own_disk(user: Desk, fleet: Fleet) ->
     user.dtctl("checkpoints", "pull", str(kept))
     assert len(list(kept.glob("model.ckpt-500.data-*-of-00002"))) == 2
 
-    told = json.loads(user.dtctl("checkpoints", "push", str(kept), "-o", "json"))
-    assert told["step"] == 500
-    assert {(one["host"], one["sentBytes"]) for one in told["placed"]} == {
-        (host.name, told["sizeBytes"]) for host in fleet.hosts
+    reported = json.loads(user.dtctl("checkpoints", "push", str(kept), "-o", "json"))
+    assert reported["step"] == 500
+    assert {(one["host"], one["sentBytes"]) for one in reported["placed"]} == {
+        (host.name, reported["sizeBytes"]) for host in fleet.hosts
     }
     assert "begins with 500 2000.0 3000.0" in trained(user)
 

@@ -101,7 +101,7 @@ class Agents:
     """Every host answers for itself; c also as the coordinator, with `view`, and what `extra` has for a request.
 
     `instead`: what a host answers to a request in place of that, unless it is None.
-    `told`: of a host and its usual answer to `status`, what it answers.
+    `reported`: of a host and its usual answer to `status`, what it answers.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Agents:
         run: RunRecord | None = None,
         servers: Collection[str] = ("ps",),
         instead: Callable[[FakeSession, Mapping[str, Any]], Any] = lambda session, fields: None,
-        told: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda host, answer: answer,
+        reported: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda host, answer: answer,
         **extra: Script,
     ) -> None:
         self.view = view
@@ -120,7 +120,7 @@ class Agents:
         self.asked: list[tuple[str, str, Mapping[str, Any]]] = []
         self.extra = extra
         self._instead = instead
-        self._told = told
+        self._reported = reported
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
         host, kind = session.host.name, str(fields["type"])
@@ -132,7 +132,7 @@ class Agents:
         if coordinates and kind in self.extra:
             return list(self.extra[kind])
         if kind == "status":
-            return [self._told(host, self.status(host, self.view if coordinates else None))]
+            return [self._reported(host, self.status(host, self.view if coordinates else None))]
         if kind == "events" and fields["whole"]:
             return [AgentError("not_coordinator", "this host does not coordinate the run")]
         if kind == "diagnose":

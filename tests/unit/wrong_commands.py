@@ -1,4 +1,4 @@
-"""Commands with a mistake each, as people type them, and what each is told: read from wrong_commands.txt.
+"""Commands with a mistake each, as people type them, and the answer to each: read from wrong_commands.txt.
 
 There a block has the exit code and the words, a reason and a remedy. They are typed in a directory with CLUSTER as its
 cluster.yaml; nobody listens where its hosts are. In the words '' is an empty one, and quotes count as for a shell.

@@ -52,7 +52,7 @@ def test_what_does_not_match_the_manifest_an_abort_and_the_controllers_end_leave
 
 
 def _hear_out(session: PipeSession) -> None:
-    """On a busy machine it may still have told how far it is."""
+    """On a busy machine it may still have reported how far it is."""
     while session.receive().type == "progress":
         pass
 

@@ -153,7 +153,7 @@ def test_an_inspection_ends_at_its_deadline(output: Path) -> None:
 
 
 class Hung:
-    """A file system that does not answer until it is told to."""
+    """A file system that does not answer until it is asked to."""
 
     LONGEST_S = 60.0
 

@@ -1,4 +1,4 @@
-"""What a controller asks about single checkpoints: files in parts, and nothing but what the host has told."""
+"""What a controller asks about single checkpoints: files in parts, and nothing but what the host has reported."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def asked(kind: Any, **fields: Any) -> Any:
 
 
 def fetched(directory: Path, prefix: str = "model.ckpt-300", **fields: Any) -> tuple[dict[str, bytes], list[FileSent]]:
-    """The bytes that were sent of each file, and what was told of it in the end."""
+    """The bytes that were sent of each file, and what was reported of it in the end."""
     parts: dict[str, bytes] = {}
 
     def put(part: FilePart, data: bytes) -> None:

@@ -263,8 +263,8 @@ def test_a_host_that_shuts_down_saves_is_lost_by_nobody_and_starts_again(cluster
     entry = cluster.entry(task)
     assert (entry["state"], entry["reason"]) == ("pending", f"{name} is shutting down")
     assert "saved" in host.log(cluster.specs[name], task)
-    told = [line["reason"] for line in cluster.story() if line["host"] == name and line["kind"] == "contact"]
-    assert told[:1] == [f"{name} is shutting down"]
+    reported = [line["reason"] for line in cluster.story() if line["host"] == name and line["kind"] == "contact"]
+    assert reported[:1] == [f"{name} is shutting down"]
     assert host.ask("status")["state"]["tasks"], "which starts its agent, as a reboot does"
     attempts = {"worker": 2} if name == "c" else {"ps": 2, "chief": 2, "worker": 2}
     eventually(lambda: cluster.running(**attempts), 60, "all to train again")

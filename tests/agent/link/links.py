@@ -84,7 +84,7 @@ class End:
         self.process.stdin.flush()
 
     def expect(self, wanted: Callable[[Any], Any], key: str = "said", what: str = "") -> Any:
-        """The next thing told under `key` of which `wanted` is true; what was told before it is passed over."""
+        """The next thing reported under `key` of which `wanted` is true; what was reported before it is passed over."""
 
         def found() -> list[Any]:
             while self._read < len(self.messages):

@@ -211,7 +211,7 @@ def test_a_port_that_cannot_be_had_is_reported_once_and_so_is_its_end(
     assert view.data["warnings"] == [problem]
     assert contacts(files) == [("c", problem)]
 
-    leading.close()  # it is told of as long as it is true, whoever coordinates
+    leading.close()  # it is reported as long as it is true, whoever coordinates
     leading = Leading(files, spec, 200.0)
     step(leading, files, 200.0)
     assert leading.coordinator.view.data["warnings"] == [problem]

@@ -1,4 +1,4 @@
-"""The start of a run: its ports, its credentials, and what the controller is told while it waits."""
+"""The start of a run: its ports, its credentials, and what is reported to the controller while it waits."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def test_a_process_with_the_number_of_an_earlier_trainer_is_not_signalled(host: 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["coordinated", "host by host"])
 def test_stop_reports_which_tasks_save_and_which_were_killed(host: AgentHost, alone: bool) -> None:
-    """Frames before the result: what has changed, and nothing of a task whose news were told."""
+    """Frames before the result: what has changed, and nothing of a task whose news were reported."""
     if alone:
         host.up_by_order(spec := host.led_from_elsewhere(shell("worker:0", IGNORES_SIGTERM)))
     else:

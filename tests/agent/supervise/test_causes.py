@@ -1,4 +1,4 @@
-"""What programs really write when they die, and what is told of it."""
+"""What programs really write when they die, and what is reported of it."""
 
 from __future__ import annotations
 

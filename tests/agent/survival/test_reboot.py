@@ -169,13 +169,15 @@ def test_the_line_does_what_it_says(account: Account) -> None:
     program = account.root / "agent" / "current"
     program.unlink()
     program.mkdir()
-    (program / "__main__.py").write_text(f"import sys; open({str(account.home / 'told')!r}, 'w').write(repr(sys.argv))")
+    (program / "__main__.py").write_text(
+        f"import sys; open({str(account.home / 'arguments')!r}, 'w').write(repr(sys.argv))"
+    )
     assert account.table is not None
     for when, line in zip(reboot.WHEN, account.table.splitlines(), strict=True):
-        (account.home / "told").unlink(missing_ok=True)
+        (account.home / "arguments").unlink(missing_ok=True)
         command = line.removeprefix(f"{when} ")
         subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True)
-        assert (account.home / "told").read_text() == repr([str(program), "revive"])
+        assert (account.home / "arguments").read_text() == repr([str(program), "revive"])
     assert [path.name for path in program.iterdir()] == ["__main__.py"], "and no cache is made beside it"
 
 

@@ -21,7 +21,7 @@ class Gone(Exception):
 class Server:
     """Answers each connection in a thread of its own.
 
-    `answer(request)` gives the answer; `lost(me)` is told of a connection's end, and who it was by its requests.
+    `answer(request)` gives the answer; `lost(me)` is called at a connection's end, and who it was by its requests.
     """
 
     def __init__(

@@ -73,7 +73,7 @@ class Place:
         self.wants_end = options.until_file is None
         """The chief has seen the file."""
         self.enough = self.wants_end
-        """All have been told so, and will end at the same step where they go together."""
+        """All have been asked to, and will end at the same step where they go together."""
         crashes = (crash.rsplit(":", 2) for crash in options.crash)
         self._crash = next(((int(step), int(code)) for task, step, code in crashes if task == self.name), None)
 

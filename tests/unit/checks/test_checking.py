@@ -130,7 +130,7 @@ def test_in_passing_a_greeting_tells_the_time() -> None:
     assert findings is not None
     assert [one.signature.name for one in findings.found] == ["clock_wrong"]
     assert findings.seconds == 0.2
-    assert findings.hosts == ("d",), "nobody else has told anything"
+    assert findings.hosts == ("d",), "nobody else has reported anything"
 
 
 def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first() -> None:

@@ -92,7 +92,7 @@ def test_slow_is_less_than_four_fifths_of_the_middle_of_the_others(own: dict[str
 
 
 def fields(own: SpeedFacts, *others: SpeedFacts) -> dict[str, Any]:
-    """What is told beside its speed."""
+    """What is reported beside its speed."""
     (one,) = found(**{f"h{n}": other for n, other in enumerate(others or (fast(), fast()))}, d=own)
     speeds = ("own_flops", "usual_flops", "own_bytes", "usual_bytes")
     return {name: value for name, value in one.seen.fields.items() if name not in speeds}

@@ -150,6 +150,6 @@ def test_the_library_is_the_one_that_the_program_imports(modules: tuple[str, ...
 
 
 def test_answer_about_an_unrequested_url_is_ignored() -> None:
-    told = {"w": facts("missing", "words", url="gs://b;reboot/x")}
-    assert judged(TOPIC, of({"output": OUT}), told) == []
-    assert list(TOPIC.describe(of({"output": OUT}), Answers([told]))) == []
+    reported = {"w": facts("missing", "words", url="gs://b;reboot/x")}
+    assert judged(TOPIC, of({"output": OUT}), reported) == []
+    assert list(TOPIC.describe(of({"output": OUT}), Answers([reported]))) == []

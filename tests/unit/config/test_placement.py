@@ -85,7 +85,7 @@ def test_hosts_that_are_not_there_are_named_together_and_the_others_kept() -> No
     hosts = inventory("n1")
     assert place_tasks({"ps": job("n1", "n[1-3]")}, hosts, findings) == {"ps": ["n1", "n1"]}
     assert place_tasks({"ps": job("other")}, hosts, findings) == {"ps": []}
-    assert place_tasks({"ps": job("other")}, {}, findings) == {"ps": []}  # that there are none is told elsewhere
+    assert place_tasks({"ps": job("other")}, {}, findings) == {"ps": []}  # that there are none is reported elsewhere
     assert findings.found == [
         ("jobs.ps.hosts[1]", "jobs.ps.hosts[1] names n[2-3], which are not in hosts", "hosts has n1", False),
         ("jobs.ps.hosts[0]", "jobs.ps.hosts[0] names other, which is not in hosts", "hosts has n1", False),

@@ -1,4 +1,4 @@
-"""Known ways in which runs go wrong are told from the facts, by the words that programs really write."""
+"""Known ways in which runs go wrong are recognised from the facts, by the words that programs really write."""
 
 from __future__ import annotations
 

@@ -105,10 +105,10 @@ FAILED = entry("failed", reason="exit code 2")
 def test_what_hosts_report_while_the_coordinator_is_away_has_the_verdict_of_status() -> None:
     """The worker of the coordinator's own host is unknown, and a ps still runs: decided, but not over."""
 
-    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+    def reported(host: str, answer: dict[str, Any]) -> dict[str, Any]:
         return with_states(answer, {task: FAILED for task in answer["state"]["tasks"] if task.startswith("worker")})
 
-    transport = FakeTransport(Agents(told=told), {"c": TransportError("no route to c")})
+    transport = FakeTransport(Agents(reported=reported), {"c": TransportError("no route to c")})
     events = follow(record(), transport, LogRequest(()))
     first = next(event for event in events if isinstance(event, RunStatus))
     assert (first.coordination, first.verdict, first.is_over) == (None, status(record(), transport).verdict, False)
@@ -116,7 +116,7 @@ def test_what_hosts_report_while_the_coordinator_is_away_has_the_verdict_of_stat
 
 
 def test_a_run_that_is_over_everywhere_else_needs_no_coordinator() -> None:
-    agents = Agents(told=lambda _, answer: with_states(answer, dict.fromkeys(answer["state"]["tasks"], FAILED)))
+    agents = Agents(reported=lambda _, answer: with_states(answer, dict.fromkeys(answer["state"]["tasks"], FAILED)))
     events = followed(agents, unreachable={"c": TransportError("no route to c")})
     assert isinstance(events[-1], Ended)
     assert events[-1].status.verdict.outcome is Outcome.FAILED
@@ -205,7 +205,7 @@ class Later(Agents):
     ],
 )
 def test_the_run_that_follows(agents: Agents, why: Fact, away: str, newer: str | None, looks: int | None) -> None:
-    """`newer`: empty where it is told that it has not begun; `looks`: for how many seconds it was waited for."""
+    """`newer`: empty where the answer is that it has not begun; `looks`: for how many seconds it was waited for."""
     waited: list[float] = []
     transport = FakeTransport(agents, {host: TransportError(f"no route to {host}") for host in away})
     known = dataclasses.replace(record(), run=None)

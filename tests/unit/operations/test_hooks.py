@@ -29,7 +29,7 @@ def happened(name: str, kind: str = "restarting") -> RunEvent:
 
 
 class Runs:
-    """In place of commands: keeps what they are told, and lasts as long as a test wants."""
+    """In place of commands: keeps their input, and lasts as long as a test wants."""
 
     def __init__(self, why: Callable[[], Sequence[Fact]] = tuple) -> None:
         self.received: list[str] = []

@@ -30,7 +30,7 @@ CREDENTIALS = {"key": "K", "certificate": "C", "authority": "A", "knock": "0" * 
 
 
 Requests = dict[tuple[str, str], Mapping[str, Any]]
-"""Host and kind -> what it was told last."""
+"""Host and kind -> what was sent to it last."""
 
 
 def without(launch: Start, allowed: int, *unreachable: str, **prepared: Mapping[str, Any]) -> tuple[UpResult, Requests]:

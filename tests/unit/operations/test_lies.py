@@ -199,7 +199,7 @@ def test_one_liar_among_four_decides_nothing(run: str) -> None:
 def test_the_newer_run_that_several_hosts_report_is_trusted() -> None:
     """As when somebody else has started one on fewer hosts."""
     old, new = (Agents(run=record(run, created)) for run, created in (("digits-1", 1000.0), ("digits-2", 2000.0)))
-    agents = Agents(told=lambda host, _: (new if host in "ab" else old).status(host, None))
+    agents = Agents(reported=lambda host, _: (new if host in "ab" else old).status(host, None))
     assert status_of_hosts(record(run=None), FakeTransport(agents)).record.run == "digits-2"  # type: ignore[arg-type]
 
 
@@ -245,7 +245,7 @@ def test_two_hosts_that_redirect_to_each_other_are_queried_once() -> None:
         answer["inventory"]["lead"] = {"c": "worker:1", "d": "worker:0"}.get(host, answer["inventory"]["lead"])
         return answer
 
-    transport = FakeTransport(Agents(told=elsewhere))
+    transport = FakeTransport(Agents(reported=elsewhere))
     status(record(), transport)
     assert len(transport.opened) < 12
 

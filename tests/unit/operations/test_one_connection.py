@@ -314,11 +314,11 @@ def test_without_a_coordinator_the_workers_that_are_there_decide() -> None:
     for member in known["roster"]:
         member["decides"] = member["task"].startswith("worker")
 
-    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+    def reported(host: str, answer: dict[str, Any]) -> dict[str, Any]:
         succeeded = dict.fromkeys(answer["state"]["tasks"], entry("succeeded"))
         return {**with_states(answer, succeeded), "inventory": {**known, "absent": ["d"]}}
 
-    assert status(record(), FakeTransport(Agents(told=told), {"d": GONE})).verdict.outcome is Outcome.SUCCEEDED
+    assert status(record(), FakeTransport(Agents(reported=reported), {"d": GONE})).verdict.outcome is Outcome.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -338,16 +338,16 @@ def test_run_continues_if_a_task_was_not_stopped() -> None:
 
 
 def _ended_by(order: str, but: str = "") -> Agents:
-    """Every host but one has ended its tasks, as it was told to."""
+    """Every host but one has ended its tasks, as it was asked to."""
     why = because([fact(order, by="ada@laptop")])
 
-    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+    def reported(host: str, answer: dict[str, Any]) -> dict[str, Any]:
         tasks = answer["state"]["tasks"]
         intents = {task: made(Intent, want="stop", version=3, **why) for task in tasks}
         ended = with_states(answer, dict.fromkeys(tasks, entry("stopped")))
         return answer if host == but else {**ended, "intents": intents}
 
-    return Agents(told=told)
+    return Agents(reported=reported)
 
 
 def test_a_host_that_refuses_is_named_beside_what_the_coordinator_says() -> None:

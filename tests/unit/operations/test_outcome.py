@@ -165,12 +165,12 @@ def test_an_outcome_with_unreachable_hosts_holds_when_all_answer(run: tuple[Spec
 def asked(tasks: Mapping[str, dict[str, Any]], *unreachable: str, beside: str = "") -> RunStatus:
     """Of a run without a coordinator, with these tasks for running ones; `beside`: one that nobody trains with."""
 
-    def told(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+    def reported(host: str, answer: dict[str, Any]) -> dict[str, Any]:
         for member in answer["inventory"]["roster"]:
             member["vital"] = member["task"] != beside
         return with_states(answer, {task: tasks[task] for task in answer["state"]["tasks"] if task in tasks})
 
-    transport = FakeTransport(Agents(told=told), dict.fromkeys(unreachable, TransportError("no route")))
+    transport = FakeTransport(Agents(reported=reported), dict.fromkeys(unreachable, TransportError("no route")))
     return status(record(), transport)
 
 
@@ -289,8 +289,8 @@ def test_a_run_whose_hosts_do_not_answer_leaves_the_others() -> None:
         if fields["run"] == "digits-2":
             raise TransportError("c is down")
         if fields["type"] == "metrics":
-            told = {"time": 1.0, "dirs": [], "problems": [], "unread_bytes": 0, "omitted": 0, "folders": []}
-            return [{"type": "result", "run": "digits-1", **told}]
+            reported = {"time": 1.0, "dirs": [], "problems": [], "unread_bytes": 0, "omitted": 0, "folders": []}
+            return [{"type": "result", "run": "digits-1", **reported}]
         return agents(session, fields)
 
     found = compare([record("digits-1"), record("digits-2")], FakeTransport(answer))

@@ -1,4 +1,4 @@
-"""Output directories of others, and ports of others, are told before anything starts."""
+"""Output directories of others, and ports of others, are reported before anything starts."""
 
 from __future__ import annotations
 

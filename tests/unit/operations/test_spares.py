@@ -108,14 +108,14 @@ RECORD = dataclasses.replace(record_of(plan_roster(SPARED), "digits-1", 1000.0),
 
 def inventory_after(number: int = 0, term: int = 0, elected: str | None = None, **moved: str) -> Inventory:
     """Of a run in which hosts have taken the places of others."""
-    told = inventory(RECORD)
+    reported = inventory(RECORD)
     roster = [
         {**one, "host": moved[one["host"]], "seat": one["host"], "address": "there:1"} if one["host"] in moved else one
-        for one in told["roster"]
+        for one in reported["roster"]
     ]
     spares = {name: {"address": name, "addresses": dict.fromkeys(HOSTS.values(), f"{name}:1")} for name in "st"}
     more = {"spares": spares, "arbiters": ["z"], "moved": {"number": number, "seats": moved}}
-    found: Inventory = checked(Inventory, {**told, **more, "roster": roster, "term": term, "elected": elected})
+    found: Inventory = checked(Inventory, {**reported, **more, "roster": roster, "term": term, "elected": elected})
     return found
 
 
@@ -123,7 +123,7 @@ BEFORE, AFTER = inventory_after(), inventory_after(1, 2, "s", c="s")
 
 
 @pytest.mark.parametrize(
-    ("told", "moved", "elected"),
+    ("reported", "moved", "elected"),
     [
         ({"a": BEFORE, "b": BEFORE}, {}, None),
         ({"a": BEFORE, "b": AFTER, "s": AFTER}, {"c": "s"}, "s"),
@@ -134,9 +134,9 @@ BEFORE, AFTER = inventory_after(), inventory_after(1, 2, "s", c="s")
     ],
 )
 def test_hosts_agree_on_a_run_though_not_all_have_heard_of_a_move(
-    told: dict[str, Inventory], moved: dict[str, str], elected: str | None
+    reported: dict[str, Inventory], moved: dict[str, str], elected: str | None
 ) -> None:
-    answers: Any = {host: {"inventory": one} for host, one in told.items()}
+    answers: Any = {host: {"inventory": one} for host, one in reported.items()}
     found = agreed(RECORD, answers)
     assert found is not None
     assert dissenters(found, answers) == {}
@@ -198,8 +198,8 @@ def test_stop_of_a_whole_run_without_a_coordinator_asks_idle_hosts_too() -> None
 
 
 def view_with(idle: Mapping[str, Mapping[str, Any]]) -> Any:
-    told = viewed()
-    return checked(RunView, {**told, "hosts": {**told["hosts"], **idle}})
+    reported = viewed()
+    return checked(RunView, {**reported, "hosts": {**reported["hosts"], **idle}})
 
 
 def status_of(known: RunRecord, idle: Mapping[str, Mapping[str, Any]]) -> RunStatus:
@@ -211,7 +211,7 @@ UP, AWAY, ABSENT = {"connected": True}, {"connected": False}, {"absent": True, "
 
 
 @pytest.mark.parametrize(
-    ("told", "idle", "lines"),
+    ("reported", "idle", "lines"),
     [
         (BEFORE, {"s": UP, "t": UP, "z": UP}, ["spares: s,t ready", "arbiters: z ready"]),
         (
@@ -224,9 +224,9 @@ UP, AWAY, ABSENT = {"connected": True}, {"connected": False}, {"absent": True, "
     ],
 )
 def test_status_shows_idle_hosts_and_who_has_taken_whose_place(
-    told: Inventory, idle: dict[str, dict[str, Any]], lines: list[str]
+    reported: Inventory, idle: dict[str, dict[str, Any]], lines: list[str]
 ) -> None:
-    assert idle_lines(status_of(RECORD.as_known(told), idle)) == lines
+    assert idle_lines(status_of(RECORD.as_known(reported), idle)) == lines
 
 
 @pytest.mark.parametrize(
@@ -251,8 +251,8 @@ def test_status_shows_idle_hosts_and_who_has_taken_whose_place(
     ],
 )
 def test_up_that_fails_names_who_has_taken_a_place(known: RunRecord, error: DtctlError, lines: list[str]) -> None:
-    told = starting.taken_places(error, known, "f.yaml")
-    assert [text.startswith(line) for text, line in zip(told, lines, strict=True)] == [True] * len(lines)
+    reported = starting.taken_places(error, known, "f.yaml")
+    assert [text.startswith(line) for text, line in zip(reported, lines, strict=True)] == [True] * len(lines)
 
 
 @pytest.mark.parametrize(
@@ -332,8 +332,8 @@ def test_status_of_a_coordinator_without_a_lease_is_that_of_another_that_hosts_h
     found = status(RECORD, FakeTransport(answers))
     assert found.coordination is not None
     assert (found.record.elected, found.coordination.view["serial"]) == (elected, serial)
-    told = "c has no lease: if another host coordinates now, it knows more"
-    assert (told in more_lines(found)) is (elected is None)
+    reported = "c has no lease: if another host coordinates now, it knows more"
+    assert (reported in more_lines(found)) is (elected is None)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_drain_says_beforehand_who_restarts_with_fewer(run: Any, intent: Any, en
 
 
 def draining(host: str, run: Inventory, view: RunView) -> Ending:
-    """What a person is told before the host is drained."""
+    """What a person reads before the host is drained."""
     heard: list[Ending] = []
     agents = type("Told", (Agents,), {"inventory": run})(view, run=RECORD)
     done: Any = {"stopped": [], "already": [], "waiting": [], "survivors": []}

@@ -115,7 +115,7 @@ def sender(tmp_path: Path) -> Sender:
 
 
 def conversation(frames: Frames, sender: Sender | None, until: str = "result") -> list[Progress]:
-    """What is told of it."""
+    """What is reported of it."""
     session = FakeSession(Host("gpu-3", Local()), lambda _, fields: frames if fields["type"] == "go" else [])
     session.send({"type": "go"})
     reports: list[Progress] = []

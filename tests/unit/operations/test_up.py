@@ -58,7 +58,7 @@ def launch(tmp_path: Path) -> Start:
 
 
 class Notes:
-    """A memory that notes what it is told; `full`: what cannot be written."""
+    """A memory that notes what it receives; `full`: what cannot be written."""
 
     def __init__(self, *full: str, order: list[str] | None = None) -> None:
         self.order: list[str] = [] if order is None else order
@@ -167,7 +167,7 @@ def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Start) ->
 
 
 def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(launch: Start) -> None:
-    """What is wrong is told, and the run starts all the same."""
+    """What is wrong is reported, and the run starts all the same."""
     order: list[str] = []
 
     def looked(session: FakeSession, fields: Mapping[str, Any]) -> Any:
@@ -412,7 +412,7 @@ def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_not_begu
 def test_an_interrupt_reports_what_is_left(
     launch: Start, kind: str, unreachable: str, is_started: bool, unclear: tuple[str, ...], then: list[str]
 ) -> None:
-    """Ctrl-C when b is told this; `unreachable` gives no answer to an abort any more. What may go on is found again."""
+    """Ctrl-C when this is sent to b; `unreachable` gives no answer to an abort any more. What may go on is found."""
 
     def interrupt(session: FakeSession, fields: Mapping[str, Any]) -> None:
         if session.host.name == "b":

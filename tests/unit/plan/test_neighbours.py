@@ -1,4 +1,4 @@
-"""What trainers of other frameworks and of platforms are told of their place: flags or variables, by choice."""
+"""What trainers of other frameworks and of platforms learn about their place: flags or variables, by choice."""
 
 from __future__ import annotations
 

@@ -253,8 +253,8 @@ def test_each_task_is_given_the_directory_that_it_gets() -> None:
     plain = Launch(command=("train",), dialect="none", platform=("data_dir",))
     jobs = {name: dataclasses.replace(one, launch=plain) for name, one in value.jobs.items()}
     plan = plan_run(dataclasses.replace(value, jobs=jobs), {name: name for name in "abcd"}, local_python="python3")
-    told = {str(task.id): task.argv[-1].partition("=")[2] for task in plan.tasks}
-    assert {name: told[name] for name in ("chief:0", "worker:1", "worker:2", "evaluator:0")} == {
+    reported = {str(task.id): task.argv[-1].partition("=")[2] for task in plan.tasks}
+    assert {name: reported[name] for name in ("chief:0", "worker:1", "worker:2", "evaluator:0")} == {
         "chief:0": f"{HOME}/chief-0",
         "worker:1": f"{HOME}/worker-1",
         "worker:2": "/ssd/worker-2",

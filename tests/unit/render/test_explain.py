@@ -175,8 +175,8 @@ def test_lines_of_points() -> None:
 def test_steps_of_logs_are_in_the_json_of_a_run_without_event_files() -> None:
     task = task_status("worker:0", step=7, rate=2.5, loss="0.1")
     status = dataclasses.replace(run_status(), tasks={task.id: task})
-    told = metrics(Metrics("run", ()), status)["tasks"]
-    assert told == [{"task": "worker:0", "step": 7, "rate": 2.5, "loss": "0.1"}]
+    reported = metrics(Metrics("run", ()), status)["tasks"]
+    assert reported == [{"task": "worker:0", "step": 7, "rate": 2.5, "loss": "0.1"}]
 
 
 def test_json_of_what_is_allowed_has_the_words_of_each_program() -> None:

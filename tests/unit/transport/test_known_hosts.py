@@ -386,7 +386,7 @@ def test_a_file_in_ssh_without_a_host_key_has_to_say_by_its_name_what_it_is_for(
 @pytest.mark.parametrize("name", [".bash_profile", ".config/systemd/user/x.service", "bin/known_hosts", "hosts"])
 @pytest.mark.parametrize("around", ["", ".."])
 def test_a_cluster_file_in_a_home_directory_chooses_nothing_there(home: Path, name: str, around: str) -> None:
-    """Shells and sessions read new files of a home without being told to."""
+    """Shells and sessions read new files of a home without being asked to."""
     project = home / around
     with pytest.raises(TransportError, match="cannot write"):
         accept(project / name, project)

@@ -194,7 +194,7 @@ class Door:
         return guest
 
     def close(self) -> None:
-        """Who waits is told something that ends it."""
+        """Who waits is sent something that ends it."""
         for guest in self.guests:
             with suppress(OSError):
                 guest.sendall(b"SSH-2.0-door\r\n\0\0\0\0")

@@ -1,4 +1,4 @@
-"""A host that says nothing, takes nothing, or never comes to an end: told on the screen, then given up."""
+"""A host that says nothing, takes nothing, or never ends: reported on the screen, then given up."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def _pairs(kind: str, hosts: Sequence[str], voters: str) -> list[tuple[str, str]
     return out if kind in ("mute", "cut one way", "split one way") else out + back
 
 
-def told(trial: Trial, caller: Caller | None = None) -> str:
+def reported(trial: Trial, caller: Caller | None = None) -> str:
     """The story of a violation: with the fewest faults that were found to be needed."""
     text = _violation(trial.seed, caller, trial.planned)
     faults = [*trial.planned]

@@ -60,7 +60,7 @@ class Sequence:
         return trial.now - ended
 
     def _has_taught(self) -> bool:
-        """Of a program that has told one step nobody knows whether it will tell another."""
+        """Of a program that has reported one step nobody knows whether it will report another."""
         lead = self.trial.tasks[self.trial.spec["lead"]]
         return lead.entry["first_step_s"] > 0
 
@@ -69,10 +69,10 @@ class Sequence:
         end = trial.now + limit_s
         while not done():
             if trial.now >= end or trial.data["phase"] == "ended":
-                raise AssertionError(self.told(what))
+                raise AssertionError(self.reported(what))
             trial.tick()
 
-    def told(self, what: str) -> str:
+    def reported(self, what: str) -> str:
         trial = self.trial
         still = [one for one in trial.data["incidents"] if one["recovered"] is None and one["closed"] is None]
         lines = [

@@ -19,7 +19,7 @@ from dtctl.agent.supervise.task import Task
 
 
 class SimAttempt:
-    """In the place of an attempt with files and processes: it runs at once, and ends when it is told to."""
+    """In the place of an attempt with files and processes: it runs at once, and ends when it is asked to."""
 
     def __init__(self, directory: str, now: float) -> None:
         self.directory = directory
@@ -82,7 +82,7 @@ class SimObservation:
         return False
 
     def sees_progress(self, now: float, wall: float) -> None:
-        """Steps are told by the test."""
+        """The test sets the steps."""
 
 
 class SimTask:

@@ -1,4 +1,4 @@
-"""Who is in touch, who is missed and since when, and that each coming and going is told once."""
+"""Who is in touch, who is missed and since when, and that each coming and going is reported once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 
 class Reports:
-    """A coordinator's contacts, and the hosts of which something was told."""
+    """A coordinator's contacts, and the hosts of which something was reported."""
 
     def __init__(self, view: View | None = None) -> None:
         self.view = view or views.running()
@@ -37,17 +37,17 @@ class Reports:
 
 
 def test_initially_no_host_is_connected_or_away() -> None:
-    told = Reports()
-    assert (told.connected, told.contacts.away) == (set(), {})
+    reported = Reports()
+    assert (reported.connected, reported.contacts.away) == (set(), {})
 
 
 def test_known_hosts_with_unfinished_tasks_are_expected() -> None:
     view = views.running()
     view.hosts["a"]["heard"] = None
     view.hosts["b"]["over"] = True
-    told = Reports(view)
-    told.contacts.expect(100.0, counts_on=True)
-    assert told.contacts.away == {"d": 100.0}, "c is the coordinator's own"
+    reported = Reports(view)
+    reported.contacts.expect(100.0, counts_on=True)
+    assert reported.contacts.away == {"d": 100.0}, "c is the coordinator's own"
 
 
 @pytest.mark.parametrize(("counts_on", "since"), [(True, 60.0), (False, 100.0)])
@@ -56,50 +56,50 @@ def test_how_long_a_host_was_silent_is_counted_on_once_and_only_where_nobody_can
 ) -> None:
     view = views.running()
     view.hosts["a"]["silent_s"] = 40.0
-    told = Reports(view)
-    told.contacts.expect(100.0, counts_on=counts_on)
-    assert (told.contacts.away["a"], view.hosts["a"]["silent_s"]) == (since, None)
+    reported = Reports(view)
+    reported.contacts.expect(100.0, counts_on=counts_on)
+    assert (reported.contacts.away["a"], view.hosts["a"]["silent_s"]) == (since, None)
 
 
 def test_missing_host_is_reported_once() -> None:
-    told = Reports()
-    told.contacts.expect(100.0, counts_on=True)
-    told.contacts.miss(100.0 + DIAL_AGAIN_S)
-    assert told.hosts == []
-    told.contacts.greet("a", 100.0 + DIAL_AGAIN_S)
-    told.contacts.miss(100.1 + DIAL_AGAIN_S)
-    told.contacts.miss(500.0)
-    assert told.hosts == ["b", "d"]
+    reported = Reports()
+    reported.contacts.expect(100.0, counts_on=True)
+    reported.contacts.miss(100.0 + DIAL_AGAIN_S)
+    assert reported.hosts == []
+    reported.contacts.greet("a", 100.0 + DIAL_AGAIN_S)
+    reported.contacts.miss(100.1 + DIAL_AGAIN_S)
+    reported.contacts.miss(500.0)
+    assert reported.hosts == ["b", "d"]
 
 
 def test_connecting_host_is_reported_only_if_it_was_missed() -> None:
-    told = Reports()
-    told.view.hosts["a"]["over"] = True
-    told.contacts.greet("a", 100.0)
-    assert (told.connected, told.view.hosts["a"]["over"], told.hosts) == ({"a"}, False, [])
-    told.contacts.lose("a", 105.0, "no word", is_done=False)
-    assert (told.connected, told.contacts.away, told.hosts) == (set(), {"a": 105.0}, ["a"])
-    assert told.last == fact("away", host="a", text="no word")
-    told.contacts.greet("a", 110.0)
-    assert (told.connected, told.contacts.away, told.hosts) == ({"a"}, {}, ["a", "a"])
-    assert told.last == fact("back", host="a", seconds=5.0)
-    told.contacts.greet("a", 111.0)
-    assert told.hosts == ["a", "a"]
+    reported = Reports()
+    reported.view.hosts["a"]["over"] = True
+    reported.contacts.greet("a", 100.0)
+    assert (reported.connected, reported.view.hosts["a"]["over"], reported.hosts) == ({"a"}, False, [])
+    reported.contacts.lose("a", 105.0, "no word", is_done=False)
+    assert (reported.connected, reported.contacts.away, reported.hosts) == (set(), {"a": 105.0}, ["a"])
+    assert reported.last == fact("away", host="a", text="no word")
+    reported.contacts.greet("a", 110.0)
+    assert (reported.connected, reported.contacts.away, reported.hosts) == ({"a"}, {}, ["a", "a"])
+    assert reported.last == fact("back", host="a", seconds=5.0)
+    reported.contacts.greet("a", 111.0)
+    assert reported.hosts == ["a", "a"]
 
 
 def test_disconnect_of_a_finished_host_is_not_reported() -> None:
-    told = Reports()
-    told.contacts.greet("a", 100.0)
-    told.contacts.lose("a", 105.0, "closed", is_done=True)
-    assert (told.connected, told.contacts.away, told.hosts) == (set(), {}, [])
-    assert told.view.hosts["a"]["over"]
+    reported = Reports()
+    reported.contacts.greet("a", 100.0)
+    reported.contacts.lose("a", 105.0, "closed", is_done=True)
+    assert (reported.connected, reported.contacts.away, reported.hosts) == (set(), {}, [])
+    assert reported.view.hosts["a"]["over"]
 
 
 def test_unconnected_host_cannot_be_lost() -> None:
-    told = Reports()
-    told.contacts.lose("a", 105.0, "closed", is_done=True)
-    told.contacts.lose("b", 105.0, "closed", is_done=False)
-    assert (told.contacts.away, told.hosts, told.view.hosts["a"]["over"]) == ({}, [], False)
+    reported = Reports()
+    reported.contacts.lose("a", 105.0, "closed", is_done=True)
+    reported.contacts.lose("b", 105.0, "closed", is_done=False)
+    assert (reported.contacts.away, reported.hosts, reported.view.hosts["a"]["over"]) == ({}, [], False)
 
 
 pytestmark = pytest.mark.usefixtures("processes_in_memory")

@@ -20,7 +20,7 @@ from tests.nights import at_night
 from tests.unit.agent.coordinate.electing import Message, Violation, Voter
 from tests.unit.agent.coordinate.election_bugs import BUGS, Bug
 from tests.unit.agent.coordinate.election_search import Limits, Search
-from tests.unit.agent.coordinate.election_trial import MOST_LINES, Trial, told
+from tests.unit.agent.coordinate.election_trial import MOST_LINES, Trial, reported
 from tests.unit.agent.coordinate.election_world import Caller, Network
 
 COUNT = int(os.environ.get("ELECTIONS", "400"))
@@ -61,7 +61,7 @@ def _keeps_its_promises(seed: int) -> None:
     try:
         trial.run()
     except Violation:
-        pytest.fail(told(trial), pytrace=False)
+        pytest.fail(reported(trial), pytrace=False)
 
 
 @pytest.mark.parametrize("name", at_night(SEARCHES, but=BY_DAY))
@@ -98,11 +98,11 @@ def test_the_search_finds_a_coordinator_that_votes_for_another_and_still_leads()
 def test_violation_is_reported_with_its_seed() -> None:
     bug = BUGS["a promise as short as a lease"]
     trial = Trial(bug.seed, bug.caller)
-    story = told(trial, bug.caller)
+    story = reported(trial, bug.caller)
     assert story.startswith(f"seed {bug.seed}, voters ")
     assert "have a lease" in story
     assert len(story.splitlines()) <= MOST_LINES + 2
-    assert story == told(Trial(bug.seed, bug.caller), bug.caller)
+    assert story == reported(Trial(bug.seed, bug.caller), bug.caller)
 
 
 def test_a_single_voter_is_elected_once() -> None:

@@ -31,7 +31,7 @@ COMPLAINT = {"text": "waits for ps:0", "since": 1.0, "last": 2.0}
 
 
 class Host:
-    """state.json and intent.json of a host, and what is told of them."""
+    """state.json and intent.json of a host, and what is reported of them."""
 
     def __init__(self, brief: bool = True) -> None:
         entries = {task: made(Entry, state="running", attempt=1) for task in TASKS}
@@ -53,7 +53,7 @@ class Host:
 
 @pytest.fixture
 def host() -> Host:
-    """It has told its state."""
+    """It has reported its state."""
     made = Host()
     assert made.tell()["type"] == "state"
     return made
@@ -90,9 +90,9 @@ def test_a_machine_sample_is_sent_alone(host: Host) -> None:
     ],
 )
 def test_several_changes_are_sent_as_the_whole_state(host: Host, task: str, changed: dict[str, Any]) -> None:
-    told = host.tell(task, **changed)
-    assert told["type"] == "state"
-    assert told["state"] == host.state
+    reported = host.tell(task, **changed)
+    assert reported["type"] == "state"
+    assert reported["state"] == host.state
 
 
 @pytest.mark.parametrize("change", ["intent", "kept", "lost session"])
@@ -144,14 +144,14 @@ def test_whatever_happens_the_coordinator_has_the_state_that_the_agent_has(seed:
         for task in chances.sample(TASKS, chances.randint(0, 2)):
             name, values = chances.choice(CHANGES[: chances.choice([6, 6, 6, 9])])
             host.state["tasks"][task][name] = chances.choice(values)
-        told = host.tell(machine={**MACHINE, "load": chances.choice([0.5, 1.5])})
-        told = checked(FROM_AGENT[told["type"]], json.loads(json.dumps(told)))
-        types.append(told["type"])
-        if told["type"] == "progress":
-            assert view.problem("far", told) is None
-            view.advance("far", told)
+        reported = host.tell(machine={**MACHINE, "load": chances.choice([0.5, 1.5])})
+        reported = checked(FROM_AGENT[reported["type"]], json.loads(json.dumps(reported)))
+        types.append(reported["type"])
+        if reported["type"] == "progress":
+            assert view.problem("far", reported) is None
+            view.advance("far", reported)
         else:
-            view.hosts["far"]["state"] = told["state"]
+            view.hosts["far"]["state"] = reported["state"]
         assert view.hosts["far"]["state"] == checked(State, host.state)
     assert types.count("progress") > 20
     assert types.count("state") > 1
@@ -219,17 +219,19 @@ def test_first_step_durations_of_peers_are_sent_with_each_order(followed: Any) -
 
 
 @pytest.mark.parametrize(
-    ("welcome", "told"), [({"progress": True}, "progress"), ({}, "state")], ids=["of this build", "of an older one"]
+    ("welcome", "reported"), [({"progress": True}, "progress"), ({}, "state")], ids=["of this build", "of an older one"]
 )
-def test_progress_is_sent_to_a_coordinator_that_supports_it(followed: Any, welcome: dict[str, Any], told: str) -> None:
+def test_progress_is_sent_to_a_coordinator_that_supports_it(
+    followed: Any, welcome: dict[str, Any], reported: str
+) -> None:
     followed({"type": "connected"})
     followed(checked(Welcome, {"type": "welcome", "v": PROTOCOL, "events_from": 0, **welcome}))
     part = followed(orders(), step=7)
-    assert part._dialer.sent == ["hello", "state", told]
+    assert part._dialer.sent == ["hello", "state", reported]
     followed({"type": "gone", "reason": "connection timed out", "last_received": 100.5})
     followed({"type": "connected"})
     followed(checked(Welcome, {"type": "welcome", "v": PROTOCOL, "events_from": 0, **welcome}), step=8)
-    assert part._dialer.sent[3:] == ["hello", "state"], "what was told before was told to another coordinator"
+    assert part._dialer.sent[3:] == ["hello", "state"], "what was reported before was reported to another coordinator"
 
 
 def test_agent_without_reboot_may_start_tasks_at_once(followed: Any) -> None:
@@ -291,18 +293,18 @@ GONE = {"type": "gone", "reason": "connection timed out", "last_received": 100.0
 
 
 @pytest.mark.parametrize(
-    ("absent", "told", "kept"),
+    ("absent", "reported", "kept"),
     [([], True, True), ([], False, False), (["far"], True, False)],
     ids=["kept", "not yet", "one that joins"],
 )
 def test_a_run_is_kept_when_its_coordinator_keeps_it_but_not_where_it_joins(
-    followed: Any, monkeypatch: pytest.MonkeyPatch, absent: list[str], told: bool, kept: bool
+    followed: Any, monkeypatch: pytest.MonkeyPatch, absent: list[str], reported: bool, kept: bool
 ) -> None:
     offered: list[str] = []
     monkeypatch.setattr(reboot, "offer_later", offered.append)
     monkeypatch.setattr(processes, "find", lambda _: None)
     part = followed(WELCOME, absent=absent)
-    followed(orders(kept=told))
+    followed(orders(kept=reported))
     assert (part._files.intent()["session"] is None) is kept
     assert offered == [part._files.root] * kept, "no session is left that could"
 

@@ -24,7 +24,7 @@ def lost(view: View, task: str, *others: str, wall: float = 1010.0) -> Incident:
 
 def test_incident_records_lost_tasks_and_time() -> None:
     view = views.running()
-    views.told(view, "worker:0", step=40)
+    views.reported(view, "worker:0", step=40)
     one = lost(view, "ps:0", "chief:0")
     assert view.data["incidents"] == [one]
     assert (one["id"], one["task"], one["host"], one["scope"]) == (1, "ps:0", "a", "task")
@@ -73,9 +73,9 @@ def test_its_tasks_are_back_once_it_has_begun_and_each_is_ready_or_at_its_end() 
     assert not view.is_back(one)
     view.begin_incident(one, 1011.0)
     assert view.is_back(one)
-    views.told(view, "worker:0", ready=False)
+    views.reported(view, "worker:0", ready=False)
     assert not view.is_back(one)
-    views.told(view, "worker:0", state="succeeded")
+    views.reported(view, "worker:0", state="succeeded")
     assert view.is_back(one)
 
 
@@ -91,24 +91,24 @@ def test_run_without_steps_has_recovered_when_its_tasks_run() -> None:
 
 def test_run_with_steps_has_recovered_at_the_next_step_of_any_task() -> None:
     view = views.running()
-    views.told(view, "worker:1", step=40)
+    views.reported(view, "worker:1", step=40)
     one = lost(view, "worker:0")
     assert has_steps(one)
     view.begin_incident(one, 1011.0)
     assert one["told"]["worker:1"] == 40
     assert not view.trains_again(one)
-    views.told(view, "ps:0", step=3)
+    views.reported(view, "ps:0", step=3)
     assert not view.trains_again(one), "a ps does not train"
-    views.told(view, "chief:0", step=1)
+    views.reported(view, "chief:0", step=1)
     assert view.trains_again(one)
-    views.told(view, "worker:0", ready=False)
+    views.reported(view, "worker:0", ready=False)
     assert not view.trains_again(one)
 
 
 def test_step_from_before_the_incident_shows_that_the_run_reports_steps() -> None:
     view = views.running()
     one = lost(view, "worker:0")
-    views.told(view, "worker:1", step=40)
+    views.reported(view, "worker:1", step=40)
     view.begin_incident(one, 1011.0)
     assert (one["step"], has_steps(one)) == (None, True)
     assert not view.trains_again(one)
@@ -131,7 +131,7 @@ PAST = made(Past, attempt=1, started=1000.0, ended=1001.0, asked=False, signal=9
 def idle(**fields: Any) -> View:
     """Everybody is ready, has reported no step, and does nothing."""
     view = views.running("sync-ps", **fields)
-    views.told(view, *view.tasks, idle_since=1000.0)
+    views.reported(view, *view.tasks, idle_since=1000.0)
     return view
 
 
@@ -183,15 +183,15 @@ def test_a_shorter_limit_of_the_start_holds_for_a_run_that_never_began() -> None
 def test_the_ten_minutes_begin_anew_when_somebody_has_worked() -> None:
     beginning, view = Beginning(), idle()
     beginning.update(view, 100.0)
-    views.told(view, "worker:0", idle_since=None)
+    views.reported(view, "worker:0", idle_since=None)
     beginning.update(view, 300.0)
-    views.told(view, "worker:0", idle_since=1200.0)
+    views.reported(view, "worker:0", idle_since=1200.0)
     assert beginning.update(view, 100.0 + NEVER_BEGAN_S) is None
     assert beginning.update(view, 100.0 + 2 * NEVER_BEGAN_S) == NEVER_BEGAN_S
 
 
-def told(*tasks: str, **entry: Any) -> Callable[[View], object]:
-    return lambda view: views.told(view, *tasks, **entry)
+def reported(*tasks: str, **entry: Any) -> Callable[[View], object]:
+    return lambda view: views.reported(view, *tasks, **entry)
 
 
 def limits(**recovery: float | None) -> Callable[[View], object]:
@@ -199,9 +199,9 @@ def limits(**recovery: float | None) -> Callable[[View], object]:
 
 
 def with_ended_and_evaluator(view: View) -> None:
-    views.told(view, "worker:0", state="succeeded", idle_since=None)
+    views.reported(view, "worker:0", state="succeeded", idle_since=None)
     view.roster["worker:1"]["role"] = "evaluator"
-    views.told(view, "worker:1", idle_since=None)
+    views.reported(view, "worker:1", idle_since=None)
 
 
 def restarted_for_that(view: View) -> None:
@@ -216,15 +216,15 @@ ACTIVE: dict[str, dict[str, Any]] = {
     "has reported one before": {"history": [PAST, {**PAST, "step": 0}]},
 }
 IDLE: dict[str, tuple[Callable[[View], object], bool]] = {
-    **{f"{task} does not listen yet": (told(task, ready=False), True) for task in ("ps:0", "chief:0", "worker:1")},
+    **{f"{task} does not listen yet": (reported(task, ready=False), True) for task in ("ps:0", "chief:0", "worker:1")},
     **{
-        f"{task} {what}": (told(task, **entry), False)
+        f"{task} {what}": (reported(task, **entry), False)
         for task in ("ps:0", "chief:0", "worker:1")
         for what, entry in ACTIVE.items()
     },
-    "an earlier attempt reported no step": (told("worker:1", history=[PAST]), True),
+    "an earlier attempt reported no step": (reported("worker:1", history=[PAST]), True),
     "ended tasks and evaluators need not be idle": (with_ended_and_evaluator, True),
-    "no trainer is left": (told("ps:0", "ps:1", "chief:0", "worker:0", "worker:1", state="stopped"), False),
+    "no trainer is left": (reported("ps:0", "ps:1", "chief:0", "worker:0", "worker:1", state="stopped"), False),
     "a task recovers": (lose, False),
     "a task has recovered": (lambda view: lose(view).update(recovered=1002.0), True),
     "it was restarted for that": (restarted_for_that, False),

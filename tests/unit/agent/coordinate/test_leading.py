@@ -32,7 +32,7 @@ LOST = {"attempt": 1, "started": WALL, "ended": WALL, "asked": False, "signal": 
 
 
 class Links:
-    """In place of the Hub: says what a test has it say, and keeps what it is told."""
+    """In place of the Hub: says what a test has it say, and keeps what it receives."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[str, Any]] = []
@@ -121,15 +121,15 @@ class Desk:
     def hello(self, host: str, **changed: Any) -> Any:
         agent = {"pid": 1, "start_time": 1, "boot_id": "b"}
         whole = {"type": "hello", "v": PROTOCOL, "run": "demo-1", "host": host, "agent": agent, "events": 0}
-        return checked(FROM_AGENT["hello"], {**whole, **self.told(host, **changed)})
+        return checked(FROM_AGENT["hello"], {**whole, **self.reported(host, **changed)})
 
     def news(self, host: str, **changed: Any) -> Any:
-        return checked(FROM_AGENT["state"], {"type": "state", **self.told(host, **changed)})
+        return checked(FROM_AGENT["state"], {"type": "state", **self.reported(host, **changed)})
 
-    def progress(self, **told: Any) -> Any:
-        return checked(FROM_AGENT["progress"], {"type": "progress", **told})
+    def progress(self, **reported: Any) -> Any:
+        return checked(FROM_AGENT["progress"], {"type": "progress", **reported})
 
-    def told(self, host: str, **changed: Any) -> Fields:
+    def reported(self, host: str, **changed: Any) -> Fields:
         own = [task for task, place in PLACES.items() if place == host]
         state = made(State, run="demo-1", host=host, tasks={task: {"state": "running", "attempt": 1} for task in own})
         intents = {task: {"want": "run", "version": 2} for task in own}
@@ -191,16 +191,16 @@ def test_an_agent_speaks_of_its_own_tasks_only(desk: Desk, kind: str, field: str
     assert [host for host, _ in desk.links.refused] == ["bad"]
     assert not desk.view["hosts"]["bad"]["connected"]
     assert desk.view["hosts"]["good"]["connected"]
-    [told] = [text for text in desk.contacts() if "sent an invalid message" in text]
-    assert said in told
+    [reported] = [text for text in desk.contacts() if "sent an invalid message" in text]
+    assert said in reported
     desk.receive("bad", desk.hello("bad"))  # the genuine agent
     assert desk.view["hosts"]["bad"]["connected"]
 
 
 def test_progress_alone_is_taken_into_the_state_of_its_host(desk: Desk) -> None:
     before, good = desk.state_of("bad"), desk.state_of("good")
-    told = {"serial": 7, "machine": MACHINE, "tasks": {"worker:1": {"step": 12, "loss": "0.5"}}}
-    desk.receive("bad", desk.progress(**told))
+    reported = {"serial": 7, "machine": MACHINE, "tasks": {"worker:1": {"step": 12, "loss": "0.5"}}}
+    desk.receive("bad", desk.progress(**reported))
     entry = {**before["tasks"]["worker:1"], "step": 12, "loss": "0.5"}
     assert desk.state_of("bad") == {**before, "serial": 7, "machine": MACHINE, "tasks": {"worker:1": entry}}
     assert desk.state_of("good") == good
@@ -220,8 +220,8 @@ def test_progress_of_a_neighbours_task_ends_the_connection(desk: Desk) -> None:
     desk.receive("bad", desk.progress(serial=7, tasks={"worker:0": {"step": 10**6}}))
     assert [host for host, _ in desk.links.refused] == ["bad"]
     assert desk.state_of("good") == before
-    [told] = [text for text in desk.contacts() if "sent an invalid message" in text]
-    assert "it reports worker:0, which is not its own task" in told
+    [reported] = [text for text in desk.contacts() if "sent an invalid message" in text]
+    assert "it reports worker:0, which is not its own task" in reported
     desk.receive("bad", desk.progress(serial=8, tasks={"worker:1": {"step": 13}}))  # before its next hello
     assert desk.state_of("bad")["tasks"]["worker:1"]["step"] is None
 
@@ -253,8 +253,8 @@ def test_a_flood_of_events_is_cut_off_and_told_and_the_others_are_still_heard(de
     for first in range(0, 5000, 100):
         desk.receive("bad", checked(FROM_AGENT["events"], {"type": "events", "from": first, "events": [event] * 100}))
     assert Path(desk.files.path("history.jsonl")).stat().st_size < 1.1 * BURST_BYTES
-    [told] = [text for text in desk.contacts() if "more events than the event history takes" in text]
-    assert told.startswith("bad sends")
+    [reported] = [text for text in desk.contacts() if "more events than the event history takes" in text]
+    assert reported.startswith("bad sends")
     event["task"] = "worker:0"
     desk.receive("good", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
     assert desk.events[-1]["host"] == "good"

@@ -21,7 +21,7 @@ def held(*tasks: str, waits: bool = True) -> View:
     """The tasks are held and have not started; all others run. `waits`: as by depends_on."""
     view = views.running(held=waits)
     view.wanted(tasks, want="hold")
-    views.told(view, *tasks, state="pending", ready=False)
+    views.reported(view, *tasks, state="pending", ready=False)
     return view
 
 
@@ -37,9 +37,9 @@ def test_all_may_run_at_once_and_are_early_before_those_that_they_need_are_ready
 def test_a_task_is_early_until_those_that_it_needs_are_ready() -> None:
     view = views.running()
     view.wanted(TRAINERS, early=True)
-    views.told(view, "chief:0", ready=False)
+    views.reported(view, "chief:0", ready=False)
     assert lifecycle.may_run(view, TRAINERS) == {"chief:0": False}
-    views.told(view, "chief:0", ready=True)
+    views.reported(view, "chief:0", ready=True)
     assert lifecycle.may_run(view, TRAINERS) == dict.fromkeys(TRAINERS, False)
     view.wanted(TRAINERS, want="stop")
     assert lifecycle.may_run(view, ()) == {}
@@ -49,11 +49,11 @@ def test_training_tasks_have_no_start_dependency() -> None:
     """A program that opens no port is no reason to end a run that trains."""
     view = views.running()
     view.wanted(TRAINERS, early=True)
-    views.told(view, *SERVERS, ready=False)
-    views.told(view, *TRAINERS, step=3)
+    views.reported(view, *SERVERS, ready=False)
+    views.reported(view, *TRAINERS, step=3)
     assert lifecycle.may_run(view, ()) == dict.fromkeys(TRAINERS, False)
     assert lifecycle.awaited(view) == []
-    views.told(view, *TRAINERS, state="pending")
+    views.reported(view, *TRAINERS, state="pending")
     assert lifecycle.awaited(view) == SERVERS, "a step of an attempt that has ended means nothing"
 
 
@@ -86,7 +86,7 @@ def test_stopped_or_ended_server_holds_up_no_task(
     entry: dict[str, Any], intent: dict[str, Any], released: bool
 ) -> None:
     view = held("chief:0")
-    views.told(view, "ps:1", **entry)
+    views.reported(view, "ps:1", **entry)
     view.wanted(["ps:1"], **intent)
     assert (lifecycle.may_run(view, ()) == {"chief:0": False}) is released
 
@@ -103,14 +103,14 @@ def test_hosts_are_unreached_until_they_have_spoken_once() -> None:
 def test_of_those_that_wait_for_each_other_the_last_is_awaited() -> None:
     view = views.running()
     view.wanted(TRAINERS, early=True)
-    views.told(view, "ps:1", "chief:0", ready=False)
+    views.reported(view, "ps:1", "chief:0", ready=False)
     assert lifecycle.awaited(view) == ["ps:1"], "chief:0 listens when it likes, as it waits for ps:1"
 
 
 def test_restarted_tasks_that_are_not_ready_are_awaited() -> None:
     view = views.running()
-    views.told(view, "ps:0", "worker:0", "chief:0", state="starting", ready=False)
-    views.told(view, "worker:1", state="failed", ready=False)
+    views.reported(view, "ps:0", "worker:0", "chief:0", state="starting", ready=False)
+    views.reported(view, "worker:1", state="failed", ready=False)
     loss: Any = {"attempt": 1, "ended": 1.0}
     begun, waiting = (
         view.open_incident(tasks[0], loss, [fact("killed", signal=9)], tasks, 1.0)
@@ -135,7 +135,7 @@ def test_hosts_that_never_connected_are_reported_first(
 ) -> None:
     monkeypatch.setattr(lifecycle, "unreached", lambda _: silent)
     view = held(*TRAINERS)
-    views.told(view, "ps:0", ready=False)
+    views.reported(view, "ps:0", ready=False)
     assert lifecycle.missing(view) == [fact("hosts_silent", text=text, count=len(silent), what="10.0.0.1:2221")]
 
 
@@ -161,14 +161,14 @@ def test_reason_why_an_awaited_task_is_not_ready_is_reported(
 ) -> None:
     view = held(*TRAINERS)
     view.wanted(["ps:0"], generation=1)
-    views.told(view, "ps:0", **{"generation": 1, "ready": False, **entry})
+    views.reported(view, "ps:0", **{"generation": 1, "ready": False, **entry})
     view.hosts["a"]["connected"] = connected
     assert lifecycle.missing(view) == why
 
 
 def test_a_task_without_an_address_waits_to_listen_on_its_port() -> None:
     view = held(*TRAINERS)
-    views.told(view, "ps:0", ready=False)
+    views.reported(view, "ps:0", ready=False)
     view.roster["ps:0"]["address"] = None
     assert lifecycle.missing(view) == [fact("waits_to_listen", task="ps:0", what="its port")]
 
@@ -207,7 +207,7 @@ def asked(**fields: Any) -> How:
 
 
 def end(view: View, *tasks: str, state: str = "stopped") -> None:
-    views.told(view, *tasks, state=state)
+    views.reported(view, *tasks, state=state)
 
 
 def test_after_a_failure_all_are_stopped_at_once_and_servers_when_nobody_is_left_whom_they_serve() -> None:
@@ -325,7 +325,7 @@ def test_a_task_is_ready_that_runs_listens_and_can_be_reached_in_the_generation_
     assert view.ready("worker:0")
     for entry in ({"ready": False}, {"state": "stalled"}):
         view = views.running()
-        views.told(view, "worker:0", **entry)
+        views.reported(view, "worker:0", **entry)
         assert not view.ready("worker:0")
     view = views.running()
     view.hosts["d"]["connected"] = False
@@ -333,16 +333,16 @@ def test_a_task_is_ready_that_runs_listens_and_can_be_reached_in_the_generation_
     view = views.running()
     view.wanted(["worker:0"], generation=2)
     assert (view.current("worker:0"), view.ready("worker:0"), view.current("worker:1")) == (False, False, True)
-    views.told(view, "worker:0", generation=3)
+    views.reported(view, "worker:0", generation=3)
     assert view.current("worker:0")
 
 
 def test_the_step_is_the_newest_of_those_who_train() -> None:
     view = views.running()
     assert view.step() is None
-    views.told(view, "worker:0", step=7)
-    views.told(view, "worker:1", step=9)
-    views.told(view, "ps:0", step=100)
+    views.reported(view, "worker:0", step=7)
+    views.reported(view, "worker:1", step=9)
+    views.reported(view, "ps:0", step=100)
     assert view.step() == 9
-    views.told(view, "chief:0", step=10)
+    views.reported(view, "chief:0", step=10)
     assert view.step() == 10

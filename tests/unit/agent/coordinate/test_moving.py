@@ -200,8 +200,8 @@ def test_reconnected_host_keeps_its_tasks_or_learns_their_host(strategy: str, ba
     assert ready(world)
     is_moved = back_after_s > REPLACE_S
     assert world.running_on(task) == ["s" if is_moved else lost]
-    told = [line["reason"] for line in world.events if line["kind"] == "contact"]
-    assert (f"{lost} is back; its tasks are on s now" in told) is is_moved
+    reported = [line["reason"] for line in world.events if line["kind"] == "contact"]
+    assert (f"{lost} is back; its tasks are on s now" in reported) is is_moved
     if is_moved:
         world.crash("s")
         world.until(lambda: world.data["moved"]["number"] == 2 and ready(world), SOON_S)

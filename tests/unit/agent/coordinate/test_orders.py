@@ -20,47 +20,47 @@ LOST = made(Past, attempt=1, started=1000.0, ended=1001.0, asked=False, signal=9
 Steps = Callable[[View], object]
 
 
-def told(task: str, **entry: Any) -> Steps:
-    return lambda view: views.told(view, task, **entry)
+def reported(task: str, **entry: Any) -> Steps:
+    return lambda view: views.reported(view, task, **entry)
 
 
 def lead_alone_reports(view: View) -> None:
     """And worker:1 has done nothing since about its start."""
-    views.told(view, "worker:0", step=None)
-    views.told(view, "worker:1", since=1000.0, idle_since=1010.0)
+    views.reported(view, "worker:0", step=None)
+    views.reported(view, "worker:1", since=1000.0, idle_since=1010.0)
 
 
 def lead_is_silent(view: View) -> None:
-    views.told(view, "chief:0", step=None)
-    views.told(view, "worker:0", step=5)
-    views.told(view, "worker:1", step=5, first_step_s=3.0)
+    views.reported(view, "chief:0", step=None)
+    views.reported(view, "worker:0", step=5)
+    views.reported(view, "worker:1", step=5, first_step_s=3.0)
 
 
 START_ENDS = 1000.0 + orders.START_S + 9.0 * orders.STARTS
 FIRST_STEPS: dict[str, tuple[list[Steps], dict[str, float]]] = {
     "its peers teach a silent task": ([], {"worker:1": 4.0}),
-    "also before it listens": ([told("worker:1", ready=False)], {"worker:1": 4.0}),
-    "also after a loss": ([told("worker:1", history=[LOST])], {"worker:1": 4.0}),
-    "it has reported a step": ([told("worker:1", step=1)], {}),
-    "it does not run": ([told("worker:1", state="backoff")], {}),
-    "it starts": ([told("worker:1", state="starting")], {}),
-    "it was ended for a hang before": ([told("worker:1", history=[{**LOST, "hung": True}])], {}),
-    "the lead is no peer": ([told("worker:0", step=None)], {}),
+    "also before it listens": ([reported("worker:1", ready=False)], {"worker:1": 4.0}),
+    "also after a loss": ([reported("worker:1", history=[LOST])], {"worker:1": 4.0}),
+    "it has reported a step": ([reported("worker:1", step=1)], {}),
+    "it does not run": ([reported("worker:1", state="backoff")], {}),
+    "it starts": ([reported("worker:1", state="starting")], {}),
+    "it was ended for a hang before": ([reported("worker:1", history=[{**LOST, "hung": True}])], {}),
+    "the lead is no peer": ([reported("worker:0", step=None)], {}),
     "the lead has no peers": ([lead_is_silent], {}),
-    "a single step of a peer is no proof": ([told("worker:0", first_step_s=0.0)], {}),
+    "a single step of a peer is no proof": ([reported("worker:0", first_step_s=0.0)], {}),
     "a stopped peer is none": ([lambda view: view.wanted(["worker:0"], want="stop")], {}),
-    "an ended peer is none": ([told("worker:0", state="succeeded")], {}),
+    "an ended peer is none": ([reported("worker:0", state="succeeded")], {}),
     "the lead teaches a task that has done nothing": ([lead_alone_reports], {"worker:1": 9.0}),
-    "rather than its peers": ([lead_alone_reports, told("worker:0", step=100)], {"worker:1": 9.0}),
+    "rather than its peers": ([lead_alone_reports, reported("worker:0", step=100)], {"worker:1": 9.0}),
     "it was idle when its start ended": (
-        [lead_alone_reports, told("worker:1", idle_since=START_ENDS)],
+        [lead_alone_reports, reported("worker:1", idle_since=START_ENDS)],
         {"worker:1": 9.0},
     ),
-    "it worked after its start": ([lead_alone_reports, told("worker:1", idle_since=START_ENDS + 0.1)], {}),
+    "it worked after its start": ([lead_alone_reports, reported("worker:1", idle_since=START_ENDS + 0.1)], {}),
     "it serves": ([lead_alone_reports, lambda view: view.roster["worker:1"].update({"serves": True})], {}),
-    "its start is unknown": ([lead_alone_reports, told("worker:1", since=None)], {}),
-    "it works": ([lead_alone_reports, told("worker:1", idle_since=None)], {}),
-    "the lead has reported no steps": ([lead_alone_reports, told("chief:0", first_step_s=0.0)], {}),
+    "its start is unknown": ([lead_alone_reports, reported("worker:1", since=None)], {}),
+    "it works": ([lead_alone_reports, reported("worker:1", idle_since=None)], {}),
+    "the lead has reported no steps": ([lead_alone_reports, reported("chief:0", first_step_s=0.0)], {}),
 }
 
 
@@ -69,8 +69,8 @@ def test_first_step_duration_is_sent_to_a_task_that_may_have_hung(case: str) -> 
     """chief:0 and worker:0 have reported steps, worker:1 has not."""
     changes, expected = FIRST_STEPS[case]
     view = views.running()
-    views.told(view, "chief:0", step=100, first_step_s=9.0)
-    views.told(view, "worker:0", step=100, first_step_s=4.0)
+    views.reported(view, "chief:0", step=100, first_step_s=9.0)
+    views.reported(view, "worker:0", step=100, first_step_s=4.0)
     for change in changes:
         change(view)
     assert orders.first_steps(view) == expected
@@ -79,19 +79,19 @@ def test_first_step_duration_is_sent_to_a_task_that_may_have_hung(case: str) -> 
 @pytest.mark.parametrize("strategy", ["sync-ps", "collective"])
 def test_where_every_step_needs_every_worker_the_steps_of_others_are_its_own(strategy: str) -> None:
     view = views.running(strategy)
-    views.told(view, "worker:0", step=100, first_step_s=4.0)
+    views.reported(view, "worker:0", step=100, first_step_s=4.0)
     assert orders.first_steps(view) == {}
 
 
 def test_peers_are_of_the_same_job_and_the_slowest_of_them_teaches() -> None:
     places = {"chief:0": "c", "worker:0": "d", "worker:1": "d", "worker:2": "e", "other:0": "e"}
     view = views.running(places=places)
-    views.told(view, "chief:0", step=1, first_step_s=9.0)
+    views.reported(view, "chief:0", step=1, first_step_s=9.0)
     view.roster["other:0"].update({"role": "worker"})
-    views.told(view, "worker:1", step=1, first_step_s=4.0)
-    views.told(view, "worker:2", step=1, first_step_s=6.0)
+    views.reported(view, "worker:1", step=1, first_step_s=4.0)
+    views.reported(view, "worker:2", step=1, first_step_s=6.0)
     assert orders.first_steps(view) == {"worker:0": 6.0}, "other:0 tells nothing, is of another job, and has no peers"
-    views.told(view, "worker:2", step=None)
+    views.reported(view, "worker:2", step=None)
     assert orders.first_steps(view) == {}, "not every peer has reported a step"
 
 
@@ -99,7 +99,7 @@ def test_hundreds_of_silent_tasks_are_not_each_compared_with_each(monkeypatch: p
     """As where the lead alone tells steps, for as long as the run continues."""
     workers = 300
     view = views.running(places={"chief:0": "c", **{f"worker:{number}": f"w{number}" for number in range(workers)}})
-    views.told(view, "chief:0", step=1, first_step_s=9.0)
+    views.reported(view, "chief:0", step=1, first_step_s=9.0)
     looks: list[str] = []
     entry = View.entry
 

@@ -44,8 +44,8 @@ def test_while_something_is_mended_only_the_step_that_ends_that_calls_for_a_deci
     world.run_for(5)
 
     def decides(**fields: object) -> bool:
-        told = {"type": "progress", "serial": 99, "tasks": {"chief:0": fields}}
-        return world.coordinator.receive("c", checked(FROM_AGENT["progress"], told), world.now, world.wall)
+        reported = {"type": "progress", "serial": 99, "tasks": {"chief:0": fields}}
+        return world.coordinator.receive("c", checked(FROM_AGENT["progress"], reported), world.now, world.wall)
 
     assert not decides(loss="0.5", progress=world.wall)
     assert not decides(step=1237)

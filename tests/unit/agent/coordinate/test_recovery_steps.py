@@ -26,16 +26,16 @@ class Run:
     def __init__(self, strategy: str = "async-ps", **fields: Any) -> None:
         self.view: View = views.running(strategy, **fields)
         self.checkpoint: int | None = 100
-        self.told: list[dict[str, Any]] = []
+        self.reported: list[dict[str, Any]] = []
         self.distrusted: list[bool] = []
         services = Services(self._newest, self._damaged, lambda: 0.0)
         self.recovery = Recovery(self.view, services, self._tell)
         for task in self.view.tasks:
-            views.told(self.view, task, step=500)
+            views.reported(self.view, task, step=500)
 
     def _tell(self, kind: str, why: list[Fact], **fields: Any) -> None:
         assert kind == "decision"
-        self.told.append({"why": why, **fields})
+        self.reported.append({"why": why, **fields})
 
     def _damaged(self, distrust: bool) -> list[str]:
         self.distrusted.append(distrust)
@@ -48,7 +48,7 @@ class Run:
         entry = self.view.entry(task)
         usual = {"started": 1000.0, "ended": ended, "asked": False, "code": None, "signal": 9}
         past = made(Past, attempt=entry["attempt"], **{**usual, **how})
-        views.told(self.view, task, state=state, ready=False, history=[*entry["history"], past])
+        views.reported(self.view, task, state=state, ready=False, history=[*entry["history"], past])
 
     def step(self, now: float = 100.0, wall: float = WALL) -> Judgement | None:
         return self.recovery.step(now, wall)
@@ -57,7 +57,7 @@ class Run:
         """Nothing is left of their older generation."""
         for task in tasks:
             generation = self.view.intents[task]["generation"]
-            views.told(self.view, task, state="pending", generation=generation, ready=False)
+            views.reported(self.view, task, state="pending", generation=generation, ready=False)
 
     def begins(self, *tasks: str) -> None:
         """The restart of these tasks."""
@@ -67,7 +67,7 @@ class Run:
     def back(self, *tasks: str) -> None:
         for task in tasks:
             attempt = self.view.entry(task)["attempt"] + 1
-            views.told(self.view, task, state="running", ready=True, attempt=attempt)
+            views.reported(self.view, task, state="running", ready=True, attempt=attempt)
 
     @property
     def incidents(self) -> list[Any]:
@@ -109,7 +109,7 @@ def test_scope_decides_which_tasks_a_loss_holds(strategy: str, task: str, restar
 
 def test_what_is_held_begins_another_generation_and_only_the_lost_task_pays() -> None:
     run = Run("sync-ps")
-    views.told(run.view, "worker:1", restarts=1)
+    views.reported(run.view, "worker:1", restarts=1)
     run.dies("ps:0")
     run.step()
     intents = run.view.intents
@@ -143,17 +143,17 @@ def test_an_agents_own_task_is_noted_and_not_held() -> None:
     assert (run.held, run.recovery.due(), run.view.data["restarts"]) == (set(), None, 1)
     [one] = run.incidents
     assert (one["own"], one["tasks"]) == (True, ["worker:0"])
-    assert run.told[0]["task"] == "worker:0"
-    views.told(run.view, "worker:0", state="running")
+    assert run.reported[0]["task"] == "worker:0"
+    views.reported(run.view, "worker:0", state="running")
     run.step(101.0)
-    assert one["begun"] is None, "its agent has not told of another attempt"
-    views.told(run.view, "worker:0", attempt=2, state="starting")
+    assert one["begun"] is None, "its agent has not reported another attempt"
+    views.reported(run.view, "worker:0", attempt=2, state="starting")
     run.step(102.0)
     assert one["begun"] is None
     run.back("worker:0")
     run.step(103.0, 1013.0)
     assert [run.incidents[0][name] for name in ("begun", "back_to")] == [1013.0, None]
-    views.told(run.view, "worker:0", step=501)
+    views.reported(run.view, "worker:0", step=501)
     run.step(104.0, 1014.0)
     assert one["recovered"] == 1014.0
     assert not run.view.is_recovering()
@@ -161,8 +161,8 @@ def test_an_agents_own_task_is_noted_and_not_held() -> None:
 
 def test_the_next_delay_that_ends_is_the_shortest_of_those_that_wait() -> None:
     run = Run(recovery={"max_restarts": 9})
-    views.told(run.view, "ps:0", restarts=1)
-    views.told(run.view, "ps:1", restarts=2)
+    views.reported(run.view, "ps:0", restarts=1)
+    views.reported(run.view, "ps:1", restarts=2)
     assert run.recovery.due() is None
     run.dies("ps:1")
     run.step(100.0)
@@ -178,18 +178,18 @@ def test_the_next_delay_that_ends_is_the_shortest_of_those_that_wait() -> None:
 
 def test_a_restart_begins_when_its_delay_is_over_and_nothing_of_the_old_is_left() -> None:
     run = Run("sync-ps")
-    views.told(run.view, "ps:0", restarts=1)
+    views.reported(run.view, "ps:0", restarts=1)
     run.dies("ps:0")
     run.step(100.0)
     run.cleared(*ALL)
     [one] = run.incidents
     run.step(100.9)
     assert one["begun"] is None
-    views.told(run.view, "worker:1", state="running")
+    views.reported(run.view, "worker:1", state="running")
     run.step(101.0)
     assert one["begun"] is None
     run.cleared("worker:1")
-    views.told(run.view, "worker:1", generation=1)
+    views.reported(run.view, "worker:1", generation=1)
     run.step(101.0)
     assert one["begun"] is None
     run.cleared("worker:1")
@@ -200,7 +200,7 @@ def test_a_restart_begins_when_its_delay_is_over_and_nothing_of_the_old_is_left(
     run.step(101.0, 1012.0)
     assert [run.incidents[0][name] for name in ("begun", "back_to")] == [1012.0, 100]
     assert run.view.data["warnings"] == ["one was damaged"], "before the lead starts, damaged checkpoints go"
-    assert run.told[-1]["why"] == said("one was damaged")
+    assert run.reported[-1]["why"] == said("one was damaged")
 
 
 def test_stopped_task_does_not_delay_a_restart() -> None:
@@ -292,7 +292,7 @@ def test_of_losses_at_once_the_first_in_time_is_the_cause(chief: float, ps: floa
 def test_what_was_judged_before_is_passed_over() -> None:
     run = Run()
     run.dies("ps:0")
-    views.told(run.view, "ps:0", attempt=2)
+    views.reported(run.view, "ps:0", attempt=2)
     run.dies("ps:0")
     run.recovery.ignore_past(run.view.tasks)
     assert run.view.data["noted"] == {**dict.fromkeys(ALL, 0), "ps:0": 2}
@@ -306,7 +306,7 @@ def test_what_was_judged_before_is_passed_over() -> None:
 def test_a_loss_past_the_budget_of_its_task_or_run_fails_the_run(budget: str, task: str) -> None:
     for restarts in (1, 2):
         run = Run(recovery={"max_restarts": 9, budget: 2})
-        views.told(run.view, task, restarts=restarts if budget == "max_restarts" else 0)
+        views.reported(run.view, task, restarts=restarts if budget == "max_restarts" else 0)
         run.view.data["restarts"] = restarts
         run.dies(task)
         failure = run.step()
@@ -330,8 +330,8 @@ def test_without_a_checkpoint_a_ps_that_may_have_been_trained_is_not_restarted(
 ) -> None:
     run = Run(needs_checkpoint=True)
     run.checkpoint = None
-    views.told(run.view, *run.view.tasks, step=step)
-    views.told(run.view, "chief:0", state=state, since=since)
+    views.reported(run.view, *run.view.tasks, step=step)
+    views.reported(run.view, "chief:0", state=state, since=since)
     run.dies("ps:0")
     failure = run.step()
     assert (failure is not None) is trained
@@ -372,7 +372,7 @@ def test_the_time_of_a_ps_that_has_ended_counts_anew_when_it_has_run_again() -> 
     run.step(100.0)
     run.back("ps:0")
     run.step(105.0)
-    views.told(run.view, "ps:0", state="succeeded")
+    views.reported(run.view, "ps:0", state="succeeded")
     run.step(106.0)
     run.step(106.0 + PS_END_LIMIT_S - 0.1)
     assert run.incidents == []
@@ -394,7 +394,7 @@ FROZEN = fact("frozen", seconds=60)
 def back(why: Fact, **fields: Any) -> Run:
     """worker:0 was lost for that reason and is back, and nobody trains."""
     run = Run(**fields)
-    views.told(run.view, "worker:0", **because([why]))
+    views.reported(run.view, "worker:0", **because([why]))
     run.dies("worker:0")
     run.step(100.0)
     run.back("worker:0")
@@ -422,12 +422,12 @@ def test_a_hang_that_outlives_the_restart_restarts_everybody(why: Fact, stall_s:
 
 def test_a_gang_that_hangs_again_closes_what_restarted_it_before() -> None:
     run = Run("sync-ps")
-    views.told(run.view, "ps:0", **because([STALLED]))
+    views.reported(run.view, "ps:0", **because([STALLED]))
     run.dies("ps:0")
     run.step(100.0)
     run.begins(*ALL)
     for task in ALL:
-        views.told(run.view, task, state="running", ready=True)
+        views.reported(run.view, task, state="running", ready=True)
     run.step(102.0)
     run.step(102.0 + SILENCE_S)
     assert [one["closed"] for one in run.incidents] == ["ps:0 was lost too", None]
@@ -457,7 +457,7 @@ def test_silence_after_a_loss_is_limited_by_the_first_steps_of_peers(
     stall_s: float | None, took_s: float, limit_s: float
 ) -> None:
     run = Run(recovery={"stall_s": stall_s, "max_restarts": 9})
-    views.told(run.view, "worker:1", first_step_s=took_s)
+    views.reported(run.view, "worker:1", first_step_s=took_s)
     run.dies("worker:0")
     run.step(100.0)
     run.back("worker:0")
@@ -490,7 +490,7 @@ def test_each_restart_of_everybody_in_vain_is_waited_for_twice_as_long() -> None
 def test_a_silence_after_a_loss_that_has_a_reason_is_no_hang(why: str) -> None:
     recovery = {"stall_s": 0.0 if why == "off" else 20.0, "max_restarts": 9}
     run = Run(recovery=recovery, target_step=499 if why == "it is done" else 1000, needs_checkpoint=True)
-    views.told(run.view, "worker:1", first_step_s=2.0)
+    views.reported(run.view, "worker:1", first_step_s=2.0)
     if why == "it would start over":
         run.checkpoint = None
     run.dies("worker:0")
@@ -525,7 +525,7 @@ def test_a_task_that_somebody_else_has_let_start_is_not_waited_for() -> None:
     run.step(101.5)
     assert run.incidents[0]["begun"] is None  # it is still the old one that was heard last
     generation = run.view.intents["ps:0"]["generation"]
-    views.told(run.view, "ps:0", state="running", ready=True, attempt=2, generation=generation)
+    views.reported(run.view, "ps:0", state="running", ready=True, attempt=2, generation=generation)
     run.step(102.0)
     assert run.incidents[0]["begun"] == WALL
 
@@ -534,7 +534,7 @@ def test_task_that_a_person_restarted_and_that_was_lost_again_is_held() -> None:
     run = lost("ps:0")
     generation = run.view.intents["ps:0"]["generation"] + 1
     run.view.wanted(["ps:0"], want="run", generation=generation, by="me@desk")
-    views.told(run.view, "ps:0", attempt=2, generation=generation)
+    views.reported(run.view, "ps:0", attempt=2, generation=generation)
     run.dies("ps:0", ended=1012.0)
     run.step(101.5)
     first, second = run.incidents
@@ -544,14 +544,14 @@ def test_task_that_a_person_restarted_and_that_was_lost_again_is_held() -> None:
 @pytest.mark.parametrize("state", ["succeeded", "stopped"])
 def test_task_that_ended_before_it_was_seen_running_has_recovered(state: str) -> None:
     run = lost("worker:1")
-    views.told(run.view, "worker:1", state=state, attempt=2)
+    views.reported(run.view, "worker:1", state=state, attempt=2)
     run.step(101.0)
     assert run.incidents[0]["begun"] == WALL
 
 
 def test_a_stall_past_the_budget_fails_the_run() -> None:
     run = hung(recovery={"max_restarts": 1})
-    views.told(run.view, "worker:0", restarts=1)
+    views.reported(run.view, "worker:0", restarts=1)
     failure = run.step(101.0 + SILENCE_S)
     assert failure is not None
     assert failure.cause == "worker:0"
@@ -561,7 +561,7 @@ def test_a_stall_past_the_budget_fails_the_run() -> None:
 def test_what_an_agent_says_is_believed_only_of_the_attempt_that_waits_for_another(entry: dict[str, Any]) -> None:
     run = Run("sync-ps")
     run.dies("ps:0")
-    views.told(run.view, "ps:0", **{**because([STALLED]), **entry})
+    views.reported(run.view, "ps:0", **{**because([STALLED]), **entry})
     run.step()
     assert run.incidents[0]["why"] == [fact("killed", signal=9)]
 
@@ -577,7 +577,7 @@ def test_what_an_agent_says_is_believed_only_of_the_attempt_that_waits_for_anoth
 )
 def test_a_decision_tells_the_loss_and_who_is_started_again(strategy: str, task: str, plan: Fact) -> None:
     run = lost(task, strategy)
-    assert run.told == [{"why": [fact("killed", signal=9), plan], "task": task}]
+    assert run.reported == [{"why": [fact("killed", signal=9), plan], "task": task}]
 
 
 def seconds(kind: str, after_s: float) -> Fact:
@@ -610,21 +610,21 @@ def test_a_recovery_tells_what_it_has_cost(
 ) -> None:
     run = Run(needs_checkpoint=False)
     run.checkpoint = checkpoint
-    views.told(run.view, *run.view.tasks, step=steps[0])
+    views.reported(run.view, *run.view.tasks, step=steps[0])
     run.dies(task)
     run.step(100.0, WALL)
     run.cleared("ps:0")
     run.step(101.0, WALL)
     run.back(task)
     run.step(102.0, WALL + 0.5)
-    views.told(run.view, "chief:0", step=steps[1])
+    views.reported(run.view, "chief:0", step=steps[1])
     run.step(103.0, WALL + 0.5)
-    assert run.told[-1]["why"] == recovery
+    assert run.reported[-1]["why"] == recovery
 
 
 def test_a_person_who_starts_a_held_task_ends_its_delay() -> None:
     run = Run()
-    views.told(run.view, "ps:0", restarts=1)
+    views.reported(run.view, "ps:0", restarts=1)
     run.dies("ps:0")
     run.dies("worker:0")
     run.step(100.0)
@@ -640,7 +640,7 @@ def idle(checkpoint: int | None, **fields: Any) -> Run:
     """Everybody is there, has reported no step, and does nothing."""
     run = Run("sync-ps", **fields)
     run.checkpoint = checkpoint
-    views.told(run.view, *run.view.tasks, step=None, idle_since=1000.0)
+    views.reported(run.view, *run.view.tasks, step=None, idle_since=1000.0)
     run.step(100.0)
     return run
 
@@ -661,7 +661,7 @@ def test_a_run_that_never_began_is_restarted_but_for_ps_tasks_that_may_have_what
 
 def test_a_run_that_never_began_fails_past_the_leads_budget() -> None:
     run = idle(100, recovery={"max_restarts": 1})
-    views.told(run.view, "chief:0", restarts=1)
+    views.reported(run.view, "chief:0", restarts=1)
     failure = run.step(100.0 + NEVER_BEGAN_S)
     assert failure is not None
     assert failure.cause == "chief:0"
@@ -670,10 +670,10 @@ def test_a_run_that_never_began_fails_past_the_leads_budget() -> None:
 def test_a_loss_all_of_whose_tasks_were_stopped_is_over_and_not_before() -> None:
     run = lost("ps:0", "sync-ps")
     run.view.wanted(ALL, want="stop")
-    views.told(run.view, *ALL - {"worker:1"}, state="stopped")
+    views.reported(run.view, *ALL - {"worker:1"}, state="stopped")
     run.step(100.0)
     assert run.incidents[0]["closed"] is None
-    views.told(run.view, "worker:1", state="stopped")
+    views.reported(run.view, "worker:1", state="stopped")
     run.step(100.0)
     assert run.incidents[0]["closed"] is not None
 
@@ -696,7 +696,7 @@ def test_checkpoints_are_distrusted_when_any_of_those_that_were_lost_could_not_r
 ) -> None:
     run = Run("sync-ps", recovery={"allow_scratch": True})
     if unreadable:
-        views.told(run.view, unreadable, **because([fact("cannot_restore")]))
+        views.reported(run.view, unreadable, **because([fact("cannot_restore")]))
     run.dies("ps:0", ended=1008.0)
     run.dies("chief:0", ended=1009.0)
     run.step(100.0)

@@ -43,7 +43,7 @@ def test_ranges_name_each_task_once(tasks: str, words: str) -> None:
 
 
 def lists(world: World) -> dict[str, list[str]]:
-    """Who takes no part, as each task that runs was told when it was started."""
+    """Who takes no part, as each task that runs knows since its start."""
     there = [task for task in world.tasks if world.places[task] not in world.crashed]
     return {task: [*tasks_in(world.tasks[task].without)] for task in there if world.states[task] == "running"}
 

@@ -50,8 +50,8 @@ def test_what_trains_together_begins_with_as_many_as_the_file_says_and_may_grow_
     world = World("collective", places, resizes=True, replicas={"worker": 2})
     world.coordinator.begin(world.wall)
     world.run_for(10.0)
-    told = [task.without for task in world.tasks.values() if task.entry["state"] == "running"]
-    assert (told, world.condition) == ([["worker:2-3"]] * 2, "Running")
+    reported = [task.without for task in world.tasks.values() if task.entry["state"] == "running"]
+    assert (reported, world.condition) == ([["worker:2-3"]] * 2, "Running")
     scaled(world, 4).run_for(10.0)
     assert world.attempts == {"worker:0": 2, "worker:1": 2, "worker:2": 1, "worker:3": 1}
     assert not any(task.without for task in world.tasks.values())

@@ -127,7 +127,7 @@ def test_a_start_that_the_coordinators_host_rolls_back_ends_on_every_host_before
 @pytest.mark.parametrize(
     ("came", "kind", "least_s", "most_s"),
     [(True, "session_lost", 5.0, 8.0), (False, "session_lost", 10.0, 12.0), (False, "rolled_back", 1.0, 4.0)],
-    ids=["a host that has rolled back", "a host that was not heard", "a host that the controller has told"],
+    ids=["a host that has rolled back", "a host that was not heard", "a host that the controller has cancelled"],
 )
 def test_a_coordinator_that_is_rolled_back_waits_briefly_for(
     came: bool, kind: str, least_s: float, most_s: float

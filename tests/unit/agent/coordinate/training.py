@@ -47,7 +47,7 @@ class Process(SimAttempt):
         """The processes that it has begun to train with."""
         self.holds = False
         """Of a ps: the variables are there."""
-        self.told: int | None = None
+        self.reported: int | None = None
         self.trained_at = 0.0
         self.waited = False
         """It could not reach somebody since its last step."""
@@ -117,8 +117,8 @@ class Observed:
         return False
 
     def sees_progress(self, now: float, wall: float) -> bool:
-        stepped = self._process.told is not None and self._process.told != self._task.entry["step"]
-        self._task.entry["step"] = self._process.told
+        stepped = self._process.reported is not None and self._process.reported != self._task.entry["step"]
+        self._task.entry["step"] = self._process.reported
         return stepped
 
     def update(self, now: float, wall: float) -> Fact | None:
@@ -284,7 +284,7 @@ class Trial(World):
     def _start_hanging(self) -> None:
         for name, task in self.tasks.items():
             process, when = self.process(name), task.hangs_next  # type: ignore[attr-defined]
-            if process is None or not when or process.told is not None:
+            if process is None or not when or process.reported is not None:
                 continue
             if task.entry["ready"] if when == "listens" else self.now - process.began <= STEP_S:
                 process.mode, task.hangs_next = "hung", ""  # type: ignore[attr-defined]
@@ -317,7 +317,7 @@ class Trial(World):
         self._tell(process)
 
     def _tell(self, process: Process) -> None:
-        process.told = self.trained
+        process.reported = self.trained
         process.waited = False
         self.stepped_at = self.now
 
@@ -358,7 +358,7 @@ class Trial(World):
             return False
         if process.session is not None and process.session != self._ids(ps):
             if process.waited and self.random.random() < 0.3:
-                process.mode = "hung"  # its end of the connection was never told
+                process.mode = "hung"  # the end of its connection was never reported
             process.session = None
             return False
         if not all(self._works(one) for one in ps):

@@ -31,7 +31,7 @@ def running(strategy: str = "async-ps", **fields: Any) -> View:
     return view
 
 
-def told(view: View, *tasks: str, **entry: Any) -> None:
+def reported(view: View, *tasks: str, **entry: Any) -> None:
     """What the agents of these tasks say of them from now on."""
     for task in tasks:
         view.entry(task).update(entry)  # type: ignore[typeddict-item]

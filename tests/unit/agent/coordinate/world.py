@@ -247,8 +247,8 @@ class World:
             return
         message = self._news(host) if host in self._greeted else self._hello(host)
         if message is not None:
-            told: Any = json.loads(json.dumps(message))
-            self.coordinator.receive(host, checked(FROM_AGENT[told["type"]], told), self.now, self.wall)
+            reported: Any = json.loads(json.dumps(message))
+            self.coordinator.receive(host, checked(FROM_AGENT[reported["type"]], reported), self.now, self.wall)
 
     def _hello(self, host: str) -> Any:
         self._greeted.add(host)
@@ -296,7 +296,7 @@ class World:
             intents.change(self.tasks[name].intent, want="stop", grace_s=0.0, ends_run=ends_run, **why)
 
     def ask_to_end(self, host: str, how: How) -> None:
-        """As a session on that host does that is told to end the run, of its tasks for now the first alone."""
+        """As a session on that host does that is asked to end the run, of its tasks for now the first alone."""
         intents.change(self.tasks[self._on(host)[0]].intent, ends_run=how)
 
     def _hang_up(self, host: str) -> None:

@@ -91,7 +91,7 @@ def test_only_the_right_host_counts_as_reached(listener: tuple[int, list[bytes]]
         (right, "127.0.0.1", "127.0.0.1"),
         (live, "127.0.0.1", "127.0.0.1"),
     ]
-    assert sorted(heard) == [b"", *[f"{NONCE} ask\n".encode()] * 2]  # a trainer is told nothing
+    assert sorted(heard) == [b"", *[f"{NONCE} ask\n".encode()] * 2]  # nothing is sent to a trainer
 
 
 def test_require_private_refuses_what_is_open_and_passes_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

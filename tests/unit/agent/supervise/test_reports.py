@@ -96,7 +96,7 @@ MOMENTS = st.builds(
 
 
 class Teller:
-    """A task, and everything that is told of it. Its processes and its keepers are those of the moment."""
+    """A task, and everything that is reported of it. Its processes and its keepers are those of the moment."""
 
     def __init__(self, directory: str, spec: Spec) -> None:
         self.now = 100.0
