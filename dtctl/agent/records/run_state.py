@@ -217,6 +217,8 @@ def ahead_s(clock: float, other: float) -> float:
 
 def on_clock(entry: Entry, ahead_s: float) -> Entry:
     """With its times by another clock, which is ahead by so much of the one that they were read from."""
+    if not ahead_s:
+        return entry
 
     def moved(record: "Any", *names: str) -> "Any":
         times = {name: max(0.0, record[name] + ahead_s) for name in names if record[name] is not None}
@@ -227,7 +229,7 @@ def on_clock(entry: Entry, ahead_s: float) -> Entry:
         "history": [moved(past, "started", "ended") for past in entry["history"]],
     }
     shown: Entry = moved({**entry, **fields}, "since", "next_start", "step_time", "progress", "idle_since")
-    return shown if ahead_s else entry
+    return shown
 
 
 class Advance(Record):
