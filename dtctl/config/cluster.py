@@ -70,11 +70,11 @@ class Recovery(Section):
     at least 5 min or `stall`, and unlimited while no task reports steps; `off`: for ever"""
     host_timeout_s: v.DurationOrNever = key(None, "30m")
     """how long a host may be out of touch before its tasks are given up for good; it then stops them by itself, too"""
-    min_workers: v.PositiveCount | None = key(None, "3")
+    min_workers: v.PositiveCount | None = key(None, "3", later=True)
     """continue with at least so many tasks that train (the lead is one of them) when a host was out of touch for
     `host_timeout`, and take it back when it has been in touch for a minute; collectives start again each time. If left
     out, the run has failed after `host_timeout`"""
-    replace_s: v.ReplaceTime = key(None, "10m")
+    replace_s: v.ReplaceTime = key(None, "10m", later=True)
     """how long a host may be out of touch before one of `spares` takes its tasks; shortly before that it stops them by
     itself. `auto`: 5 min, or as long as `grace` needs; `never`: `dtctl replace` does it"""
     reboot: RebootRule = key("auto", "never")
@@ -245,7 +245,7 @@ class TrainerKeys(Section):
     environment is there and with its `python` first in `PATH`"""
     secrets: v.EnvNames = key((), "[WANDB_API_KEY]")
     """names of variables whose values come from `env_file` or else from your own environment; never printed"""
-    global_batch: v.PositiveCount | None = key(None, "256")
+    global_batch: v.PositiveCount | None = key(None, "256", later=True)
     """how many examples all that train take in a step: `{batch_per_worker}` is each one's share, also when others take
     part than before"""
     keep_proxy: bool = key(False, "true")
@@ -392,7 +392,7 @@ class Cluster(Settings):
     """Host -> where its agent listens as coordinator, as the hosts have chosen with `ports: auto`."""
     spares: tuple[str, ...] = ()
     """Hosts without a task that may take the place of one that is lost."""
-    arbiters: tuple[str, ...] = ()
+    arbiters: tuple[str, ...] = field(default=(), metadata={"later": True})
     """Hosts without a task that only vote."""
     file_sha256: str = ""
     """The digest of the file's bytes as they were read."""

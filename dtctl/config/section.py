@@ -24,9 +24,12 @@ from dtctl.dataclass import dataclass
 S = TypeVar("S", bound="Section")
 
 
-def key(default: Any = None, example: str = "", *, required: bool = False) -> Any:
-    """A key of a section. A required one has a default all the same: `dtctl.config.checks` reports what is missing."""
-    about = {"example": example, "required": required}
+def key(default: Any = None, example: str = "", *, required: bool = False, later: bool = False) -> Any:
+    """A key of a section. A required one has a default all the same: `dtctl.config.checks` reports what is missing.
+
+    `later`: builds before have started runs without it, and with its default a cluster is still that of such a run.
+    """
+    about = {"example": example, "required": required, "later": later}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: default, metadata=about)
     return dataclasses.field(default=default, metadata=about)
@@ -76,7 +79,8 @@ class Section:
             if "example" in one.metadata:
                 name = one.name.removesuffix("_s").removesuffix("_")
                 default = one.default if one.default is not dataclasses.MISSING else {}
-                found[name] = KeySpec(name, one.name, _kind_of(hints[one.name]), default, **one.metadata, section=cls)
+                example, required = one.metadata["example"], one.metadata["required"]
+                found[name] = KeySpec(name, one.name, _kind_of(hints[one.name]), default, example, required, cls)
         return found
 
     @classmethod

@@ -8,7 +8,7 @@ import select
 import time
 from contextlib import suppress
 
-from ..host import errors, locks, paths, ports, processes
+from ..host import errors, paths, ports, processes, wake
 from ..records.reasons import Because, because, fact, said
 from ..records.run_state import ahead_s, on_clock
 from ..records.spec import Moved, coordinates, kept_by_coordinator, ports_of, votes
@@ -91,14 +91,14 @@ class Supervisor:
     def leave(self) -> None:
         """The host shuts down. For a handler of signals: `run` does the rest."""
         self._is_to_leave = True
-        locks.ring(self._files.wake_path)
+        wake.ring(self._files.wake_path)
 
     def run(self, at_each_look: Callable[[], None]) -> None:
         """Returns when every task is final, and the run needs this host's agent no more; or when it is to leave.
 
         Or when its guard is to start another, which begins with other tasks, or with other addresses of theirs.
         """
-        self._wake = locks.listen(self._files.wake_path)
+        self._wake = wake.listen(self._files.wake_path)
         while os.path.isdir(self._files.directory):
             now, wall = time.monotonic(), time.time()
             self._follow_clock(now, wall)
@@ -154,8 +154,8 @@ class Supervisor:
         try:
             if (restored := self._lasting.restore()) is not None:
                 self._report_damage(restored)
-            if not locks.is_read(self._files.wake_path):
-                unread, self._wake = self._wake, locks.listen(self._files.wake_path)
+            if not wake.is_read(self._files.wake_path):
+                unread, self._wake = self._wake, wake.listen(self._files.wake_path)
                 os.close(unread)
         except OSError as error:
             errors.note("%s" % error)
