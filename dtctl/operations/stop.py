@@ -124,6 +124,7 @@ class Survivor:
 @dataclass(frozen=True)
 class StopResult:
     """Tasks that were stopped, had ended before, or survived; every host without an answer is in `errors`."""
+
     stopped: tuple[TaskId, ...] = ()
     already: tuple[TaskId, ...] = ()
     survivors: tuple[Survivor, ...] = ()
