@@ -21,7 +21,7 @@ class OutputMark(Record):
 
     path: Path
     inode: Inode
-    """Of the directory, which may have been made anew since."""
+    """The inode of the directory, which may have been created again since."""
     cluster: Name
     run: Name
     controller: By

@@ -95,7 +95,7 @@ class Welcome(Record):
     term: Default[Count, 0]
     """In which it was elected; an agent obeys none of an older one."""
     moved: Default[Moved, {}]
-    """Newer than those that the agent follows: it ends what it has no more, begins anew with them, and says hello."""
+    """Moves newer than those of the agent: it ends tasks that it has lost, restarts with them, and sends a hello."""
 
 
 class Orders(Record):

@@ -1,6 +1,6 @@
 """What a controller asks of an agent about a run that is there, and the words within a conversation.
 
-Those that need more records than these stand beside them: in starting.py, checkpoints.py and tensorboard.py.
+Requests that need more records are in starting.py, checkpoints.py and tensorboard.py.
 """
 
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also

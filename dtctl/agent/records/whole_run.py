@@ -87,7 +87,8 @@ class Contact(Record):
     drained: Default[Optional[By], None]
     """Who has drained it while it has no task: it takes no place. What has tasks is drained by their intents."""
     silent_s: Default[Optional[Seconds], None]
-    """How long it was away when others took places: the coordinator that begins anew by that counts on, once."""
+    """How long it was away when hosts took the places of others: the restarted coordinator counts on from there, once.
+    """
     state: Default[Optional[State], None]
     """As it was last reported."""
 
