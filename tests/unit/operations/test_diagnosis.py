@@ -33,6 +33,8 @@ REFUSED = (
 )
 PYTHON = {"python": "/opt/venv/bin/python"}
 
+NO_GPU = "E0000 00:00:1795715781.222044 43 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: Failed\n"
+
 IGNORED = LeftOut("data/", ".gitignore:1 data/")
 
 RECOGNISED = [one for one in ENDED_LOGS if "finding" in one.expected]
@@ -194,6 +196,7 @@ BY_FACTS = [
         "gpu-a cannot run /nope: No such file or directory",
     ),
     ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
+    ("killed", facts(ended("worker:0", NO_GPU, **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
     (
         "illegal_instruction",
         facts(ended("worker:0", "", code=None, signal=4)),
