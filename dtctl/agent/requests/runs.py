@@ -157,11 +157,11 @@ class Run:
         agent = state["agent"]
         if agent != before:
             return True
-        alive = agent is not None and processes.find(agent) is not None
+        alive = agent is not None and processes.resumed(processes.find(agent)) is not None
         return alive and not state["finished"] and self.supervised()
 
     def keep_supervised(self) -> None:
-        """Starts a new agent for a live run whose agent was killed."""
+        """Starts a new agent for a live run whose agent was killed, and resumes one that a signal has stopped."""
         if not self.finished():
             self.supervise()
 
