@@ -125,6 +125,15 @@ def test_a_run_that_may_be_whole_stays_and_down_reports_why(
     assert spec.exists()
 
 
+def test_down_of_a_cluster_ends_agents_of_a_run_without_files_that_may_be_its_own(
+    talk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [(str(tmp_path / "r-2" / host), None, "gone") for host in ("h1", "h2")]
+    monkeypatch.setattr(damaged_runs.orphans, "without_files", lambda root: left)
+    _, found = damaged_runs.of_cluster(talk, "c", "h1", None)
+    assert [(one.id, one.host) for one in found] == [("r-2", "h1")], "it is what keeps `up` from this host"
+
+
 @pytest.mark.parametrize("prefix", [NEW, REMOVED])
 def test_run_that_is_being_made_or_removed_is_not_listed(talk: Any, spec: Path, prefix: str) -> None:
     spec.parent.rename(spec.parents[2] / f"{prefix}0123")
