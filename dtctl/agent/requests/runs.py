@@ -213,16 +213,19 @@ class Run:
         return processes.of_attempt(paths.attempt_directory(self.files.directory, task, newest))
 
     def end_supervisor(self, limit_s: float = SUPERVISOR_END_LIMIT_S) -> None:
-        """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing."""
+        """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing.
+
+        So is a guard that a signal has stopped.
+        """
         import signal
 
         if self.ends_within(limit_s):
             return
+        from . import orphans  # scans all processes
+
         revival.retire(self.files)
-        agent = self.state()["agent"]
-        waiting = processes.find(agent) if agent is not None else None
-        if waiting is not None:
-            processes.send_signal([waiting], signal.SIGKILL)
+        there = orphans.of_directory(self.files.root, self.files.directory)
+        processes.send_signal([one.process for one in there if one.is_agent], signal.SIGKILL)
         self.ends_within(SUPERVISOR_END_LIMIT_S)
 
     def ends_within(self, limit_s: float) -> bool:
