@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.measuring import CannotRun, heading, show
 from benchmarks.processes import cpu_s, memory_mb
-from dtctl.agent.host import locks, processes
+from dtctl.agent.host import processes, wake
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.starting import Credentials
@@ -112,7 +112,7 @@ def _stop(files: RunFiles) -> None:
     """As `dtctl stop` asks for it."""
     request = {"serial": 1, "kind": "stop", "tasks": None, "grace_s": 1, "reason": "measured", "by": "bench"}
     files.write_urgent(files.path("requests.json"), {"serial": 1, "requests": [request]})
-    locks.ring(files.wake_path)
+    wake.ring(files.wake_path)
 
 
 def _program(directory: Path) -> Path:

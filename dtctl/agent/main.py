@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-from .host import errors, locks, paths, programs
+from .host import errors, locks, paths, programs, wake
 from .run.runfiles import RunFiles
 from .survival import revival
 
@@ -25,7 +25,7 @@ def supervise(directory: str) -> None:
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which programs that are run would inherit
     files = RunFiles(directory)
     lock = locks.await_lock(files.lock_path, exclusive=True, patience_s=LOCK_LIMIT_S)
-    if lock is None or locks.is_read(files.wake_path):  # the second for a file system without locks
+    if lock is None or wake.is_read(files.wake_path):  # the second for a file system without locks
         return
     revival.take_up(files)
     revival.watch(revival.Guarded(files, lock, _supervise), None)

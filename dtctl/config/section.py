@@ -1,4 +1,4 @@
-"""What a section of cluster.yaml is: a dataclass whose fields are keys, each with its kind, default and meaning.
+"""A section of cluster.yaml: a dataclass whose fields are keys, each with its kind, default and meaning.
 
 One source for three uses: reading a file, the JSON Schema of editors, and docs/cluster-yaml.md, for which the text
 beneath a key says what it means.
@@ -24,9 +24,12 @@ from dtctl.dataclass import dataclass
 S = TypeVar("S", bound="Section")
 
 
-def key(default: Any = None, example: str = "", *, required: bool = False) -> Any:
-    """A key of a section. A required one has a default all the same: `dtctl.config.checks` reports what is missing."""
-    about = {"example": example, "required": required}
+def key(default: Any = None, example: str = "", *, required: bool = False, later: bool = False) -> Any:
+    """A key of a section. A required one has a default all the same: `dtctl.config.checks` reports what is missing.
+
+    `later`: builds before have started runs without it, and with its default a cluster is still that of such a run.
+    """
+    about = {"example": example, "required": required, "later": later}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: default, metadata=about)
     return dataclasses.field(default=default, metadata=about)
@@ -76,13 +79,14 @@ class Section:
             if "example" in one.metadata:
                 name = one.name.removesuffix("_s").removesuffix("_")
                 default = one.default if one.default is not dataclasses.MISSING else {}
-                found[name] = KeySpec(name, one.name, _kind_of(hints[one.name]), default, **one.metadata, section=cls)
+                example, required = one.metadata["example"], one.metadata["required"]
+                found[name] = KeySpec(name, one.name, _kind_of(hints[one.name]), default, example, required, cls)
         return found
 
     @classmethod
     @cache
     def meanings(cls) -> dict[str, str]:
-        """What each of its keys means: the text beneath it."""
+        """The meaning of each key: the text below it."""
         found: dict[str, str] = {}
         for base in cls.__bases__:
             found |= base.meanings() if issubclass(base, Section) else {}
@@ -92,7 +96,7 @@ class Section:
         return found
 
     def said(self) -> dict[str, Any]:
-        """What the file sets here, by fields."""
+        """The values that the file sets in this section, by field."""
         attributes = (one.attribute for one in self.known_keys().values())
         return {name: getattr(self, name) for name in attributes if name in self.written}
 

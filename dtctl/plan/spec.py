@@ -8,7 +8,7 @@ import itertools
 import json
 import posixpath
 from collections.abc import Collection, Iterable, Mapping
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from dtctl.agent.records.kinds import fields_of, made
 from dtctl.agent.records.spec import (
@@ -26,6 +26,7 @@ from dtctl.agent.records.spec import (
 )
 from dtctl.agent.records.values import HOME, paths_of, urls_of
 from dtctl.config.cluster import Cluster
+from dtctl.config.section import Section
 from dtctl.config.strategies import resizes
 from dtctl.plan import RunPlan, TaskPlan, has_address, named_by_others
 from dtctl.plan.hosts import brought_along, checkpoint_places, join_address, on_host
@@ -34,11 +35,12 @@ _PLACEMENT = ("TF_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
 
 
 def digest(cluster: Cluster, bundle: str | None) -> str:
-    """What makes two `up` the same: all that the file says, less where it lies, and the code.
+    """Identifies a run: equal for two `up` with the same content of the file (not its path) and the same code.
 
     Taken before ports are moved for a local run: the second `up` of a live run finds them taken by the first.
     """
     values = dataclasses.asdict(cluster)
+    _drop_later(cluster, values)
     for name in ("file", "file_sha256", "as_written", "own_coordinator_port", "settings"):
         del values[name]
     del values["trainer"]["code"], values["trainer"]["env_file"], values["data"]["source"]
@@ -49,13 +51,22 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
         del job["own_port"], job["replicas"]  # of a live run `dtctl scale` says how many of these run
     if values["trainer"]["environment"]:
         del values["trainer"]["environment"]["wheels"]  # the environment is the same
-    if not values["arbiters"]:  # builds that knew none have the same run
-        del values["arbiters"]
-    for section, key in (("recovery", "replace_s"), ("recovery", "min_workers"), ("trainer", "global_batch")):
-        if values[section][key] is None:
-            del values[section][key]
     text = json.dumps([VERSION, values, bundle], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _drop_later(section: object, values: dict[str, Any]) -> None:
+    """Drops from a section's values, and from those of sections within it, what is `later` and has its default."""
+    if isinstance(section, Mapping):
+        for name, value in section.items():
+            _drop_later(value, values[name])
+    elif isinstance(section, Section):
+        for field in dataclasses.fields(section):
+            value = getattr(section, field.name)
+            if field.metadata.get("later") and value == field.default:
+                del values[field.name]
+            else:
+                _drop_later(value, values[field.name])
 
 
 def run_spec(
@@ -69,9 +80,10 @@ def run_spec(
     replaced: Mapping[str, str],
     code: str = "",
 ) -> Spec:
-    """What the specs of all hosts have in common: its size grows with their number, so it is made once.
+    """The spec without the fields of one host.
 
-    The fields of one host are missing. `code`: a short digest of it, in place of where it lies here.
+    It is made once, because its size grows with the number of hosts. `code`: a short digest of the code, in place of
+    its path here.
     """
     marked = itertools.chain(*plan.marked.values())
     named = named_by_others({str(task.id): (*task.argv, *task.env.values()) for task in marked})
@@ -178,7 +190,7 @@ def _setup(plan: RunPlan, first: TaskPlan) -> Setup | None:
 
 
 def environment_of(plan: RunPlan, first: TaskPlan, files: Mapping[str, str]) -> Environment | None:
-    """Of the host of this task, as far as the file says."""
+    """The environment of this task's host, as far as the file determines it."""
     cluster = plan.cluster
     said, host = cluster.trainer.environment, cluster.hosts[first.host]
     if said is None:

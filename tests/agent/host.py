@@ -20,7 +20,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from dtctl.agent.host import locks
+from dtctl.agent.host import wake
 from dtctl.agent.records import EXCHANGES
 from dtctl.agent.records.answers import FRAMES
 from dtctl.agent.records.kinds import checked, made
@@ -313,7 +313,7 @@ class AgentHost:
                 intents.change(intent["tasks"][each], **fields)
             intent["serial"] += 1
             files.write_intent(intent)
-        locks.ring(files.wake_path)
+        wake.ring(files.wake_path)
 
     # what is on the disk
 

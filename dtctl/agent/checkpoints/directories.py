@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 
-from ..host import files
+from ..host.budget import Silent, within
 from ..records.spec import Spec, has_lead
 from . import reading
 
@@ -50,8 +50,8 @@ class Run:
         if not self.leads:
             return []
         try:
-            return files.within(_LIMIT_S, "places of %s" % self.id, self._guess)
-        except files.Silent:
+            return within(_LIMIT_S, "places of %s" % self.id, self._guess)
+        except Silent:
             return []
 
     def _guess(self) -> List[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, Callable, List, Optional, Tuple
     from zipfile import ZipFile, ZipInfo
 
-    from ..host.files import Budget
+    from ..host.budget import Budget
 
 
 KERAS_NAME = r"(?s)(.+)\.(keras|weights\.h5)\Z"

@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 
 from ..host import files
-from ..host.files import Budget, Spent
+from ..host.budget import Budget, Silent, Spent, within
 from ..records.checkpoints import MOST_SHARDS, Checkpoint, CheckpointKind, CheckpointReport
 from ..records.kinds import MOST, made
 from ..records.values import LAST_EPOCH, brief
@@ -125,8 +125,8 @@ def inspect(directory: str, until: float, most: int = _MOST) -> CheckpointReport
 def _answer(directory: str, until: float) -> CheckpointReport:
     limit_s = until - time.monotonic() + LEAST_S  # it ends by itself, unless the file system hangs
     try:
-        return files.within(limit_s, directory, lambda: inspect(directory, until))
-    except files.Silent:
+        return within(limit_s, directory, lambda: inspect(directory, until))
+    except Silent:
         silent = _Look(directory, Budget(until, 0))
         silent.problem = f"{directory}: the file system does not answer"
         return silent.report_of_directory()

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 
 from ..host import files
-from ..host.files import Budget
+from ..host.budget import Budget, Silent, within
 from ..records.values import brief
 from . import formats, reading, verifying
 
@@ -45,8 +45,8 @@ def repair_directory(directory: str, distrust: bool = False, scratch: bool = Fal
     """
     until = time.monotonic() + LIMIT_S
     try:
-        return files.within(LIMIT_S, directory, lambda: _repair(directory, until, distrust, scratch))
-    except files.Silent:
+        return within(LIMIT_S, directory, lambda: _repair(directory, until, distrust, scratch))
+    except Silent:
         return ["checkpoints were not inspected: the file system of %s does not answer" % directory]
 
 
@@ -192,8 +192,8 @@ def loss(directories: Sequence[str], others: Sequence[str] = ()) -> Optional[Los
     """
     until = time.monotonic() + reading.LOOK_S
     try:
-        return files.within(LIMIT_S, "loss", lambda: _loss(directories, others, until))
-    except files.Silent:
+        return within(LIMIT_S, "loss", lambda: _loss(directories, others, until))
+    except Silent:
         return None
 
 

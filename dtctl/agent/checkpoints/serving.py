@@ -12,8 +12,8 @@ import time
 from contextlib import suppress
 
 from ..host import files
+from ..host.budget import Budget, Spent
 from ..host.errors import Refused
-from ..host.files import Budget, Spent
 from ..records.checkpoints import (
     Checkpoint,
     CheckpointPath,

@@ -11,8 +11,8 @@ import os
 import struct
 
 from ..host import files
+from ..host.budget import Spent
 from ..host.encodings import crc32c, masked
-from ..host.files import Spent
 from .tensor_bundle import Damaged, Entry, Index
 
 TYPE_CHECKING = False

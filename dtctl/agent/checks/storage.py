@@ -13,6 +13,7 @@ from functools import partial
 
 from ..checkpoints import reading
 from ..host import files, machine
+from ..host.budget import Silent, within
 from ..records.checks import CheckpointSize, Data, Looked, LookFor, StorageFacts, StorageQuestion, Written
 from ..records.kinds import made
 from ..run import environment
@@ -55,8 +56,8 @@ def _name(token: str, host: str) -> str:
 def _write(talk: Conversation, asked: str, path: str, token: str, host: str) -> Written:
     answer = made(Written, path=asked)
     try:
-        files.within(_ANSWER_S, path, partial(_try_to_write, talk, answer, path, _name(token, host)))
-    except files.Silent:
+        within(_ANSWER_S, path, partial(_try_to_write, talk, answer, path, _name(token, host)))
+    except Silent:
         return dict(answer, problem=_SILENT)  # type: ignore[return-value]
     except OSError as error:
         answer["problem"] = str(error.strerror or error)[:4096]
@@ -112,8 +113,8 @@ def _inspect(path: str, asked: LookFor, token: str) -> Looked:
         path = os.path.dirname(path.rstrip("/"))
     names = {host: os.path.join(path, _name(token, host)) for host in asked["hosts"]}
     seen: List[str] = []
-    with suppress(files.Silent, OSError):
-        seen = files.within(_ANSWER_S, path, lambda: _seen(path, names))
+    with suppress(Silent, OSError):
+        seen = within(_ANSWER_S, path, lambda: _seen(path, names))
     return {"path": asked["path"], "seen": seen}
 
 
@@ -148,8 +149,8 @@ _PIECE_BYTES = 64 * 1024
 def _data(asked: str, path: str) -> Data:
     found = made(Data, path=asked, there=True)
     try:
-        files.within(_DATA_S, path, partial(_count_data, found, path))
-    except files.Silent:
+        within(_DATA_S, path, partial(_count_data, found, path))
+    except Silent:
         found = dict(found, problem=_SILENT, whole=False)  # type: ignore[assignment]
     except FileNotFoundError:
         found["there"] = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from ..host import outputs
-from ..host.files import Silent, within
+from ..host.budget import Silent, within
 from ..records.spec import Spec, has_lead
 from ..run import environment
 from .recovery import Services

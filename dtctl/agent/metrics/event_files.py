@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from ..host import files
-from ..host.files import Budget, Spent
+from ..host.budget import Budget, Spent
 from ..records.tensorboard import LONGEST_PATH, EventFile, FileHad, FolderAt
 
 TYPE_CHECKING = False

@@ -11,8 +11,7 @@ import os
 import time
 from functools import partial
 
-from ..host import files
-from ..host.files import Budget, Spent
+from ..host.budget import Budget, Silent, Spent, within
 from ..records.kinds import MOST
 from ..records.tensorboard import LONGEST_PATH, MOST_PROBLEMS, MOST_SCALAR_FOLDERS, FolderPoints, Problem
 from ..records.values import brief
@@ -53,8 +52,8 @@ class Reader:
         self._problems = []
         for root in self.roots:
             try:
-                files.within(max(until - time.monotonic(), 0.5) + 1.0, root, partial(self._refresh, root, until))
-            except files.Silent:
+                within(max(until - time.monotonic(), 0.5) + 1.0, root, partial(self._refresh, root, until))
+            except Silent:
                 self._say(root, _HANGS)
 
     def look_until_all_is_read(self, limit_s: float) -> None:

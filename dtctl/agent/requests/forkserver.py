@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 
-from ..host import locks, paths, processes, programs
+from ..host import daemon, locks, paths, processes, programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def start(root: str, name: str, keep_s: float, converse: Converse) -> Tuple[str,
     if lock is None:
         return path, _no_report
     reads, writes = os.pipe()
-    programs.detached(lambda: _serve(path, lock, (reads, writes), keep_s, converse))
+    daemon.detached(lambda: _serve(path, lock, (reads, writes), keep_s, converse))
     os.close(lock)
     os.close(reads)
     return path, partial(_report, writes, len(sys.modules))
@@ -98,10 +98,10 @@ def _serve(path: str, lock: int, modules: Tuple[int, int], keep_s: float, conver
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # those of the conversation that goes on beside this
         os.dup2(null, stream)
-    programs.close_descriptors(but=[lock, *modules, *programs.held()])
-    programs.rename("dtctl-sessions")
+    daemon.close_descriptors(but=[lock, *modules, *programs.held()])
+    daemon.rename("dtctl-sessions")
     command_line = processes.argv(os.getpid())
-    programs.take_command_line(["dtctl-sessions"])
+    daemon.take_command_line(["dtctl-sessions"])
     signal.signal(signal.SIGCHLD, _reap)
     from ..records import requests  # not before: the session that leaves this has not been asked for anything yet
 
@@ -117,7 +117,7 @@ def _serve(path: str, lock: int, modules: Tuple[int, int], keep_s: float, conver
         if listener.fileno() in ready:
             connection, _ = listener.accept()
             if _is_own(connection):
-                programs.fork(partial(_fork, connection, writes, requests.START, command_line, converse))
+                daemon.fork(partial(_fork, connection, writes, requests.START, command_line, converse))
             connection.close()
     with suppress(FileNotFoundError):
         for name, own in ((path, made), (path + ".lock", os.fstat(lock))):
@@ -151,9 +151,9 @@ def _fork(connection: socket.socket, writes: int, start: bytes, command_line: Li
     os.dup2(connection.fileno(), 0)
     os.dup2(connection.fileno(), 1)
     known = len(sys.modules)
-    programs.close_descriptors(but=[writes, *programs.held()])
-    programs.rename("python3")
-    programs.take_command_line(command_line)  # by which others know a session (host/ports.py)
+    daemon.close_descriptors(but=[writes, *programs.held()])
+    daemon.rename("python3")
+    daemon.take_command_line(command_line)  # by which others know a session (host/ports.py)
     reader, writer = os.fdopen(0, "rb", closefd=False), os.fdopen(1, "wb", closefd=False)
     writer.write(start)
     writer.flush()

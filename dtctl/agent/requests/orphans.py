@@ -13,7 +13,7 @@ import signal
 from contextlib import ExitStack, suppress
 from functools import lru_cache
 
-from ..host import locks, paths, processes
+from ..host import locks, paths, processes, wake
 from ..records.values import brief
 from ..run.runfiles import RunFiles
 
@@ -184,7 +184,7 @@ def is_dead(directory: str) -> bool:
         return True
     files = RunFiles(directory)
     try:
-        return bool(files.state()["finished"]) and files.is_of_this_machine() and not locks.is_read(files.wake_path)
+        return bool(files.state()["finished"]) and files.is_of_this_machine() and not wake.is_read(files.wake_path)
     except (OSError, ValueError):
         return False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from ..host import locks, paths
+from ..host import paths, wake
 from ..host.errors import Refused, damaged
 from ..records.kinds import made
 from ..records.reasons import because, fact
@@ -308,7 +308,7 @@ class WholeRun(RunHandle):
             request["serial"] = max(book["serial"], done) + 1
             now: RequestBook = {"serial": request["serial"], "requests": [*open_, request]}
             files.write_urgent(path, now)
-            locks.ring(files.wake_path)
+            wake.ring(files.wake_path)
         self._run.supervise()
         return request["serial"]
 

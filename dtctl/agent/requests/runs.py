@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from .. import main
-from ..host import files, locks, paths, processes
+from ..host import files, paths, processes, wake
 from ..host.errors import Refused
 from ..records.values import FINAL
 from ..run import environment
@@ -96,7 +96,7 @@ class Run:
 
     def supervised(self) -> bool:
         """Whether the FIFO has a reader, and so an agent: a supervisor, or a guard about to replace it."""
-        return locks.is_read(self.files.wake_path)
+        return wake.is_read(self.files.wake_path)
 
     def tasks(self, named: Optional[List[str]]) -> List[str]:
         """The ids that are named, in the order of the spec; None means all. Refuses those that are not here."""
@@ -122,7 +122,7 @@ class Run:
                 if time.monotonic() > deadline:
                     raise
             self.supervise()
-            locks.ring(self.files.wake_path)
+            wake.ring(self.files.wake_path)
             time.sleep(0.02)
         self.supervise()
         return serial
@@ -133,7 +133,7 @@ class Run:
             change(intent)
             intent["serial"] += 1
             self.files.write_intent(intent)
-            locks.ring(self.files.wake_path)
+            wake.ring(self.files.wake_path)
         return intent["serial"]
 
     def supervise(self) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 
-from ..host import errors, files, locks, paths, processes, programs
+from ..host import daemon, errors, files, paths, processes, programs, wake
 from ..records.reasons import Fact, fact, sentence
 from ..run import environment, policy
 from ..run.runfiles import RunFiles
@@ -75,13 +75,13 @@ def launch(what: AttemptSpec) -> None:
 
     The keeper is no child of the caller and is in a session of its own.
     """
-    programs.detached(lambda: _keep(what))
+    daemon.detached(lambda: _keep(what))
 
 
 def _keep(what: AttemptSpec) -> None:
     # above all the lock of the supervisor, which must be able to end before its trainers
-    programs.close_descriptors(but=programs.held())
-    programs.rename("dtctl-keeper")
+    daemon.close_descriptors(but=programs.held())
+    daemon.rename("dtctl-keeper")
     started = time.time()
     go_read, go_write = os.pipe()
     fault_read, fault_write = os.pipe()
@@ -91,7 +91,7 @@ def _keep(what: AttemptSpec) -> None:
         _become_trainer(what, go_read, fault_write)
 
     try:
-        pid = programs.fork(work, policy.CANNOT_RUN)
+        pid = daemon.fork(work, policy.CANNOT_RUN)
     except OSError as lacking:
         _record_exit(what, 0, Fault(policy.why_of_error("cannot_start", lacking), False))
         return
@@ -105,7 +105,7 @@ def _keep(what: AttemptSpec) -> None:
     os.close(go_write)
     fault = Fault.decode(_read_all(fault_read)) or fault
     if fault is None:
-        locks.ring(what.wake_path)
+        wake.ring(what.wake_path)
     run = RunFiles(os.path.dirname(what.wake_path))
     _record_exit(what, _wait(pid, run), fault)
     if what.removal:  # what runs it may have been killed before it could do so
@@ -152,7 +152,7 @@ def _prepare_and_exec(what: AttemptSpec) -> Fault:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.setsid()
-        programs.restore_signals()
+        daemon.restore_signals()
         os.execvpe(
             environment.encode(what.argv[0]),
             [environment.encode(argument) for argument in what.argv],
@@ -210,7 +210,7 @@ def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault]) -> None
             if not errors.passes(in_the_way) and not _clears(path):
                 break  # the trainer has seen to it that nothing can be written
             time.sleep(1.0)
-    locks.ring(what.wake_path)
+    wake.ring(what.wake_path)
 
 
 def _clears(path: str) -> bool:

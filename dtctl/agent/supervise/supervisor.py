@@ -8,7 +8,7 @@ import select
 import time
 from contextlib import suppress
 
-from ..host import errors, locks, paths, ports, processes
+from ..host import errors, paths, ports, processes, wake
 from ..records.reasons import Because, because, fact, said
 from ..records.run_state import ahead_s, on_clock
 from ..records.spec import Moved, coordinates, kept_by_coordinator, ports_of, votes
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 PROGRESS_S = 2.0
-"""Between two states that differ in nothing but the tasks' progress."""
+"""The least interval between two states that differ only in the tasks' progress."""
 
 LONGEST_WAIT_S = 1.0
 LOAD_S = 10.0
-"""Between two samples of the host."""
+"""The interval between two samples of the host."""
 
 
 class Supervisor:
@@ -91,14 +91,14 @@ class Supervisor:
     def leave(self) -> None:
         """The host shuts down. For a handler of signals: `run` does the rest."""
         self._is_to_leave = True
-        locks.ring(self._files.wake_path)
+        wake.ring(self._files.wake_path)
 
     def run(self, at_each_look: Callable[[], None]) -> None:
         """Returns when every task is final, and the run needs this host's agent no more; or when it is to leave.
 
         Or when its guard is to start another, which begins with other tasks, or with other addresses of theirs.
         """
-        self._wake = locks.listen(self._files.wake_path)
+        self._wake = wake.listen(self._files.wake_path)
         while os.path.isdir(self._files.directory):
             now, wall = time.monotonic(), time.time()
             self._follow_clock(now, wall)
@@ -154,8 +154,8 @@ class Supervisor:
         try:
             if (restored := self._lasting.restore()) is not None:
                 self._report_damage(restored)
-            if not locks.is_read(self._files.wake_path):
-                unread, self._wake = self._wake, locks.listen(self._files.wake_path)
+            if not wake.is_read(self._files.wake_path):
+                unread, self._wake = self._wake, wake.listen(self._files.wake_path)
                 os.close(unread)
         except OSError as error:
             errors.note("%s" % error)
@@ -226,7 +226,7 @@ class Supervisor:
         self._files.events.add(event)
 
     def _report_damage(self, text: str) -> None:
-        """In agent.log, and in the run's history as an event of every task: it is their record."""
+        """Reports damage in agent.log, and in the run's history as an event of every task."""
         errors.note(text)
         why = because(said(text))
         for task, entry in self.state["tasks"].items():
@@ -253,7 +253,7 @@ class Supervisor:
         return self._intent.lost_session and not kept_by_coordinator(self._spec)
 
     def _is_forgotten(self) -> bool:
-        """Of a host without tasks: the run was never kept here, or has ended without it."""
+        """Whether a host without tasks can leave: the run was never kept here, or has ended without it."""
         silent_s = self._role.silent_s(time.monotonic())
         return silent_s >= (self._spec["start_timeout_s"] if self._intent.lost_session else intents.AWAIT_S)
 

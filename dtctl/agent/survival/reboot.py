@@ -15,7 +15,7 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 
-from ..host import locks, machine, paths, processes, programs
+from ..host import daemon, locks, machine, paths, processes, programs
 from ..host.machine import Lacking
 from ..run.runfiles import RunFiles
 from . import revival, systemd
@@ -39,11 +39,11 @@ def settle_later() -> None:
     kept, settled = (os.path.join(program, name) for name in (_KEPT, _SETTLED))
     if os.path.exists(kept) and paths.modified_ns(settled) < paths.modified_ns(kept):
         with suppress(OSError):  # no room for a process; the next run asks again
-            programs.detached(lambda: _settle_alone(program))
+            daemon.detached(lambda: _settle_alone(program))
 
 
 def _settle_alone(program: str) -> None:
-    programs.close_descriptors(but=programs.held())
+    daemon.close_descriptors(but=programs.held())
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):  # a connection ends when no process has them any more
         os.dup2(nothing, stream)
@@ -113,17 +113,17 @@ def withdraw(root: str) -> None:
 
 def offer_later(root: str) -> None:
     """As `offer`, by a process of its own: an agent does not wait for a crontab."""
-    programs.detached(lambda: _apart(offer, root))
+    daemon.detached(lambda: _apart(offer, root))
 
 
 def withdraw_later(root: str) -> None:
     """As `withdraw`, by a process of its own."""
     if programs.has_current(root) and machine.home_is_the_accounts():
-        programs.detached(lambda: _apart(withdraw, root))
+        daemon.detached(lambda: _apart(withdraw, root))
 
 
 def _apart(work: Callable[[str], object], root: str) -> None:
-    programs.close_descriptors(but=programs.held())  # above all the agent's lock, which may end now
+    daemon.close_descriptors(but=programs.held())  # above all the agent's lock, which may end now
     os.chdir("/")
     work(root)
 

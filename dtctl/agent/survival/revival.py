@@ -16,7 +16,7 @@ import sys
 import time
 from contextlib import suppress
 
-from ..host import locks, paths, programs
+from ..host import daemon, paths, programs, wake
 from ..host.files import private
 from ..run import environment
 from ..run.runfiles import RunFiles
@@ -42,7 +42,7 @@ def retire(files: RunFiles) -> None:
     """An agent that is killed from now on gets no successor until a session asks for one."""
     with suppress(FileNotFoundError):
         paths.write_text(files.path(_RETIRED), "")
-        locks.ring(files.wake_path)
+        wake.ring(files.wake_path)
 
 
 def is_retired(files: RunFiles) -> bool:
@@ -58,7 +58,7 @@ def take_up(files: RunFiles) -> None:
 def is_orphaned(files: RunFiles) -> bool:
     """True for a run that has something to do here, and no agent."""
     try:
-        return not locks.is_read(files.wake_path) and not is_over(files)
+        return not wake.is_read(files.wake_path) and not is_over(files)
     except OSError:
         return False  # removed
 
@@ -98,7 +98,7 @@ def revive_all(root: str) -> None:
 
 def start(files: RunFiles) -> None:
     """Starts an agent and does not wait for it."""
-    programs.detached(lambda: _become_agent(files, open_log(files), ()))
+    daemon.detached(lambda: _become_agent(files, open_log(files), ()))
 
 
 def start_child(files: RunFiles, prefix: Sequence[str], supervise: Callable[[str], None]) -> int:
@@ -110,7 +110,7 @@ def start_child(files: RunFiles, prefix: Sequence[str], supervise: Callable[[str
         _become_agent(files, log, prefix, supervise)
 
     try:
-        return programs.fork(work)
+        return daemon.fork(work)
     finally:
         os.close(log)
 
@@ -123,12 +123,12 @@ def _become_agent(
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    programs.close_descriptors(but=programs.held())
+    daemon.close_descriptors(but=programs.held())
     argv, variables = command(files.directory), environment.encoded(environment.base())
     # /proc would continue to show it, and a process that has one counts as a trainer
     own_key = b"DTCTL_KEY" in os.environb
-    if supervise is None or prefix or own_key or not programs.take_command_line(argv):
-        programs.restore_signals()
+    if supervise is None or prefix or own_key or not daemon.take_command_line(argv):
+        daemon.restore_signals()
         argv = [*prefix, *argv]
         os.execvpe(argv[0], argv, variables)
     os.environb.clear()
@@ -168,7 +168,7 @@ class Bond:
         self._guard.close()
         ours, guards = _tie()
         guards.pid = os.getpid()
-        programs.detached(lambda: _become_guard(self._run, guards))
+        daemon.detached(lambda: _become_guard(self._run, guards))
         guards.close()
         self._bind(ours)
 
@@ -212,8 +212,8 @@ def _tie() -> Tuple[Tie, Tie]:
 
 def watch(run: Guarded, supervisor: Optional[Tie]) -> None:
     """The life of a guard: starts a supervisor when there is none, and again when it was killed, until it is over."""
-    programs.rename("dtctl-guard")
-    listening = locks.listen(run.files.wake_path)
+    daemon.rename("dtctl-guard")
+    listening = wake.listen(run.files.wake_path)
     delay = FIRST_DELAY_S
     while True:
         began = time.monotonic()
@@ -237,7 +237,7 @@ def _pause(listening: int, delay_s: float) -> None:
 
 def _become_guard(run: Guarded, supervisor: Tie) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # that of a supervisor ends its tasks
-    programs.close_descriptors(but=[run.lock, supervisor.reads, supervisor.holds, *programs.held()])
+    daemon.close_descriptors(but=[run.lock, supervisor.reads, supervisor.holds, *programs.held()])
     gc.freeze()  # as for a new agent
     watch(run, supervisor)
 
@@ -248,10 +248,10 @@ def _start(run: Guarded, listening: int) -> Tie:
     def work() -> None:
         guards.close()
         os.close(listening)
-        programs.rename("dtctl-agent")
+        daemon.rename("dtctl-agent")
         run.supervise(Bond(run, supervisors))
 
-    pid = programs.fork(work)
+    pid = daemon.fork(work)
     supervisors.close()
     guards.pid = pid
     return guards

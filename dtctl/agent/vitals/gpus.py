@@ -14,7 +14,7 @@ import signal
 import time
 from contextlib import suppress
 
-from ..host import programs
+from ..host import daemon, programs
 from ..records.kinds import InvalidValue, checked, made, parse_json
 from ..records.spec import TaskSpec, gpus_of
 from ..records.vitals import MOST_GPUS, Gpu, Gpus
@@ -56,7 +56,7 @@ class Reader:
         self._pipe, theirs = os.pipe()
         os.set_blocking(self._pipe, False)
         try:
-            self._pid = programs.fork(lambda: _serve(theirs, self._given, self._every_s), 1)
+            self._pid = daemon.fork(lambda: _serve(theirs, self._given, self._every_s), 1)
         except OSError:  # too many processes: later
             self._next_start = now + RETRY_S
             self._close_pipe()
@@ -142,7 +142,7 @@ def _serve(pipe: int, given: Dict[str, List[int]], every_s: float) -> None:
     """The life of the other process."""
     import ctypes
 
-    programs.isolate("dtctl-gpus", but=[*programs.held(), pipe])
+    daemon.isolate("dtctl-gpus", but=[*programs.held(), pipe])
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     with os.fdopen(pipe, "w", encoding="utf-8", buffering=1) as lines:
         driver = _driver()

@@ -6,7 +6,8 @@ import os
 import re
 from functools import partial
 
-from ..host import files, machine
+from ..host import machine
+from ..host.budget import Silent, within
 from ..records.vitals import is_full
 
 TYPE_CHECKING = False
@@ -115,8 +116,8 @@ def disks_of(places: Sequence[str]) -> Tuple[List[Disk], List[str]]:
     silent: List[str] = []
     for place in places:
         try:
-            device, disk = files.within(ANSWER_S, place, partial(_disk, place))
-        except files.Silent:
+            device, disk = within(ANSWER_S, place, partial(_disk, place))
+        except Silent:
             silent.append(place[:8192])
             continue
         except OSError:

@@ -16,7 +16,7 @@ import pytest
 
 from dtctl.agent.checkpoints import reading, repair, tensor_bundle
 from dtctl.agent.checkpoints.repair import repair_directory
-from dtctl.agent.host import files
+from dtctl.agent.host import budget
 from dtctl.agent.link import peer
 from dtctl.agent.records.answers import CheckpointReport
 from tests import impostors
@@ -172,7 +172,7 @@ class Hung:
     def answer(self) -> None:
         """Returns when who waited for it has ended."""
         self._answers.set()
-        eventually(lambda: not files._unanswered, what="the end of all that hung")
+        eventually(lambda: not budget._unanswered, what="the end of all that hung")
         self._monkeypatch.setattr(reading, "LOOK_S", PATIENCE_S)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.checkpoints.serving import prune_directory
-from dtctl.agent.host.files import Budget
+from dtctl.agent.host.budget import Budget
 from dtctl.agent.records.checkpoints import Pruned
 from tests.agent.checkpoints.test_checkpoints import DATA, cut
 

@@ -13,8 +13,8 @@ import pytest
 
 from dtctl.agent.checkpoints import serving, verifying
 from dtctl.agent.checkpoints.verifying import verify
+from dtctl.agent.host.budget import Spent
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.host.files import Spent
 from dtctl.agent.records.checkpoints import FetchRequest, FilePart, FileSent, PruneRequest, VerifyRequest
 from dtctl.agent.records.kinds import checked
 from tests.agent.checkpoints.test_checkpoints import DATA, cut

@@ -182,7 +182,7 @@ AGENT = Path(__file__).resolve().parents[3] / "dtctl/agent"
 
 SCRIPT = """
 import contextlib, os, sys
-from dtctl.agent.host import programs
+from dtctl.agent.host import daemon, programs, wake
 
 home = os.getpid()
 lines = os.fdopen(os.dup(1), "w")
@@ -195,9 +195,9 @@ def fail():
 
 
 with contextlib.suppress(OSError):  # as a supervisor goes on after an error of its disk
-    os.waitpid(programs.fork(fail), 0)
+    os.waitpid(daemon.fork(fail), 0)
 with contextlib.suppress(OSError):
-    programs.detached(fail)
+    daemon.detached(fail)
 lines.write("returned " + ("to its caller" if os.getpid() == home else "as a clone") + "\\n")
 lines.flush()
 sys.stderr = open(os.devnull, "w")
@@ -214,7 +214,7 @@ def test_a_forked_process_ends_also_where_its_log_is_on_a_full_disk(ending: str)
 @pytest.mark.parametrize(("ending", "code"), [("pass", 7), ("raise OSError(28, 'full')", 7)])
 def test_a_forked_process_has_the_exit_code_that_was_asked_for(ending: str, code: int) -> None:
     script = SCRIPT.partition("with contextlib")[0].replace("ENDING", ending)
-    script += "lines.write(str(os.WEXITSTATUS(os.waitpid(programs.fork(fail, 7), 0)[1])))"
+    script += "lines.write(str(os.WEXITSTATUS(os.waitpid(daemon.fork(fail, 7), 0)[1])))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == str(code)
 

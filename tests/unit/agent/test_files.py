@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.bundles.tree import Manifest
-from dtctl.agent.host import files, locks, paths
+from dtctl.agent.host import files, locks, paths, wake
 from dtctl.agent.host.secrets import Masks
 from dtctl.agent.logs.lines import Times, end_of, size_when
 from dtctl.agent.records.values import Variables
@@ -130,15 +130,15 @@ class TestWake:
     @pytest.mark.parametrize("what", ["is a link", "is a link without end", "is a directory", "is a socket"])
     def test_nobody_listens_at_what_is_no_fifo(self, place: Path, what: str) -> None:
         impostors.NO_FILES[what](place / "wake")
-        assert not locks.is_read(str(place / "wake"))
-        locks.ring(str(place / "wake"))
+        assert not wake.is_read(str(place / "wake"))
+        wake.ring(str(place / "wake"))
         assert impostors.unharmed(place / "wake")
 
     def test_a_supervisor_replaces_a_file_that_would_wake_it_for_ever(self, place: Path) -> None:
         (place / "wake").write_text("x")
-        descriptor = locks.listen(str(place / "wake"))
+        descriptor = wake.listen(str(place / "wake"))
         assert stat.S_ISFIFO(os.fstat(descriptor).st_mode)
-        assert locks.is_read(str(place / "wake"))
+        assert wake.is_read(str(place / "wake"))
         os.close(descriptor)
 
 

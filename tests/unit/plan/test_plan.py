@@ -296,7 +296,7 @@ def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
 
 def test_the_digest_is_that_of_earlier_builds() -> None:
     earlier = "3c8c64332edd58d873ac3d05920d634030db8cef2e6b5f8c2f8824983e374625"
-    assert digest(cluster(), "b") == earlier, "leave out a new key while it has its default, as `digest` does others"
+    assert digest(cluster(), "b") == earlier, "declare a new key as `later`"
 
 
 def test_the_digest_is_that_of_the_content_wherever_the_file_lies() -> None:

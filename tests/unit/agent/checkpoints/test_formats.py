@@ -14,7 +14,7 @@ import pytest
 
 from dtctl.agent.checkpoints import formats, reading
 from dtctl.agent.checkpoints.formats import restored_name, with_newest
-from dtctl.agent.host.files import Budget, Spent
+from dtctl.agent.host.budget import Budget, Spent
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 

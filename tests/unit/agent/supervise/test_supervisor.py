@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from dtctl.agent.host import locks, paths, processes
+from dtctl.agent.host import paths, processes, wake
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Intent, Intents, Process, Start, State
 from dtctl.agent.run import intents
@@ -287,7 +287,7 @@ def test_a_wake_up_ends_the_wait(files: RunFiles, monkeypatch: pytest.MonkeyPatc
     thread.start()
     eventually(lambda: files.state()["agent"])  # written right before it waits
     paths.write_json(files.intent_path, {**files.intent(), "serial": 2, "tasks": stop(2)})
-    locks.ring(files.wake_path)
+    wake.ring(files.wake_path)
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert files.state()["finished"] is True

@@ -1,0 +1,55 @@
+"""The FIFO of a supervisor: a byte in it ends its sleep, and its reader shows that there is a supervisor."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+
+def is_read(path: str) -> bool:
+    """True while there is a supervisor. Does not wake it."""
+    descriptor = _open(path)
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is not None
+
+
+def ring(path: str) -> None:
+    """Wakes the supervisor, if there is one."""
+    descriptor = _open(path)
+    if descriptor is not None:
+        with suppress(OSError):  # full: it is awake already
+            os.write(descriptor, b".")
+        os.close(descriptor)
+
+
+def listen(path: str) -> int:
+    """For the supervisor: the descriptor to wait for. It is open for writing too, so that it never reads an end of
+    file. Replaces what a trainer may have put there.
+    """
+    descriptor = _open(path, os.O_RDWR)
+    if descriptor is None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        os.mkfifo(path, 0o600)
+        descriptor = _open(path, os.O_RDWR)
+        if descriptor is None:
+            raise FileNotFoundError(path)
+    return descriptor
+
+
+def _open(path: str, flags: int = os.O_WRONLY) -> Optional[int]:
+    """None if no process reads it (ENXIO), if the run is gone (ENOENT), or if something else than a FIFO is there."""
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError:
+        return None
+    if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return descriptor
