@@ -111,8 +111,10 @@ def wants_json(args: Sequence[str]) -> bool:
 
 
 def check_working_directory() -> None:
+    from pathlib import Path
+
     try:
-        os.getcwd()
+        Path.cwd()
     except FileNotFoundError:
         from dtctl.errors import UsageError
 

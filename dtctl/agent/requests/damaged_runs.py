@@ -93,7 +93,7 @@ def of_cluster(
 ) -> Tuple[List[runs.Run], List[DamagedRun]]:
     """The run that a request names, or, with `named` None, all of a cluster on a host: those that hold, and the others.
 
-    Oldest first. Each is read once. One of which nothing says the cluster counts if it is named, or has no files any more.
+    Oldest first. Each is read once. One whose cluster is unknown counts if it is named, or has no files any more.
     """
     whole: List[runs.Run] = []
     damaged: List[DamagedRun] = []

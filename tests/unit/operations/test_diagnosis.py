@@ -228,6 +228,11 @@ BY_FACTS = [
     ),
     ("host_away", scaled_down("worker:1"), "the state of worker:1 is unknown\n"),
     (
+        "host_timed_out",
+        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, (fact("host_gone", host="gpu-a", seconds=61.0),))),
+        "gpu-a was unreachable for 1m1s, longer than recovery.host_timeout",
+    ),
+    (
         "coordinator_away",
         without_coordinator(facts(running("worker:0"), PS), "gpu-a"),
         "the coordinator's host gpu-a is unreachable: the state of worker:0 is unknown; no route to gpu-a",
