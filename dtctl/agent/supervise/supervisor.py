@@ -14,6 +14,7 @@ from ..records.run_state import ahead_s, on_clock
 from ..records.spec import Moved, coordinates, kept_by_coordinator, ports_of, votes
 from ..records.values import FINAL, TaskState
 from ..run import drains, intents
+from ..run.environment import code_directory
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
 from . import rebuilding
@@ -68,7 +69,7 @@ class Supervisor:
             self._spec,
             files.inherited(),
             files.secrets(),
-            files.code_directory(),
+            code_directory(files.root, self._spec),
             self._changed,
             self._touched,
         )
