@@ -14,7 +14,6 @@ from ..records.run_state import ahead_s, on_clock
 from ..records.spec import Moved, coordinates, kept_by_coordinator, ports_of, votes
 from ..records.values import FINAL, TaskState
 from ..run import drains, intents
-from ..run.environment import code_directory
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
 from . import rebuilding
@@ -64,15 +63,7 @@ class Supervisor:
         me, before = processes.myself(), self.state["agent"]
         rebooted = before is not None and before["boot_id"] != me["boot_id"]
         self.state.update({"agent": {**me, "since": wall}, "finished": False})
-        self._context = TaskContext(
-            files.directory,
-            self._spec,
-            files.inherited(),
-            files.secrets(),
-            code_directory(files.root, self._spec),
-            self._changed,
-            self._touched,
-        )
+        self._context = TaskContext(files, self._spec, files.inherited(), files.secrets(), self._changed, self._touched)
         entries = self.state["tasks"]
         self._tasks = [Task(spec, entries[spec["id"]], self._context, now, wall) for spec in self._spec["tasks"]]
         self._lasting = rebuilding.LastingFiles(files.directory)
