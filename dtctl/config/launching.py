@@ -1,4 +1,4 @@
-"""What the trainers of a job are given: the job's own settings over those of `trainer`."""
+"""The settings of a job's trainers: the job's own settings, merged over those of `trainer`."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class HostEntry(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchKeys(Section):
-    """What a trainer process gets."""
+    """The command, arguments and environment of a trainer process."""
 
     command: v.Arguments | None = key(None, "[python, train.py]")
     """the program and its first words; a leading `python` is the interpreter that `python` or `venv` names"""
@@ -167,7 +167,7 @@ class TrainerEntry(LaunchKeys, TrainerKeys):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointEntry(Section):
-    """Where checkpoints are looked for."""
+    """Where dtctl looks for checkpoints."""
 
     where: ClassVar[str] = "checkpoint"
 

@@ -1,4 +1,4 @@
-"""What all tasks of a host have in common: their run, its state at the coordinator, and its checkpoint directories.
+"""The context that all tasks of a host share: their run, its state at the coordinator, and its checkpoint directories.
 
 Those show that something is being saved, and whether this host sees the lead's. Threads inspect them: a file
 server that does not answer blocks its caller.
@@ -50,11 +50,11 @@ class TaskContext:
         self.masks = Masks(secrets.values())
         self.members = {member["task"]: member for member in spec["roster"]}
         self.recovering = False
-        """A task of the run was lost and is not back yet."""
+        """Whether a task of the run was lost and is not back yet."""
         self.may_start = True
-        """The run has not been taken over elsewhere."""
+        """Whether tasks may start: no other host has taken over the run."""
         self.first_steps: Mapping[str, float] = {}
-        """Of tasks whose peers have reported steps: how long those took for the first."""
+        """For each task whose peers have reported steps: how long they took for the first."""
         self._inherited = inherited
         self._secrets = secrets
         self._marks = environment.Marks(environment.code_directory(run.root, spec), inherited)
@@ -63,7 +63,7 @@ class TaskContext:
         self.checkpoints = CheckpointSigns(self.checkpoint_dirs)
 
     def launch(self, task: TaskSpec, attempt: int, directory: str, without: Collection[str]) -> AttemptSpec:
-        """All that an attempt of a task needs. `without`: tasks of the run that take no part in it."""
+        """The spec of an attempt of a task. `without`: tasks of the run that take no part in it."""
         box = self._box
         inherited = box.inherited(self._inherited) if box else self._inherited
         env = environment.of_task(inherited, self.spec, task, self._secrets, attempt, key=directory)
@@ -83,13 +83,13 @@ class TaskContext:
 SIGNS_S = 5.0
 LOOK_S = 10.0
 OLD_S = 60.0
-"""What was seen longer ago is not known any more."""
+"""Observations older than this do not count."""
 
 _MOST_ENTRIES = 1000
 
 
 class _Looks:
-    """A thread for each look, and no second one while a look has not ended."""
+    """Runs each inspection in a thread, and starts no second one before it has ended."""
 
     def __init__(self, look: Callable[[], None], every_s: float) -> None:
         self._look = look
@@ -164,7 +164,7 @@ class SharedStorage:
         return self._unseen if now - self._seen_at < OLD_S else None
 
     def close(self) -> None:
-        """At the end of the run nothing of it stays."""
+        """Removes the marks at the end of the run."""
         for directory in self._directories if self._writes else ():
             with suppress(OSError):
                 os.unlink(lead_mark(directory, self._run))

@@ -59,7 +59,7 @@ class Task:
         self._start_at: Optional[float] = None
         """When the back-off ends."""
         self._early_until = 0.0
-        """Until then the attempt may end for want of others, though they are ready."""
+        """Until then a failed attempt still counts as early, although the tasks that it needs are ready."""
         self._adopt(now, wall)
 
     @property
@@ -87,7 +87,7 @@ class Task:
             self._step_attempt(self._attempt, intent, now, wall)
 
     def expect_end(self) -> None:
-        """Its process is about to be ended, though not by this agent alone: however it ends was asked for."""
+        """Records that its process will be ended, also by others than this agent, so any exit counts as requested."""
         if self._attempt is not None and not self.entry["asked"]:
             self._note_ending()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _OWN = {"verify": ("--all", "--limit"), "prune": ("--keep", "--dry-run", "--yes"), "push": ("--into", "--local")}
-"""What only makes sense with this action."""
+"""Options that only apply to this action."""
 
 
 @on_run
@@ -87,7 +87,7 @@ def _check(action: str, arguments: list[str], given: Mapping[str, object]) -> No
 
 
 def _find(scope: Scope) -> RunStatus:
-    """As every host reports it, with the directories each once."""
+    """The checkpoints that the hosts report, with each directory once."""
     found = operations.status.with_checkpoints(scope.record(), scope.transport)
     return dataclasses.replace(found, checkpoints=tuple(operations.checkpoints.each_once(found.checkpoints)))
 

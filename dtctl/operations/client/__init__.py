@@ -33,7 +33,7 @@ ANSWER_BYTES = 64 << 20
 """The most bytes of an answer that is kept in memory as a whole."""
 
 _OVERHEAD_BYTES = 64
-"""What each frame counts at the least."""
+"""The least number of bytes counted for each frame."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def reporting_failure(work: Callable[[Host], R], report: Report) -> Callable[[Ho
 
 @dataclass(frozen=True)
 class Request(Generic[R]):
-    """What each host is asked, and what its answer has to be.
+    """A request to each host, and the type of its answer.
 
     `check` raises InvalidValue for an answer that is not about what this host was asked. `on_frame`: the frames that
     may come before the answer, and what is called with them, in the thread of their host. `quiet_s`: the longest time
@@ -103,7 +103,7 @@ class Request(Generic[R]):
 
 
 def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iterable[str] | None = None) -> Outcomes[R]:
-    """One request to each of the hosts (None: those of the record that have a task)."""
+    """Sends one request to each of the hosts (None: those of the record that have a task)."""
 
     def work(host: Host) -> R:
         with closing(transport.open(host)) as session:
