@@ -187,7 +187,7 @@ class Run:
         """Where its checkpoints are."""
         from ..checkpoints import directories
 
-        code = self.files.code_directory()
+        code = environment.code_directory(self.files.root, self.spec)
         return directories.Run(self.spec, code, environment.Marks(code).expand)
 
     def has_lost(self, port: int) -> bool:
