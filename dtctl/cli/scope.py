@@ -247,21 +247,24 @@ class Scope:
 
     def _reached(self, host: Host) -> Host:
         """The host with what the command line says of SSH over what the file says. Raises UsageError."""
-        from dtctl.config.names import check_names
         from dtctl.model import SshSettings
 
-        own: dict[str, Any] = {
-            "user": self.user,
-            "identity_file": str(self.identity) if self.identity else None,
-            "jump": self.jump,
-        }
-        check_names(own)
+        if not self._own_access or not isinstance(host.reach, SshSettings):
+            return host
+        return dataclasses.replace(host, reach=dataclasses.replace(host.reach, **self._own_access))
+
+    @functools.cached_property
+    def _own_access(self) -> dict[str, Any]:
+        """The settings of SSH that the command line gives. Raises UsageError."""
+        own = {"user": self.user, "identity_file": str(self.identity) if self.identity else None, "jump": self.jump}
+        given = {name: value for name, value in own.items() if value is not None}
+        if given:
+            from dtctl.config.names import check_names
+
+            check_names(given)
         if self.identity is not None and not self.identity.expanduser().is_file():
             raise UsageError(f"-i {self.identity} is not a file", hint="-i FILE    the private key to log in with")
-        given = {name: value for name, value in own.items() if value is not None}
-        if not given or not isinstance(host.reach, SshSettings):
-            return host
-        return dataclasses.replace(host, reach=dataclasses.replace(host.reach, **given))
+        return given
 
 
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(Scope)}

@@ -65,7 +65,7 @@ class Session(Protocol):
         ...
 
     def receive(self, timeout_s: float | None = None) -> Message:
-        """The next frame with content; all but a `result` are what their records say (`frames.checked_frame`).
+        """The next frame with content; all but a `result` are what their records say (`wire.checked_frame`).
 
         Raises AgentError for an error frame, ConnectionLost at the end, TransportError for what no agent sends and for
         a silence that lasts too long, TimeoutError.

@@ -55,7 +55,7 @@ class SilenceTimer:
 
     @property
     def wait_s(self) -> float:
-        """How long to wait before `look` is called."""
+        """How long to wait before `check` is called."""
         until = self._limit_s if self._reported or self._limit_s <= TOLD_AFTER_S else TOLD_AFTER_S
         return max(0.0, self._since + until - time.monotonic())
 

@@ -17,7 +17,6 @@ from ..host.outputs import lead_mark, unmarked
 from ..host.secrets import Masks
 from ..records.spec import Spec, TaskSpec, has_lead
 from ..run import containers, environment
-from ..run.runfiles import RunFiles
 from .keeper import AttemptSpec
 
 TYPE_CHECKING = False
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..records.reasons import Because
     from ..records.values import TaskState
+    from ..run.runfiles import RunFiles
 
 
 class TaskContext:
@@ -36,15 +36,14 @@ class TaskContext:
 
     def __init__(
         self,
-        run_dir: str,
+        run: RunFiles,
         spec: Spec,
         inherited: Mapping[str, str],
         secrets: Mapping[str, str],
-        code: Optional[str],
         changed: Callable[[str, TaskState, TaskState, int, Because], None],
         touched: Callable[[bool], None],
     ) -> None:
-        self.run_dir = run_dir
+        self.run = run
         self.spec = spec
         self.changed = changed
         self.touched = touched
@@ -58,8 +57,8 @@ class TaskContext:
         """For each task whose peers have reported steps: how long they took for the first."""
         self._inherited = inherited
         self._secrets = secrets
-        self._marks = environment.Marks(code, inherited)
-        self._box = containers.of_spec(RunFiles(run_dir).root, spec["environment"], self._marks)
+        self._marks = environment.Marks(environment.code_directory(run.root, spec), inherited)
+        self._box = containers.of_spec(run.root, spec["environment"], self._marks)
         self.checkpoint_dirs = self._marks.expand(spec["checkpoint_dirs"])
         self.checkpoints = CheckpointSigns(self.checkpoint_dirs)
 
@@ -68,17 +67,17 @@ class TaskContext:
         box = self._box
         inherited = box.inherited(self._inherited) if box else self._inherited
         env = environment.of_task(inherited, self.spec, task, self._secrets, attempt, key=directory)
-        env["DTCTL_RUN_DIR"] = self.run_dir  # by it `gc` proves whose a process is
+        env["DTCTL_RUN_DIR"] = self.run.directory  # by it `gc` proves whose a process is
         if env.get("PYTHONFAULTHANDLER"):
             env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it writes its stacks
-        marks, wake_path = self._marks.of_task(self.spec, task["id"], without), os.path.join(self.run_dir, "wake")
+        marks = self._marks.of_task(self.spec, task["id"], without)
         cwd = marks.code if task["code"] else marks.home
         argv, env = marks.expand(task["argv"]), marks.values(env)
         if box is None:
-            return AttemptSpec(directory, wake_path, argv, env, cwd)
+            return AttemptSpec(self.run, directory, argv, env, cwd)
         name = containers.name_of(self.spec["run"], task["id"], attempt)
         argv, env = box.words(name, argv, env, self._inherited, cwd, task["secrets"])
-        return AttemptSpec(directory, wake_path, argv, env, cwd, box.removal(name))
+        return AttemptSpec(self.run, directory, argv, env, cwd, box.removal(name))
 
 
 SIGNS_S = 5.0

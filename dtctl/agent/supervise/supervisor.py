@@ -63,15 +63,7 @@ class Supervisor:
         me, before = processes.myself(), self.state["agent"]
         rebooted = before is not None and before["boot_id"] != me["boot_id"]
         self.state.update({"agent": {**me, "since": wall}, "finished": False})
-        self._context = TaskContext(
-            files.directory,
-            self._spec,
-            files.inherited(),
-            files.secrets(),
-            files.code_directory(),
-            self._changed,
-            self._touched,
-        )
+        self._context = TaskContext(files, self._spec, files.inherited(), files.secrets(), self._changed, self._touched)
         entries = self.state["tasks"]
         self._tasks = [Task(spec, entries[spec["id"]], self._context, now, wall) for spec in self._spec["tasks"]]
         self._lasting = rebuilding.LastingFiles(files.directory)
