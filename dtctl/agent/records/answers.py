@@ -1,4 +1,4 @@
-"""What an agent answers to a controller: one record for each frame, and for the result of each request."""
+"""The answers of an agent to a controller: one record for each frame, and for the result of each request."""
 
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import CheckpointReport as CheckpointReport
@@ -66,7 +66,7 @@ class Greeting(Record):
 
 
 class Lacking(Record):
-    """In place of the greeting: the host has no such program, or it is not as it was kept. It is to be sent."""
+    """Sent in place of the greeting: the agent's program is missing or damaged on the host and must be sent."""
 
 
 class Refused(Record):
@@ -82,9 +82,9 @@ class Alive(Record):
     """The frame `beat`: the session is still at work."""
 
     at: Default[Line, ""]
-    """What it is at: `checkpoints`, `bundle`, `setup`, ..., or the request's name."""
+    """The current activity: `checkpoints`, `bundle`, `setup`, ..., or the request's name."""
     for_s: Default[Seconds, 0.0]
-    """Since when it has been at that. It may hang there: in a file system that does not answer, for example."""
+    """The duration of that activity. It may hang, for example in a file system that does not respond."""
 
 
 class Progress(Record):
@@ -111,9 +111,9 @@ class Need(Record):
     digests: Default[AtMost[List[Count], 1_000_000], []]
     """Files of which the digests of all blocks are wanted."""
     blocks: Default[AtMost[List[BlockAt], 1_000_000], []]
-    """They come after the files."""
+    """Blocks that are sent after the files."""
     port: Default[Optional[Port], None]
-    """Where the host hands what it has to the others of a push that relays; it awaits a `feeder`."""
+    """The port on which the host sends its files to other hosts of a push that relays; it awaits a `feeder`."""
 
 
 class TakenPort(Record):
@@ -126,16 +126,16 @@ class TakenPort(Record):
 
 
 class Facts(Record):
-    """What a host found when it was checked: with `prepared`, and as the frame `looked`."""
+    """The facts of a host's checks: part of `prepared`, and the frame `looked`."""
 
     facts: Default[Optional[CheckFacts], None]
-    """What was asked for with `up`, or with `look`."""
+    """The facts that `up` or `look` asked for."""
     facts_s: Default[Seconds, 0.0]
     """How long it took to find that out."""
 
 
 class Joining(Record):
-    """What a host needs to join a live run that was started without it."""
+    """The data that a host needs to join a live run that was started without it."""
 
     inventory: Inventory
     credentials: AtMost[Dict[Name, Credentials], 4096]
@@ -143,7 +143,7 @@ class Joining(Record):
 
 
 class Prepared(Facts):
-    """All is ready, and nothing has been started."""
+    """The host is ready, and has started nothing."""
 
     unchanged: bool
     run: Name
@@ -151,14 +151,14 @@ class Prepared(Facts):
     replaces: Optional[Name]
     checkpoints: Default[Reports, []]
     saved: Default[AtMost[List[Saved], 100], []]
-    """By earlier runs, the newest first."""
+    """Checkpoints of earlier runs, the newest first."""
     outputs: Default[AtMost[List[OutputMark], 100], []]
-    """Of the output directories that hold something."""
+    """The owners of output directories that are not empty."""
     taken: Default[AtMost[List[TakenPort], MOST_TAKEN], []]
     free_from: Default[AtMost[List[Port], 100], []]
     """Ports from which on as many are free as any host of the run needs."""
     joining: Default[Optional[Joining], None]
-    """Of a run that continues unchanged and was started without some of its hosts; its coordinator's host has it."""
+    """For a run that continues unchanged and was started without some hosts; only from its coordinator's host."""
 
 
 class Started(Record):
@@ -188,7 +188,7 @@ class Log(Record):
 
 
 class Output(Record):
-    """What a command has printed: 1 is its stdout, 2 its stderr."""
+    """Output of a command: 1 is its stdout, 2 its stderr."""
 
     stream: Count
 
@@ -199,13 +199,13 @@ class UpResult(Record):
     run: Name
     unchanged: bool
     reboot: Default[Optional[OneOf["systemd", "cron"]], None]
-    """What brings it back after a restart of the machine."""
+    """How the agent restarts after a reboot."""
     reboot_new: Default[bool, False]
-    """That was written just now: before, nothing here needed it."""
+    """Whether the entry for that is new."""
     reboot_why: Default[Optional[Reason], None]
     """Why there is nothing."""
     aside: Default[Files, []]
-    """Where files of trainers are now that stood where the code has one."""
+    """New paths of trainers' files that were moved because the code has a file of the same name."""
     pruned: Default[AtMost[List[Name], 10_000], []]
     """Old runs that were removed."""
 
@@ -218,38 +218,38 @@ class PushResult(Record):
 
 
 class DataPushResult(Record):
-    """What was sent, and what was there already, put by others."""
+    """The files that were sent, and those of others that existed already."""
 
     bundle: Line
     sent_files: Count
     found_files: Default[Count, 0]
     removed_files: Default[Count, 0]
-    """That an earlier push had put there, and that the data set has no more."""
+    """Files of an earlier push that the data set no longer has."""
     port: Default[Optional[Port], None]
-    """As that of `need`."""
+    """As `port` of `need`."""
 
 
 class DataDropped(Record):
-    """What has become of a directory's files."""
+    """The files of a directory that were removed and kept."""
 
     dir: Path
     removed_files: Default[Count, 0]
     freed_bytes: Default[Count, 0]
     kept_files: Default[Count, 0]
-    """That others have put there, or have changed since."""
+    """Files of others, or changed since the push."""
 
 
 class DataDropResult(Record):
-    """In the order in which the directories were asked for."""
+    """The results in the order of the requested directories."""
 
     at: AtMost[List[DataDropped], MOST_PLACES]
 
 
 class Coordinated(Record):
-    """What every answer says of the run's coordinator, on its host."""
+    """The fields about the run's coordinator in every answer of its host."""
 
     coordination: Default[Optional[RunView], None]
-    """Where it answers."""
+    """The coordinator's view, if it answers."""
     away: Default[Optional[Refused], None]
     """Why it does not answer, where it does not."""
 
@@ -265,12 +265,12 @@ class StatusResult(Coordinated):
     inventory: Default[Optional[Inventory], None]
     state: Default[Optional[State], None]
     intents: Default[Intents, {}]
-    """What is wanted of this host's tasks."""
+    """The intents of this host's tasks."""
     checkpoints: Default[Reports, []]
 
 
 class RunResult(Record):
-    """Of requests whose answers came before it."""
+    """The result of requests whose answers came in frames before it."""
 
     run: Name
 
@@ -285,7 +285,7 @@ class KnownRun(Record):
     live: bool
     tasks: Dict[TaskName, TaskState]
     condition: Default[Optional[Condition], None]
-    """As its coordinator last recorded it; null on the other hosts."""
+    """The condition that its coordinator last recorded; null on other hosts."""
     by: Default[By, ""]
     """user@host of the person who started it."""
 
@@ -307,7 +307,7 @@ class ForeignRun(Record):
 
 
 class RunsResult(Record):
-    """All that the host has."""
+    """All runs on the host."""
 
     runs: AtMost[List[KnownRun], MOST_RUNS]
     """The newest, oldest first."""
@@ -315,7 +315,7 @@ class RunsResult(Record):
     """Others that the list has no room for."""
     damaged: Default[AtMost[List[DamagedRun], MOST_DAMAGED], []]
     foreign: Default[AtMost[List[ForeignRun], MOST_DAMAGED], []]
-    """Where all clusters are asked for."""
+    """Set if all clusters are requested."""
 
 
 class Survivor(Record):
@@ -337,7 +337,7 @@ class Ended(Record):
 
     stopped: Tasks
     killed: Default[Killed, {}]
-    """Of these those that did not heed SIGTERM, with the grace period that they had."""
+    """Stopped tasks that did not exit on SIGTERM, with their grace period."""
     already: Tasks
     """Had ended before, or end by themselves at that moment."""
     survivors: Survivors
@@ -346,7 +346,7 @@ class Ended(Record):
 
 
 class Changed(Coordinated):
-    """What was asked of the tasks is done: on one host, or with `coordination` in the whole run."""
+    """The requested change of tasks is done: on one host, or with `coordination` in the whole run."""
 
     run: Name
     unreached: Default[AtMost[List[Name], 4096], []]
@@ -366,13 +366,13 @@ class Leaving(Record):
 
     way: StopPhase
     for_s: Default[Optional[Seconds], None]
-    """Since it was sent SIGTERM, until it had ended; null: it was not, or before this stop was asked for."""
+    """The time from SIGTERM until its end; null: it got none, or before this stop was requested."""
     signal: Default[Optional[SignalNumber], None]
-    """That has ended it."""
+    """The signal that ended it."""
 
 
 class Stopping(Record):
-    """What has changed, since the last such frame, of the tasks that are being stopped; nothing within a second."""
+    """Changes of tasks that are being stopped since the last such frame, at most once a second."""
 
     grace_s: Seconds
     tasks: AtMost[Dict[TaskName, Leaving], MOST_TASKS]
@@ -385,24 +385,24 @@ class RestartResult(Changed):
 
 
 class Written(Record):
-    """What trainers wrote in their working directory."""
+    """Files that trainers wrote to their working directory."""
 
     cluster: Default[Optional[Name], None]
     id: AtMost[str, 100]
     """The same on hosts that share the directory."""
     path: Path
-    """Of the directory."""
+    """The directory's path."""
     files: Count
     size_bytes: Count
 
 
 class DownResult(Ended):
-    """What was ended and removed."""
+    """The result of `down`: tasks that ended and files that were removed."""
 
     removed: AtMost[List[Name], 10_000]
     """Runs."""
     kept: AtMost[List[Written], MOST_CLUSTERS]
-    """Of this cluster."""
+    """Files of the cluster that are kept."""
 
 
 class PortsResult(Record):
@@ -455,18 +455,18 @@ class SetupLog(Record):
 
 
 class SetupLogsResult(Record):
-    """Of the last start: the making of the environment, and the setup."""
+    """The output of the last start's environment and setup."""
 
     logs: AtMost[List[SetupLog], MOST_SETUP_LOGS]
 
 
 class GcResult(Record):
-    """What was, or would be, removed."""
+    """Files and processes that were, or would be, removed."""
 
     dry_run: bool
     processes: Default[AtMost[List[Orphan], MOST_PROCESSES], []]
     survivors: Default[AtMost[List[Orphan], MOST_PROCESSES], []]
-    """Not even SIGKILL has ended them."""
+    """Processes that survived SIGKILL."""
     runs: Default[AtMost[List[DeadRun], MOST_RUNS], []]
     bundles: Default[AtMost[List[Line], 10_000], []]
     environments: Default[AtMost[List[Line], 10_000], []]
@@ -476,7 +476,7 @@ class GcResult(Record):
     kept: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """The same, left alone."""
     omitted: Default[Count, 0]
-    """Of any kind, that its list has no room for."""
+    """The number of entries of any kind that do not fit into the lists."""
     freed_bytes: Default[Count, 0]
 
 
@@ -507,4 +507,4 @@ FRAMES = {
     "landing": Landing,
     "stored": Stored,
 }
-"""By their types. That of a `result` is the request's."""
+"""Frame type -> record. The record of a `result` depends on the request."""

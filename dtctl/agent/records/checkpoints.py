@@ -1,4 +1,4 @@
-"""What a controller asks of checkpoints, and what a host reports of them."""
+"""Requests about checkpoints, and their answers."""
 
 import re
 
@@ -7,7 +7,7 @@ from .requests import Request
 from .values import By, Count, Epoch, Hex32, Hex64, Inode, Line, Name, Path, Reason, Seconds, refuse_unfit
 
 MOST_SHARDS = 1000
-"""That are reported of a checkpoint."""
+"""The most shards that are reported of a checkpoint."""
 
 MOST_STORED = MOST_SHARDS + 2
 """Files of a checkpoint that is stored: its shards, the index and the graph."""
@@ -17,7 +17,7 @@ CheckpointKind = OneOf["tensorflow", "keras", "orbax"]
 
 
 class OutputMark(Record):
-    """Who has last started a run that writes to a directory."""
+    """The cluster that has last started a run that writes to a directory."""
 
     path: Path
     inode: Inode
@@ -42,13 +42,13 @@ class Checkpoint(Record):
     problem: Optional[Reason]
     kind: Default[CheckpointKind, "tensorflow"]
     held: Default[AtMost[List[Count], MOST_SHARDS], []]
-    """Which of the shards lie on this host."""
+    """The shards on this host."""
     identity: Default[AtMost[str, 100], ""]
     """The same on hosts that share the file."""
 
 
 class CheckpointReport(Record):
-    """Of one directory; `incomplete` are those newer than the newest complete one, `all` stand newest first."""
+    """The checkpoints of one directory; `incomplete`: those newer than the newest complete one; `all`: newest first."""
 
     dir: Path
     newest_complete: Optional[Checkpoint]
@@ -56,7 +56,7 @@ class CheckpointReport(Record):
     all: AtMost[List[Checkpoint], 100]
     problem: Default[Optional[Reason], None]
     identity: Default[AtMost[str, 100], ""]
-    """Of the directory: differs where hosts do not share it, as a rule."""
+    """Identifies the directory; it usually differs if hosts do not share it."""
     guessed: Default[bool, False]
     """No setting names it: the lead's command line does, or the lead works there."""
 
@@ -65,7 +65,7 @@ Reports = AtMost[List[CheckpointReport], 100]
 
 
 class Saved(Record):
-    """What an earlier run of the cluster has saved; `run` null: one of which nothing else is left."""
+    """A checkpoint of an earlier run of the cluster; `run` null: nothing else of that run remains."""
 
     run: Optional[Name]
     dir: Path
@@ -75,7 +75,7 @@ class Saved(Record):
 
 
 class Verified(Record):
-    """What was found when every byte of a checkpoint was read."""
+    """The result of reading every byte of a checkpoint."""
 
     dir: Path
     prefix: Path
@@ -88,7 +88,7 @@ class Verified(Record):
 
 
 class VerifyResult(Record):
-    """Of each that was asked about."""
+    """The results of the requested checkpoints."""
 
     run: Name
     verified: AtMost[List[Verified], 100]
@@ -101,7 +101,7 @@ class FilePart(Record):
     offset: Count
     total: Count
     identity: AtMost[str, 100]
-    """As long as it is the same, so is what the file held before."""
+    """Identifies the file's content: while it is equal, earlier bytes have not changed."""
 
 
 class Arrived(Record):
@@ -118,7 +118,7 @@ class FileSent(Arrived):
 
 
 class FetchResult(Record):
-    """All files that were asked for and are there."""
+    """The result after all requested files that exist were sent."""
 
     run: Name
     files: AtMost[List[FileSent], 1100]
@@ -133,9 +133,9 @@ class Landing(Record):
     there: bool
     """This very checkpoint is in its place already."""
     have: AtMost[List[Arrived], MOST_STORED]
-    """What an interrupted push has left."""
+    """Bytes that an interrupted push has left."""
     owners: AtMost[List[OutputMark], 1]
-    """Whose runs have written there last, where that is known."""
+    """The clusters whose runs wrote there last, if known."""
 
 
 class Stored(Record):
@@ -150,7 +150,7 @@ class StoreResult(Record):
 
 
 class Pruned(Record):
-    """One directory."""
+    """The result for one directory."""
 
     dir: Path
     removed: AtMost[List[Checkpoint], 10_000]
@@ -195,9 +195,9 @@ class FetchRequest(Request):
 
     of: CheckpointPath
     files: AtMost[List[AtMost[str, 300]], MOST_STORED]
-    """Those that are wanted, if they are there, in this order."""
+    """The requested files in order; missing ones are skipped."""
     have: Default[AtMost[List[Had], 1100], []]
-    """What was received of them before."""
+    """Bytes of them that were received before."""
 
 
 class PruneRequest(Request):

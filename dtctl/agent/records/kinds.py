@@ -50,16 +50,16 @@ LONGEST_TEXT = 1 << 20
 """Characters of a text that says nothing else."""
 
 MOST_ENTRIES = 20_000
-"""Of a list or a mapping that says nothing else."""
+"""The default limit of entries in a list or a mapping."""
 
 MOST = 2**53
-"""What every reader of JSON can hold exactly (RFC 8259, section 6)."""
+"""The largest integer that every JSON reader represents exactly (RFC 8259, section 6)."""
 
 _SHOWN = 60
 
 
 _DIGITS = 20
-"""Of an integer: more than any count or time has. Long ones take time that grows with the square of their length."""
+"""The most digits of an integer, more than any count or time has. Parsing takes quadratic time."""
 
 
 MOST_BRACKETS = 1_000_000
@@ -111,14 +111,14 @@ class InvalidValue(Exception):
 
     @classmethod
     def at(cls, path: "Tuple[str, ...]", expected: str, found: object) -> "InvalidValue":
-        """For rules about several fields, which say themselves where it is."""
+        """Raised by rules about several fields, which name the field themselves."""
         wrong = cls(expected, found)
         wrong.path = list(path)
         return wrong
 
     @property
     def field(self) -> str:
-        """As in `tasks.worker:1.attempt`; empty for the record itself."""
+        """The path of the field, as in `tasks.worker:1.attempt`; empty for the record itself."""
         return ".".join(self.path)
 
     def __str__(self) -> str:
@@ -190,7 +190,7 @@ def also(record: "Type[R]") -> "Callable[[Callable[[R], None]], Callable[[R], No
 
 
 def kind_of(annotation: object) -> Kind:
-    """What an annotation means at run time."""
+    """The kind that an annotation stands for."""
     if isinstance(annotation, Kind):
         return annotation
     kind = _kinds.get(annotation)
@@ -241,7 +241,7 @@ def _record(record: object) -> Kind:
 
 
 def _simple(description: str, fits: "Callable[[Any], bool]", *parts: "Any") -> Kind:
-    """Of values that are taken as they are."""
+    """A kind for values that are accepted unchanged."""
 
     def take(raw: "Any") -> "Any":
         if fits(raw):
@@ -329,7 +329,7 @@ def _mapping(names: Kind, inner: Kind, most: int = MOST_ENTRIES) -> Kind:
 
 
 def _at_most(kind: "Any", most: int) -> Kind:
-    """Of text so many characters, of lists and mappings so many entries."""
+    """A kind with a limit: characters of text, entries of lists and mappings."""
     if kind is str:
         return _text(most)
     if kind.parts[0] == "list":
@@ -357,7 +357,7 @@ class _Field:
 
 
 class _Generic:
-    """What makes a kind, or a field, of what is in its brackets."""
+    """Makes a kind, or a field, from the arguments in brackets."""
 
     def __init__(self, make: "Callable[..., object]") -> None:
         self._make = make

@@ -43,15 +43,15 @@ class News(HostReport):
 
 
 class Progress(Record):
-    """In place of `state`, to a coordinator that takes it, when the tasks have only come further since the last one."""
+    """Replaces `state`, for a coordinator that accepts it, if only the progress of tasks has changed."""
 
     type: OneOf["progress"]
     serial: Count
-    """Of the state that has come of it."""
+    """The serial of the resulting state."""
     machine: NotRequired[Optional[Machine]]
-    """Where it was sampled again."""
+    """A new sample of the host, if any."""
     tasks: Dict[TaskName, Advance]
-    """Those of which something has changed."""
+    """Changed fields of the changed tasks."""
 
 
 Events = Record(
@@ -93,20 +93,20 @@ class Welcome(Record):
     may_start: Default[bool, True]
     """An agent whose machine was restarted may start tasks: the run is still this coordinator's."""
     term: Default[Count, 0]
-    """In which it was elected; an agent obeys none of an older one."""
+    """The coordinator's term; an agent obeys no coordinator of an older one."""
     moved: Default[Moved, {}]
     """Moves newer than those of the agent: it ends tasks that it has lost, restarts with them, and sends a hello."""
 
 
 class Orders(Record):
-    """What is wanted of the tasks of a host."""
+    """The orders for the tasks of a host."""
 
     type: OneOf["orders"]
     intents: Intents
     mending: bool
     """A task or a host was lost and is not back yet: no lack of progress is judged."""
     first_steps: Default[Dict[TaskName, Seconds], {}]
-    """Of tasks that have reported no step: how long the first step of their peers took."""
+    """For tasks that have reported no step: how long the first step of their peers took."""
     may_start: Default[bool, True]
     """As in the welcome."""
     kept: Default[bool, False]
@@ -125,7 +125,7 @@ class Lease(Record):
     memo: Version
     """The newest one."""
     view: NotRequired[RunView]
-    """It, to a voter that lacks it: cluster.json, in a large run without the hosts' states."""
+    """The memo, for a voter that lacks it: cluster.json, in a large run without the hosts' states."""
     history: NotRequired[AtMost[List[HistoryEvent], EVENTS_AT_ONCE]]
     """Lines of history.jsonl, from the first that the voter lacks."""
     lines: Count
@@ -139,9 +139,9 @@ class Granted(Record):
     term: Count
     beat: Count
     memo: Version
-    """That it holds on its disk."""
+    """The version of the memo on the voter's disk."""
     lines: Count
-    """Of this term's coordinator that it holds of history.jsonl."""
+    """The number of lines of history.jsonl that the voter has from this term's coordinator."""
 
 
 class Canvass(Record):
@@ -149,11 +149,11 @@ class Canvass(Record):
 
     type: OneOf["canvass"]
     term: Count
-    """In which it wants to coordinate."""
+    """The term for which it is a candidate."""
     trial: bool
     """The voter only says how it would vote."""
     memo: Version
-    """That the candidate holds."""
+    """The version of the candidate's memo."""
 
 
 class Vote(Record):
@@ -163,7 +163,7 @@ class Vote(Record):
     term: Count
     """The newest that the voter knows."""
     coordinator: Optional[Name]
-    """Of that term, if the voter knows."""
+    """The coordinator of that term, if the voter knows it."""
     asked: Count
     """The term in the canvass."""
     trial: bool
@@ -175,7 +175,7 @@ class Elsewhere(Record):
 
     type: OneOf["elsewhere"]
     coordinator: Optional[Name]
-    """Of the newest term that the voter knows; null while one is being elected."""
+    """The coordinator of the newest term that the voter knows; null during an election."""
 
 
 class Over(Record):
@@ -212,4 +212,4 @@ FROM_COORDINATOR = {
     "pong": Pong,
     "beat": Beat,
 }
-"""Also what a voter answers to a candidate, and to an agent that comes to it."""
+"""Messages of a coordinator, and of a voter to a candidate or to an agent that connects to it."""

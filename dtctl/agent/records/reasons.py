@@ -19,7 +19,7 @@ MOST_FACTS = 16
 
 
 class Fact(Record):
-    """One fact of a reason. Which fields it has its kind says; a kind that is not known here is of another build."""
+    """One fact of a reason. Its kind determines its fields; an unknown kind comes from another build."""
 
     kind: Pattern[str, 40, r"[a-z]+(_[a-z]+)*", "the kind of a reason"]
     task: NotRequired[TaskName]
@@ -27,7 +27,7 @@ class Fact(Record):
     host: NotRequired[Name]
     run: NotRequired[Name]
     by: NotRequired[By]
-    """Who has asked."""
+    """The person or part that asked for it."""
     code: NotRequired[ExitCode]
     signal: NotRequired[SignalNumber]
     port: NotRequired[Port]
@@ -38,7 +38,7 @@ class Fact(Record):
     what: NotRequired[Line]
     """A path, a command or an address."""
     text: NotRequired[Reason]
-    """In words that are not dtctl's: of a system, a library or a log."""
+    """Text that is not dtctl's: from a system, a library or a log."""
 
 
 Why = AtMost[List[Fact], MOST_FACTS]
@@ -227,7 +227,8 @@ SENTENCES = {
     # text of another program, or of another build
     "said": "%(text)s",
 }
-"""Of each kind. One that begins with punctuation continues the one before it; `rest` and `because` are what follows."""
+"""The sentence of each kind. One that begins with punctuation continues the previous one; `rest` and `because` follow.
+"""
 
 _MADE_FROM = {
     **dict.fromkeys(("span", "later"), "seconds"),
@@ -262,7 +263,7 @@ def said(text: str) -> "List[Fact]":
 
 
 def because(why: "Iterable[Fact]") -> Because:
-    """As records hold it."""
+    """The fields `reason` and `why` of a record."""
     facts = list(why)[:MOST_FACTS]
     return {"reason": sentence(facts), "why": facts}
 
@@ -283,7 +284,7 @@ def headline(why: "Iterable[Fact]") -> "Optional[str]":
 
 
 def sentence(why: "Iterable[Fact]") -> str:
-    """Without a full stop; empty where there is no reason. Raises KeyError of kinds that are not known here."""
+    """The reason as text without a full stop; empty without facts. Raises KeyError for unknown kinds."""
     text = ""
     for one in reversed(list(why)):
         template = SENTENCES[one["kind"]]
@@ -300,7 +301,7 @@ def named(why: "Iterable[Fact]") -> "List[str]":
 
 
 def duration(seconds: float) -> str:
-    """In words, as exact as is of use."""
+    """A duration in words, rounded to a useful precision."""
     return "%.0f s" % seconds if seconds < 120 else "%.0f min" % (seconds / 60)
 
 

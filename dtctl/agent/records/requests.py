@@ -1,4 +1,4 @@
-"""What a controller asks of an agent about a run that is there, and the words within a conversation.
+"""Requests about an existing run, and the messages within a conversation.
 
 Requests that need more records are in starting.py, checkpoints.py and tensorboard.py.
 """
@@ -8,11 +8,11 @@ from .reasons import Why
 from .values import BundleId, By, Count, Epoch, Line, Name, Port, Seconds, TaskName, Tasks, refuse_unfit
 
 START = b"\x1e"
-"""What a session writes before its greeting; whatever comes before it is the noise of a login shell."""
+"""The bytes that a session writes before its greeting; anything before them is output of a login shell."""
 
 
 MOST_POINTS = 2000
-"""That are sent of a series."""
+"""The most points that are sent of a series."""
 
 
 MOST_CONTEXT = 1000
@@ -20,14 +20,14 @@ MOST_CONTEXT = 1000
 
 
 class Request(Record):
-    """What every request about a run says; `run` null means the cluster's current run on this host."""
+    """The fields of every request about a run; `run` null means the cluster's current run on this host."""
 
     type: Line
     cluster: Name
     host: Name
     run: Default[Optional[Name], None]
     pid: Default[Optional[Count], None]
-    """Of the controller's process: another command that finds the cluster locked shows it."""
+    """The controller's process id, which another command shows if it finds the cluster locked."""
 
 
 class PortsRequest(Request):
@@ -65,10 +65,10 @@ class LogsRequest(Request):
     tasks: Default[Optional[Tasks], None]
     """null: all on this host."""
     lines: Default[Optional[Count], None]
-    """Of each task; null: all."""
+    """The number of last lines of each task; null: all."""
     since: Default[Optional[Epoch], None]
     until: Default[Optional[Epoch], None]
-    """Not of what is followed."""
+    """Not with `follow`."""
     grep: Default[Optional[AtMost[str, 65536]], None]
     """A regular expression."""
     errors: Default[bool, False]
@@ -76,10 +76,10 @@ class LogsRequest(Request):
     context: Default[Within[int, 0, MOST_CONTEXT], 0]
     """Lines before and after each that was found."""
     previous: Default[bool, False]
-    """Of the attempt before the newest."""
+    """Only the attempt before the newest."""
     attempt: Default[Optional[Count], None]
     all_attempts: Default[bool, False]
-    """From the first one on."""
+    """All attempts, from the first one on."""
     follow: Default[bool, False]
     states: Default[bool, False]
     """`states` frames in between, as `watch` sends them."""
@@ -161,7 +161,7 @@ class ExecRequest(Request):
 
     argv: List[str]
     task: Default[Optional[TaskName], None]
-    """Its environment is used, and its secrets' values are masked."""
+    """The task whose environment is used, and whose secrets are masked."""
     cwd: Default[OneOf["code", "home"], "home"]
 
 
@@ -190,7 +190,7 @@ class GcRequest(Record):
     dry_run: Default[bool, False]
     all: Default[bool, False]
     written: Default[bool, False]
-    """With what trainers wrote in the working directories of clusters that have no run any more."""
+    """Includes files that trainers wrote to working directories of clusters without a run."""
     over: Default[bool, False]
     """Every run that is over goes, the newest too."""
 

@@ -1,4 +1,4 @@
-"""What is wanted of each task, and how each task is: intent.json, state.json and the files of an attempt."""
+"""Intents and states of tasks: intent.json, state.json and the files of an attempt."""
 
 from .kinds import AtMost, Default, Dict, List, NotRequired, Optional, Pattern, Record, Within
 from .reasons import Because, Why
@@ -63,18 +63,18 @@ class How(Because):
 
 
 class Intent(Because):
-    """What is wanted of one task. Of two the one with the higher version holds."""
+    """The wanted state of one task. Of two intents the one with the higher version applies."""
 
     want: Default[Want, "run"]
     generation: Default[Count, 1]
     version: Default[Count, 1]
     """Counts every change."""
     restarts: Default[Count, 0]
-    """What the task's count is set to when this generation begins."""
+    """The task's number of restarts when this generation begins."""
     grace_s: Default[Optional[Seconds], None]
     by: Default[By, ""]
     early: Default[bool, False]
-    """It may start before those that it needs are ready: a failure until then is not its own."""
+    """Whether it may start before the tasks that it needs are ready: a failure until then does not count."""
     ends_run: Default[Optional[How], None]
     """The whole run is to end, as a session on the task's host was asked."""
     after: Default[Count, 0]
@@ -93,7 +93,7 @@ class IntentFile(Record):
     session: Default[Optional[Process], None]
     """The session that began the run; null once the run is kept."""
     ends_run: Default[Optional[How], None]
-    """As that of an intent, on a host without tasks."""
+    """The reason to end the run, on a host without tasks; as in an intent."""
     tasks: Intents
 
 
@@ -119,11 +119,11 @@ class Exit(Ending):
     """An ending as state.json has it."""
 
     retry: Default[bool, True]
-    """Its class of exit may be tried again."""
+    """Whether a task may restart after this kind of exit."""
     left_behind: Default[AtMost[List[Left], MOST_LEFT], []]
     """Processes that were still there when the trainer had ended by itself; they were ended."""
     killed_after_s: Default[Optional[Seconds], None]
-    """It was asked to end, and had to be killed when this grace period was over."""
+    """The grace period after which a stopped task was killed."""
     tail: Default[Tail, ""]
     """The last lines of the log, secrets masked."""
 
@@ -145,11 +145,11 @@ class Past(Record):
     short_of_memory: Default[bool, False]
     """The kernel of its host ended processes for want of memory meanwhile."""
     hung: Default[bool, False]
-    """It was ended because it did nothing any more."""
+    """Whether it was killed because it hung."""
     why: Default[Why, []]
-    """By what that was seen, and where it hung."""
+    """How the hang was detected, and where the task hung."""
     early: Default[bool, False]
-    """It has failed before those that it needs were ready, which counts for nothing."""
+    """Whether it failed before the tasks that it needs were ready, which does not count."""
 
 
 class Entry(Because):
@@ -160,15 +160,15 @@ class Entry(Because):
     restarts: Default[Count, 0]
     generation: Default[Count, 1]
     version: Default[Count, 0]
-    """Of the intent that it follows."""
+    """The version of the intent that it follows."""
     pid: Default[Optional[Pid], None]
     start_time: Default[Optional[Count], None]
     program: Default[Line, ""]
-    """What its newest attempt was started with: a Python, as a rule."""
+    """The program of its newest attempt, usually a Python."""
     since: Default[Optional[Epoch], None]
     next_start: Default[Optional[Epoch], None]
     ready: Default[bool, False]
-    """Its port listens, by a process of its own; or it runs, where nothing is to listen."""
+    """Whether one of its processes listens on its port; or, without a port, whether it runs."""
     step: Default[Optional[Count], None]
     """The last in its log."""
     step_line: Default[Line, ""]
@@ -181,7 +181,7 @@ class Entry(Because):
     progress: Default[Optional[Epoch], None]
     """When its log last grew."""
     longest_gap_s: Default[Seconds, 0.0]
-    """Between two signs of progress."""
+    """The longest gap between two signs of progress."""
     first_step_s: Default[Seconds, 0.0]
     """The longest time from the start of an attempt to its first step; 0: there was no step."""
     ready_s: Default[Seconds, 0.0]
@@ -200,7 +200,7 @@ class Entry(Because):
     """The newest in its log since the last step."""
     left: Default[AtMost[List[Left], MOST_LEFT], []]
     exit: Default[Optional[Exit], None]
-    """Until the next attempt begins."""
+    """The exit of the newest attempt; kept until the next one begins."""
     asked: Default[bool, False]
     """dtctl has asked for the exit."""
     history: Default[AtMost[List[Past], HISTORY], []]
@@ -211,12 +211,12 @@ APART_S = 60.0
 
 
 def ahead_s(clock: float, other: float) -> float:
-    """By how much the one is ahead of the other, which were read at about the same time."""
+    """How far one clock is ahead of another, from times read at about the same moment."""
     return clock - other if abs(clock - other) >= APART_S else 0.0
 
 
 def on_clock(entry: Entry, ahead_s: float) -> Entry:
-    """With its times by another clock, which is ahead by so much of the one that they were read from."""
+    """The entry with its times converted to another clock, which is `ahead_s` ahead."""
     if not ahead_s:
         return entry
 
@@ -233,7 +233,7 @@ def on_clock(entry: Entry, ahead_s: float) -> Entry:
 
 
 class Advance(Record):
-    """What has changed of how far a task is, and how busy: fields of its Entry."""
+    """The fields of an Entry that change with a task's progress and load."""
 
     step: NotRequired[Optional[Count]]
     step_line: NotRequired[Line]
@@ -260,12 +260,12 @@ class State(Record):
     version: Default[Within[int, 1, 1], 1]
     serial: Default[Count, 1]
     intent_serial: Default[Count, 0]
-    """Of the intent.json that is followed."""
+    """The serial of the followed intent.json."""
     run: Name
     host: Name
     agent: Default[Optional[AgentProcess], None]
     finished: Default[bool, False]
-    """All tasks are final, and the supervisor has ended."""
+    """Whether all tasks are final and the supervisor has ended."""
     machine: Default[Optional[Machine], None]
     unseen: Default[Optional[AtMost[List[Path], 100]], None]
     """Directories of checkpoints that are not those that the lead's host has; null: it has not been found out."""
@@ -279,7 +279,7 @@ class Holder(Record):
     since: Epoch
     command: Default[Line, ""]
     pid: Default[Optional[Count], None]
-    """Of the controller's process, on its machine."""
+    """The controller's process id on its machine."""
     session: Default[Optional[Process], None]
     """On this host."""
     gone: Default[bool, False]
@@ -334,20 +334,20 @@ class DataFolder(Record):
 
     dir: Path
     bundle: BundleId
-    """Of the newest push."""
+    """The bundle of the newest push."""
     made: bool
     """The directory was made for it."""
     of_others: Default[AtMost[List[Path], MOST_PATHS], []]
-    """What of the bundle was there before."""
+    """Files of the bundle that existed before."""
 
 
 class Code(Record):
     """code.json. A trainer may write to it, as to all that is its user's: what it claims is looked at again."""
 
     id: Hex32
-    """Of the directory, which hosts that share it have in common."""
+    """Identifies the directory; equal on hosts that share it."""
     run: Default[Optional[Name], None]
-    """That it was last laid out for."""
+    """The run for which it was last prepared."""
     bundle: Default[Optional[BundleId], None]
     files: Default[AtMost[Dict[Path, Copy], MOST_PATHS], {}]
     links: Default[AtMost[Dict[Path, Path], MOST_PATHS], {}]

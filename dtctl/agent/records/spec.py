@@ -33,7 +33,7 @@ SuccessRule = OneOf["lead", "all-workers"]
 
 
 class CoordinatorAddress(Record):
-    """Where the run's coordinator is: its host, and the address that the agents of the others dial."""
+    """The host of a coordinator or voter, and the address to which other agents connect."""
 
     host: Name
     address: Line
@@ -48,9 +48,9 @@ class Member(Record):
     address: Default[Optional[Line], None]
     role: Default[Role, "other"]
     scope: Default[Scope, "task"]
-    """What its loss restarts: it alone, it and then the lead, or every task."""
+    """The tasks that its loss restarts: it alone, it and then the lead, or every task."""
     vital: Default[bool, True]
-    """Its failure for good is that of the run."""
+    """Whether its final failure fails the run."""
     decides: Default[bool, False]
     """Its success is, with that of the others that decide, the run's."""
     serves: Default[bool, False]
@@ -68,7 +68,7 @@ class Stage(Record):
     tasks: Tasks
     after: AtMost[List[Count], 1000]
     held: Default[bool, True]
-    """They start when those are ready; false: at once, and wait by themselves."""
+    """Whether they start only when those are ready; false: they start at once and wait by themselves."""
 
 
 class TaskSpec(Record):
@@ -80,12 +80,12 @@ class TaskSpec(Record):
     secrets: List[Line]
     """Names of variables."""
     code: bool
-    """It works where the code is, not in the home directory."""
+    """Whether it runs in the code directory; otherwise in the home directory."""
     port: Default[Optional[Port], None]
     ready: Default[OneOf["listening", "started"], "started"]
     """When those that wait for it may start: its port listens, or it runs."""
     own: Default[bool, True]
-    """Its agent restarts it without asking."""
+    """Whether its agent restarts it without the coordinator."""
     keep_proxy: Default[bool, False]
 
 
@@ -109,9 +109,9 @@ class Container(Record):
     program: Path
     engine: Engine
     image: Line
-    """Its id, or with apptainer its file."""
+    """The image's id, or with apptainer its file."""
     pulled: Default[bool, False]
-    """It was not there before the environment was made."""
+    """Whether dtctl added the image with the environment."""
     options: Default[AtMost[List[Line], 100], []]
     """Words that make the trainer in it the user of the host."""
 
@@ -125,13 +125,13 @@ class Environment(Record):
     python: Default[Optional[Line], None]
     """The interpreter that it is made with, or with modules and containers the one that trains; null: the usual one."""
     engine: Default[Optional[Engine], None]
-    """Of a container; null: the first that the host has."""
+    """The container engine; null: the first that the host has."""
     options: Default[AtMost[List[Line], 100], []]
     """Further words of the user for the program that runs the container."""
     mounts: Default[Paths, []]
     """Directories of the host that are in the container, at the same paths, where they exist."""
     files: Default[AtMost[Dict[Path, Hex64], 100], {}]
-    """Of the code: what it is made of, with their SHA-256."""
+    """The files of the code that define it, with their SHA-256."""
     env: Default[Variables, {}]
     """Variables that it is made with."""
     wheels: Default[Optional[BundleId], None]
@@ -151,7 +151,7 @@ class RecoverySpec(Record):
     reset_after_s: Seconds
     max_run_restarts: Default[Count, 100]
     repeat: Default[Count, 0]
-    """After so many ends of the same cause, without a new step, a task has failed; 0: never."""
+    """The number of failures with the same cause and without a new step after which a task has failed; 0: never."""
     allow_scratch: Default[bool, False]
     retry: Default[AtMost[List[ExitCode], 256], []]
     permanent: Default[AtMost[List[ExitCode], 256], []]
@@ -173,12 +173,12 @@ Seat = Name
 
 
 class Moved(Record):
-    """Who has taken the places of whom. Also moved.json: as the agent there follows it."""
+    """Hosts that have taken the places of others. Also moved.json, as the agent there follows it."""
 
     number: Default[Count, 0]
     """Counts the changes: of two the one with the higher number holds."""
     term: Default[Count, 0]
-    """In which the coordinator was elected that has decided the last one."""
+    """The term of the coordinator that decided the last move."""
     seats: Default[AtMost[Dict[Seat, Name], MOST_SEATS], {}]
     """Seat -> the host that has its tasks. Every other host has its own."""
 
@@ -188,11 +188,11 @@ class Spare(Record):
 
     address: Line
     addresses: Default[AtMost[Dict[TaskName, Optional[Line]], MOST_TASKS], {}]
-    """Of the tasks that it can take: where each would listen here."""
+    """The addresses here of the tasks that it can take."""
 
 
 class Inventory(Record):
-    """What a host reports of a run to any controller: names alone. How a host is reached never comes from a host."""
+    """A host's report of a run to any controller: only names. How a host is reached never comes from a host."""
 
     cluster: Name
     run: Name
@@ -208,7 +208,7 @@ class Inventory(Record):
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
     replicas: Default[AtMost[Dict[Name, Count], 4096], {}]
-    """Of jobs: how many of its tasks run at first, where that is not all."""
+    """Job -> number of tasks that run at first, if not all."""
     settings: Default[AtMost[Dict[Line, Line], 4096], {}]
     """Keys of the cluster file as it was started, without what says how hosts are reached. Secrets are masked."""
     strategy: Default[Optional[Line], None]
@@ -224,7 +224,7 @@ class Inventory(Record):
     resizes: Default[bool, False]
     """Its tasks train together, with as many as take part when they are started: argv and env have marks for that."""
     min_workers: Default[Optional[Count], None]
-    """It continues with so many tasks that train, the lead among them, while hosts are away; null: it waits."""
+    """The least number of training tasks, including the lead, with which it continues without hosts; null: it waits."""
 
 
 FEWEST_VOTERS = 3
@@ -243,13 +243,13 @@ class Spec(Inventory):
     version: Within[int, VERSION, VERSION]
     host: Name
     digest: Line
-    """What makes two `up` the same."""
+    """Identifies the run: equal for two `up` with the same content."""
     controller: By
-    """Who has started it."""
+    """The user and machine that started it."""
     tasks: AtMost[List[TaskSpec], MOST_TASKS]
-    """Those of this host."""
+    """The tasks of this host."""
     seats: Default[AtMost[Dict[Seat, AtMost[List[TaskSpec], MOST_TASKS]], MOST_SEATS], {}]
-    """Those that it would have in the place of another host."""
+    """The tasks that it would have in the place of another host."""
     grace_s: Seconds
     recovery: RecoverySpec
     dirs: Default[Paths, []]
@@ -258,7 +258,7 @@ class Spec(Inventory):
     """Looked for after the setup: a host that lacks one is refused."""
     checkpoint_dirs: Default[Paths, []]
     keeps_checkpoints_by_url: Default[bool, False]
-    """They are in storage that every host sees, by its URLs."""
+    """Whether checkpoints are at storage URLs, which every host can read."""
     bundle: Default[Optional[BundleId], None]
     environment: Default[Optional[Environment], None]
     setup: Default[Optional[Setup], None]
@@ -273,7 +273,7 @@ class Spec(Inventory):
     ttl_s: Default[Optional[Seconds], None]
     keep: Default[Count, 10]
     log_limit_bytes: Default[Optional[Count], None]
-    """Of all logs of a task together; null: there is no limit."""
+    """The limit of all logs of a task together; null: there is no limit."""
     start_timeout_s: Default[Seconds, 600.0]
 
 
@@ -298,7 +298,7 @@ def _can_be_given_to_programs(spec: Spec) -> None:
 
 @also(Spec)
 def _has_whole_seats(spec: Spec) -> None:
-    """What a host would have in the place of another is that one's tasks."""
+    """Checks that the tasks in the place of another host are exactly that host's tasks."""
     for seat, tasks in spec["seats"].items():
         there = [member["task"] for member in spec["roster"] if member["host"] == seat]
         if not there or sorted(task["id"] for task in tasks) != sorted(there):
@@ -342,7 +342,7 @@ def check_absent(spec: Spec, absent: "Iterable[str]") -> None:
 
 
 def hosts_of(inventory: Inventory) -> List[str]:
-    """All that have a part in the run: those of the roster as `up` has made it, spares and arbiters."""
+    """All hosts of the run: those of the roster as `up` made it, spares and arbiters."""
     found = [member["host"] for member in inventory["roster"]]
     return [*dict.fromkeys([*found, *inventory["moved"]["seats"], *inventory["spares"], *inventory["arbiters"]])]
 
@@ -366,7 +366,7 @@ def has_lead(spec: Spec) -> bool:
 
 
 def voters_of(spec: Spec) -> List[CoordinatorAddress]:
-    """Those that have a part in the run; none where they are too few for a majority without one of them."""
+    """The voters of the run; none if they are too few to keep a majority without one of them."""
     present = [voter for voter in spec["voters"] if voter["host"] not in spec["absent"]]
     return present if len(present) >= FEWEST_VOTERS else []
 
@@ -382,7 +382,7 @@ def is_alone(spec: Spec) -> bool:
 
 
 def link_port(spec: Spec) -> Optional[int]:
-    """Where this host's agent listens as the coordinator, or for the elections of another; None where it does not."""
+    """The port of this host's agent as the coordinator or a voter; None if it does not listen."""
     if is_alone(spec):
         return None
     listeners = [*voters_of(spec), spec["coordinator"]]
@@ -393,7 +393,7 @@ DRIFT = 1.25
 """Clocks of two hosts may differ by a quarter, as in the elections."""
 
 KILL_S = 5.0
-"""What is killed is gone by then."""
+"""The time within which a killed process is gone."""
 
 ELECTION_S = 30.0
 """Another coordinator has been elected by then."""
@@ -405,14 +405,14 @@ def shortest_replace_s(grace_s: float) -> float:
 
 
 def given_up_s(spec: Spec) -> Optional[float]:
-    """After so long without a host others have its tasks, or train together without them; None: never."""
+    """The absence after which other hosts take a host's tasks, or train without them; None: never."""
     recovery = spec["recovery"]
     leave_s = recovery["host_timeout_s"] if spec["resizes"] and spec["min_workers"] is not None else None
     return min((limit_s for limit_s in (recovery["replace_s"], leave_s) if limit_s is not None), default=None)
 
 
 def fence_s(spec: Spec) -> Optional[float]:
-    """After so long without the coordinator a host ends its tasks, as it is given up soon; None: never."""
+    """The time without the coordinator after which a host ends its tasks, before others take them; None: never."""
     limit_s = given_up_s(spec)
     return None if limit_s is None or not voters_of(spec) else max(0.0, limit_s / DRIFT - spec["grace_s"] - KILL_S)
 
@@ -423,12 +423,12 @@ def kept_by_coordinator(spec: Spec) -> bool:
 
 
 def ports_of(spec: Spec) -> List[int]:
-    """All that is going to listen on this host."""
+    """All ports on which tasks and agent will listen on this host."""
     return [port for port in (link_port(spec), *(task["port"] for task in spec["tasks"])) if port is not None]
 
 
 def gpus_of(task: TaskSpec) -> List[int]:
-    """Those that it may use, where it is given some."""
+    """The GPUs that it may use, if it is assigned some."""
     indexes = task["env"].get("CUDA_VISIBLE_DEVICES", "").split(",")
     return [int(index) for index in indexes if len(index) < 5 and index.isascii() and index.isdigit()]
 
@@ -459,7 +459,7 @@ def trainers_of(roster: "Iterable[Member]", lead: TaskName) -> List[TaskName]:
 
 
 def batch_share(batch: int, task: TaskName, ranks: List[TaskName]) -> int:
-    """Of one that trains; the first ones have one more. Others have as much as the last one."""
+    """The batch of a training task; the first ones have one more. Other tasks get the last one's."""
     rank = ranks.index(task) if task in ranks else len(ranks) - 1
     return (batch + len(ranks) - 1 - rank) // len(ranks)
 

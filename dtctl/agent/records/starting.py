@@ -1,4 +1,4 @@
-"""What a controller asks of an agent before a run, and to start one."""
+"""Requests before the start of a run, and to start it."""
 
 from .checks import MOST_PLACES, Questions
 from .hooks import Posts
@@ -9,13 +9,13 @@ from .values import BundleId, Hex64, Line, Name, Path, Pem, Port, Variables, ref
 
 
 class Credentials(Record):
-    """By which the agents of a run know each other: those of one host."""
+    """The credentials of one host, by which the agents of a run identify each other."""
 
     key: Pem
     certificate: Pem
     """It names the run and the host."""
     authority: Pem
-    """Whose certificates are taken for the run's."""
+    """The authority that signs the run's certificates."""
     knock: Hex64
     """The secret that an agent shows before any TLS."""
 
@@ -34,7 +34,7 @@ class UpRequest(Request):
     secrets: Default[Optional[Variables], None]
     credentials: Default[Optional[Credentials], None]
     hooks: Default[Posts, []]
-    """Those that its coordinator notifies; of the coordinator's host alone."""
+    """The hooks that its coordinator notifies; only for the coordinator's host."""
     withheld: Default[AtMost[List[Line], 1000], []]
     """Names of variables that no trainer inherits: they hold what hooks need."""
     replace: Default[bool, False]
@@ -43,11 +43,11 @@ class UpRequest(Request):
     outputs: Default[Paths, []]
     """Directories that the run writes to and reads checkpoints from, with marks."""
     ask: Default[Optional[Questions], None]
-    """What the host is asked to check before `prepared`."""
+    """The checks to run before `prepared`."""
 
 
 class PythonRequest(Request):
-    """Which Python makes an environment, if that is not there yet."""
+    """Asks for the Python that creates an environment, if the host does not have the environment yet."""
 
     environment: Environment
 
@@ -86,7 +86,7 @@ class Markers(Record):
 
 
 class PythonFacts(Record):
-    """By which pip chooses what can be installed."""
+    """The facts by which pip selects packages."""
 
     abi: Marker
     libc: Marker
@@ -115,14 +115,14 @@ class DataPushRequest(Request):
 
 
 class DataRequest(Request):
-    """What dtctl has put into these directories: to be looked at, hashed or removed."""
+    """Asks to inspect, hash or remove the files that dtctl has written to these directories."""
 
     dirs: AtMost[List[Path], MOST_PLACES]
     """With marks."""
 
 
 class CheckRequest(Request):
-    """What the host has of what a run needs; may be asked again and again, as each answer leads to more questions."""
+    """Asks which requirements of a run the host meets; sent repeatedly, because answers lead to more questions."""
 
     ask: Questions
 
@@ -133,7 +133,7 @@ class StartMessage(Record):
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run is started without."""
     latecomers: Default[AtMost[Dict[Name, Credentials], 4096], {}]
-    """Those that they will need to join it; for the coordinator's host alone, which keeps it for them."""
+    """Credentials with which missing hosts can join later; only for the coordinator's host, which keeps them."""
 
 
 class LookWord(Record):
@@ -144,7 +144,7 @@ class LookWord(Record):
 
 @also(UpRequest)
 def _is_of_its_spec(request: UpRequest) -> None:
-    """What the request says is what its spec says."""
+    """Checks that the request agrees with its spec."""
     spec = request["spec"]
     if spec["cluster"] != request["cluster"]:
         raise InvalidValue.at(("spec", "cluster"), "the request's cluster, %s" % request["cluster"], spec["cluster"])

@@ -39,7 +39,7 @@ def job_mark(job: str, part: str = "HOSTS") -> str:
 
 
 def separated(text: str, part: str) -> str:
-    """With its lists of addresses in another form."""
+    """The text with its lists of addresses joined by another separator."""
     return re.sub(r"\0HOSTS(?=\()", "\0" + part, text)
 
 
@@ -107,7 +107,7 @@ def normal_url(place: str) -> str:
 
 
 def paths_of(places: "Iterable[str]") -> "List[str]":
-    """Those that are paths on a host."""
+    """The values that are paths on a host."""
     return [place for place in places if not is_storage_url(place)]
 
 
@@ -123,16 +123,16 @@ MOST_FILES = 10_000
 MOST_TAKEN = 100
 MOST_CLUSTERS = 10_000
 LARGE_BYTES = 16 << 20
-"""Of a file of this size or more a host may ask for blocks."""
+"""A host may request blocks of a file of at least this size."""
 CHUNK_BYTES = 256 * 1024
-"""Of a file in one frame at most, before compression (docs/agent.md, "Bundles")."""
+"""The most bytes of a file in one frame, before compression (docs/agent.md, "Bundles")."""
 
 BLOCK_BYTES = 1 << 20
 MOST_SETUP_LOGS = 2
 MOST_SETUP_LOG = 1 << 20
 
 Name = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'"]
-"""Of a cluster, a host or a run: one component of a path and nothing else."""
+"""The name of a cluster, a host or a run: exactly one component of a path."""
 
 TaskName = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}", "a task such as worker:1"]
 TaskRange = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}(?:-[0-9]{1,6})?", "tasks such as worker:1-3"]
@@ -161,7 +161,7 @@ MOST_REASON = 4096
 Reason = AtMost[str, MOST_REASON]
 """A sentence or two for people."""
 By = AtMost[str, 300]
-"""Who asks: user@host of a controller, or `coordinator`."""
+"""The sender of a request: user@host of a controller, or `coordinator`."""
 Line = AtMost[str, 4096]
 Tail = AtMost[str, 8192]
 """The end of a log."""

@@ -1,4 +1,4 @@
-"""What the coordinator knows: cluster.json, requests.json, and the lines of the event history."""
+"""The coordinator's records: cluster.json, requests.json, and the lines of the event history."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
@@ -25,15 +25,15 @@ MOST_SPANS = 300
 """The newest; of those before only the seconds are known."""
 
 Spent = OneOf["kept", "again", "start", "wait", "stall", "away", "pause", "end", "unsaved"]
-"""What a second was spent on (run/goodput.py)."""
+"""The category of a second (run/goodput.py)."""
 
 
 class Span(Record):
-    """From the end of the span before it."""
+    """A span of time, from the end of the previous one."""
 
     what: Spent
     end_s: Seconds
-    """Since the account was begun."""
+    """Its end, in seconds since the account began."""
     step: Default[Optional[Count], None]
     """The newest that had been reported by then."""
 
@@ -45,7 +45,7 @@ class Account(Record):
     seconds: Seconds
     spans: Default[AtMost[List[Span], MOST_SPANS + 1], []]
     before: Default[Dict[Spent, Seconds], {}]
-    """In spans that there is no room for."""
+    """Seconds in spans that were dropped for lack of room."""
     training: Default[bool, False]
     """A step was reported, and nothing has interrupted the training since: the time since the last span is open."""
     again_to: Default[Optional[Count], None]
@@ -68,7 +68,7 @@ MOST_REQUESTS = 1000
 
 
 class Condition(Because):
-    """What held of the run since a moment, in the words of Kubeflow's TFJob."""
+    """A condition of the run and its time, in the terms of Kubeflow's TFJob."""
 
     type: Outcome
     cause: Optional[TaskName]
@@ -76,7 +76,7 @@ class Condition(Because):
 
 
 class Contact(Record):
-    """What the coordinator has of a host."""
+    """The coordinator's data about a host."""
 
     connected: Default[bool, False]
     heard: Default[Optional[Epoch], None]
@@ -85,16 +85,16 @@ class Contact(Record):
     absent: Default[bool, False]
     """The run was started without it, and it has not joined since."""
     drained: Default[Optional[By], None]
-    """Who has drained it while it has no task: it takes no place. What has tasks is drained by their intents."""
+    """Who has drained a host without tasks, which then takes no place. Hosts with tasks are drained by intents."""
     silent_s: Default[Optional[Seconds], None]
     """How long it was away when hosts took the places of others: the restarted coordinator counts on from there, once.
     """
     state: Default[Optional[State], None]
-    """As it was last reported."""
+    """The state as last reported."""
 
 
 def clock_ahead_s(contact: Contact) -> float:
-    """By how much the coordinator's clock is ahead of the host's: its agent samples the host every 10 s."""
+    """How far the coordinator's clock is ahead of the host's; the agent samples the host every 10 s."""
     machine = contact["state"]["machine"] if contact["state"] is not None else None
     return ahead_s(contact["heard"], machine["time"]) if machine is not None and contact["heard"] is not None else 0.0
 
@@ -112,14 +112,14 @@ class Incident(Because):
     task: TaskName
     host: Name
     attempt: Count
-    """That was lost."""
+    """The attempt that was lost."""
     ended: Epoch
     noticed: Epoch
     scope: Scope
     tasks: Tasks
-    """Those that are restarted."""
+    """The tasks that restart."""
     own: bool
-    """By its agent alone."""
+    """Whether its own agent restarts it."""
     collateral: AtMost[List[Collateral], 10_000]
     step: Optional[Count]
     """The last that was seen before it."""
@@ -128,9 +128,9 @@ class Incident(Because):
     back_to: Optional[Count]
     """Step of the checkpoint that the training went back to."""
     begun: Optional[Epoch]
-    """Its tasks may start again since then."""
+    """When its tasks were allowed to start again."""
     recovered: Optional[Epoch]
-    """It trains again since then."""
+    """When the run trained again."""
     closed: Optional[Reason]
     """Why it is no longer awaited."""
 
@@ -152,29 +152,29 @@ class RunView(Record):
     phase: Phase
     condition: Condition
     conditions: AtMost[List[Condition], MOST_CONDITIONS]
-    """Of the past, oldest first."""
+    """Past conditions, oldest first."""
     warnings: AtMost[List[Reason], MOST_WARNINGS]
     """The sentences of `alerts`."""
     alerts: Default[AtMost[List[Because], MOST_WARNINGS], []]
-    """What a person should know of. Builds that know no kinds of warnings have none."""
+    """Warnings for users; none from builds without kinds of warnings."""
     hosts: AtMost[Dict[Name, Contact], MOST_HOSTS]
     intents: Intents
     incidents: AtMost[List[Incident], MOST_INCIDENTS]
     restarts: Count
     request_serial: Count
     missing: Optional[Reason]
-    """Who the start waits for, and why."""
+    """The hosts or tasks that the start waits for, with reasons."""
     noted: Default[Dict[TaskName, Count], {}]
     """The last attempt of each task whose end was judged."""
     account: Default[Optional[Account], None]
-    """Where its time went; null in a run that a build without accounts has begun."""
+    """The goodput account; null in a run that was started by a build without it."""
     moved: Default[Moved, {}]
     leased: Default[bool, True]
-    """Its coordinator had its lease: otherwise another may have been elected, who knows more."""
+    """Whether its coordinator had its lease; otherwise another one may have been elected, which knows more."""
 
 
 Version = AtMost[List[Count], 2]
-"""Of a memo: the term of the coordinator that wrote it, and its serial."""
+"""The version of a memo: the term of the coordinator that wrote it, and its serial."""
 
 
 class Ballot(Record):
@@ -183,9 +183,9 @@ class Ballot(Record):
     term: Count
     """The newest that it knows."""
     voted: Optional[Name]
-    """For whom it has voted in this term; null: for none."""
+    """The host for which it has voted in this term; null: none."""
     coordinator: Optional[Name]
-    """Of this term; null while that is unknown."""
+    """The coordinator of this term; null while unknown."""
     last: Default[Optional[Name], None]
     """The newest coordinator that it knows, of any term."""
 
@@ -199,16 +199,16 @@ class Memo(Record):
 
 
 class PostedRequest(Because):
-    """What a person asks of the coordinator, as a session has written it down."""
+    """A person's request to the coordinator, as written by a session."""
 
     serial: Count
     kind: OneOf["stop", "restart", "drain", "undrain"]
     tasks: Default[Optional[Tasks], None]
     """null: all."""
     host: Default[Optional[Name], None]
-    """That is drained, or no longer."""
+    """The host to drain or undrain."""
     job: Default[Optional[Name], None]
-    """In place of a host: all but its first `count` tasks are, or are no longer."""
+    """The job to scale, instead of a host: only its first `count` tasks run."""
     count: Default[Optional[Count], None]
     grace_s: Default[Optional[Seconds], None]
     by: Default[By, ""]
