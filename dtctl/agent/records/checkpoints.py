@@ -21,7 +21,7 @@ class OutputMark(Record):
 
     path: Path
     inode: Inode
-    """The inode of the directory, which may have been recreated since."""
+    """The inode of the directory, which may have been created again since."""
     cluster: Name
     run: Name
     controller: By

@@ -95,8 +95,7 @@ class Welcome(Record):
     term: Default[Count, 0]
     """The term in which it was elected; an agent rejects orders of an older one."""
     moved: Default[Moved, {}]
-    """Moves newer than those that the agent follows: it stops tasks that it no longer has, restarts with them, and
-    sends a hello."""
+    """Moves newer than those of the agent: it ends tasks that it has lost, restarts with them, and sends a hello."""
 
 
 class Orders(Record):

@@ -89,7 +89,7 @@ SENTENCES = {
     "after_restarts": ", after %(count)d restart%(s)s",
     "after_run_restarts": ", after %(count)d restart%(s)s in the run",
     "no_checkpoint": ", and there is no complete checkpoint to go back to (recovery.allow_scratch: true starts over)",
-    "damaged_checkpoint": "; %(what)s is damaged (%(text)s), and there is no older one beside it that is complete:"
+    "damaged_checkpoint": "; %(what)s is damaged (%(text)s), and its directory has no older complete one:"
     " choose another directory (dirs.output, checkpoint.dir), or start over with recovery.allow_scratch: true",
     "complete_elsewhere": "; %(what)s is complete",
     # who requested it
@@ -175,7 +175,7 @@ SENTENCES = {
     "spent_again": "steps done again %(count)d %%",
     "spent_stall": "stalls %(count)d %%",
     "spent_away": "hosts away %(count)d %%",
-    "spent_pause": "%(span)s paused beside that",
+    "spent_pause": "%(span)s paused in addition",
     "spent_end": "after the last step %(count)d %%",
     "spent_unsaved": "steps not saved at the end %(count)d %%",
     "comma": ", ",

@@ -1,6 +1,6 @@
 """Requests of a controller about an existing run, and the messages within a conversation.
 
-Those that need more records than these stand beside them: in starting.py, checkpoints.py and tensorboard.py.
+Requests that need more records are in starting.py, checkpoints.py and tensorboard.py.
 """
 
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also

@@ -208,7 +208,7 @@ class EventFile(FolderAt):
     file: FileName
     inode: Inode
     offset: Count
-    """0: the file starts again."""
+    """The offset of the data in the file; 0 replaces the file."""
 
 
 class CaughtUp(Record):

@@ -86,8 +86,7 @@ class Contact(Record):
     absent: Default[bool, False]
     """Whether the run was started without it and it has not joined since."""
     drained: Default[Optional[By], None]
-    """Who has drained it while it had no task: it replaces no host. A drain of a host with tasks is in their intents.
-    """
+    """Who drained it while it had no task: it replaces no host. A drain of a host with tasks is in their intents."""
     silent_s: Default[Optional[Seconds], None]
     """How long it was away when hosts were replaced: a restarted coordinator continues the count from it once."""
     state: Default[Optional[State], None]
