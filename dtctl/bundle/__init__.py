@@ -34,7 +34,8 @@ class Manifest:
     dirs: tuple[tuple[str, int], ...]
     """Path and mode; a directory comes before what it holds."""
     cluster: str = ""
-    """Its name makes the bundle its own: trainers write beside their code, where another cluster must not find it."""
+    """The cluster's name is part of the bundle: trainers write to the code directory, which no other cluster may share.
+    """
 
     @cached_property
     def canonical(self) -> bytes:

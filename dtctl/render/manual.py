@@ -128,7 +128,7 @@ def _found(asked: str) -> Iterator[Topic]:
 
 
 def _by_message(asked: str) -> Iterator[Topic]:
-    """Somebody gives the words of an error."""
+    """Looks up the words of an error."""
     for trouble in TROUBLES.values():
         if any(_is_in(message, asked) for sign in trouble.causes for message in _CODE.findall(sign)):
             yield _of_trouble(trouble)

@@ -32,12 +32,12 @@ _SHOWN = 5
 _ROWS = 10
 """So many tasks have a line each; of more, those with the same values share one."""
 _LONGEST_CLUSTER = 300
-"""Characters of TF_CONFIG's cluster that are shown beside a table, which has the same addresses."""
+"""Characters of TF_CONFIG's cluster that are shown if a table has the same addresses."""
 _LOSSES = {"task": "it alone", "with-lead": "it, then the lead", "gang": "every task"}
 
 
 def show_plan(plan: RunPlan, files: Mapping[str, str] = NO_FILES) -> None:
-    """What is the same for all tasks is said once, and what differs beside the tasks that it is so for.
+    """Settings that all tasks share are shown once; others are shown next to their tasks.
 
     `files`: of the environment, with their SHA-256.
     """
@@ -200,7 +200,7 @@ class _Row:
 
 
 def _show_table(plan: RunPlan) -> None:
-    """What differs between tasks stands beside them, or below where the terminal is too narrow."""
+    """Shows differences between tasks next to them, or below them on a narrow terminal."""
     rows = _rows(plan)
     columns = {
         "TASK": [row.name for row in rows],
@@ -344,7 +344,7 @@ def show_exposure(exposed: Exposure | None) -> None:
 
 
 def _with_rules(left_out: Sequence[LeftOut]) -> str:
-    """The rule beside each, unless it says the same."""
+    """The rule for each, unless it is the same."""
     return _folded([one.path if one.rule == one.path else f"{one.path} [{one.rule}]" for one in left_out])
 
 

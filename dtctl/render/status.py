@@ -115,7 +115,7 @@ SILENT_S = 30.0
 
 
 def status_table(status: RunStatus, *, every: bool = False) -> Table:
-    """As many lines as the terminal has room for beside what else is said."""
+    """As many lines as fit on the terminal with the rest of the output."""
     out = console.out()
     if every or not out.is_terminal:
         return tasks_table(rows_of(status), status)

@@ -98,7 +98,7 @@ class Row:
 
 
 def rows(errors: Mapping[str, DtctlError]) -> list[Row]:
-    """One for each reason. Of several hosts beside others, what came back is left out where the reason says all."""
+    """One error for each reason. If several hosts share one, their answers are left out when the reason is enough."""
     groups = group_errors(errors)
     several = len(groups) > 1
     shown = [

@@ -94,7 +94,7 @@ class Top(App[ExitCode]):
         self.draw()
 
     def _redraw_all(self, _: object) -> None:
-        """Somebody else had the terminal meanwhile."""
+        """Redraws after another program had the terminal."""
         for widget in self.screen.walk_children():
             widget.refresh()
 

@@ -51,10 +51,10 @@ class KeyFile:
     text: str = field(default="", repr=False)
     type: str = ""
     blob: bytes = b""
-    """Its public half, where the file or the .pub file beside it has it; empty otherwise."""
+    """Its public key, from the file or its .pub file; empty if neither has it."""
     key: PKey | None = None
     certified: PKey | None = None
-    """The same with the certificate that lies beside it as PATH-cert.pub."""
+    """The key with its certificate, PATH-cert.pub."""
     locked: bool = False
     problem: str = ""
     """Why it cannot be used."""
@@ -186,7 +186,7 @@ def _text(path: Path) -> str:
 
 
 def public_half(text: str, path: Path) -> tuple[str, bytes]:
-    """Type and public key from the file itself (OpenSSH's PROTOCOL.key), or from the .pub file beside it."""
+    """Type and public key from the file itself (OpenSSH's PROTOCOL.key), or from its .pub file."""
     words = text.split()
     if len(words) > 1 and not text.startswith("-----"):
         return _public_line(words)  # a public key, named in place of the private one that an agent holds

@@ -225,7 +225,7 @@ class PromptLogin(AuthHandler):
             self._ask()
 
     def _needs_extensions(self) -> bool:
-        """By which algorithm an RSA key may sign the server says beside its answer for the service (RFC 8308)."""
+        """The server sends the algorithms for RSA keys together with its answer for the service (RFC 8308)."""
         return self.private_key is not None and "rsa" in self._get_key_type_and_bits(self.private_key)[0]
 
     def _ask(self) -> None:
