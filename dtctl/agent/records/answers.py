@@ -66,7 +66,7 @@ class Greeting(Record):
 
 
 class Lacking(Record):
-    """Sent in place of the greeting: the agent's program is missing or damaged on the host and must be sent."""
+    """Sent in place of the greeting: the host lacks the program, or its copy is damaged. The controller sends it."""
 
 
 class Refused(Record):
@@ -82,13 +82,13 @@ class Alive(Record):
     """The frame `beat`: the session is still at work."""
 
     at: Default[Line, ""]
-    """The current activity: `checkpoints`, `bundle`, `setup`, ..., or the request's name."""
+    """Its current work: `checkpoints`, `bundle`, `setup`, ..., or the request's name."""
     for_s: Default[Seconds, 0.0]
-    """The duration of that activity. It may hang, for example in a file system that does not respond."""
+    """How long it has been at that. It may hang, for example in a file system that does not answer."""
 
 
 class Progress(Record):
-    """How far something has come."""
+    """The progress of some work."""
 
     phase: Line
     done_bytes: Default[Count, 0]
@@ -111,9 +111,9 @@ class Need(Record):
     digests: Default[AtMost[List[Count], 1_000_000], []]
     """Files of which the digests of all blocks are wanted."""
     blocks: Default[AtMost[List[BlockAt], 1_000_000], []]
-    """Blocks that are sent after the files."""
+    """Blocks that are requested; they are sent after the files."""
     port: Default[Optional[Port], None]
-    """The port on which the host sends its files to other hosts of a push that relays; it awaits a `feeder`."""
+    """The port at which the host relays its files to the other hosts of a push; it awaits a `feeder`."""
 
 
 class TakenPort(Record):
@@ -126,12 +126,12 @@ class TakenPort(Record):
 
 
 class Facts(Record):
-    """The facts of a host's checks: part of `prepared`, and the frame `looked`."""
+    """The results of a host's checks: with `prepared`, and as the frame `looked`."""
 
     facts: Default[Optional[CheckFacts], None]
-    """The facts that `up` or `look` asked for."""
+    """The answers to the questions of `up` or `look`."""
     facts_s: Default[Seconds, 0.0]
-    """How long it took to find that out."""
+    """How long the checks took."""
 
 
 class Joining(Record):
@@ -139,11 +139,11 @@ class Joining(Record):
 
     inventory: Inventory
     credentials: AtMost[Dict[Name, Credentials], 4096]
-    """By host."""
+    """Host -> its credentials."""
 
 
 class Prepared(Facts):
-    """The host is ready, and has started nothing."""
+    """The host is ready; no task has been started."""
 
     unchanged: bool
     run: Name
@@ -153,12 +153,12 @@ class Prepared(Facts):
     saved: Default[AtMost[List[Saved], 100], []]
     """Checkpoints of earlier runs, the newest first."""
     outputs: Default[AtMost[List[OutputMark], 100], []]
-    """The owners of output directories that are not empty."""
+    """The marks of output directories that are not empty."""
     taken: Default[AtMost[List[TakenPort], MOST_TAKEN], []]
     free_from: Default[AtMost[List[Port], 100], []]
     """Ports from which on as many are free as any host of the run needs."""
     joining: Default[Optional[Joining], None]
-    """For a run that continues unchanged and was started without some hosts; only from its coordinator's host."""
+    """Set by the coordinator's host for a run that continues unchanged and was started without some of its hosts."""
 
 
 class Started(Record):
@@ -194,16 +194,16 @@ class Output(Record):
 
 
 class UpResult(Record):
-    """The run is there to stay."""
+    """The run is kept."""
 
     run: Name
     unchanged: bool
     reboot: Default[Optional[OneOf["systemd", "cron"]], None]
-    """How the agent restarts after a reboot."""
+    """The service that restarts it after a reboot of the machine."""
     reboot_new: Default[bool, False]
-    """Whether the entry for that is new."""
+    """Whether the entry for it is new."""
     reboot_why: Default[Optional[Reason], None]
-    """Why there is nothing."""
+    """Why there is none."""
     aside: Default[Files, []]
     """New paths of trainers' files that were moved because the code has a file of the same name."""
     pruned: Default[AtMost[List[Name], 10_000], []]
@@ -211,47 +211,47 @@ class UpResult(Record):
 
 
 class PushResult(Record):
-    """How many files were sent."""
+    """The result of a push."""
 
     bundle: Line
     sent_files: Count
 
 
 class DataPushResult(Record):
-    """The files that were sent, and those of others that existed already."""
+    """The number of files that were sent, and of those that others had already put there."""
 
     bundle: Line
     sent_files: Count
     found_files: Default[Count, 0]
     removed_files: Default[Count, 0]
-    """Files of an earlier push that the data set no longer has."""
+    """Files of an earlier push that the data set no longer contains."""
     port: Default[Optional[Port], None]
-    """As `port` of `need`."""
+    """As in `need`."""
 
 
 class DataDropped(Record):
-    """The files of a directory that were removed and kept."""
+    """The result of `data drop` for one directory."""
 
     dir: Path
     removed_files: Default[Count, 0]
     freed_bytes: Default[Count, 0]
     kept_files: Default[Count, 0]
-    """Files of others, or changed since the push."""
+    """Files that others have put there or have changed since."""
 
 
 class DataDropResult(Record):
-    """The results in the order of the requested directories."""
+    """One result for each directory, in the order of the request."""
 
     at: AtMost[List[DataDropped], MOST_PLACES]
 
 
 class Coordinated(Record):
-    """The fields about the run's coordinator in every answer of its host."""
+    """The coordinator's view of the run, in every answer of its host."""
 
     coordination: Default[Optional[RunView], None]
-    """The coordinator's view, if it answers."""
+    """Null if the coordinator does not answer."""
     away: Default[Optional[Refused], None]
-    """Why it does not answer, where it does not."""
+    """Why the coordinator does not answer; null if it does."""
 
 
 class StatusResult(Coordinated):
@@ -260,7 +260,7 @@ class StatusResult(Coordinated):
     run: Optional[Name]
     time: Epoch
     problem: Default[Optional[Reason], None]
-    """Why the current run is unknown, where it is."""
+    """Why the current run is unknown, if it is."""
     agent_alive: Default[bool, False]
     inventory: Default[Optional[Inventory], None]
     state: Default[Optional[State], None]
@@ -270,7 +270,7 @@ class StatusResult(Coordinated):
 
 
 class RunResult(Record):
-    """The result of requests whose answers came in frames before it."""
+    """The result of requests whose answers were sent as frames before it."""
 
     run: Name
 
@@ -285,13 +285,13 @@ class KnownRun(Record):
     live: bool
     tasks: Dict[TaskName, TaskState]
     condition: Default[Optional[Condition], None]
-    """The condition that its coordinator last recorded; null on other hosts."""
+    """The condition that its coordinator recorded last; null on the other hosts."""
     by: Default[By, ""]
     """user@host of the person who started it."""
 
 
 class DamagedRun(Record):
-    """A run whose files do not hold what they should; `down` and `gc` remove it. Or they cannot be read; it stays."""
+    """A run with damaged files, which `down` and `gc` remove, or with unreadable files, which stays."""
 
     run: Name
     host: Name
@@ -307,15 +307,15 @@ class ForeignRun(Record):
 
 
 class RunsResult(Record):
-    """All runs on the host."""
+    """The runs of the host."""
 
     runs: AtMost[List[KnownRun], MOST_RUNS]
     """The newest, oldest first."""
     omitted: Default[Count, 0]
-    """Others that the list has no room for."""
+    """The number of runs for which the list has no room."""
     damaged: Default[AtMost[List[DamagedRun], MOST_DAMAGED], []]
     foreign: Default[AtMost[List[ForeignRun], MOST_DAMAGED], []]
-    """Set if all clusters are requested."""
+    """Only if the request is for all clusters."""
 
 
 class Survivor(Record):
@@ -333,24 +333,24 @@ Killed = AtMost[Dict[TaskName, Seconds], MOST_TASKS]
 
 
 class Ended(Record):
-    """How the tasks have ended."""
+    """The result of stopping tasks."""
 
     stopped: Tasks
     killed: Default[Killed, {}]
-    """Stopped tasks that did not exit on SIGTERM, with their grace period."""
+    """Stopped tasks that were killed after ignoring SIGTERM, each with its grace period."""
     already: Tasks
-    """Had ended before, or end by themselves at that moment."""
+    """Tasks that had ended before, or were ending by themselves."""
     survivors: Survivors
     omitted: Default[Count, 0]
-    """Survivors that the list has no room for."""
+    """The number of survivors for which the list has no room."""
 
 
 class Changed(Coordinated):
-    """The requested change of tasks is done: on one host, or with `coordination` in the whole run."""
+    """The request for the tasks is executed: on one host, or with `coordination` in the whole run."""
 
     run: Name
     unreached: Default[AtMost[List[Name], 4096], []]
-    """Hosts that are away and where it is not done."""
+    """Unreachable hosts, where it is not executed."""
     inventory: Inventory
 
 
@@ -358,7 +358,7 @@ class StopResult(Changed, Ended):
     """The tasks have ended, or cannot be ended."""
 
     waiting: Default[Tasks, []]
-    """Servers that end when nothing else is left on any host: who asks says so with `others_ended`."""
+    """Servers that end after all other tasks on all hosts; the client confirms that with `others_ended`."""
 
 
 class Leaving(Record):
@@ -366,13 +366,13 @@ class Leaving(Record):
 
     way: StopPhase
     for_s: Default[Optional[Seconds], None]
-    """The time from SIGTERM until its end; null: it got none, or before this stop was requested."""
+    """Time from SIGTERM until its end or now; null: no SIGTERM was sent, or it was sent before this request."""
     signal: Default[Optional[SignalNumber], None]
     """The signal that ended it."""
 
 
 class Stopping(Record):
-    """Changes of tasks that are being stopped since the last such frame, at most once a second."""
+    """Changes of tasks that are being stopped since the last such frame; at most one frame a second."""
 
     grace_s: Seconds
     tasks: AtMost[Dict[TaskName, Leaving], MOST_TASKS]
@@ -385,24 +385,24 @@ class RestartResult(Changed):
 
 
 class Written(Record):
-    """Files that trainers wrote to their working directory."""
+    """Files that trainers wrote in their working directory."""
 
     cluster: Default[Optional[Name], None]
     id: AtMost[str, 100]
     """The same on hosts that share the directory."""
     path: Path
-    """The directory's path."""
+    """The path of the directory."""
     files: Count
     size_bytes: Count
 
 
 class DownResult(Ended):
-    """The result of `down`: tasks that ended and files that were removed."""
+    """The tasks that were stopped, and the runs that were removed."""
 
     removed: AtMost[List[Name], 10_000]
     """Runs."""
     kept: AtMost[List[Written], MOST_CLUSTERS]
-    """Files of the cluster that are kept."""
+    """Directories of this cluster with files of trainers, which stay."""
 
 
 class PortsResult(Record):
@@ -425,11 +425,11 @@ class EventsResult(Record):
     run: Name
     next: Count
     passed_over: Default[Count, 0]
-    """Lines that were asked for and are damaged."""
+    """The number of requested lines that are damaged."""
 
 
 class Orphan(Record):
-    """A process of a run that has ended, or is not there any more."""
+    """A process of a run that has ended or was removed."""
 
     pid: Pid
     command: Line
@@ -441,7 +441,7 @@ class DeadRun(Record):
 
     run: Name
     cluster: Optional[Name]
-    """null: its files do not name it any more."""
+    """null: its files no longer name it."""
     host: Name
     reason: Reason
     size_bytes: Default[Count, 0]
@@ -455,13 +455,13 @@ class SetupLog(Record):
 
 
 class SetupLogsResult(Record):
-    """The output of the last start's environment and setup."""
+    """Logs of the last start: of creating the environment, and of the setup."""
 
     logs: AtMost[List[SetupLog], MOST_SETUP_LOGS]
 
 
 class GcResult(Record):
-    """Files and processes that were, or would be, removed."""
+    """The processes and files that were removed, or would be."""
 
     dry_run: bool
     processes: Default[AtMost[List[Orphan], MOST_PROCESSES], []]
@@ -472,11 +472,11 @@ class GcResult(Record):
     environments: Default[AtMost[List[Line], 10_000], []]
     files: Default[Files, []]
     written: Default[AtMost[List[Written], MOST_CLUSTERS], []]
-    """Removed, or to be removed, as `written` asks for it."""
+    """Directories that `written` removes."""
     kept: Default[AtMost[List[Written], MOST_CLUSTERS], []]
-    """The same, left alone."""
+    """Such directories that stay."""
     omitted: Default[Count, 0]
-    """The number of entries of any kind that do not fit into the lists."""
+    """The number of items, of any kind, for which the lists have no room."""
     freed_bytes: Default[Count, 0]
 
 
@@ -507,4 +507,4 @@ FRAMES = {
     "landing": Landing,
     "stored": Stored,
 }
-"""Frame type -> record. The record of a `result` depends on the request."""
+"""Frames by their types. The type of a `result` is the request's."""

@@ -27,7 +27,7 @@ class Fact(Record):
     host: NotRequired[Name]
     run: NotRequired[Name]
     by: NotRequired[By]
-    """The person or part that asked for it."""
+    """Who requested it."""
     code: NotRequired[ExitCode]
     signal: NotRequired[SignalNumber]
     port: NotRequired[Port]
@@ -38,17 +38,17 @@ class Fact(Record):
     what: NotRequired[Line]
     """A path, a command or an address."""
     text: NotRequired[Reason]
-    """Text that is not dtctl's: from a system, a library or a log."""
+    """Text of a system, a library or a log, not of dtctl."""
 
 
 Why = AtMost[List[Fact], MOST_FACTS]
 
 
 class Because(Record):
-    """Both forms of one reason."""
+    """A reason in both forms."""
 
     reason: Default[Reason, ""]
-    """The sentence: for people, and for builds that do not know the facts."""
+    """The sentence, for people and for builds that do not know the facts."""
     why: Default[Why, []]
 
 
@@ -92,7 +92,7 @@ SENTENCES = {
     "damaged_checkpoint": "; %(what)s is damaged (%(text)s), and its directory has no older complete one:"
     " choose another directory (dirs.output, checkpoint.dir), or start over with recovery.allow_scratch: true",
     "complete_elsewhere": "; %(what)s is complete",
-    # who has asked for it
+    # who requested it
     "stopped": "stopped",
     "stopped_by": "stopped by %(by)s",
     "killed_after": "killed after %(seconds).0f s%(because)s",
@@ -134,7 +134,7 @@ SENTENCES = {
     "run_failed": "the run has failed%(because)s",
     "run_stopped": "the run has stopped%(because)s",
     "hosts_unreachable": "; %(count)d host%(s)s unreachable: %(text)s",
-    # whom the start waits for
+    # what the start waits for
     "hosts_silent": "%(count)d host%(s)s not connected to the coordinator on %(what)s yet: %(text)s",
     "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",
     "asks_others": "nothing is started until the coordinator is connected to %(count)d more host%(s)s of the run, "
@@ -168,7 +168,7 @@ SENTENCES = {
     "trains_again": "training again after %(seconds).1f s",
     "runs_again": "running again after %(seconds).1f s",
     "short_of_target": "the newest complete checkpoint is of step %(step)d, short of the %(of)d that were asked for",
-    # where the time of a run went
+    # how the time of a run was spent
     "goodput": "goodput %(count)d %%%(because)s",
     "spent_start": "starts %(count)d %%",
     "spent_wait": "waits %(count)d %%",
@@ -179,7 +179,7 @@ SENTENCES = {
     "spent_end": "after the last step %(count)d %%",
     "spent_unsaved": "steps not saved at the end %(count)d %%",
     "comma": ", ",
-    # what a person asks the run for
+    # requests of a person to the run
     "asked_up": "up",
     "asked_stop": "stop",
     "asked_restart": "restart",
@@ -213,7 +213,7 @@ SENTENCES = {
     "hook_works": "hook %(what)s receives messages again",
     "put_aside": "%(text)s; it was put aside as %(what)s",
     "told_anew": ", and rebuilt from the reports of the agents",
-    # what the controller sees by itself
+    # observations of the controller
     "no_part": "its host is not part of the run",
     "absent": "the run was started without its host",
     "not_heard": "its host has not reported yet",
@@ -227,15 +227,15 @@ SENTENCES = {
     # text of another program, or of another build
     "said": "%(text)s",
 }
-"""The sentence of each kind. One that begins with punctuation continues the previous one; `rest` and `because` follow.
-"""
+"""Kind -> its sentence. One that begins with punctuation continues the one before it; `rest` and `because` are what
+follows."""
 
 _MADE_FROM = {
     **dict.fromkeys(("span", "later"), "seconds"),
     **dict.fromkeys(("s", "es", "was"), "count"),
     **dict.fromkeys(("rest", "because")),
 }
-"""Words of sentences that are no fields."""
+"""Placeholders of sentences that are not fields, and the fields that they are made from."""
 
 
 def fields_of(kind: str) -> "List[str]":
@@ -263,7 +263,7 @@ def said(text: str) -> "List[Fact]":
 
 
 def because(why: "Iterable[Fact]") -> Because:
-    """The fields `reason` and `why` of a record."""
+    """The reason as records contain it."""
     facts = list(why)[:MOST_FACTS]
     return {"reason": sentence(facts), "why": facts}
 
@@ -274,7 +274,7 @@ def explain(record: Because, why: "Iterable[Fact]") -> None:
 
 
 def why_of(record: Because) -> "List[Fact]":
-    """Why, as a record says it: by its sentence alone where its facts are of another build."""
+    """The facts of a record's reason; its sentence alone if the facts come from another build."""
     return record["why"] if record["why"] and all(map(_is_known, record["why"])) else said(record["reason"])
 
 
@@ -284,7 +284,7 @@ def headline(why: "Iterable[Fact]") -> "Optional[str]":
 
 
 def sentence(why: "Iterable[Fact]") -> str:
-    """The reason as text without a full stop; empty without facts. Raises KeyError for unknown kinds."""
+    """The sentence of a reason, without a full stop; empty without facts. Raises KeyError for unknown kinds."""
     text = ""
     for one in reversed(list(why)):
         template = SENTENCES[one["kind"]]
@@ -301,7 +301,7 @@ def named(why: "Iterable[Fact]") -> "List[str]":
 
 
 def duration(seconds: float) -> str:
-    """A duration in words, rounded to a useful precision."""
+    """The duration as text, with useful precision."""
     return "%.0f s" % seconds if seconds < 120 else "%.0f min" % (seconds / 60)
 
 
