@@ -145,7 +145,7 @@ def request_of_status(record: RunRecord, *, guess: bool = False) -> Request[Stat
         "status",
         StatusResult,
         lambda _: {"guess": guess},
-        lambda host, answer: check_status(record.cluster, record.run, host.name, answer),
+        lambda host, answer: check_status(record.cluster, host.name, answer),
     )
 
 

@@ -12,7 +12,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client import Request, about, ask
-from dtctl.operations.client.plausible import about_run, check_tasks, wrong
+from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Message, Transport
 
@@ -67,7 +67,6 @@ def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Du
             "dump",
             RunResult,
             lambda host: {"tasks": wanted[host.name]},
-            about_run(record),
             within_s=WITHIN_S,
             on_frame={"dump": on_dump},
             quiet_s=QUIET_S,

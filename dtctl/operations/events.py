@@ -14,7 +14,7 @@ from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client import Request, about, final, frames_of, request
-from dtctl.operations.client.plausible import about_run, wrong
+from dtctl.operations.client.plausible import wrong
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
 from dtctl.operations.coordinator import Own, ask_run
 from dtctl.operations.snapshot import CoordinatorUnreachable
@@ -113,7 +113,7 @@ def _ask(
             events.append(_line(message.of(HistoryEvent), name, whole=whole))
 
     fields = {"from": _first(last) if begin is None else begin, "follow": False, "whole": whole}
-    wanted = Request("events", EventsResult, lambda _: fields, about_run(record), on_frame={"event": on_event})
+    wanted = Request("events", EventsResult, lambda _: fields, on_frame={"event": on_event})
     with closing(transport.open(host)) as session:
         wanted.put(record, session)
     return events if last is None else events[-last:]

@@ -16,7 +16,7 @@ from dtctl.agent.records.tensorboard import FolderAt, FolderPoints, MetricsResul
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client import Request, about, ask, final, frames_of, knows_no_run, request
-from dtctl.operations.client.plausible import about_run, check_run
+from dtctl.operations.client.plausible import check_run
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Session, Transport
@@ -70,7 +70,7 @@ class Metrics:
 def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int) -> Metrics:
     """By one connection to each host. `tags`: names or patterns, none for all; `points`: the most of each series."""
     fields = {"tags": list(tags) or None, "points": points, "follow": False}
-    wanted = Request("metrics", MetricsResult, lambda _: fields, about_run(record))
+    wanted = Request("metrics", MetricsResult, lambda _: fields)
     outcomes = ask(record, transport, wanted)
     errors = {host: error for host, error in outcomes.errors.items() if not knows_no_run(error)}
     run = _run_of(record, outcomes.results)

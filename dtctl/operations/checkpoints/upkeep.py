@@ -13,7 +13,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
 from dtctl.operations.checkpoints import Checkpoints, Found, urls
 from dtctl.operations.client import Request, ask
-from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Transport
 
@@ -52,7 +52,6 @@ def prune(
     of_host = grouped((place.host, place.report["dir"]) for place in whole)
 
     def check(host: Host, answer: PruneResult) -> None:
-        check_run(record.cluster, record.run, answer["run"])
         if [one["dir"] for one in answer["directories"]] != of_host[host.name]:
             raise wrong("directories", "those that were asked about", [one["dir"] for one in answer["directories"]])
 
@@ -120,7 +119,6 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
         return [{"dir": one.directory, "prefix": one.checkpoint["prefix"]} for one in of_host[host.name]]
 
     def check(host: Host, answer: VerifyResult) -> None:
-        check_run(record.cluster, record.run, answer["run"])
         named = [{"dir": one["dir"], "prefix": one["prefix"]} for one in answer["verified"]]
         if named != places(host):
             raise wrong("verified", "those that were asked about", named)

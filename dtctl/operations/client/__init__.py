@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from dtctl.agent.records import EXCHANGES
 from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, TransportError
+from dtctl.operations.client.plausible import check_run
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.timeouts import PATIENCE_S
 from dtctl.transport.wire import untrue
@@ -76,7 +77,8 @@ def reporting_failure(work: Callable[[Host], R], report: Report) -> Callable[[Ho
 class Request(Generic[R]):
     """A request to each host, and the type of its answer.
 
-    `check` raises InvalidValue for an answer that is not about what this host was asked. `on_frame`: the frames that
+    An answer that names a run has to name the one that was asked about. `check` raises InvalidValue for one that is not
+    about what else this host was asked. `on_frame`: the frames that
     may come before the answer, and what is called with them, in the thread of their host. `quiet_s`: the longest time
     without such a frame; heartbeats do not count.
     """
@@ -99,7 +101,13 @@ class Request(Generic[R]):
         for message in frames_of(session, *self.on_frame, within_s=self.within_s, quiet_s=self.quiet_s):
             if message.type != "result":
                 self.on_frame[message.type](host, message)
-        return final(session, self.kind, message, self.record, lambda answer: self.check(host, answer))
+        return final(session, self.kind, message, self.record, lambda answer: self._check(run, host, answer))
+
+    def _check(self, record: RunRecord, host: Host, answer: R) -> None:
+        reported = cast("Mapping[str, Any]", answer).get("run")
+        if reported is not None:
+            check_run(record.cluster, record.run, reported)
+        self.check(host, answer)
 
 
 def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iterable[str] | None = None) -> Outcomes[R]:

@@ -6,8 +6,8 @@ That a record has its form was checked before (transport/wire.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Container, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records.kinds import InvalidValue
 from dtctl.agent.records.spec import Inventory, hosts_of
@@ -33,11 +33,6 @@ def check_run(cluster: str, asked: str | None, reported: str, field: str = "run"
         raise wrong(field, asked, reported)
     if not reported.startswith(f"{cluster}-"):
         raise wrong(field, f"a run of {cluster}", reported)
-
-
-def about_run(record: RunRecord) -> Callable[[Host, Mapping[str, Any]], None]:
-    """A check for `Request.check` that the answer is about the run of the record."""
-    return lambda host, answer: check_run(record.cluster, record.run, answer["run"])
 
 
 def check_tasks(field: str, reported: Iterable[str], known: Container[str]) -> None:
@@ -67,11 +62,10 @@ def check_states(reported: States, host: str, tasks: Container[str]) -> State:
     return reported["state"]
 
 
-def check_status(cluster: str, asked: str | None, host: str, answer: StatusResult) -> None:
+def check_status(cluster: str, host: str, answer: StatusResult) -> None:
     run = answer["run"]
     if run is None:
         return
-    check_run(cluster, asked, run)
     inventory, state = answer["inventory"], answer["state"]
     if inventory is None:
         raise wrong("inventory", "that of the run", None)
@@ -87,9 +81,8 @@ def check_status(cluster: str, asked: str | None, host: str, answer: StatusResul
 
 def check_part(record: RunRecord, host: Host, answer: StopResult | RestartResult) -> Collection[str]:
     """The tasks that a host may speak of when it was asked to act: all of the run's as its coordinator, or its own."""
-    run, inventory = answer["run"], answer["inventory"]
-    check_run(record.cluster, record.run, run)
-    check_inventory(inventory, record.cluster, run)
+    inventory = answer["inventory"]
+    check_inventory(inventory, record.cluster, answer["run"])
     tasks = tasks_of(inventory)
     for name in answer["unreached"]:
         if name not in tasks:
