@@ -103,7 +103,7 @@ class RunFiles:
         return paths.read_record(self.path("ballot.json"), Ballot)
 
     def write_ballot(self, ballot: Ballot) -> None:
-        """Writes the ballot to the disk before it returns: no voter votes twice in a term, not even after a crash."""
+        """Writes the ballot durably: no voter votes twice in a term, not even after a power failure."""
         self.write_urgent(self.path("ballot.json"), ballot)
         paths.sync(self.path("ballot.json"))
 
