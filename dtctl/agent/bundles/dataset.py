@@ -1,9 +1,9 @@
 """A data set: the files of a bundle in a directory of the user's, where trainers read them.
 
-data/KEY/place.json       which directory that is, and what in it others had put there before
-data/KEY/BUNDLE.json      the manifest, also of a push that was cut off
+data/KEY/place.json       the path of that directory, and its files that others had put there before
+data/KEY/BUNDLE.json      the manifest, also of an interrupted push
 data/KEY/stats.json       as of a bundle (tree.py)
-DIR/.dtctl-incoming/      while a push is under way: its lock, and what arrives, on the disk where it stays
+DIR/.dtctl-incoming/      during a push: its lock, and arriving files, on the disk of their final place
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAMED = 10
 
 
 class DataSet:
-    """What dtctl has put into one directory. Raises OSError."""
+    """The files that dtctl has put into one directory. Raises OSError."""
 
     def __init__(self, root: str, directory: str) -> None:
         self.directory = os.path.realpath(directory)
@@ -76,7 +76,7 @@ class DataSet:
         return every.difference(self._place["of_others"])
 
     def held(self, asked: str, verify: Optional[Callable[[int], None]] = None) -> DataHeld:
-        """Its state by sizes and times; with `verify`, which is called for each MiB, by what the files hold."""
+        """Its state by sizes and times; with `verify`, which is called for each MiB, by the files' contents."""
         answer = made(DataHeld, dir=asked, there=os.path.isdir(self.directory))
         if self._manifest is None:
             return answer
@@ -115,7 +115,7 @@ class DataSet:
             refuse_live()
             tree.remember()  # so that what was hashed just now is not hashed again
             with self._turn() as lock:
-                self._load()  # another session may have pushed meanwhile
+                self._load()  # another session may have pushed since
                 tree = self._tree(manifest, lambda size: None if lock is None else locks.show_life(lock))
                 lacking = tree.damaged()
                 of_others = _refuse_other(tree, lacking, self._ours(), overwrite=request["overwrite"])
@@ -139,7 +139,7 @@ class DataSet:
         paths.make_directory(self._base)
 
     def _stale(self, manifest: Manifest) -> Set[str]:
-        """Of an earlier push, and not of this one."""
+        """The paths of an earlier push that are not in this one."""
         dirs = (path for path, _ in manifest.dirs)
         return self._ours().difference(manifest.paths(), dirs)
 
@@ -162,7 +162,7 @@ class DataSet:
 
     @contextmanager
     def _turn(self) -> Iterator[Optional[int]]:
-        """Alone in the directory, which hosts may share. What has arrived of a push that was cut off stays in it.
+        """Waits until it is alone in the directory, which hosts may share. Parts of an interrupted push stay in it.
 
         None: its holder has been silent for long. Its connection is cut, and its host has not noticed.
         """
@@ -187,7 +187,7 @@ class DataSet:
 
     def _fill(self, tree: Tree, lacking: List[int], wire: Wire, lock: Optional[int], relay: Optional[Relay]) -> int:
         store.remove_abandoned(self._incoming)
-        if lock is None:  # of the silent one, who writes nothing into it but what belongs there
+        if lock is None:  # of the silent holder, which writes only valid contents into it
             for name in paths.entries(self._incoming):
                 blocks.keep(self._incoming, os.path.join(self._incoming, name))
         try:
@@ -250,7 +250,7 @@ class DataSet:
 
 
 def _relay(tree: Tree, lacking: List[int], request: DataPushRequest) -> Optional[Relay]:
-    """It serves until the conversation ends, and this process with it."""
+    """The relay, which serves until the conversation ends, and this process with it."""
     if request["credentials"] is None:
         return None
     from .relay import Relay
@@ -259,7 +259,7 @@ def _relay(tree: Tree, lacking: List[int], request: DataPushRequest) -> Optional
 
 
 def _refuse_other(tree: Tree, lacking: List[int], ours: Set[str], *, overwrite: bool) -> Set[str]:
-    """What of the tree is there, is right, and was put there by others. Raises Refused for what is in the way."""
+    """Intact paths of the tree that others have put there. Raises Refused for conflicting ones."""
     manifest = tree.manifest
     wrong = {manifest.files[index][0] for index in lacking}
     right: Dict[str, bool] = {path: path not in wrong for path, *_ in manifest.files}

@@ -94,7 +94,7 @@ def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
 
 
 def _take(talk: Conversation, arrival: Arrival, owners: List[OutputMark]) -> None:
-    """Returns when all has arrived and the controller says that it has everywhere."""
+    """Receives the files; returns when the controller reports that all hosts have them."""
     arrival.refuse_without_room()
     landing: Landing = {
         "dir": arrival.directory,

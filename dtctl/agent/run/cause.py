@@ -1,8 +1,8 @@
-"""What a program died of, in one line, by the end of its log: a pure function of text.
+"""The cause of a program's end, in one line, by the end of its log: a pure function of text.
 
-Known are the words of Python, argparse, absl, C++ (glog, the standard library's terminate), TensorFlow's status codes,
-CUDA, shells, and of programs that print `error:`. What is printed last counts, and an exception that ended the program
-before a line that only complains. Of a program that ends itself by `sys.exit(message)` it is the message.
+It recognises messages of Python, argparse, absl, C++ (glog, the standard library's terminate), TensorFlow's status
+codes, CUDA, shells, and of programs that print `error:`. The last message counts, and an exception that ended the
+program before a line that only complains. For a program that ends itself by `sys.exit(message)` it is the message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Callable, List, Match, Optional, Tuple
 
     Extract = Callable[[Match[str], List[str]], str]
-    """Of the match and the lines that follow it: the cause, empty where it is none after all."""
+    """Returns the cause from the match and the lines after it; empty if there is none."""
 
 
 MOST = 300
@@ -27,13 +27,13 @@ def _shown(text: str) -> str:
 
 
 def cause(log: str) -> str:
-    """By the end of a program's log, without its secrets; empty when nothing is known."""
+    """The cause by the end of a program's log, without secrets; empty if unknown."""
     lines = _lines(log)
     return _uncaught(lines) or _unparsed(lines) or _complaint(lines) or ""
 
 
 def cause_of_end(log: str, code: Optional[int]) -> str:
-    """Of an end with this exit code: 1 is also that of `sys.exit(message)`, which leaves nothing but the message."""
+    """The cause of an exit with this code: 1 is also the code of `sys.exit(message)`, which prints only the message."""
     found = cause(log)
     return found if found or code != 1 else _last_words(log)
 
@@ -55,7 +55,7 @@ _RANK = r"\A\[rank\d+\]: ?"
 
 
 def _lines(log: str) -> List[str]:
-    """As a terminal would leave them."""
+    """The lines as a terminal would show them."""
     return [re.sub(_RANK, "", line.rsplit("\r", 1)[-1].rstrip(), count=1) for line in log.split("\n")]
 
 
@@ -117,7 +117,7 @@ _AFTERWORDS = 5
 
 
 def _unparsed(lines: List[str]) -> Optional[str]:
-    """A file that cannot be parsed has no traceback, nor has an exception that a program prints in its own words."""
+    """The last exception without a traceback, as of an unparsable file, or one that a program prints itself."""
     for line in reversed([line for line in lines if line][-_AFTERWORDS:]):
         matched = re.match(_EXCEPTION, line)
         if matched is not None and matched.group("name").endswith(("Error", "Exception")):
@@ -126,7 +126,7 @@ def _unparsed(lines: List[str]) -> Optional[str]:
 
 
 def _named(exception: Match[str], later: List[str]) -> str:
-    """Class and message; of a vague message, what the lines below it say."""
+    """Class and message; for a vague message, the text of the lines below it."""
     name, message = exception.group("name"), exception.group("message") or ""
     substance = re.search(_SUBSTANCE, "\n".join([message, *later]))
     if substance is not None:
@@ -136,7 +136,7 @@ def _named(exception: Match[str], later: List[str]) -> str:
     return _shown("%s: %s" % (name, message) if message else name)
 
 
-# Last words of other programs, and of libraries that end a process.
+# Last messages of other programs, and of libraries that end a process.
 
 _COMPLAINT_LINES = 20
 """A program that has written more since has gone on."""
@@ -168,7 +168,7 @@ def _thrown(matched: Match[str], later: List[str]) -> str:
 
 
 def _placed(matched: Match[str], later: List[str]) -> str:
-    """With the name of the file, by which it is found on the Web."""
+    """The message with the name of the file, which helps a Web search."""
     return "%s (%s)" % (_message(matched, later), re.sub(_DIRECTORIES, "", matched.group("file")))
 
 
@@ -217,7 +217,7 @@ def is_location(line: str) -> bool:
 
 
 def is_substance(line: str) -> bool:
-    """Whether a line below an exception's is what its message comes to."""
+    """Whether a line below an exception's contains the essential message."""
     return re.search(_SUBSTANCE, line) is not None
 
 
@@ -248,12 +248,12 @@ NEVER_RETRIED = (CANNOT_LOAD,)
 
 
 def _exceptions(names: str) -> str:
-    """One of these classes, at the beginning, and nothing else of the name."""
+    """A pattern for one of these classes, at the beginning, as the whole name."""
     return r"(?:%s)(?=:|\Z)" % "|".join(names.split())
 
 
 def _phrases(*phrases: str) -> str:
-    """Anywhere in the text, as whole words."""
+    """A pattern for one of these phrases anywhere in the text, as whole words."""
     return r".*?(?<!\w)(?:%s)(?!\w)" % "|".join(phrases)
 
 

@@ -58,10 +58,10 @@ def account_for(
     lost: bool = False,
     hung: bool = False,
 ) -> None:
-    """Accounts for the time that has passed since the look before, by what the coordinator sees of it.
+    """Accounts for the time since the previous call, by the coordinator's observations.
 
-    `situation`: train, away, start, wait or pause. `reported`: the steps since; `last`: those before. `lost`: a task
-    has ended unasked; `hung`: because it did nothing any more.
+    `situation`: train, away, start, wait or pause. `reported`: the new steps; `last`: the steps before. `lost`: a task
+    has ended unexpectedly; `hung`: because it hung.
     """
     before_s = account["seconds"]
     account["seconds"] += passed_s
@@ -85,7 +85,7 @@ def missed(account: Account, seconds: float) -> None:
 
 
 def close(account: Account, outcome: str, hung: bool) -> None:
-    """With the outcome of the run: Succeeded, Failed or Stopped. `hung`: because a task did nothing any more."""
+    """Closes the account with the outcome of the run: Succeeded, Failed or Stopped. `hung`: because a task hung."""
     if not account["training"]:
         return
     what = "stall" if hung else _silence(account, account["seconds"])
@@ -107,14 +107,14 @@ def parts(account: Account) -> Dict[Spent, float]:
 
 
 def unjudged(account: Account) -> Spent:
-    """What the time since the last span is, if nothing more comes."""
+    """The use of the time since the last span, if no step follows."""
     if account["training"]:
         return _silence(account, account["seconds"])
     return account["spans"][-1]["what"] if account["spans"] else "wait"
 
 
 def summary(seconds: Mapping[Spent, float]) -> List[Fact]:
-    """As facts: goodput 93 %: starts 4 %, steps done again 2 %. The largest parts first; a pause counts for none."""
+    """The account as facts: goodput 93 %: starts 4 %, steps done again 2 %. The largest parts first, without pauses."""
     paused_s = seconds.get("pause", 0.0)
     elapsed_s = sum(seconds.values()) - paused_s or 1.0
     shares = {what: round(100 * seconds.get(what, 0.0) / elapsed_s) for what in PARTS}
@@ -148,7 +148,7 @@ def _take_steps(account: Account, reported: Mapping[str, int], last: Mapping[str
 
 
 def _interrupt(account: Account, until_s: float, reported: Mapping[str, int], *, lost: bool, hung: bool) -> None:
-    """No task trains. Steps that are reported all the same were made before, and arrive late."""
+    """Ends the training time, as no task trains. Steps that are still reported were made before, and arrive late."""
     if reported:
         account["reached"] = max(*reported.values(), account["reached"] or 0)
     if account["training"]:
@@ -161,7 +161,7 @@ def _interrupt(account: Account, until_s: float, reported: Mapping[str, int], *,
 
 
 def _judge(account: Account, kind: Spent, advanced: int) -> None:
-    """Judges the time between two reported steps. `advanced`: by so many."""
+    """Judges the time between two reported steps. `advanced`: the number of steps."""
     length_s = _unjudged_s(account, account["seconds"])
     usual = length_s <= _limit_s(account)
     paced = account["pace"] > 0 and advanced >= account["pace"] * length_s / 2
@@ -172,7 +172,7 @@ def _judge(account: Account, kind: Spent, advanced: int) -> None:
 
 
 def _silence(account: Account, until_s: float) -> Spent:
-    """What the time since the last step is, if no other comes."""
+    """The use of the time since the last step, if no other follows."""
     if _unjudged_s(account, until_s) > _limit_s(account):
         return "away" if account["away"] else "stall"
     return "kept" if account["again_to"] is None else "again"
