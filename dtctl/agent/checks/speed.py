@@ -1,4 +1,4 @@
-"""How fast the host and its GPUs multiply matrices, and what may explain that."""
+"""The speed with which the host and its GPUs multiply matrices, and facts that may explain it."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ answer = [rate(multiplication(number)) for number in range(count)]
 
 
 def _measure_gpus(python: Python, framework: str, seconds: float) -> Tuple[List[GpuSpeed], str]:
-    """One GPU after the other, and why GPUs that are there were not measured."""
+    """The speeds of the GPUs, measured one after the other, and why existing GPUs were not measured."""
     there = Reader().wait(_DRIVER_S)["each"]
     if not there or not framework:
         return [], ""
@@ -152,7 +152,7 @@ def _measure_gpus(python: Python, framework: str, seconds: float) -> Tuple[List[
 
 
 class _States:
-    """What the driver reports of each GPU while they multiply."""
+    """The driver's data about each GPU while they multiply."""
 
     def __init__(self) -> None:
         self._found: Dict[int, List[Gpu]] = {}

@@ -1,8 +1,8 @@
-"""The stacks of a trainer: by its faulthandler, which is sent a signal, writes them and continues, or by py-spy.
+"""The stacks of a trainer: by its faulthandler, which writes them on a signal and continues, or by py-spy.
 
-The handler was installed by site/sitecustomize.py, and may be gone: a trainer can set another, block the signal or
-close the file. A process gets the signal only if it was just seen to handle it: else the signal would end it.
-At the end: what answers `dump` (docs/agent.md, "dump").
+The handler was installed by site/sitecustomize.py, and may no longer work: a trainer can set another one, block the
+signal or close the file. A process gets the signal only if it was just observed to handle it: otherwise the signal
+would end it. At the end: the handler of `dump` (docs/agent.md, "dump").
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def frame(function: str, file: str, number: Optional[int]) -> Frame:
 
 
 class Room:
-    """How many frames and threads may still be reported of a task."""
+    """The number of frames and threads of a task that may still be reported."""
 
     def __init__(self) -> None:
         self._left = MOST_FRAMES_IN_ALL
         self.threads = MOST_THREADS_IN_ALL
 
     def take(self, stacks: List[Stack]) -> Tuple[List[Stack], int]:
-        """Those that there is room for, the innermost frames of each; and how many stacks there is none for."""
+        """The stacks for which there is room, with the innermost frames of each; and the number of omitted stacks."""
         kept: List[Stack] = []
         for stack in stacks[:MOST_STACKS]:
             most = min(MOST_FRAMES, self._left)
@@ -125,7 +125,7 @@ class Stacks:
 
 
 def _wait(process: processes.Process, opened: int, before: Set[str]) -> Optional[Missing]:
-    """Until the handler has written all: while it runs, a thread blocks the signal that did not `before`."""
+    """Waits until the handler has written everything: until then a thread blocks the signal that did not `before`."""
     until = time.monotonic() + LIMIT_S
     while time.monotonic() < until:
         signals = Signals(process.pid, SIGNAL)
@@ -138,7 +138,7 @@ def _wait(process: processes.Process, opened: int, before: Set[str]) -> Optional
 
 
 def read(text: str) -> List[Stack]:
-    """What faulthandler writes (cpython/Python/traceback.c, _Py_DumpTracebackThreads)."""
+    """The stacks in faulthandler's output (cpython/Python/traceback.c, _Py_DumpTracebackThreads)."""
     stacks: List[Stack] = []
     for each in text.split("\n"):
         head, one = re.match(_HEAD, each), re.match(_FRAME, each)
@@ -275,7 +275,7 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
 
 
 class _Asked:
-    """The processes of one task, asked one after the other."""
+    """The processes of one task, which are dumped one after the other."""
 
     def __init__(self, stacks: Stacks, masks: Masks, until: float) -> None:
         self._stacks = stacks
@@ -290,7 +290,7 @@ class _Asked:
         missing: Optional[Missing] = None
         way: Optional[str] = None
         most = min(MOST_THREADS, self._room.threads)
-        kernel, kernel_omitted = kernel_threads(pid, most)  # before it is asked, which wakes it
+        kernel, kernel_omitted = kernel_threads(pid, most)  # before the signal, which wakes it
         self._room.threads -= len(kernel)
         if time.monotonic() > self._until:
             missing = "no_time"
@@ -325,7 +325,7 @@ class _Asked:
         return ("faulthandler" if stacks else None), stacks, hindrance, text
 
     def _is_python(self, pid: int) -> bool:
-        """It runs Python's own program, or one that has loaded Python and answers."""
+        """Whether it runs Python's own program, or one that has loaded Python and installed the handler."""
         try:
             if "python" in os.path.basename(os.readlink("/proc/%d/exe" % pid)):
                 return True

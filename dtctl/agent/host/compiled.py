@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
     Index = Mapping[str, Tuple[str, int, int, bytes]]
-    """By a module's name: its path in the program, where its code is in the file's body, and the code's digest.
+    """A module's name -> its path in the program, the place of its code in the file's body, and the code's digest.
 
     A module without code has the size 0.
     """
@@ -70,7 +70,7 @@ class Modules:
         return made
 
     def get_source(self, name: str) -> Optional[str]:
-        """For tracebacks, too."""
+        """The module's source, also for tracebacks."""
         return self._sources().get(self._index[name][0])
 
     def save(self) -> None:
@@ -92,7 +92,7 @@ class Modules:
         return {name: code for name, code in codes.items() if code}
 
     def _code(self, name: str) -> bytes:
-        """Of a module; empty if the file has not got it where the index says."""
+        """The code of a module; empty if it is missing at the place in the index."""
         _, offset, size, digest = self._index[name]
         data = self._read(self._body + offset, size) if size else b""
         return data if data and _digest(data) == digest else b""

@@ -1,11 +1,11 @@
-"""Secrets, replaced wherever something is shown: values that are known, and what has the form of a secret.
+"""Replaces secrets in all output: known values, and text in the form of a secret.
 
-The table is that of logs, causes, stacks, events and reports alike, and says by `token_in` which files of the code look
-like secrets. The forms are those that gitleaks and detect-secrets know as well. Nothing here is judged by its entropy.
+The table applies to logs, causes, stacks, events and reports alike, and `token_in` finds by it files of the code that
+look like secrets. The forms are also known to gitleaks and detect-secrets. Entropy is not considered.
 
-A form is only searched for where one of its hints is found, and begins with plain letters where it can: all forms in
-one expression take forty times as long. Every repetition is bounded, or nothing follows that could fail: a line of any
-length takes time in proportion.
+A form is searched for only if one of its hints is found, and begins with plain letters where possible: all forms in one
+expression take forty times as long. Every repetition is bounded, or followed by nothing that could fail, so the time is
+proportional to the length of a line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Iterable, Iterator, List, Tuple
 
     Form = Tuple[str, Tuple[bytes, ...], bytes]
-    """Its name, its hints, and the expression, whose last group is what is hidden; without one all of it."""
+    """Its name, its hints, and the expression, whose last group is hidden; without a group the whole match."""
 
 MASK = "***"
 _SHORTEST_LINE = 8
@@ -157,9 +157,9 @@ _SECRET_NAME = (
 
 
 class Masks:
-    """Replaces values by `***`, longer ones first; of a value of several lines each longer line, too.
+    """Replaces values by `***`, longer ones first; of a value of several lines also each longer line.
 
-    `forms` False: nothing else, as for what may be no text.
+    `forms` False: only values, as for data that may not be text.
     """
 
     def __init__(self, values: Iterable[str], forms: bool = True) -> None:
@@ -172,7 +172,7 @@ class Masks:
         return self._hide_forms(self._pattern.sub(b"***", data) if self._pattern else data)
 
     def hide_lines(self, data: bytes) -> bytes:
-        """As `hide`, and values in each line by itself: it has as many lines as before."""
+        """Hides secrets as `hide` does, but values line by line, so that the number of lines stays the same."""
         if self._pattern:
             data = b"\n".join(self._pattern.sub(b"***", line) for line in data.split(b"\n"))
         return self._hide_forms(data)
@@ -181,9 +181,9 @@ class Masks:
         return self.hide(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def cut(self, data: bytes, least: int = 1) -> int:
-        """Where the end of `data` may be cut without cutting through a secret that continues after it.
+        """The position where the end of `data` may be cut without cutting a secret that continues after it.
 
-        What follows the cut has the name of such a secret, too. `least`: so much has to come before it.
+        The part after it also contains the name of such a secret. `least`: the least position.
         """
         longest = len(self._values[0]) if self._values else 0
         starts = range(max(least, len(data) - longest + 1), len(data))
@@ -210,7 +210,7 @@ class Masks:
 
 
 def hide_text(text: str) -> str:
-    """What has the form of a secret, in a text of any origin."""
+    """Hides text in the form of a secret, in a text of any origin."""
     return Masks(()).hide_text(text)
 
 
@@ -235,7 +235,7 @@ def _spans(data: bytes) -> Iterator[Tuple[int, int]]:
 
 
 def _joined(spans: Iterable[Tuple[int, int]]) -> List[Tuple[int, int]]:
-    """Those that overlap in one."""
+    """The spans, with overlapping ones joined."""
     joined: List[Tuple[int, int]] = []
     for start, end in sorted(spans):
         if joined and start < joined[-1][1]:
@@ -256,7 +256,7 @@ def _found(forms: Iterable[Form], data: bytes) -> Iterator[Tuple[str, Tuple[int,
 
 
 def _sample(data: bytes) -> bytes:
-    """Where hints are looked for: lines that differ in numbers alone have the same, and logs have many of them."""
+    """The data to search for hints: lines that differ only in numbers have the same, and logs have many of them."""
     return b"\n".join(set(data.translate(None, b"0123456789").split(b"\n")))
 
 

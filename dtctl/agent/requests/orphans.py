@@ -124,8 +124,7 @@ def _of_root(root: str, young_s: float, wanted: Callable[[str], bool]) -> List[O
 def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
     """Ends all that is left of a run that is not dead: its agents at once, so that none starts anything again."""
     seen: Dict[int, Orphan] = {}
-    """All that were found, also processes that only their parent, which ended before them, has shown to be the run's.
-    """
+    """All that were found, also processes that only their parent, which ended before them, connected with the run."""
 
     def refresh() -> List[Orphan]:
         seen.update((orphan.process.pid, orphan) for orphan in of_directory(root, directory))

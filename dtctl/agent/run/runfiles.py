@@ -207,7 +207,7 @@ class RunFiles:
             paths.write_json(self.path("latecomers.json"), {"credentials": credentials})
 
     def latecomers(self) -> Dict[str, Credentials]:
-        from ..records.starting import Latecomers  # only for sessions: it would take memory of a supervisor
+        from ..records.starting import Latecomers  # only for sessions: a supervisor saves the memory
 
         kept = paths.read_record(self.path("latecomers.json"), Latecomers)
         return kept["credentials"] if kept is not None else {}

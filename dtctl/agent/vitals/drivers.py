@@ -1,4 +1,4 @@
-"""The drivers of GPUs. Any call may block for ever: see gpus.py for who calls.
+"""The drivers of GPUs. Any call may block forever: see gpus.py for the caller.
 
 NVIDIA's GPUs are read by their management library (nvml.h), AMD's by sysfs (Documentation/gpu/amdgpu/driver-misc.rst,
 thermal.rst), in the order of their cards.
@@ -94,7 +94,7 @@ class _Event(ctypes.Structure):
 
 
 class Nvml:
-    """Raises Unavailable where there is no driver, or it cannot be asked."""
+    """NVIDIA's management library. Raises Unavailable without a working driver."""
 
     def __init__(self) -> None:
         self._library = _load()
@@ -116,7 +116,7 @@ class Nvml:
         return len(self._devices)
 
     def busy(self, index: int) -> Optional[float]:
-        """At this moment."""
+        """The current load."""
         rates = _Utilization()
         try:
             self._call("nvmlDeviceGetUtilizationRates", self._devices[index], ctypes.byref(rates))
@@ -152,7 +152,7 @@ class Nvml:
         }
 
     def _device(self, index: int) -> Optional[ctypes.c_void_p]:
-        """None for one that is lost."""
+        """The handle of a GPU; None for a lost one."""
         device = ctypes.c_void_p()
         try:
             self._call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(device))
@@ -199,7 +199,7 @@ class Nvml:
         return text.value.decode("utf-8", "replace")
 
     def _number(self, name: str, *where: object, kind: type = ctypes.c_uint) -> Optional[int]:
-        """None where it is not known, as for a figure that this GPU does not have."""
+        """A figure of the driver; None if unknown, as this GPU may not have it."""
         value = kind()
         try:
             self._call(name, *where, ctypes.byref(value))
@@ -236,7 +236,7 @@ class Amd:
         return len(self._devices)
 
     def busy(self, index: int) -> Optional[float]:
-        """At this moment."""
+        """The current load."""
         percent = _number(self._devices[index] + "/gpu_busy_percent")
         return None if percent is None else min(1.0, percent / 100)
 
@@ -259,7 +259,7 @@ class Amd:
         )
 
     def _users(self, device: str) -> List[GpuUser]:
-        """Of ROCm: kfd counts what each process has in a GPU's memory."""
+        """Processes that use ROCm: kfd counts the memory of each process on a GPU."""
         pattern = "%s/class/kfd/kfd/proc/*/vram_%d" % (SYSFS, dict(_kfd_numbers()).get(os.path.realpath(device), -1))
         users = ((os.path.basename(os.path.dirname(path)), _number(path)) for path in sorted(glob(pattern)))
         return [gpu_user(int(pid), used) for pid, used in users if pid.isdigit() and used][:_MOST_USERS]
@@ -279,7 +279,7 @@ def _monitored(device: str, name: str) -> Optional[int]:
 
 
 def _kfd_numbers() -> Iterator[tuple[str, int]]:
-    """Devices, and the numbers that kfd knows them by (its topology has their render nodes)."""
+    """Devices, and their numbers in kfd (its topology has their render nodes)."""
     for node in glob(SYSFS + "/class/kfd/kfd/topology/nodes/*"):
         minor = re.search(r"^drm_render_minor (\d+)$", machine.text(node + "/properties"), re.MULTILINE)
         number = _number(node + "/gpu_id")
