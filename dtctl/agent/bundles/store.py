@@ -165,7 +165,7 @@ def _others(store: str, bundle_id: str) -> List[str]:
 
 
 def _use(base: str) -> None:
-    """Holds the bundle against pruning until this process ends."""
+    """Protects the bundle from pruning until this process ends."""
     path = base + ".lock"
     if path not in _in_use:
         descriptor = locks.share(path)

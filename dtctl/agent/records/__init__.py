@@ -4,7 +4,7 @@ Here: what may be asked of an agent, by records that are named as MODULE.NAME; e
 """
 
 PROTOCOL = 2
-"""Of a controller and a session."""
+"""The version of the protocol between a controller and a session."""
 
 
 class Exchange:
@@ -50,7 +50,7 @@ EXCHANGES = {
     "store": Exchange("checkpoints.store", "checkpoints.StoreRequest", "checkpoints.StoreResult"),
     "gc": Exchange("gc.collect", "requests.GcRequest", "answers.GcResult"),
 }
-"""By the types of requests. One that asks for nothing but what a host knows has the plain `requests.Request`."""
+"""Requests by their types. A request without fields of its own has the plain `requests.Request`."""
 
 
 WORDS = {
@@ -69,4 +69,4 @@ WORDS = {
     "taken": "tensorboard.TakenWord",
     "closed": "tensorboard.ChannelWord",
 }
-"""What a controller says within a request."""
+"""Messages of a controller within a request."""
