@@ -92,10 +92,7 @@ def unneeded(root: str, keep: set[str]) -> Iterator[str]:
             continue
         base = os.path.join(store, name)
         _release(base)
-        with (
-            suppress(FileNotFoundError),
-            locks.alone(base + ".lock", create=True) as alone,
-        ):  # removed by another process
+        with suppress(FileNotFoundError), locks.alone(base + ".lock", create=True) as alone:  # removed concurrently
             if alone:
                 yield base
 
