@@ -1,4 +1,4 @@
-"""Large files of a bundle: what a file of the same name or a broken transfer holds of one is not sent again."""
+"""Large files of a bundle: blocks in a file of the same name, or of an interrupted transfer, are not sent again."""
 
 from __future__ import annotations
 

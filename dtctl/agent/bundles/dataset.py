@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _INCOMING = ".dtctl-incoming"
 GIVEN_UP_S = 60.0
-"""After so long without a byte another push takes over what one has received."""
+"""After this long without a byte another push takes over the received files."""
 _MOST_BYTES = 256 * 1024 * 1024
 _NAMED = 10
 
@@ -98,7 +98,7 @@ class DataSet:
         return answer
 
     def push(self, request: DataPushRequest, wire: Wire, refuse_live: Callable[[], None]) -> DataPushResult:
-        """Makes the directory hold the bundle. `refuse_live` is called before anything in it is changed."""
+        """Puts the bundle into the directory. `refuse_live` is called before the first change."""
         self._make_directories()
         manifest, text = self._manifest, b""
         if manifest is None or self.bundle != request["bundle"]:
@@ -217,8 +217,11 @@ class DataSet:
         return answer
 
     def _remove(self, wanted: Set[str]) -> Tuple[int, int, int]:
-        """Files that are as they were put there, links, and directories that are empty then; files and bytes removed,
-        and how many files stay. Nothing is reached through a link that somebody has put in the place of a directory."""
+        """Removes unchanged files, links, and directories that are then empty; returns files, bytes, and remaining
+        files.
+
+        No link that others have put in the place of a directory is followed.
+        """
         manifest = self._manifest
         if manifest is None:
             return 0, 0, 0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MOST_SOURCES = 8
 _MUCH_BYTES = 1 << 20
 IDLE_S = 60.0
-"""A feeder that sends so long no byte of a file is given up."""
+"""A feeder that sends no byte of a file for this long is given up."""
 
 
 class Sources:

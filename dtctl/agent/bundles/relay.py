@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 5.0
 SILENCE_S = 20.0
-"""One that sends nothing for so long is given up; a feeder that waits for its own files says so more often."""
+"""A peer that sends nothing for this long is given up; a feeder that waits for its own files sends more often."""
 _ALIVE_S = 5.0
 _PAUSE_S = 0.05
 """A guest that is woken for each file takes the processor from what brings the files."""

@@ -92,10 +92,7 @@ def unneeded(root: str, keep: set[str]) -> Iterator[str]:
             continue
         base = os.path.join(store, name)
         _release(base)
-        with (
-            suppress(FileNotFoundError),
-            locks.alone(base + ".lock", create=True) as alone,
-        ):  # removed by another process
+        with suppress(FileNotFoundError), locks.alone(base + ".lock", create=True) as alone:  # removed concurrently
             if alone:
                 yield base
 
@@ -165,7 +162,7 @@ def _others(store: str, bundle_id: str) -> List[str]:
 
 
 def _use(base: str) -> None:
-    """Holds the bundle against pruning until this process ends."""
+    """Protects the bundle from pruning until this process ends."""
     path = base + ".lock"
     if path not in _in_use:
         descriptor = locks.share(path)

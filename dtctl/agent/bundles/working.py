@@ -132,7 +132,7 @@ class _WorkingDirectory:
 
     @contextmanager
     def turn(self) -> Iterator[Callable[[], None]]:
-        """Gives what shows those who wait that somebody is at work."""
+        """Waits for the exclusive lock; yields a function that shows waiting processes that this one works."""
         with locks.closing(locks.wait_turn(self._path("turn"), done=lambda: False)) as lock:
             yield lambda: None if lock is None else locks.show_life(lock)
 

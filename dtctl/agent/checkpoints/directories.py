@@ -25,7 +25,7 @@ _MOST_PLACES = 20
 _MOST_RUNS = 20
 _LIMIT_S = 2.0
 _CLOCK_S = 2.0
-"""What is as old as a run is its own: file systems round their times."""
+"""The tolerance for a checkpoint's age compared with its run's, as file systems round their times."""
 
 _FLAG = r"(?s)-{0,2}[A-Za-z_][\w.-]*=(.+)\Z"
 

@@ -115,7 +115,7 @@ def _of_hdf5(file: BinaryIO) -> Optional[str]:
 METADATA = "_CHECKPOINT_METADATA"
 COMMITTED = "commit_success.txt"
 ORBAX_MARKS = (METADATA, COMMITTED, "_METADATA", os.path.join("default", "_METADATA"))
-"""By one of these names in it a directory is known; the last two are those of versions before 0.6."""
+"""Files that identify a directory as a checkpoint; the last two are of versions before 0.6."""
 
 _UNFINISHED = r"\.orbax-checkpoint-tmp(?:-[0-9]+)?\Z"
 _STEP = r"(?:\A|[_-])([0-9]{1,15})\Z"

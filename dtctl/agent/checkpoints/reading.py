@@ -32,21 +32,21 @@ ASIDE = "damaged"
 """The subdirectory to which damaged checkpoints are moved."""
 
 LOOK_S = 3.0
-"""How long a report takes at most; each directory gets a little even when those before it have used that up.
+"""The time limit of a report; each directory gets a little time even if those before it have used that up.
 
 The coordinator waits for it: with the repair before it, that is less than the time after which agents give it up."""
 
 LEAST_S = 0.5
 
 MOST_NAMES = 100_000
-"""In a directory and those in it."""
+"""The most names in a directory and its subdirectories."""
 
 NOT_KNOWN = made(Checkpoint, prefix="", step=None, time=0.0, size_bytes=0, shards=0, complete=True, problem=None)
-"""In the place of the newest complete checkpoint: whether there is one is unknown."""
+"""Used instead of the newest complete checkpoint if it is unknown whether there is one."""
 
 _MOST = 20
 _MOST_INDEX_BYTES = MOST_BYTES
-"""Of all indexes that are read in one directory."""
+"""The most bytes of all indexes that are read in one directory."""
 
 _INDEX = r"(?s)(.+)\.index\Z"
 _DATA = r"(?s)(.+)\.data-([0-9]{5})-of-([0-9]{5})\Z"
@@ -141,7 +141,7 @@ def _list(listing: _Look) -> None:
 
 
 def _collect(listing: _Look, below: str) -> List[str]:
-    """Adds the checkpoints of one directory; the directories in it that may hold more."""
+    """Adds the checkpoints of one directory; returns its subdirectories that may contain more."""
     directories: List[str] = []
     try:
         with os.scandir(os.path.join(listing.directory, below)) as listed:

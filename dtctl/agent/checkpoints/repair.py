@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..records.answers import Checkpoint
 
 LIMIT_S = reading.LOOK_S + 1.0
-"""Nothing is touched after that: by then a task may write there again."""
+"""The time limit of a repair: after that a task may write there again."""
 
 _STATE = formats.STATE_FILE
 _MOST_STATE_BYTES = 4 * 1024 * 1024
@@ -110,7 +110,7 @@ class OpenDirectory:
             return ""
 
     def rename_in_state(self, renamed: Dict[str, str]) -> None:
-        """Lets the file `checkpoint` name the other where it names one of these, and list these no more."""
+        """Replaces these checkpoints in the file `checkpoint` by the others, and removes them from its list."""
         text = self.state()
         if text:
             for name, other in renamed.items():

@@ -107,7 +107,7 @@ MOST_BYTES = 16 * 1024 * 1024
 """The most bytes of an index: about 160,000 tensors, and three seconds of checksums."""
 
 _MOST_SHARDS = 99999
-"""Their numbers have five digits in the files' names."""
+"""The most shards: their numbers have five digits in the files' names."""
 
 _LARGEST = (1 << 63) - 1
 _MOST_STEP_VARIABLES = 1000

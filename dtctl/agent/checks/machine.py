@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from ..records.run_state import State
 
 _MOST_RUNS = 10
-"""Of the newest, in which what tasks took is looked up."""
+"""The most runs, the newest ones, in which the tasks' memory is looked up."""
 _SELINUX = "/sys/fs/selinux/enforce"
 _GPUS_S = 15.0
-"""Until a driver that was unloaded knows its GPUs."""
+"""The time limit until a driver that was unloaded knows its GPUs."""
 
 
 def inspect(talk: Conversation, question: MachineQuestion) -> MachineFacts:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 PROBE_S = 60.0
-"""A Python whose packages lie on a slow network disk takes its time."""
+"""The time limit of a probe: a Python with packages on a slow network disk takes long."""
 IMPORT_S = 240.0
 
 _SCRIPT = """\
@@ -34,7 +34,7 @@ asked = json.loads(sys.argv[1])
 %s
 print("\\n" + json.dumps(answer))
 """
-"""Around each: what it is asked, and its answer, behind whatever else it prints."""
+"""The frame of each script: reads its input, and marks its answer among other output."""
 
 _PROBE = """\
 try:
@@ -80,7 +80,7 @@ def broken():
         except Exception:  # unreadable or too deep: reported elsewhere
             pass
 sys.path += asked["path"]
-if asked["code"]:  # what the setup has made there counts, too; a name without a dot is looked up without an import
+if asked["code"]:  # files of the setup there count, too; a name without a dot is looked up without an import
     sys.path += [asked["code"]] + sorted({os.path.dirname(asked["code"] + "/" + file) for file in asked["files"]})
 answer = {"version": "%d.%d.%d" % sys.version_info[:3], "libc": libc, "packages": found,
         "cuda": cuda_at, "missing": [name for name in asked["modules"] if lacks(name)], "broken": broken()}

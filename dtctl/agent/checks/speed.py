@@ -89,7 +89,7 @@ def _model() -> str:
 
 
 _GPU_PATIENCE_S = 240.0
-"""For the import, and until the driver has set up all GPUs."""
+"""The time limit for the import, and until the driver has set up all GPUs."""
 _DRIVER_S = 15.0
 _LOOK_EVERY_S = 1.0
 

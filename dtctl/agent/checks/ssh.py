@@ -28,7 +28,7 @@ _MOST_FILES = 50
 _MOST_BYTES = 1 << 20
 _CONFIGURATION = "/etc/ssh/sshd_config"
 _STARTUPS = re.compile(r"\[listener\] \d+ of (\d+)-(\d+) startups")
-"""In the title of sshd's own process (since OpenSSH 8.2), which everybody may read."""
+"""The limits in the title of sshd's own process (since OpenSSH 8.2), which all users may read."""
 _FILE = re.compile(r"(?:^|\s)-f\s?(\S+)")
 _DEFAULTS = {"maxstartups": "10:30:100", "maxsessions": "10"}
 """sshd_config(5)"""

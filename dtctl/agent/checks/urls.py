@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 LIMIT_S = 90.0
-"""Of one Python: it imports TensorFlow, which takes its time, and a storage far away does not answer at once."""
+"""The time limit of one Python: importing TensorFlow takes long, and a distant storage does not answer at once."""
 
 _PROBE = """\
 import re

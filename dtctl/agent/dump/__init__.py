@@ -17,10 +17,10 @@ SITE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "site")
 """Comes first in the PYTHONPATH of trainers."""
 
 SIGNAL = 57
-"""As site/sitecustomize.py has it, which does its work when it is imported, and so never is here."""
+"""The same as in site/sitecustomize.py, which works when it is imported, and so never is here."""
 
 FILE = "stacks"
-"""In the attempt's directory; the same there."""
+"""The name of the file in the attempt's directory, the same as there."""
 
 
 _LONGEST = 300

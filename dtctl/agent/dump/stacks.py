@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 MOST_FRAMES_IN_ALL = 4000
 MOST_THREADS_IN_ALL = 1500
-"""Of one task, which is sent in one frame of the protocol."""
+"""The most threads of one task, which is sent in one frame of the protocol."""
 
 
 def frame(function: str, file: str, number: Optional[int]) -> Frame:
@@ -172,7 +172,7 @@ def _begun(thread: str, name: str) -> Stack:
 
 
 def find_py_spy(argv: List[str], variables: Dict[str, str]) -> Optional[str]:
-    """Beside the trainer's interpreter, or where the trainer would find it."""
+    """The path of py-spy, next to the trainer's interpreter or in the trainer's PATH."""
     directories = [os.path.dirname(word) for word in argv[:1] if os.path.isabs(word)]
     directories += [directory for directory in variables.get("PATH", "").split(":") if os.path.isabs(directory)]
     for directory in directories:
@@ -240,13 +240,13 @@ def _stack(answer: Dict[str, Any]) -> Stack:
 
 
 ALL_LIMIT_S = 60.0
-"""For all tasks of a host; those that come later are reported without stacks."""
+"""The time limit for all tasks of a host; later ones are reported without stacks."""
 TURN_S = 10.0
-"""How long another who asks for the same task's stacks is waited for."""
+"""How long to wait for another request for the same task's stacks."""
 
 
 def serve(files: RunFiles, tasks: Dict[str, Entry], send: Callable[[Dump], None]) -> None:
-    """Reports each of these tasks, one after the other; `tasks` holds their entries of state.json."""
+    """Reports each of these tasks, one after the other; `tasks` contains their entries of state.json."""
     masks = Masks(files.secrets().values())
     until = time.monotonic() + ALL_LIMIT_S
     for task, entry in tasks.items():

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 PAUSES_S = (1.0, 5.0, 20.0)
-"""Before each further try."""
+"""The pauses before each further attempt."""
 
 MOST_WAITING = 50
-"""How far it may be behind; of more the oldest are left out."""
+"""The most waiting events; of more the oldest are dropped."""
 
 _KINDS = {"answer": "hook_refused", "redirect": "hook_redirects", "unreachable": "hook_unreached"}
 
@@ -157,7 +157,7 @@ def rfc3339(epoch_s: float) -> str:
 
 
 _START_S = 5.0
-"""What Python may take to start on a host that is busy."""
+"""The time that Python may take to start on a busy host."""
 _REAP_S = 0.2
 _MOST_BYTES = 65536
 _PASSED_ON = {"PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", *environment.PROXIES}
@@ -229,7 +229,7 @@ def _failed(text: str) -> Sent:
 
 
 OTHERS_S = 60.0
-"""What the coordinator of another host has had so long for is not sent again by the one that was elected."""
+"""Events that the coordinator on another host had this long to send are not sent again by the newly elected one."""
 
 LAST_WORDS_S = 15.0
 """The end of a run waits for its last posts, but no longer than this."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..records.hooks import Sent
 
 _MOST_SHOWN = 120
-"""Bytes of an answer that may say what is wrong."""
+"""The most bytes of an answer that is shown as an error."""
 _PATIENT = (408, 425, 429)
 """Answers to a client that mean: later."""
 _SHORTEST_PART = 6

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DIGEST_BYTES = 16
 FIXED_BYTES = 24
-"""Before the head: Python's number for its code, the head's size and digest."""
+"""The size of the data before the head: Python's number for its code, the head's size and digest."""
 
 
 class Modules:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..records import answers
 
 LONGEST_TEXT = 65_536
-"""As in records.answers.Text."""
+"""The same limit as of records.answers.Text."""
 
 
 class Refused(Exception):

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from typing import Callable, Container, Iterable, List, Optional, Tuple
 
 MOST_MARKS = 1000
-"""Those of older dates are forgotten."""
+"""The most marks; the oldest ones are removed."""
 _MARK_BYTES = 65536
 
 
 def found(root: str, directories: Iterable[str], live: Callable[[], Container[str]]) -> List[OutputMark]:
-    """The marks of those directories that hold something, or into which a `live` run will soon write."""
+    """The marks of directories that are not empty, or to which a `live` run will soon write."""
     marks = [(directory, mark) for directory in directories for mark in [_mark(root, directory)] if mark is not None]
     empty = [mark for directory, mark in marks if not _holds_something(directory)]
     runs = live() if empty else ()

@@ -236,7 +236,7 @@ def _link(path: str) -> Optional[str]:
 
 
 CLAIM = "dtctl/port/%d"
-"""A port that a run is going to listen on, made known on this machine before a process listens there.
+"""The claim of a port that a run will listen on, visible on this machine before a process listens there.
 
 It is a Unix socket with an abstract name (unix(7)): /proc/net/unix shows it to all who share these ports, it
 leaves no file, and it ends with the process that holds it.

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 KILL_LIMIT_S = 5.0
-"""What outlives SIGKILL for longer hangs in the kernel: in a file system that does not answer, or a driver."""
+"""A process that survives SIGKILL for longer hangs in the kernel: in an unresponsive file system, or a driver."""
 
 LOOK_S = 0.05
-"""How often a session that ends processes looks what is left."""
+"""The interval at which a session that ends processes checks which are left."""
 
 LONGEST_COMMAND = 4096
-"""How many characters of a command line are shown."""
+"""The most characters of a command line that are shown."""
 
 _MOST_LISTINGS = 5
-"""On a machine where something is started all the time there is always a new process."""
+"""The most listings, as a busy machine always has new processes."""
 
 _KERNEL_LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
 
@@ -145,7 +145,7 @@ def living(pid: int, start_time: int) -> Optional[Process]:
 
 
 def resumed(process: Optional[Process]) -> Optional[Process]:
-    """The same process, an agent or a keeper, which goes on if a signal had stopped it."""
+    """The same process, an agent or a keeper, resumed if a signal had stopped it."""
     if process is not None and process.frozen:
         send_signal([process], signal.SIGCONT)
     return process

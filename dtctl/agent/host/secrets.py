@@ -23,7 +23,7 @@ MASK = "***"
 _SHORTEST_LINE = 8
 _LONGEST_VALUE = 4096
 _LONGEST_NAME = 100
-"""With what is between it and its value."""
+"""The longest name, with the text between it and its value."""
 _CONTINUED = b"a1" * 20 + b"@"
 """A name that ends in it counts as a secret's."""
 
@@ -68,7 +68,7 @@ _TOKENS: Tuple[Form, ...] = (
         rb"|webhook\.office\.com/|/bot\d{5,20}:)([\w/@.-]{6,1024})",
     ),
 )
-"""By their own form alone."""
+"""Secrets that are recognised only by their own form."""
 
 _COLOUR = rb"(?:\x1b\[[\d;]{0,20}m)?"
 _OPEN = (
@@ -123,7 +123,7 @@ _NAMED: Tuple[Form, ...] = (
     ),
     ("", (b"sig=",), rb"sig=(?<!\wsig=)([\w%+/=-]{20,4096})"),
 )
-"""By what comes before them, in lower case."""
+"""Secrets that are recognised by the text before them, in lower case."""
 
 _WRITTEN: Tuple[Form, ...] = (
     (
@@ -148,7 +148,7 @@ _SHORT = 1000
 """Bytes, for which one expression is faster than each hint by itself."""
 
 _KEY_LINES = rb"(?m)^[ \t]*([A-Za-z0-9+/]{60,76}={0,2})[ \t\r]*$"
-"""What a private key is made of, where one is shown line by line."""
+"""The lines of a private key, if they appear separately."""
 
 _SECRET_NAME = (
     r"(?i)secret|passw|passphrase|credential|(?:api|access|account|private|signing|encryption)[_-]?key|auth(?!or)"

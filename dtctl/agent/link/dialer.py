@@ -109,7 +109,7 @@ class Dialer:
                 self._broken = str(lost)
 
     def close(self) -> None:
-        """The last messages are still delivered, as far as the socket holds them."""
+        """Closes the connection. The last messages are still delivered, as far as the socket's buffer contains them."""
         if self._peer is not None:
             try:
                 self._peer.stream.finish()

@@ -46,11 +46,11 @@ class Agent(Peer):
 
 
 PARTING_S = 5.0
-"""How long a refused agent has to read the reason."""
+"""The time that a refused agent has to read the reason."""
 
 MANY = 100
 REST_S = 0.05
-"""Where there are so many agents, this long after each look at what they say: then one look serves several of them."""
+"""With this many agents, the pause after each round of reading, so that one round serves several of them."""
 
 
 class Hub:
@@ -140,7 +140,10 @@ class Hub:
             self._part(self._seats[host], [{"type": "elsewhere", "coordinator": coordinator}])
 
     def close(self) -> None:
-        """The last messages are still delivered, as far as the sockets hold them."""
+        """Closes all connections.
+
+        The last messages are still delivered, as far as the sockets' buffers contain them.
+        """
         for agent in list(self._agents):
             with suppress(Lost):
                 agent.stream.finish()

@@ -164,7 +164,7 @@ class Retry:
 
 
 _BEAT = encode(BEAT).rstrip()
-"""As this dtctl writes it: most of what hundreds of idle agents say, and not worth reading."""
+"""A beat as this dtctl writes it: most messages of hundreds of idle agents, not worth parsing."""
 
 
 class Peer:

@@ -46,7 +46,7 @@ class Identity:
             raise ValueError("link.knock is too short")
 
     def knock(self, nonce: bytes) -> bytes:
-        """An agent's answer to the coordinator's port. It shows that the run's secret is known, and no more."""
+        """An agent's answer to the coordinator's port. It only shows that the agent knows the run's secret."""
         return hmac.new(self._secret, _PURPOSE + nonce, "sha256").digest()
 
     def context(self, server: bool) -> ssl.SSLContext:

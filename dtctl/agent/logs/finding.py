@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     """For each line whether it matches; None: no line does."""
 
 SEARCH_CPU_S = 5.0
-"""For one piece of a log, which is 256 KiB or one line. Others take a few milliseconds."""
+"""The limit for one piece of a log, which is 256 KiB or one line."""
 
 _MOST_MEMORY_BYTES = 1 << 30
 _SPECIAL = frozenset(".^$*+?{}[]\\()")
@@ -123,33 +123,33 @@ def lines_of(data: bytes) -> List[bytes]:
 # lines that report errors
 
 MOST_LINES = 400
-"""Of one error."""
+"""The most lines of one error."""
 
 _VAGUE_LINES = 40
-"""That may follow an exception whose first line says nothing yet."""
+"""The most lines after an exception whose first line contains no message."""
 
 _LONGEST = 2000
-"""Characters of a line that are looked at."""
+"""The most characters of a line that are considered."""
 
 _HINTS = (
     *(b"Traceback", b"rror", b"ERROR", b"CRITICAL", b"FATAL", b"atal ", b"Exception", b"CUDA", b"terminate called"),
     *(b"denied", b"not found", b"No space", b"Segmentation", b"corruption", b"smashing", b": E ", b": F "),
 )
 _GLOG = re.compile(rb"^[EF]\d{4} ", re.MULTILINE)
-"""Every error's first line has one of these."""
+"""Hints, one of which the first line of every error contains."""
 
 _TRACEBACK = "Traceback (most recent call last):"
 _MARK = re.compile(r"\[[^\]\n]{1,40}\]:? ?\Z|\s*\Z")
-"""What launchers put before each line, as in `[rank0]: `."""
+"""Prefixes of launchers before each line, such as `[rank0]: `."""
 
 _IGNORED = ("Exception ignored ", "Error in atexit", "Error in sys")
-"""Before a traceback that ends nothing."""
+"""Lines before a traceback that does not end the program."""
 
 _CHAIN = re.compile(r"During handling of the above|The above exception was|(?:Current t|T)hread 0x|Extension modules:")
 
 
 _NEXT = re.compile(r"\s*\d+(?:/\d+|%)|(?:INFO|WARNING|DEBUG)\b|[IW]\d{4} |\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
-"""What belongs to no error: a bar, which may be indented, and what is logged."""
+"""Lines that belong to no error: a progress bar, which may be indented, and log messages."""
 
 
 class ErrorFinder:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _RETURNS_EVERY_S = 1.0
 
 _LOOKED_BACK = 64 * 1024
-"""Bytes before the place to continue from that are looked at again, for what depends on the lines before."""
+"""Bytes before the position to continue from that are read again, for matches that depend on the lines before."""
 
 
 class AttemptLog:

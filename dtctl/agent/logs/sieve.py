@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 _MOST_BEFORE_BYTES = 1 << 20
-"""Of the lines that are kept to be shown before one that is found."""
+"""The most bytes of lines that are kept as context before a match."""
 
 LAST_WORDS = 10
-"""Lines of an attempt that has died without saying of what."""
+"""The number of last lines of an attempt that failed without an error message."""
 
 _SAID_LATELY = 20
-"""Lines within which an attempt that dies says of what."""
+"""The number of last lines in which a failed attempt reports its error."""
 
 
 class Sieve:

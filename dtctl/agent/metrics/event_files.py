@@ -45,7 +45,7 @@ def event_folders(root: str, budget: Budget, say: Callable[[str, str], None]) ->
 
 
 def _listed(path: str, budget: Budget) -> Tuple[List[str], List[str]]:
-    """Event files by their names, and directories by their paths. What is hidden holds no scalars."""
+    """Names of event files, and paths of directories, without hidden ones."""
     names, below = [], []
     with os.scandir(path) as entries:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""TensorBoard's events, as far as they hold scalars.
+"""TensorBoard's events, as far as they contain scalars.
 
 The messages: `tensorflow/core/util/event.proto`, `tensorflow/core/framework/{summary,tensor,types}.proto`. A scalar is
 a `simple_value`, as TF1 writes it, or a tensor of one number that belongs to the plugin `scalars`, as TF2 does.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 MOST_RECORD_BYTES = 32 << 20
-"""Larger records are passed over unread: they hold images or graphs."""
+"""Larger records are skipped unread: they contain images or graphs."""
 
 _CHUNK = 1 << 20
 _HEADER = struct.Struct("<QI")
@@ -125,7 +125,7 @@ _PLUGIN = b"scalars"
 _BFLOAT16, _HALF = 14, 19
 _CONTENT = {1: "<f", 2: "<d", 3: "<i", 4: "<B", 5: "<h", 6: "<b", 9: "<q", 10: "<?", 17: "<H", 19: "<e"}
 _CONTENT.update({22: "<I", 23: "<Q", _BFLOAT16: ""})
-"""How one number of each DataType lies in `tensor_content`; 14 is bfloat16, the upper half of a float."""
+"""The format of one number of each DataType in `tensor_content`; 14 is bfloat16, the upper half of a float."""
 _FIELD = {1: 5, 2: 6, 3: 7, 4: 7, 5: 7, 6: 7, 9: 10, 10: 11, 14: 13, 17: 7, 19: 13, 22: 16, 23: 17}
 """By type, the repeated field with the values: float_val, double_val, int_val, int64_val, bool_val, half_val, ..."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     """Step, wall time, value."""
 
 _ALWAYS_CHECKED_BYTES = 4096
-"""Larger records are checked when they hold a scalar: of images nothing is used."""
+"""Larger records are verified only if they contain a scalar: images are not used."""
 
 
 class Room:
@@ -149,10 +149,10 @@ def _hold(data: bytes, checksum: int, file: RecordFile) -> None:
 
 
 MOST_POINTS = 1000
-"""That are kept of a series; of longer ones every second, then every fourth, ... is."""
+"""The most points that are kept of a series; of longer ones only every second, then every fourth, ..."""
 
 MOST_FRESH = 1000
-"""That are kept for those who follow, between two looks."""
+"""The most new points that are kept for followers between two reads."""
 
 
 class Series:

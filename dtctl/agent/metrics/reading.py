@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from .folder import Point
 
 LOOK_S = 8.0
-"""How long one look takes at most."""
+"""The time limit of one call."""
 
 MOST_SERIES = 1000
 MOST_FILES = 1000
-"""Of one folder; the newest by their names."""
+"""The most files of one folder, the newest by their names."""
 
 MOST_POINTS_SENT = 100_000
-"""Of all series together, in one answer."""
+"""The most points of all series together, in one answer."""
 
 _MOST_NAMES = 100_000
 _HANGS = "its file system does not answer"

@@ -1,4 +1,4 @@
-"""The network as other hosts see it: what names stand for here, and connections to the ports of other hosts."""
+"""The network from this host: the addresses of names, and connections to the ports of other hosts."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _mtu(name: str) -> Optional[int]:
 
 
 def _queue(name: str) -> str:
-    """The kind of its queue: `tbf` and `netem` hold packets back."""
+    """The kind of its queue: `tbf` and `netem` delay packets."""
     with suppress(OSError, struct.error, UnicodeError):
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
             kernel.settimeout(1.0)

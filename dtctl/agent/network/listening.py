@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..records.network import Bound, Slot
 
 PADDING = b"." * 16_384
-"""More than one packet of any network (9,000 bytes are the most that are usual)."""
+"""More than one packet of any network (usually at most 9,000 bytes)."""
 
 GREETING = b"dtctl check "
 READY = b"+"
@@ -40,7 +40,7 @@ _GREETING_S = 5.0
 _LONGEST_LINE = 64
 CHUNK = bytes(262_144)
 SENT_AHEAD = len(CHUNK)
-"""The system's own buffer, in both directions: else the one way would look faster than the other."""
+"""The size of the system's own buffer, in both directions: otherwise one direction would seem faster."""
 _AT_ONCE = struct.pack("ii", 1, 0)
 """SO_LINGER: the connection is reset, and nothing of it is kept."""
 

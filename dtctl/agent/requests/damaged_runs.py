@@ -44,7 +44,7 @@ class DamagedRun:
 
     @property
     def is_gone(self) -> bool:
-        """Nothing is left of it but processes."""
+        """Whether only processes are left of it."""
         return not os.path.lexists(self.directory)
 
     def is_dead(self) -> bool:

@@ -150,7 +150,7 @@ def _standing(talk: Conversation, run: runs.Run) -> Standing:
 
 
 def remove(run: runs.Run) -> bool:
-    """Unless it has come to life again. For those who hold the cluster's lock."""
+    """Removes a run unless it is live again. The caller must hold the cluster's lock."""
     with suppress(FileNotFoundError), locks.alone(run.files.lock_path) as alone:
         # no agent starts while it is held, and then the run is removed
         if alone and run.state()["finished"] and not run.supervised():

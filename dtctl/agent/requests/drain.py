@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def drain(talk: Conversation, request: DrainRequest) -> StopResult:
-    """Returns when the tasks that it holds have ended wherever they can be reached, or it is clear that some do not."""
+    """Holds tasks; returns when they have ended on all reachable hosts, or some certainly do not end."""
     run = runs.need(talk, request)
     handle = run_handles.reached(talk, run)
     try:

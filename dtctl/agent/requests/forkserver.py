@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _WAITING = 64
 _LONGEST_PATH = 107
-"""Of a socket, in bytes (unix(7))."""
+"""The longest path of a socket, in bytes (unix(7))."""
 _PIPE_BYTES = 4096
-"""PIPE_BUF of Linux: so much is written at once or not at all."""
+"""PIPE_BUF of Linux: writes up to this size are atomic."""
 
 _LOGIN_FILES = (
     *("/etc/environment", "/etc/group", "/etc/profile", "/etc/profile.d", "/etc/bash.bashrc", "/etc/zsh/zshenv"),
@@ -37,7 +37,7 @@ _LOGIN_FILES = (
     *("~/.profile", "~/.bash_profile", "~/.bash_login", "~/.bashrc", "~/.zshenv", "~/.zprofile", "~/.zshrc"),
     *("~/.cshrc", "~/.tcshrc", "~/.config/fish/config.fish"),
 )
-"""What a login reads. After a change of one a session has to log in, for the PATH, groups and limits of now."""
+"""Files that a login reads. After a change of one a session must log in, for the current PATH, groups and limits."""
 
 
 def start(root: str, name: str, keep_s: float, converse: Converse) -> Tuple[str, Callable[[], None]]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 REPORT_S = 1.0
 
 HALF_MADE_S = 3600.0
-"""A run directory is made within milliseconds; one that is not whole after this long never will be."""
+"""A run directory is created within milliseconds; one that is incomplete after this long stays so."""
 
 
 def collect(talk: Conversation, request: GcRequest) -> GcResult:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 _MOST_NAMED = 5
 YOUNG_S = 60.0
-"""An agent's process ends by itself at its first look at a dead run; an older one hangs."""
+"""An agent's process ends by itself when it detects a dead run; an older one hangs."""
 
 
 class Orphan:

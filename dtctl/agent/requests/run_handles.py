@@ -212,7 +212,7 @@ class WholeRun(RunHandle):
             raise Refused("not_answering", "the coordinator has been silent for %.0f s" % silent_s)
 
     def peek(self) -> Optional[RunView]:
-        """cluster.json as it is, read when it is another file than before; None before one is written that holds."""
+        """The current cluster.json, read only if the file has changed; None before a valid one is written."""
         path = self._run.files.path("cluster.json")
         try:
             version = paths.version(path)
@@ -361,7 +361,7 @@ def _book(path: str) -> RequestBook:
 
 
 _NONE_YET = made(Contact)
-"""What the coordinator has of a host that it does not report."""
+"""The record of a host that the coordinator does not report."""
 
 _NEW_RUN = "dtctl up    starts a new one"
 

@@ -216,10 +216,7 @@ class Run:
         return processes.of_attempt(paths.attempt_directory(self.files.directory, task, newest))
 
     def end_supervisor(self, limit_s: float = SUPERVISOR_END_LIMIT_S) -> None:
-        """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing.
-
-        So is a guard that a signal has stopped.
-        """
+        """Waits until its agent exits; kills one that waits for unreachable hosts, or that a signal has stopped."""
         import signal
 
         if self.ends_within(limit_s):

@@ -29,8 +29,8 @@ TAIL_BYTES = 2000
 
 _CHUNK = 65536
 _READ_IT = '. "$DTCTL_SETUP"'
-"""The command line of the shell, which everybody on the machine can read. The text itself may hold secrets: it is
-in a file that only its user can read, and sees `$0`, `$#` and its standard input as if it stood here."""
+"""The command line of the shell, which all users of the machine can read. The text itself may contain secrets: it is in
+a file that only its user can read, and sees `$0`, `$#` and its standard input as if it were here."""
 
 LOGIN = {"/bin/sh": "-c", "bash": "-lc"}
 """The option of each shell: conda and modules are there for login shells."""
@@ -58,7 +58,7 @@ def prepare(talk: Conversation, spec: Spec, code: Optional[str], secrets: Mappin
 def _environment(
     talk: Conversation, wanted: Environment, code: str, secrets: Mapping[str, str]
 ) -> Tuple[str, MadeEnvironment]:
-    """The one that is here, or is made now. Raises as Conversation.pause."""
+    """The existing environment, or a new one. Raises as Conversation.pause."""
     key = environments.key_of(wanted)
     if key is None:
         raise _no_python(wanted)
@@ -275,7 +275,7 @@ def _ending(returncode: int) -> str:
 
 
 _LOGS = "setup-logs"
-"""Of a cluster on its host: the paths, below the root, of the logs of its last start."""
+"""A file of a cluster on its host: the paths, below the root, of the logs of its last start."""
 
 _LOG = r"environments/[A-Za-z0-9-]+\.log|(?:bundles|clusters)/[A-Za-z0-9._/-]+/setup\.log"
 

@@ -31,7 +31,7 @@ END_LIMIT_S = 15.0
 REPORT_S = 1.0
 
 REACH_S = 5.0
-"""How long an agent that is away is waited for; a revived coordinator is dialled again within that time, as a rule."""
+"""How long an unreachable agent is waited for; a restarted coordinator is usually dialled again within that time."""
 
 
 def stop(talk: Conversation, request: StopRequest) -> StopResult:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 BEGIN_LIMIT_S = 120.0
-"""It imports TensorFlow where there is one."""
+"""The time limit for the start of TensorBoard, which imports TensorFlow if there is one."""
 OUTPUT_BYTES = 4096
 
 
@@ -159,7 +159,7 @@ def event_files(talk: Conversation, request: EventFilesRequest) -> RunResult:
 
 
 PROBE_LIMIT_S = 60.0
-"""An environment on a file server may take long to look into."""
+"""The time limit for probing an environment, which may be on a slow file server."""
 
 _PYTHON = re.compile(r"python[0-9.]*\Z")
 _LONGEST = 4096

@@ -36,7 +36,7 @@ _END_LIMIT_S = 1.0
 """How long an agent may take to end after a rollback."""
 
 _OTHERS_LIMIT_S = 20.0
-"""How long a session waits for what other hosts have to report after the controller has gone."""
+"""How long a session waits for reports of other hosts after the controller has disconnected."""
 
 
 class InDoubt(Gone):

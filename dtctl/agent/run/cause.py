@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 MOST = 300
-"""Characters; a line on a screen does not hold more."""
+"""The most characters of a cause; more does not fit on the screen."""
 
 
 def _shown(text: str) -> str:
@@ -42,7 +42,7 @@ _GOES_WELL = (
     r"\s|\[|[IWE]\d{4} |\d{4}-\d\d-\d\d|INFO|WARN|DEBUG|sys:1|Exception ignored|.*(?:Warning: |%\||\d ?it/s)|"
     r"(?i:.*\b(?:steps?|epochs?|iterations?|loss|accuracy|saved|saving|done|starting|started)\b)"
 )
-"""What a program prints as it continues; one that ends with that has given no reason."""
+"""Output of a program that continues; if it is the last, it is no cause."""
 
 
 def _last_words(log: str) -> str:
@@ -51,7 +51,7 @@ def _last_words(log: str) -> str:
 
 
 _RANK = r"\A\[rank\d+\]: ?"
-"""What PyTorch puts before each line of a traceback (torch.distributed, since 2.2)."""
+"""The prefix of PyTorch before each line of a traceback (torch.distributed, since 2.2)."""
 
 
 def _lines(log: str) -> List[str]:
@@ -64,7 +64,7 @@ def _lines(log: str) -> List[str]:
 _TRACEBACK = "Traceback (most recent call last):"
 _EXCEPTION = r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)(?:: ?(?P<message>.*))?\Z"
 _IGNORED = r"Exception ignored |Error in (?:atexit|sys)\b"
-"""What comes before a traceback that ends nothing."""
+"""Lines before a traceback that does not end the program."""
 
 _VAGUE = (
     r"(?:Graph execution error:|Restoring from checkpoint failed\b.*|\d+ root error\(s\) found\.|From .*|"
@@ -84,16 +84,16 @@ _FRAMING = (
 """Lines of TensorFlow's messages about where in the graph it happened."""
 
 _MESSAGE_LINES = 60
-"""So many may belong to one message."""
+"""The most lines of one message."""
 
 _MANY = 12
-"""Lines that a shutdown may take. After more of them the program has gone on, and died of something else."""
+"""The most lines of a shutdown. After more of them the program has continued, and ended for another cause."""
 
 _NOISE = (
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[IWE]\d{4} |WARNING|INFO|Exception ignored|During handling|The above exception|"
     r"Traceback|Detected at node|Original stack|Errors? may|node |Function call stack|sys:1|\W"
 )
-"""What programs write on their way down; no step of a training begins like that."""
+"""Output of programs during their shutdown; no step of a training begins like that."""
 
 
 def _uncaught(lines: List[str]) -> Optional[str]:
@@ -139,14 +139,14 @@ def _named(exception: Match[str], later: List[str]) -> str:
 # Last messages of other programs, and of libraries that end a process.
 
 _COMPLAINT_LINES = 20
-"""A program that has written more since has gone on."""
+"""The most lines after a complaint; a program that has written more has continued."""
 
 _HARMLESS = r"Unable to register cu|failed call to cuInit|cuda_platform|computation placer already|TF-TRT"
 """Errors that TensorFlow logs at each start on a machine without a GPU."""
 
 
 def is_harmless(line: str) -> bool:
-    """Whether a line reports an error that no program dies of."""
+    """Whether a line reports an error that ends no program."""
     return re.search(_HARMLESS, line) is not None
 
 
@@ -244,7 +244,7 @@ ALWAYS_RETRIED = (OTHERS, SHORTAGE)
 """However often a program ends by one of these."""
 
 NEVER_RETRIED = (CANNOT_LOAD,)
-"""Where the exit code says no more than that it failed."""
+"""Kinds of errors that are not retried if the exit code is only a general failure."""
 
 
 def _exceptions(names: str) -> str:
@@ -268,7 +268,7 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
             "UnboundLocalError UnicodeDecodeError UnicodeEncodeError UnicodeError ValueError ZeroDivisionError"
         ),
     ),
-    # errno(3): ENOSPC, EAGAIN, ENOMEM, ENFILE, EMFILE, EDQUOT, in the words of Python, C, Rust and shells.
+    # errno(3): ENOSPC, EAGAIN, ENOMEM, ENFILE, EMFILE, EDQUOT, in the messages of Python, C, Rust and shells.
     (
         SHORTAGE,
         _phrases(
@@ -350,10 +350,10 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
         ),
     ),
 )
-"""What the error that ended a program means for another try.
+"""The kinds of errors that end a program, which decide about another attempt.
 
 A row matches by the exception's class, which comes first, or by a phrase of the message. The first row that matches
-holds; what no row matches is the program's own error. Compiled at first use: most processes import this and need none.
+applies; an error without a row is the program's own. Compiled at first use: most processes import this and need none.
 """
 
 

@@ -61,7 +61,7 @@ _PROGRAMS = {"podman": "podman", "docker": "docker", "apptainer": "apptainer sin
 
 _WHICH = 'for python; do command -v "$python" && exit; done; echo "the image has no $*" >&2; exit 1'
 _KEPT = ("USER", "LOGNAME")
-"""Of the session, within: many a program asks for the name of a user whom the image does not know."""
+"""Variables of the session that are kept inside: many programs query the user's name, which the image does not know."""
 
 _CLIENTS_OWN = r"(?:LD_|XDG_|DOCKER_|CONTAINER|REGISTRY_).*|HOME|PATH|TMPDIR|DTCTL_KEY"
 """Variables that what runs the container heeds itself."""

@@ -32,7 +32,7 @@ DRAINED_ALONE = "drained_alone"
 """The kind for a drained host without which the others continue (`min_workers`)."""
 
 ALONE = (SCALED_DOWN, LEFT_OUT, DRAINED_ALONE)
-"""These hold no other task, also where all train together: the others start again without them (gang.py)."""
+"""Kinds that hold no other task, even if all train together: the others restart without them (gang.py)."""
 
 UNDRAINED = "undrained"
 RESUMED = "resumed"
@@ -135,10 +135,10 @@ def held_by(
     *,
     alone: bool = False,
 ) -> List[str]:
-    """The tasks that a host, or one task, holds: its own, or all that train where others cannot continue without one.
+    """The tasks that a host, or one task, holds: its own, or all that train if others cannot continue without one.
 
-    `members`: of hosts that have a part in the run. `ended`: tasks that have, and that no task needs. `alone`: the
-    others start again without them.
+    `members`: tasks of hosts that take part in the run. `ended`: ended tasks that no task needs. `alone`: the others
+    restart without them.
     """
     wanted = [member for member in members if intents[member["task"]]["want"] != "stop"]
     own = [member for member in wanted if holder in (member["host"], member["task"])]
@@ -155,7 +155,7 @@ def why_held(own_host: str, drained: Iterable[Fact]) -> List[Fact]:
 
 
 def hold(intent: Intent, entry: Entry, *, gang: bool) -> Dict[str, Any]:
-    """Fields of the intent that holds a task. One that has ended stays so, unless all start again together (`gang`)."""
+    """Fields of the intent that holds a task. An ended task stays ended, unless all restart together (`gang`)."""
     state = entry["state"]
     idle = intent["want"] == "hold" and state == "pending" and entry["generation"] >= intent["generation"]
     has_ended = state in ("failed", "stopped") or (state == "succeeded" and not gang)

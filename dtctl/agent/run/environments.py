@@ -187,7 +187,7 @@ def unneeded(root: str, used: Callable[[], Container[str]]) -> Iterator[str]:
     for key in sorted({name[: found.end()] for name in paths.entries(store(root)) if (found := re.match(_KEY, name))}):
         base = os.path.join(store(root), key)
         with suppress(FileNotFoundError), locks.alone(base + ".lock") as alone:
-            needed = used() if alone else ()  # a run that has begun meanwhile has let go of the lock
+            needed = used() if alone else ()  # a run that has begun since has released the lock
             names = makings(root, key) if alone else []
             yield from (os.path.join(store(root), name) for name in names if name not in needed)
             if alone and not any(name in needed for name in names):

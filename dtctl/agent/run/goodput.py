@@ -41,7 +41,7 @@ STALL_GAPS = 10.0
 AWAY_GAPS = 3.0
 
 NEWS = 0.2
-"""How much of a usual value is the newest one."""
+"""The weight of the newest value in a usual value."""
 
 
 def begun(wall: float) -> Account:
@@ -96,7 +96,7 @@ def close(account: Account, outcome: str, hung: bool) -> None:
 
 
 def parts(account: Account) -> Dict[Spent, float]:
-    """Seconds of each part; what is not judged yet is taken for what it is if nothing more comes."""
+    """Seconds of each part; time that is not judged yet counts as if no step follows."""
     found: Dict[Spent, float] = {what: account["before"].get(what, 0.0) for what in PARTS}
     begin_s = sum(account["before"].values())
     for one in account["spans"]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .runfiles import RunFiles
 
 AWAIT_S = 86400.0
-"""How long the agents of a run that was ended wait for one that was away, or for the coordinator, to come."""
+"""How long the agents of an ended run wait for an unreachable one, or for the coordinator, to reconnect."""
 
 
 def change(intent: Intent, **fields: Any) -> None:
@@ -179,7 +179,7 @@ class IntentFollower:
 
 
 GRACE_S = 75.0
-"""The longest that trainers have when their host shuts down.
+"""The longest grace period of trainers when their host shuts down.
 
 The agent receives SIGTERM then: its tasks save and end, and are held until an agent starts again. The system sends
 SIGTERM to the trainers at the same moment, and all that is left is killed after 90 s (DefaultTimeoutStopSec of
@@ -188,11 +188,11 @@ systemd). So the agent holds its tasks by itself, and the coordinator learns it 
 
 LIMIT_S = 85.0
 REPORT_S = 2.0
-"""By then the reports to the coordinator are sent, and its orders are received."""
+"""The time within which the reports to the coordinator are sent, and its orders received."""
 
 
 def to_leave(spec: Spec, wanted: Intents, entries: Entries) -> Intents:
-    """Orders that end the tasks of this host and hold them."""
+    """The intents that end the tasks of this host and hold them."""
     return to_hold(drains.SHUTTING_DOWN, min(spec["grace_s"], GRACE_S), spec, wanted, entries)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 DECIDED = ("Succeeded", "Failed", "Stopped")
-"""The last conditions of a run, by TFJob's words (kubeflow training-operator, JobConditionType), and Stopped."""
+"""The final conditions of a run, in TFJob's terms (kubeflow training-operator, JobConditionType), and Stopped."""
 
 
 class Facts:
@@ -213,6 +213,6 @@ def _want(facts: Facts, task: str) -> str:
 
 
 def without_servers(roster: Iterable[Member], tasks: Iterable[str]) -> List[str]:
-    """Those of `tasks` that are not servers."""
+    """The tasks that are not servers."""
     servers = {member["task"] for member in roster if member["serves"]}
     return [task for task in tasks if task not in servers]

@@ -24,11 +24,11 @@ CANNOT_RESTORE = "cannot_restore"
 """A checkpoint is damaged; a file of data may have been meant, too."""
 
 USAGE = 2
-"""What argparse, absl and most programs answer to a wrong command line."""
+"""The exit code of argparse, absl and most programs for a wrong command line."""
 
 CANNOT_EXECUTE = 126
 CANNOT_RUN = 127
-"""A shell's exit code for a command that could not be run at all."""
+"""A shell's exit code for a command that could not be run."""
 
 _WORDLESS = (1, 2, 9, 15)
 """SIGHUP, SIGINT, SIGKILL, SIGTERM: the program did not end itself; its log does not count."""

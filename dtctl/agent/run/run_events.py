@@ -41,11 +41,11 @@ NEXT = {
 _LONGEST_TEXT = 1000
 _LONGEST_REASON = 2000
 _LONGEST_WHY = 8000
-"""Characters. In any encoding, all of it is less than a pipe holds as JSON, with an address and its headers."""
+"""The most characters. In any encoding, all of it as JSON, with an address and its headers, fits into a pipe."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _MARKS = str.maketrans({"<": "\u2039", ">": "\u203a"})
-"""Slack takes <!channel> and <URL|text> for commands, and a log may hold them."""
+"""Slack reads <!channel> and <URL|text> as commands, and a log may contain them."""
 _MENTION = re.compile(r"@(?=here|channel|all|everyone)")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _RUNTIME_DIRECTORY = "XDG_RUNTIME_DIR"
 
 LIMIT_S = 10.0
-"""How long one question to systemd may take: it may hang."""
+"""The time limit of one query to systemd, which may hang."""
 
 
 def why_unusable() -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LIBRARY = "libnvidia-ml.so.1"
 _PLACES = ("", "/usr/lib/wsl/lib/", "/run/opengl-driver/lib/", "/usr/local/nvidia/lib64/")
-"""Where the linker looks; WSL, NixOS, and containers of GKE have it elsewhere."""
+"""Directories of the library: the linker's; those of WSL, NixOS, and containers of GKE."""
 
 # nvmlReturn_t
 _NO_DRIVER = (9, 12)
@@ -38,7 +38,7 @@ _XID_EVENT = 0x8
 _NOT_KNOWN = 2**64 - 1
 _MOST_USERS = 100
 _MOST_EVENTS = 100
-"""That are taken at once."""
+"""The most events that are read at once."""
 _THROTTLES: Dict[Throttle, int] = {"thermal": 0x60, "power_cap": 0x4, "power_brake": 0x80, "hardware": 0x8}
 """nvmlClocksThrottleReasons"""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .drivers import Amd, Nvml
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
-"""What the drivers of NVIDIA and AMD make."""
+"""Devices that the drivers of NVIDIA and AMD create."""
 
 SAMPLE_S = 2.0
 LINE_S = 10.0

@@ -107,7 +107,7 @@ def _share(part: float, whole: float) -> float:
 
 
 ANSWER_S = 3.0
-"""For one place; a file system may hang."""
+"""The time limit for one directory; a file system may hang."""
 
 
 def disks_of(places: Sequence[str]) -> Tuple[List[Disk], List[str]]:

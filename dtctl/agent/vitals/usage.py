@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 IDLE_CPU = 0.02
 IDLE_BYTES_A_SECOND = 16 * 1024
-"""What heartbeats and polls of those who only wait for others stay below."""
+"""The rate below which heartbeats and polls of waiting programs stay."""
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MOST_PROCESSES = 500

@@ -12,7 +12,7 @@ SIGNAL = 57
 """A real-time signal that neither the C library, nor Java, Go or MPI is known to use."""
 
 _LOWEST_DESCRIPTOR = 200
-"""Those below are left to programs that count on small numbers."""
+"""Lower descriptors are left to programs that rely on small numbers."""
 
 
 def _answer_with_stacks():
