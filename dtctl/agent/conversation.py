@@ -251,7 +251,7 @@ class Conversation:
             return expect_control(self.wire.receive()[0], *types)
 
     def leave(self) -> None:
-        """Called at the end of the conversation, for any reason, or earlier. Releases its resources."""
+        """Releases the resources of the conversation, at its end for any reason, or earlier."""
         while self.leaving:
             with suppress(OSError):
                 self.leaving.pop(0)()

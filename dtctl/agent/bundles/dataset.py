@@ -198,7 +198,7 @@ class DataSet:
             tree.remember()  # what has arrived is not hashed again
             raise
         for name in paths.entries(self._incoming):
-            if name.startswith("." + blocks.PARTIAL):  # of a file that the data set has no more
+            if name.startswith("." + blocks.PARTIAL):  # of a file that the data set no longer has
                 os.unlink(os.path.join(self._incoming, name))
         return sent
 

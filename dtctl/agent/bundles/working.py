@@ -109,7 +109,7 @@ class _WorkingDirectory:
         self.tree = paths.working_directory(root, cluster)
 
     def code(self) -> Code:
-        """code.json. A damaged one is as good as none: then a pushed file is known by its content alone."""
+        """Reads code.json. A damaged one counts as none: then a pushed file is recognised only by its content."""
         try:
             found = paths.read_record(self._path("code.json"), Code, _MOST_BYTES)
         except (OSError, paths.Damaged):

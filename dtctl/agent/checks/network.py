@@ -106,7 +106,7 @@ def _latency(connection: socket.socket) -> Optional[float]:
 
 
 def _received(connection: socket.socket, seconds: float) -> float:
-    """Counted from the first bytes on, so that the start of the other side does not count."""
+    """The received bytes a second, counted from the first bytes on, without the start of the other side."""
     buffer = bytearray(1 << 20)
     connection.recv_into(buffer)
     began, count = time.monotonic(), 0
@@ -137,7 +137,7 @@ def _send(connection: socket.socket, seconds: float) -> Tuple[int, float]:
 
 
 def _again(connection: socket.socket) -> Optional[float]:
-    """tcp(7), TCP_INFO: tcpi_total_retrans, and tcpi_segs_out where the kernel has it (4.2)."""
+    """The share of segments sent again: tcp(7), TCP_INFO: tcpi_total_retrans, and tcpi_segs_out since Linux 4.2."""
     answer = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
     if len(answer) < 140:
         return None

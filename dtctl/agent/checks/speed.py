@@ -83,7 +83,7 @@ def inspect(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
 
 
 def _model() -> str:
-    """proc(5): `model name` on x86; other processors have their kind in the greeting alone."""
+    """The processors' model, `model name` of proc(5) on x86; others have their kind only in the greeting."""
     found = re.search(r"^model name\s*:(.*)$", machine.text("/proc/cpuinfo"), re.MULTILINE)
     return found[1].strip()[:4096] if found else ""
 

@@ -1,7 +1,7 @@
 """Imports the agent's modules from one file of code that this version of Python has compiled (keeping.py).
 
-A module is compiled when a process first needs it, and `save` adds it to the file. This text stands in the head of
-that file, and is run before there is anything to import.
+A module is compiled when a process first needs it, and `save` adds it to the file. The head of that file contains
+this text, which runs before any module can be imported.
 """
 
 from __future__ import annotations

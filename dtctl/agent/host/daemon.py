@@ -35,7 +35,7 @@ def fork(work: Callable[[], None], code: int = 0) -> int:
         if pid == 0:
             work()
         return pid
-    except BaseException:  # the new process ends here, and its log says why
+    except BaseException:  # the new process ends here, and its log shows why
         if os.getpid() == parent:
             raise
         sys.excepthook(*sys.exc_info())
@@ -49,7 +49,7 @@ def fork(work: Callable[[], None], code: int = 0) -> int:
 
 
 def rename(name: str) -> None:
-    """Shown by `ps -o comm` and `top`; the command line stays that of the process that this one was forked from."""
+    """Sets the name in `ps -o comm` and `top`; the command line stays that of the process from which it was forked."""
     with suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:  # only a courtesy
         file.write(name)
 

@@ -1,6 +1,6 @@
-"""An agent's end of its link to the coordinator: dialled again for as long as it takes.
+"""An agent's end of its link to the coordinator: redialled without limit.
 
-Import it where a link is made: it imports ssl.
+Import it only where a link is created: it imports ssl.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class TlsStream:
 
     @property
     def is_waiting(self) -> bool:
-        """Something is still to be pushed when the socket can be written to."""
+        """Whether data waits to be pushed until the socket is writable."""
         return bool(self._queue)
 
     def pull(self) -> bool:

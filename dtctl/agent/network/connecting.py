@@ -229,7 +229,7 @@ def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Addre
         thread = threading.Thread(target=take, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the user may have no more threads: those that there are do the work
+        except RuntimeError:  # the user's limit of threads: the existing ones do the work
             if not threads:
                 raise
             break

@@ -85,7 +85,7 @@ def try_hold(directory: str) -> Optional[int]:
     """The lock of a cluster's directory, which is created if necessary; None if another controller has it."""
     while True:
         paths.make_directory(directory)
-        with suppress(FileNotFoundError):  # `gc` has taken the directory for that of a cluster that is no more
+        with suppress(FileNotFoundError):  # `gc` has removed the directory as unused
             return locks.hold(os.path.join(directory, "lock"), exclusive=True)
 
 

@@ -70,7 +70,7 @@ class DamagedRun:
         return orphans.end_directory(self._root, self.directory, grace_s)
 
     def remove(self) -> None:
-        """Call it when the run is dead, with the lock of its cluster held if it has one."""
+        """Removes a dead run. The caller holds the lock of its cluster, if it has one."""
         runs.remove(RunFiles(self.directory), self.cluster)
 
 

@@ -130,7 +130,7 @@ def expired(standings: Iterable[Standing], now: float, over: bool = False) -> Di
 def expired_here(
     talk: Conversation, cluster: Optional[str], now: float, over: bool = False, host: Optional[str] = None
 ) -> List[Tuple[runs.Run, str]]:
-    """Old runs of a cluster, or of all; only those that were begun on this machine. `host`: as runs.every."""
+    """Old runs of a cluster, or of all, that were begun on this machine. `host`: as in runs.every."""
     found = {}
     standings = []
     for run in runs.every(talk, cluster, host):

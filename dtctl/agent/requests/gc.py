@@ -92,7 +92,7 @@ class _Sweep:
                 self._add_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
 
     def remove_damaged_runs(self) -> None:
-        """Damaged runs that are dead. `runs` lists the others, and `down` ends them."""
+        """Removes damaged runs that are dead. `runs` lists the others, and `down` stops them."""
         for run in damaged_runs.every(self._talk):
             if self._cluster in (None, run.cluster) and run.is_dead():
                 size = paths.used_bytes(run.directory)

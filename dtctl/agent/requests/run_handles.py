@@ -195,7 +195,7 @@ class WholeRun(RunHandle):
         self._problem = ""
 
     def refresh(self) -> None:
-        """cluster.json, of a coordinator that is alive unless the run has ended: what a dead one has left is old."""
+        """Reads cluster.json, of a live coordinator unless the run has ended: the file of a dead one is outdated."""
         since = 0.0 if self._run.supervised() or self._run.finished() else time.time()
         self._run.keep_supervised()
         deadline = time.monotonic() + BIRTH_LIMIT_S

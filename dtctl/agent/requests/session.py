@@ -28,7 +28,7 @@ def main(root: str, stay: Sequence[str] = ()) -> None:
         signal.signal(number, lambda *_: None)
     programs.hold()
     if stay:
-        from . import forkserver  # not before: few ask for it
+        from . import forkserver  # imported late: rarely requested
 
         path, report = forkserver.start(root, stay[0], float(stay[1]), lambda *streams: _live(root, *streams))
         _live(root, sys.stdin.buffer, sys.stdout.buffer, path)

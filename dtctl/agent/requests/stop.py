@@ -162,7 +162,7 @@ class Reporter:
         self._took_s: Dict[str, float] = {}
 
     def refresh(self) -> None:
-        """Called again and again while the tasks end."""
+        """Called repeatedly while the tasks end."""
         now = time.monotonic()
         leaving = {task: self._leaving(task, now) for task in self._tasks}
         if now >= self._next:

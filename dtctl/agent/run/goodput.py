@@ -1,24 +1,24 @@
-"""Goodput: the share of a run's time in which steps were made that were kept, and where the rest of it went.
+"""Goodput: the share of a run's time that was spent on steps that were kept, and the use of the rest.
 
-The account is begun with the run's coordinator: when the code has been pushed and set up. It ends with the outcome.
+The account starts with the run's coordinator, after the push of the code and the setup, and ends with the outcome.
 Each second belongs to one part, so that the parts add up to the elapsed time:
 
     kept     between two reported steps, unless it is one of the others
-    again    the same after an interruption, until the highest step reported before is passed: steps are done
-             again, after a rollback; and what was done between the last reported step and a sudden end
+    again    the same after an interruption, until the highest step reported before is passed: steps are done again
+             after a rollback; also the time between the last reported step and a sudden end
     start    tasks run, and none has reported a step yet: imports, building of the graph, restoring, the first step
-    wait     no task that trains may run: for hosts and servers before the start; after a loss for its delay, and for
-             what is left of the tasks
-    stall    no step was reported though all ran, for more than 30 s and more than 10 times the usual gap between two;
-             and from the last step until a task was taken for hung
+    wait     no training task may run: it waits for hosts and servers before the start; after a loss for its delay,
+             and for remaining processes
+    stall    no step was reported although all tasks ran, for more than 30 s and more than 10 times the usual gap
+             between two steps; and the time from the last step until a hang was detected
     away     no step was reported, and a host was away
-    pause    all tasks that train are held, because a host is drained; it counts for no share of the time
+    pause    all training tasks are held, because a host is drained; it is not part of the elapsed time
     end      after the last step of a run that has succeeded: the last save, the last evaluation
     unsaved  after the last step of a run that has failed; the controller adds the steps past the last checkpoint
 
-A step counts as reported when the coordinator sees it, at most some seconds after the log. What is not known: by how
-much a training that goes on was slower for a task that was lost; and how long the steps took before the first one that
-a program reports, which counts as its start. Time in which the coordinator itself was away is judged by the steps made.
+A step counts as reported when the coordinator receives it, at most some seconds after it was logged. Unknown are: how
+much a lost task slowed the training of the others; and the time of the steps before the first one that a program
+reports, which counts as start. The time without a coordinator is judged by the steps made in it.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def _waits(files: RunFiles) -> bool:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Shared by all sessions of this user, of any root: a crontab is read, changed and written."""
+    """Excludes other sessions of this user, of any root, while a crontab is read, changed and written."""
     directory = os.path.join(os.path.expanduser("~"), ".dtctl")
     paths.make_directory(directory)
     with locks.closing(locks.wait_turn(os.path.join(directory, "reboot.lock"), done=lambda: False)):

@@ -184,7 +184,7 @@ class Nvml:
 
     def _take_events(self) -> None:
         event, numbers = _Event(), {one.value: index for index, one in enumerate(self._devices) if one is not None}
-        with suppress(_Failed):  # no more
+        with suppress(_Failed):  # no further event
             for _ in range(_MOST_EVENTS if self._events else 0):
                 self._call("nvmlEventSetWait_v2", self._events, ctypes.byref(event), 0)
                 if event.type == _XID_EVENT and event.device in numbers:
