@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -137,16 +138,16 @@ class RankLayout:
     """The tasks that train, in the order of their ranks."""
     beside: Mapping[TaskId, tuple[TaskId, ...]]
     """For each of these, those who train on its host, itself among them, by rank."""
-    gpus: Gpus
+    gpus: Gpus = field(default_factory=dict)
     resizes: bool = False
     """Only those of them have a rank that take part in an attempt."""
 
     @classmethod
-    def of(cls, cluster: Cluster, spec: ClusterSpec, gpus: Gpus, *, resizes: bool = False) -> RankLayout:
+    def of(cls, cluster: Cluster, spec: ClusterSpec, *, resizes: bool = False) -> RankLayout:
         ranks = {task: rank for rank, task in enumerate(trainers(cluster))}
         here = grouped((cluster.host_of(task).name, task) for task in ranks)
         beside = {task: tuple(tasks) for tasks in here.values() for task in tasks}
-        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, ranks, beside, gpus, resizes)
+        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, ranks, beside, resizes=resizes)
 
     def number(self, mark: str, value: object) -> str:
         return f"\0{mark}" if self.resizes else str(value)
