@@ -1,4 +1,4 @@
-"""Spans of time as people write them, in a cluster file and on the command line: 500ms, 30s, 5m, 2h, 7d."""
+"""Durations as people write them, in a cluster file and on the command line: 500ms, 30s, 5m, 2h, 7d."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SPAN = re.compile(PATTERN)
 
 
 class NoDuration(ValueError):
-    """Its text is what was expected."""
+    """Its text says what was expected."""
 
 
 def seconds(text: str) -> float:
-    """The length of a span; a bare number counts seconds. Raises NoDuration."""
+    """The length of a duration; a bare number counts seconds. Raises NoDuration."""
     match = _SPAN.fullmatch(text)
     if match is None:
         raise NoDuration(WORDS)
@@ -25,13 +25,13 @@ def seconds(text: str) -> float:
 
 
 def within_bounds(seconds: float) -> float:
-    """Raises NoDuration for more than can be meant."""
+    """`seconds` unchanged. Raises NoDuration if they exceed the longest duration that can be meant."""
     if seconds > LONGEST_S:
         raise NoDuration(f"a duration of at most {LONGEST_S / UNITS_S['d']:g}d")
     return seconds
 
 
 def duration_text(seconds: float) -> str:
-    """`seconds` as a file would say it: 600.0 is 10m."""
+    """`seconds` as a cluster file would give it: 600.0 is 10m."""
     unit = next((unit for unit in ("h", "m", "s") if seconds and seconds % UNITS_S[unit] == 0), "s")
     return f"{seconds / UNITS_S[unit]:g}{unit}"

@@ -43,7 +43,7 @@ class DtctlError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """All of it, for a traceback; characters that could move a terminal's cursor are escaped."""
+        """The whole message, for a traceback; characters that could move a terminal's cursor are escaped."""
         return _readable(filter(None, [self.summary, self.detail, advice(self)]))
 
 
@@ -75,7 +75,7 @@ class Problem:
 
 
 def clipped(text: str, most: int = 60) -> str:
-    """What a message quotes, by its beginning where it is long."""
+    """The text as quoted in a message: only its beginning if it is long."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
@@ -87,7 +87,7 @@ class ConfigError(DtctlError):
     def __init__(self, problems: Sequence[Problem], doubts: Sequence[Problem] = ()) -> None:
         self.problems = tuple(sorted(problems))
         self.doubts = tuple(doubts)
-        """What is to be asked about besides."""
+        """Problems that do not stop the command by themselves."""
         count = len(self.problems)
         super().__init__(f"{count} problem{'s' if count != 1 else ''} in {self.problems[0].place.file}")
 

@@ -1,4 +1,4 @@
-"""How files are written on this machine, and how those are read that others may have made."""
+"""Writing files on this machine, and reading files that other users may have made."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from dtctl.paths import check_private, is_around_home
 
 PRIVATE = 0o700
 RESERVE_BYTES = 500 << 20
-"""So much of a disk is left free, or a twentieth of a small one."""
+"""The space of a disk that is left free; on a small disk a twentieth of it."""
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS = 40
 _LONGEST_PART = 200
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-"""As a path has it: gs:/bucket/x."""
+"""A URL's beginning as a path contains it: gs:/bucket/x."""
 
 
 class Folder:
-    """A directory that dtctl writes in, held open. Nothing is written on this machine but through one.
+    """A directory that dtctl writes in, held open. All files on this machine are written through one.
 
         with Folder(directory, project=record.project, make=PRIVATE) as folder:
-            folder.replace("report.html", content)      whole or not at all
-            with folder.new("worker-0.log") as file:    that was not there
+            folder.replace("report.html", content)      atomically
+            with folder.new("worker-0.log") as file:    which must not exist
                 ...
             with folder.below("train/eval", make=PRIVATE) as inner:
                 ...
 
-    No link that others may have made leads elsewhere: none is followed within a project, nor below a folder; above, it
-    has to be the user's own, or root's. A project is `project`, the cluster file's directory, or the working directory,
-    or a repository around that, but not the home directory or one above it. A name is one component, and the file of
-    that name is no link either.
+    Links that others may have made are not followed: none within a project or below a folder; above, only the user's
+    own and root's. A project is `project`, the cluster file's directory, or the working directory, or a repository
+    around that, but not the home directory or one above it. A name is one component, and its file is no link either.
 
-    `make`: missing directories are made with this mode. Raises OSError, whose `strerror` names the link.
+    `make`: the mode for missing directories, which are made. Raises OSError, whose `strerror` names the link.
     """
 
     def __init__(self, path: Path, project: Path | None = None, *, make: int | None = None) -> None:
@@ -53,11 +52,11 @@ class Folder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        descriptor, self.descriptor = self.descriptor, -1  # a thread that comes late finds no other's
+        descriptor, self.descriptor = self.descriptor, -1  # a late thread must not use a reused descriptor
         os.close(descriptor)
 
     def below(self, name: str, *, make: int | None = None) -> Folder:
-        """A directory in this one, by a relative path. Raises OSError, also for a path that leads out of it."""
+        """A directory below this one, by a relative path. Raises OSError, also for a path that leads out of it."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         inner = Folder.__new__(Folder)
         inner.path = self.path.joinpath(*map(_one, parts))
@@ -65,12 +64,14 @@ class Folder:
         return inner
 
     def new(self, name: str, mode: int = 0o600) -> BinaryIO:
-        """A file to write that was not there. Raises OSError."""
+        """A new file, open for writing. Raises OSError if the name exists."""
         return os.fdopen(self._open(name, os.O_WRONLY | os.O_EXCL, mode), "wb")
 
     def append(self, name: str) -> BinaryIO:
-        """A regular file to add to, made if it is missing; within a project none that has another name, too, which may
-        lie elsewhere. Raises OSError."""
+        """A regular file, open for appending; made if it is missing. Raises OSError.
+
+        Within a project, a file with a second hard link is refused, because that may lie elsewhere.
+        """
         opened = regular(self._open(name, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK), self.path / name)
         if self.is_of_project and os.fstat(opened).st_nlink > 1:
             os.close(opened)
@@ -82,21 +83,21 @@ class Folder:
         return os.open(_one(name), flags, mode, dir_fd=self.descriptor)
 
     def replace(self, name: str, content: bytes, *, durable: bool = True) -> None:
-        """Writes 0600 and all at once: a reader sees the old content or the new, and a full disk leaves the old one.
+        """Replaces a file atomically, with mode 0600: a reader never sees a part of the content.
 
-        Nothing else is left, wherever Ctrl-C comes. `durable`: when it returns the content is on the disk, whatever
-        becomes of this machine. Raises OSError.
+        A full disk keeps the old content, and Ctrl-C leaves no other file. `durable`: on return the content is on the
+        disk, even if the machine crashes. Raises OSError.
         """
         start = os.fsencode(name)[:_LONGEST_PART].decode("utf-8", "ignore")
         part = f".{start}.{os.urandom(8).hex()}"
         try:
-            # Not by `tempfile`: an interrupt as it opens the file would leave one of an unknown name.
+            # Not by `tempfile`: an interrupt as it opens the file would leave a file of an unknown name.
             with self.new(part) as file:
-                os.fchmod(file.fileno(), 0o600)  # the umask may have taken more
+                os.fchmod(file.fileno(), 0o600)  # the umask may have removed permissions
                 file.write(content)
                 file.flush()
                 if durable:
-                    os.fsync(file.fileno())  # some file systems report only now that there is no room, or no quota
+                    os.fsync(file.fileno())  # some file systems report a full disk or quota only now
             os.replace(part, _one(name), src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
         except BaseException:
             with suppress(OSError):
@@ -106,22 +107,25 @@ class Folder:
             self.settle()
 
     def read(self, name: str, limit_bytes: int) -> bytes:
-        """All that a file holds, which is no link. Raises as `read_regular` does."""
+        """The whole content of a file that is not a link. Raises as `read_regular` does."""
         return _read(open_regular(name, follow=False, dir_fd=self.descriptor), limit_bytes, self.path / name)
 
     def move(self, name: str, to: Folder, new: str | None = None, *, overwrite: bool = False) -> None:
-        """Raises FileExistsError where the name is taken, unless it may `overwrite`; OSError."""
+        """Renames a file into another folder.
+
+        Raises FileExistsError if the name exists and not `overwrite`; OSError.
+        """
         target = _one(new or name)
         if not overwrite and to.find(target) is not None:
             raise _failed(errno.EEXIST, to.path / target)
         os.rename(_one(name), target, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
 
     def link(self, name: str, target: Path) -> None:
-        """A name for what lies elsewhere. Raises OSError."""
+        """Makes a symbolic link to something elsewhere. Raises OSError."""
         os.symlink(target, _one(name), dir_fd=self.descriptor)
 
     def find(self, name: str) -> os.stat_result | None:
-        """What has this name, a link too."""
+        """The status of the entry with this name, without following a link; None if there is none."""
         with suppress(FileNotFoundError):
             return os.stat(_one(name), dir_fd=self.descriptor, follow_symlinks=False)
         return None
@@ -134,20 +138,20 @@ class Folder:
         os.unlink(_one(name), dir_fd=self.descriptor)
 
     def refuse_without_room(self, size_bytes: int) -> None:
-        """Raises OSError where so much more would leave less than a reserve of the disk free."""
+        """Raises OSError if so many more bytes would leave less of the disk free than its reserve."""
         disk = os.fstatvfs(self.descriptor)
         reserve = min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 20)
         if size_bytes > disk.f_bavail * disk.f_frsize - reserve:
             raise _failed(errno.ENOSPC, self.path)
 
     def settle(self) -> None:
-        """Names of files are on the disk, too; where directories cannot be synced, soon."""
+        """Syncs the names of files to the disk. If directories cannot be synced, they follow soon."""
         with suppress(OSError), self.readable() as opened:
             os.fsync(opened)
 
     @contextmanager
     def readable(self) -> Iterator[int]:
-        """A descriptor by which the directory can be listed and synced."""
+        """A descriptor with which the directory can be listed and synced."""
         opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
         try:
             yield opened
@@ -157,7 +161,7 @@ class Folder:
 
 @contextmanager
 def temporary_folder(prefix: str, within: Path | None = None) -> Iterator[Folder]:
-    """For this user alone, below $TMPDIR or /tmp by default; it is removed at the end with all that is in it."""
+    """A folder for this user alone, in $TMPDIR or /tmp by default. At the end it is removed with its content."""
     place = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
     try:
         with Folder(place) as folder:
@@ -167,14 +171,14 @@ def temporary_folder(prefix: str, within: Path | None = None) -> Iterator[Folder
 
 
 def replace_file(path: Path, content: bytes, *, project: Path | None = None, durable: bool = True) -> None:
-    """As `Folder.replace`, in a directory that is there. Raises OSError."""
+    """Does what `Folder.replace` does, in an existing directory. Raises OSError."""
     with Folder(path.parent, project) as folder:
         folder.replace(path.name, content, durable=durable)
 
 
 @contextmanager
 def folder_of(path: Path, project: Path | None = None, *, make: int | None = None) -> Iterator[tuple[Folder, str]]:
-    """Where a file is that the user may have linked to: its folder and its name there. Raises OSError as `Folder`."""
+    """The folder and the name of a file, after following the user's own links. Raises OSError as `Folder`."""
     for _ in range(_MOST_LINKS):
         with Folder(path.parent, project, make=make) as folder:
             found = folder.find(path.name)
@@ -186,7 +190,7 @@ def folder_of(path: Path, project: Path | None = None, *, make: int | None = Non
 
 
 def _own(project: Path | None) -> set[tuple[int, int]]:
-    """The directories in which no link is the user's own, by device and inode."""
+    """The directories in which links are not the user's own, by device and inode."""
     projects = [] if project is None else [project]
     with suppress(OSError):  # the working directory may be gone
         here = Path.cwd()
@@ -202,9 +206,9 @@ def _walk(
     at: int | None = None,
     projects: Collection[tuple[int, int]] = (),
 ) -> tuple[int, bool]:
-    """A descriptor of the directory that `parts` lead to, and whether that lies in a project.
+    """A descriptor of the directory that `parts` lead to, and whether it lies in a project.
 
-    They begin at the root, or at `at`, which is closed, and below which no link is followed.
+    They start at the root, or at the descriptor `at`, which is closed, and below which no link is followed.
     """
     left, links, depth = list(reversed(parts)), 0, 0 if at is None else 1
     at = os.open("/", _DIRECTORY) if at is None else at
@@ -216,10 +220,10 @@ def _walk(
             except FileNotFoundError:
                 if make is None:
                     raise
-                with suppress(FileExistsError):  # by another dtctl, just now
+                with suppress(FileExistsError):  # another dtctl made it just now
                     os.mkdir(name, make, dir_fd=at)
                     if make == PRIVATE:
-                        os.chmod(name, make, dir_fd=at)  # the umask may have taken more
+                        os.chmod(name, make, dir_fd=at)  # the umask may have removed permissions
                 left.append(name)
                 continue
             except NotADirectoryError:
@@ -246,7 +250,7 @@ def _walk(
 
 
 def _followed(path: Path, link: os.stat_result, at: int, *, within: bool) -> Path:
-    """Where a link leads to. Raises OSError for one that others may have made."""
+    """The target of a link. Raises OSError for a link that others may have made."""
     target = Path(os.readlink(path.name, dir_fd=at))
     if within or link.st_uid not in (0, os.geteuid()):
         raise _failed(errno.ELOOP, path, f"{path} is a link (to {target}), which is not followed")
@@ -268,7 +272,7 @@ def _failed(number: int, path: str | os.PathLike[str], why: str = "") -> OSError
 
 
 def make_private(directory: Path) -> None:
-    """Makes the directory and what is missing above it, for this user alone under any umask.
+    """Makes the directory and its missing parents, for this user alone under any umask.
 
     Raises OSError, and PreflightError as `check_private` does.
     """
@@ -277,13 +281,13 @@ def make_private(directory: Path) -> None:
 
 
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True, dir_fd: int | None = None) -> int:
-    """A descriptor for reading what is a regular file now that it is open; never waits for a FIFO. Raises OSError."""
+    """A descriptor for reading a regular file, checked once it is open. Never blocks on a FIFO. Raises OSError."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     return regular(os.open(path, flags, dir_fd=dir_fd), path)
 
 
 def regular(descriptor: int, path: str | os.PathLike[str]) -> int:
-    """The descriptor, if what is open is a regular file. Else it is closed, and OSError raised."""
+    """The descriptor, if it is of a regular file; otherwise closes it and raises OSError."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return descriptor
@@ -294,14 +298,14 @@ def regular(descriptor: int, path: str | os.PathLike[str]) -> int:
 
 
 def read_regular(path: Path, limit_bytes: int) -> bytes:
-    """All that a file holds. Raises OSError, also when that is more than the limit."""
+    """The whole content of a file. Raises OSError, also if it is larger than the limit."""
     return _read(open_regular(path), limit_bytes, path)
 
 
 def _read(descriptor: int, limit_bytes: int, path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         content: bytes | None = file.read(limit_bytes + 1)
-    if content is None:  # what /proc calls a file may have nothing to read yet
+    if content is None:  # a file of /proc may have nothing to read yet
         raise _failed(errno.EAGAIN, path)
     if len(content) > limit_bytes:
         raise _failed(errno.EFBIG, path, f"It holds more than {limit_bytes} bytes")

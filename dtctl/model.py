@@ -35,7 +35,7 @@ TRANSPORTS = {
 is imported when the first host needs it."""
 
 OPENSSH = "dtctl.transport.ssh.kept:OpensshTransport.of"
-"""In place of the transport `ssh` where that section has `client: openssh`."""
+"""The transport used for `ssh` if its section has `client: openssh`."""
 
 
 HostKeys = Literal["strict", "accept-new"]
@@ -98,17 +98,17 @@ Reach = SshSettings | Local | OtherTransport
 
 
 CHOSEN_PORT = 0
-"""In place of a port that its host is still to choose."""
+"""Stands for a port that its host has not chosen yet."""
 
 LEAD_JOBS = ("chief", "master")
 """Jobs whose task 0 leads the run; without one of them `worker:0` leads."""
 
 DeclaredStrategy = Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"]
-"""What a cluster file says of the strategy; what it means is decided in `dtctl.config.strategies`."""
+"""The values of `strategy` in a cluster file; `dtctl.config.strategies` interprets them."""
 
 EnvironmentKind = Literal["requirements", "uv", "conda", "modules", "container"]
 ContainerEngine = Literal["podman", "docker", "apptainer"]
-"""Of what a Python environment is made."""
+"""The program that runs containers."""
 
 DataShard = Literal["none", "worker"]
 DataRelay = Literal["auto", "never"]
@@ -119,7 +119,8 @@ DeclaredSuccess = Literal["auto", "lead", "all-workers"]
 DIRECTORY_NAMES = ("data", "output", "work", "log")
 
 PLATFORM_NAMES = (*(f"{name}_dir" for name in DIRECTORY_NAMES), "num_gpus", "num_gpu")
-"""What a platform gives a trainer besides its place: as --data_dir, or in capitals as the variable DATA_DIR."""
+"""The settings of a training platform other than the task's place: as --data_dir, or in capitals as the variable
+DATA_DIR."""
 
 
 @dataclass(frozen=True, order=True)
@@ -141,7 +142,7 @@ class TaskId:
 
 
 class TaskState(str, Enum):
-    """Where a task is in its life.
+    """The state of a task.
 
     pending -> starting -> running -> succeeded | failed | stopped
     running -> backoff -> starting: it failed, and its budget allows another attempt
@@ -179,11 +180,11 @@ class Host:
     """Interpreter of the trainers on this host, in place of the trainer's own setting."""
     env: Mapping[str, str] = field(default_factory=dict)
     dirs: Mapping[str, str] = field(default_factory=dict)
-    """In place of the cluster's."""
+    """Overrides the cluster's directories on this host."""
 
     @property
     def is_local(self) -> bool:
-        """Its agents and trainers run on this machine."""
+        """Whether its agents and trainers run on this machine."""
         return isinstance(self.reach, Local)
 
 
@@ -203,19 +204,22 @@ def lead_among(jobs: Iterable[str]) -> TaskId:
 
 
 EVENTS = records.EVENTS
-"""What a hook may be called for."""
+"""The events that hooks can receive."""
 
 VALUE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """${NAME}: the value of a variable, which may be a secret."""
 
 _MADE = re.compile(r"[A-Za-z0-9_-]{32}")
-"""In an address: what looks made by a machine."""
+"""A part of an address that looks machine-generated, as a token does."""
 
 _SECRET_HEADER = re.compile(r"(?i)^(?:authorization|cookie)$|token|key|secret")
 
 
 def problem_of_url(url: str) -> str:
-    """What was expected in place of an address, whose variables may have no values yet; empty where it will do."""
+    """What a hook's address should be instead, if it is invalid; empty if it is valid.
+
+    Its variables may have no values yet.
+    """
     known = VALUE.sub("x", url)
     return "" if VALUE.match(url) else records.problem_of_url(known)
 
@@ -231,7 +235,7 @@ def problem_of_post(post: records.Post) -> str:
 
 
 def tokens_in(post: str, headers: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Where a hook's texts look as if they held a secret."""
+    """The fields of a hook that seem to contain a secret."""
     if post and not VALUE.search(post) and (hide_text(post) != post or _MADE.search(post)):
         yield ("post",)
     for name, value in headers.items():

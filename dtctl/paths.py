@@ -1,4 +1,4 @@
-"""Where dtctl keeps things of its own on this machine, and whether others may write there."""
+"""Where dtctl keeps files of its own on this machine, and whether other users may write there."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ _KEPT_S = 30 * 86400.0
 
 
 def cache_directory() -> Path:
-    """For what may be lost at any time."""
+    """The directory for files that may be deleted at any time."""
     return _base("XDG_CACHE_HOME", ".cache") / "dtctl"
 
 
 def forget_old(part: Path) -> None:
-    """Removes what was not used for a month. The file `looked` of a directory was written when that was used; one
-    without it was left by a command that was killed."""
+    """Removes entries that were not used for a month.
+
+    The file `looked` of a directory was written when the directory was used; a directory without it was left by a
+    command that was killed.
+    """
     import shutil
 
     for one in part.iterdir():
@@ -33,22 +36,22 @@ def forget_old(part: Path) -> None:
 
 
 def state_directory() -> Path:
-    """For the records of runs."""
+    """The directory for the records of runs."""
     return _base("XDG_STATE_HOME", ".local/state") / "dtctl"
 
 
 def local_root() -> Path:
-    """The root of the agents of this machine, as they choose it themselves."""
+    """The root of the agents of this machine, chosen as they choose it themselves."""
     return Path(os.environ.get("DTCTL_ROOT") or Path.home() / ".dtctl").absolute()
 
 
 def own_directories() -> tuple[Path, ...]:
-    """None of them is ever part of a training program, though that may lie in the home directory itself."""
+    """dtctl's directories. They are never part of a training program, even if its code is the home directory."""
     return cache_directory(), state_directory(), local_root()
 
 
 def is_around_home(directory: Path) -> bool:
-    """It is the user's home or above it: programs read many files there that have nothing to do with dtctl."""
+    """Whether it is the user's home or a parent of it: programs read many files there that are unrelated to dtctl."""
     real, home = Path(os.path.realpath(directory)), Path(os.path.realpath(Path.home()))
     return real == home or real in home.parents
 
@@ -56,11 +59,11 @@ def is_around_home(directory: Path) -> bool:
 def check_private(directory: Path) -> None:
     """Closes a directory of ours that others may look into. Raises PreflightError for one that others may write to.
 
-    What lies in it decides where dtctl connects to and what it sends. One that is not there is fine.
+    Its content decides where dtctl connects to and what it sends. A missing directory is fine.
     """
     try:
         found = directory.stat()
-    except OSError:  # missing, or not accessible: its user gets the error
+    except OSError:  # missing, or not accessible: its next use raises the error
         return
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid():
@@ -76,12 +79,12 @@ def check_private(directory: Path) -> None:
             hint=f"look at what is in it, then chmod 700 {directory}",
         )
     if mode & 0o077:
-        with suppress(OSError):  # it may lie on a disk that cannot be written to: no other user can write there either
+        with suppress(OSError):  # a read-only disk, perhaps: no other user can write there either
             directory.chmod(0o700)
 
 
 def _is_own_group(group: int) -> bool:
-    """The group that has this user's name and no other member, as distributions make one for each user."""
+    """Whether the group has this user's name and no other member, as distributions create one for each user."""
     try:
         user, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
@@ -97,6 +100,6 @@ def _user(number: int) -> str:
 
 
 def _base(variable: str, usual: str) -> Path:
-    """Paths that are not absolute are not valid (XDG Base Directory Specification)."""
+    """The directory of the variable, or the default: no relative path is valid (XDG Base Directory Specification)."""
     given = Path(os.environ.get(variable, ""))
     return given if given.is_absolute() else Path.home() / usual

@@ -1,8 +1,8 @@
-"""Files that usually hold secrets, and are not sent unless the user says so.
+"""Files that usually hold secrets, and are sent only if the user requests it.
 
 By name: files whose only purpose is to hold credentials, as the templates of .gitignore and secret scanners list them,
 and those of the tools that trainers are used with. By content: private keys, encrypted vaults, and the tokens that the
-agent masks in logs (agent/host/secrets.py). A high entropy alone says nothing here: data sets are full of it.
+agent masks in logs (agent/host/secrets.py). High entropy alone is no criterion: data sets are full of it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from dtctl.agent.host.secrets import token_in
 
 BY_NAME = tuple(Path(__file__).with_suffix(".txt").read_text("utf-8").split())
-"""Rules in the language of gitignore(5), each of which holds at any depth and for capitals too."""
+"""Rules in the language of gitignore(5). Each holds at any depth and ignores case."""
 
 UNLESS_PUBLIC = ("*.pem", "*.key")
-"""Left out, too, unless they hold certificates and public keys alone."""
+"""Also left out, unless they hold only certificates and public keys."""
 
 # Not compiled here: that would take longer than all else that most commands do with this module.
 _PRIVATE = rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-"
@@ -26,45 +26,45 @@ _HAS_PRIVATE = rb"(?m)^[ \t]*(?:" + _PRIVATE + rb")"
 _HAS_WHOLE_PRIVATE = (
     rb"(?m)^[ \t]*(?:(?:" + _PRIVATE + rb")[ \t\r]*\n\s*(?:[A-Za-z0-9+/=]{16}|[A-Z][\w-]+:)|PuTTY-User-Key-File-)"
 )
-"""With what follows it: a text that only speaks of such a line is no key."""
+"""Requires what follows the line: a text that only mentions such a line holds no key."""
 _WRITTEN_PRIVATE = rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----(?:\\[nr])+[A-Za-z0-9+/=]{16}"
-"""In one line, as a variable or JSON has it."""
+"""The key in one line, as a variable or JSON holds it."""
 _JSON_PRIVATE = rb'"private_key"\s*:\s*"-----BEGIN [A-Z0-9 ]*PRIVATE KEY'
 _PUBLIC = rb"(?m)^-----BEGIN (?:[A-Z0-9]+ )*(?:CERTIFICATE|PUBLIC KEY|X509 CRL|PARAMETERS)"
 _SHOWS = (
     r".*\.(?:py|pyi|ipynb|c|cc|cpp|h|hpp|cu|cuh|proto|rs|go|java|js|mjs|ts|tsx|rb|pl|php|r|jl|scala|sh|bash|patch|diff"
     r"|md|rst|tex|html?|css|svg|csv|tsv|jsonl|ndjson)"
 )
-"""Programs, documents and tables, which may show a key among other things and have to arrive whole."""
+"""Programs, documents and tables. They may show a key among other things, and must arrive complete."""
 _MOST_TOKENS_BYTES = 1 << 15
 """A larger file is not searched for tokens: it is data."""
 
 
 def rule_of_name(path: str, is_directory: bool) -> str:
-    """The rule by which a path is secret, which may be absolute; "" if it is not."""
+    """The rule by which a path, which may be absolute, is secret; "" if it is not."""
     place = path.lower() + "/" * is_directory
     if _last().fullmatch(place.rstrip("/").rpartition("/")[2]) is None:
-        return ""  # as almost every name, and five times as fast
+        return ""  # as for almost every name; five times as fast
     if _harmless().fullmatch(place) is not None:
         return ""
     return next((rule for rule in _NAMES if _compiled(rule).fullmatch(place)), "")
 
 
 def rule_of_directory(path: str) -> str:
-    """The rule by which a directory, or one that it lies in, is secret as a whole; "" for any other."""
+    """The rule by which a directory, or a parent of it, is secret as a whole; "" for any other."""
     place = f"{path.rstrip('/')}/".lower()
     return next((rule for rule in _NAMES if rule.endswith("/") and f"/{rule}" in place), "")
 
 
 def needs_a_look(path: str) -> bool:
-    """Its name leaves open whether it holds a key; `rule_of_content` decides."""
+    """Whether its name leaves open if it holds a key; `rule_of_content` decides."""
     return _compiled(*UNLESS_PUBLIC).fullmatch(path.lower()) is not None
 
 
 def rule_of_content(path: str, start: bytes) -> str:
-    """What a file holds that is secret, by the `start` of its content; "" for nothing.
+    """The kind of secret that a file holds, judged by the `start` of its content; "" for none.
 
-    A program or a text that shows a key among other things is not one: it has to begin with the key.
+    A program or a text that shows a key among other things is no secret unless it begins with the key.
     """
     lower = path.lower()
     if needs_a_look(path):
@@ -84,7 +84,7 @@ def rule_of_content(path: str, start: bytes) -> str:
 
 @cache
 def _compiled(*rules: str) -> re.Pattern[str]:
-    """One pattern for all, which paths that end with `/` for directories match as a whole."""
+    """One pattern for all rules. It matches whole paths, where a directory's ends with `/`."""
     each = (
         re.escape(rule.rstrip("/")).replace(r"\*", "[^/]*") + ("/" if rule.endswith("/") else "/?") for rule in rules
     )

@@ -23,7 +23,7 @@ from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import Outcomes
 
 log = logging.getLogger("dtctl")
-"""What the command line shows as warnings and notes."""
+"""Receives the messages that the command line shows as warnings and notes."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,23 @@ class PlannedTask:
     address: str
     """host:port, as the other tasks reach it."""
     gpus: tuple[int, ...] | None
-    """Those of the host that it sees; None: all, as the file names none."""
+    """The host's GPUs that it sees; None: all of them, because the file declares none."""
     argv: tuple[str, ...]
     """~ is the home directory on the host."""
     env: Mapping[str, str]
-    """What is set besides the host's own; no secret is in it."""
+    """Variables that dtctl sets in addition to the host's own, without secrets."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check or a diagnosis has found. `str` is what the command line shows."""
+    """A finding of a check or a diagnosis. `str` is the text that the command line shows."""
 
     fails: bool
     """The run would not work, or does not; else it is a warning."""
     name: str
     hosts: tuple[str, ...]
     lines: tuple[str, ...]
-    """What it is, and what to type or to do."""
+    """The finding, and the command or action that helps."""
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -67,7 +67,7 @@ class DataPlace:
     state: str
     """complete, incomplete, changed, differs (from what is on this machine), or missing."""
     files: int
-    """Of the newest push."""
+    """Files of the newest push."""
     size_bytes: int
     missing: int
     changed: int
@@ -92,7 +92,7 @@ class Cluster:
     transport: Transports = field(default_factory=lambda: make_transport(), repr=False, compare=False)
 
     def plan(self, *, local: bool = False) -> dict[str, PlannedTask]:
-        """What `up` would start, by the names of the tasks; asks no host."""
+        """The tasks that `up` would start, by name; contacts no host."""
         from dtctl.operations.up.launch import make_plan
 
         planned = make_plan(self.checked.cluster, self.transport.hostname, local=local)
@@ -115,7 +115,7 @@ class Cluster:
         deep: bool = False,
         progress: Callable[[Progress], None] = silent,
     ) -> list[Finding]:
-        """What is wrong with the hosts or their network, the worst first; nothing is started.
+        """Problems of the hosts or their network, the worst first; nothing is started.
 
         `deep`: slow checks that load the hosts and their network, too.
         """
@@ -156,7 +156,7 @@ class Cluster:
         return {host: sum(one.answer["sent_files"] for one in each) for host, each in found.items()}
 
     def data(self, *, verify: bool = False, progress: Callable[[Progress], None] = silent) -> list[DataPlace]:
-        """What the hosts have of the data set, by sizes and times; `verify`: by what the files hold."""
+        """The state of the data on each host, by sizes and times; `verify`: by the content of files."""
         from dtctl.operations import data as operations
 
         source = operations.source_of(self.checked.cluster)

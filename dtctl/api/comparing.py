@@ -27,12 +27,12 @@ class KnownRun:
     """A run as the hosts know it."""
 
     id: str
-    """For `attach`."""
+    """The run's id, for `attach`."""
     created: float
     live: bool
     """Something of it still runs, or is to be started."""
     outcome: Outcome | None
-    """None: the host of its coordinator does not say."""
+    """None: the host of its coordinator does not answer."""
     why: str
     hosts: tuple[str, ...]
     tasks: Mapping[str, TaskState]
@@ -49,7 +49,7 @@ class ComparedRun:
     outcome: Outcome
     why: str
     duration: float | None
-    """Until its end, or until now."""
+    """The time until its end, or until now."""
     step: int | None
     loss: float | None
     steps_per_second: float | None

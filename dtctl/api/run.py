@@ -40,11 +40,11 @@ class Run:
     """
 
     def __init__(self, record: RunRecord, transport: Transport, remembered: Memory) -> None:
-        """Not for callers: `up` and `attach` make runs."""
+        """Internal: `up` and `attach` create runs."""
         assert record.run is not None
         self._record, self._transport, self._memory = record, transport, remembered
         self.id = record.run
-        """As `dtctl runs` lists it, for `--run`."""
+        """The id as `dtctl runs` lists it, for `--run`."""
         self.cluster = record.cluster
         """The name of its cluster."""
 
@@ -87,7 +87,7 @@ class Run:
         errors: bool = False,
         all_attempts: bool = False,
     ) -> Iterator[LogLine]:
-        """What tasks have printed, merged by time.
+        """The output of tasks, merged by time.
 
         `tasks`: such as worker:1, worker, worker:0-3 or @HOST; all if none is named. `follow`: goes on until the run
         has ended. `lines`: the newest of each task; None: all. `since`: in epoch seconds. `grep`: a regular expression,
@@ -126,14 +126,17 @@ class Run:
         return list(found.series)
 
     def events(self, last: int | None = None) -> list[Event]:
-        """What happened, what was decided and why; `last`: only so many. Hosts without an answer are logged."""
+        """The event history: events and decisions with reasons; `last`: only so many.
+
+        Hosts without an answer are logged.
+        """
 
         found = read_events(self._record, self._transport, last=last)
         _warn(found.errors)
         return list(map(event_of, found.lines))
 
     def diagnose(self) -> list[Finding]:
-        """What is wrong with it and why, the most important first; its hosts are inspected.
+        """Problems of the run with causes, the most important first; its hosts are inspected.
 
         Hosts that give no answer are logged as warnings. Raises errors.DtctlError if no host knows the run.
         """
@@ -147,7 +150,7 @@ class Run:
         return [Finding(fails(one), one.signature.name, one.seen.hosts, tuple(paragraph(one))) for one in found.found]
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Those that its hosts find, the newest first. Hosts that give no answer are logged as warnings."""
+        """The checkpoints that its hosts find, the newest first. Hosts that give no answer are logged as warnings."""
         return checkpoints_of(self._checkpoints())
 
     def pull(
@@ -257,7 +260,7 @@ class Run:
         self._memory.forget_removed(self._record.cluster, result.removed)
 
     def _placed(self) -> RunRecord:
-        """With its tasks where they are now: a spare may have taken the place of a host."""
+        """The record with the current hosts of tasks: a spare may have taken the place of a host."""
 
         return placed(self._record, self._transport) if self._record.idle_hosts else self._record
 

@@ -183,7 +183,7 @@ def _warn(outcome: UpResult) -> None:
 
 
 def _await_tasks(launch: Start, outcome: UpResult, cluster: Cluster, remembered: Memory) -> None:
-    """Until the tasks of a run that was started have begun. The run goes on if its coordinator cannot be followed."""
+    """Waits until the tasks of a started run have begun. The run goes on if its coordinator cannot be followed."""
     if not outcome.started:
         if outcome.lead is not None:
             outcome.lead.close()

@@ -1,4 +1,7 @@
-"""What the API returns: frozen values without references to hosts. Times are in epoch seconds, durations in seconds."""
+"""The values that the API returns: frozen, without references to hosts.
+
+Times are in epoch seconds, durations in seconds.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class Task:
     attempt: int
     """How many times its process was started."""
     exit_code: int | None
-    """Of its newest attempt; None while that runs, and where a signal has ended it."""
+    """The exit code of its newest attempt; None while it runs, or if a signal ended it."""
     signal: int | None
     step: int | None
     """The newest training step that its log or its event files report; None if they report none."""
@@ -45,15 +48,15 @@ class Checkpoint:
     """One checkpoint on a host."""
 
     path: str
-    """Without the suffixes of its files, as TensorFlow restores it."""
+    """The path without the suffixes of its files, as TensorFlow restores it."""
     step: int | None
     time: float
     """When it was written, in epoch seconds of its host."""
     size_bytes: int
     complete: bool
-    """All its parts are there, on one host or on several."""
+    """Whether all of its parts exist, on one host or on several."""
     hosts: tuple[str, ...]
-    """Those that have parts of it."""
+    """The hosts that have parts of it."""
     problem: str
     """Why it is not complete; empty if it is."""
 
@@ -70,9 +73,9 @@ class Status:
     cause: str | None
     """The task whose failure came first; of a failed run only."""
     tasks: Mapping[str, Task]
-    """By their names, in the order of the cluster file."""
+    """The tasks by name, in the order of the cluster file."""
     started: float
-    """In epoch seconds of the machine that has started it."""
+    """The start in epoch seconds, by the clock of the machine that started it."""
     step: int | None
     target_step: int | None
     """The step at which the training ends, if the trainer's arguments say so."""
@@ -106,9 +109,9 @@ class LogLine:
 
     task: str
     text: str
-    """Without its end; of a progress bar that redraws itself its last state. As the trainer wrote it."""
+    """The line as the trainer wrote it, without its end; of a progress bar its last state."""
     time: float
-    """Not after it was written, and not long before, in epoch seconds of its host."""
+    """About when it was written, and not later, in epoch seconds of its host."""
     attempt: int
 
     def __str__(self) -> str:
@@ -122,14 +125,14 @@ class Event:
     """One entry of the event history. `str` is the line that `dtctl events` shows."""
 
     time: float
-    """By the clock of the coordinator's host."""
+    """In epoch seconds, by the clock of the coordinator's host."""
     kind: str
     """task (a change of its state), condition (of the run), request, contact, ..."""
     task: str | None
     host: str | None
     attempt: int | None
     before: str | None
-    """Of a change: the state until then."""
+    """The previous state, for a change of state."""
     after: str | None
     why: str
     line: str = field(repr=False)
@@ -140,7 +143,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Command:
-    """What a command has come to in one place."""
+    """The result of a command in one place."""
 
     exit_code: int
     """128 and the signal for what a signal has ended."""

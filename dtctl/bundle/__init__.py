@@ -1,4 +1,4 @@
-"""The training code as it is pushed: what a bundle holds, in its canonical form (docs/agent.md, "Bundles")."""
+"""The training code as it is pushed: the content of a bundle in its canonical form (docs/agent.md, "Bundles")."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ class FileEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that a tree holds, each sorted by path."""
+    """The content of a tree, each part sorted by path."""
 
     files: tuple[FileEntry, ...]
     links: tuple[tuple[str, str], ...]
-    """Path and target."""
+    """Paths and targets."""
     dirs: tuple[tuple[str, int], ...]
-    """Path and mode; a directory comes before what it holds."""
+    """Paths and modes; a directory comes before its content."""
     cluster: str = ""
-    """Its name makes the bundle its own: trainers write beside their code, where another cluster must not find it."""
+    """The cluster's name is part of the bundle: trainers write to the code directory, which no other cluster may share.
+    """
 
     @cached_property
     def canonical(self) -> bytes:
-        """The JSON that the id is the hash of."""
+        """The JSON whose hash is the id."""
         value: dict[str, object] = {"version": 1, "files": self.files, "links": self.links, "dirs": self.dirs}
         if self.cluster:
             value["cluster"] = self.cluster
@@ -50,11 +51,11 @@ class Manifest:
 
 
 OWN = ""
-"""The rule against dtctl's own directories, and the files of secrets and keys that the run is started with."""
+"""The rule against dtctl's own directories, and the files of secrets and keys with which the run is started."""
 
 
 class LeftOut(NamedTuple):
-    """What does not travel: a path, with a `/` at the end for a whole directory, and the rule that says so."""
+    """A path that is not sent, with a trailing `/` for a whole directory, and the rule that excludes it."""
 
     path: str
     rule: str
@@ -62,16 +63,16 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Bundle:
-    """The code directory as one scan has found it."""
+    """The code directory as one scan found it."""
 
     root: Path
     manifest: Manifest
     skipped: tuple[LeftOut, ...]
-    """What the ignore rules left out."""
+    """Paths that the ignore rules left out."""
     withheld: tuple[LeftOut, ...] = ()
-    """What holds secrets as a rule and was left out though no rule of the user's says so."""
+    """Paths that usually hold secrets, and were left out without a rule of the user's."""
     twins: tuple[str, ...] = ()
-    """Other names and copies of files that are known to be secret: nothing can make them travel."""
+    """Other names and copies of files that are known to be secret: no rule can include them."""
     digests: Mapping[str, bytes] = field(default_factory=dict)
     """The SHA-256 of each block of the large files that this scan has read, by path."""
 
@@ -81,7 +82,7 @@ class Bundle:
 
     @cached_property
     def code_id(self) -> str:
-        """The same for all clusters."""
+        """The id without the cluster's name: the same code has the same one in all clusters."""
         return dataclasses.replace(self.manifest, cluster="").id
 
     @cached_property
@@ -89,7 +90,7 @@ class Bundle:
         return sum(file.size for file in self.manifest.files)
 
     def left_out(self, path: str) -> LeftOut | None:
-        """Why this path does not travel, by itself or with a directory above it; None if it does, or is not there."""
+        """Why this path, or a directory above it, is not sent; None if it is sent or does not exist."""
         if not os.path.lexists(self.root / path):
             return None
         known = (one for one in (*self.withheld, *self.skipped) if one.rule != OWN)

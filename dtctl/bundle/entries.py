@@ -1,4 +1,4 @@
-"""What lies in the code directory, looked at by descriptors, and each thing that cannot be sent as an error."""
+"""The entries of the code directory, inspected by descriptors; each entry that cannot be sent is an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dtctl.paths import cache_directory, check_private
 
 _SPARSE_BYTES = 1 << 30
 _SPARSE_PART = 16
-"""A larger file is sparse if it takes up less than this part of its size on the disk."""
+"""A file larger than _SPARSE_BYTES is sparse if its disk space is less than its size divided by this."""
 IGNORE_HINT = "or leave it out with a line in .dtctlignore (or .gitignore)"
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -47,7 +47,7 @@ def check_file(found: os.stat_result, place: str) -> None:
 
 
 def open_directory(name: str | Path, place: str, parent: int | None = None, setting: str = "trainer.code") -> int:
-    """A descriptor of the directory itself, below the top never of one that a link leads to."""
+    """A descriptor of the directory. Below the top, a link to a directory is not followed."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if parent is None else os.O_NOFOLLOW)
     try:
         return os.open(name, flags, dir_fd=parent)
@@ -88,7 +88,7 @@ def target_of(entry: os.DirEntry[str], parent: int, place: str) -> str:
 
 
 def check_utf8(text: str, what: str) -> None:
-    """Names travel as UTF-8; this Python reads those of the disk as its locale says."""
+    """Raises PreflightError unless the text is UTF-8, as hosts get it, both on the disk and in this Python's locale."""
     try:
         if os.fsencode(text).decode("utf-8") == text:
             return
@@ -109,7 +109,7 @@ _LIMIT_BYTES = 1 << 20
 
 
 class OwnSecrets:
-    """The files of secrets and keys that a run is started with, and the directories of dtctl itself.
+    """The files of secrets and keys with which a run is started, and the directories of dtctl itself.
 
     A file is recognised by device and inode, because a hard link is another name of it, and by its content, because a
     copy is as secret.
@@ -121,15 +121,15 @@ class OwnSecrets:
         self._hashes = {sha256 for path in files if (sha256 := _hash(path))}
 
     def include(self, found: os.stat_result, entry: os.DirEntry[str]) -> bool:
-        """The entry is one of them, or a link to one."""
+        """Whether the entry is one of them, or a link to one."""
         if stat.S_ISLNK(found.st_mode):
-            with suppress(OSError):  # a link that leads nowhere
+            with suppress(OSError):  # a broken link
                 return _identity(entry.stat()) in self._identities
             return False
         return _identity(found) in self._identities
 
     def name(self, path: str) -> bool:
-        """It is called what the user called it."""
+        """Whether the user gave this path for one of them."""
         return os.path.realpath(path) in self._names
 
     def hold(self, sha256: str) -> bool:
@@ -148,7 +148,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def _hash(path: Path) -> str | None:
-    """None for an empty file: every empty file would be a copy of it."""
+    """The file's SHA-256; None for an empty file, because every empty file would be a copy of it."""
     try:
         content = read_regular(path, _LIMIT_BYTES)
     except (OSError, ValueError):
@@ -157,14 +157,14 @@ def _hash(path: Path) -> str | None:
 
 
 _VERSION = 3
-"""Of what is judged as well: a file that was once taken for harmless is remembered as such."""
+"""Also the version of the rules of content: files that they found harmless are cached as such."""
 _CACHE_BYTES = 1 << 28
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _SETTLED_NS = 2 * 10**9
 
 
 class Fingerprints:
-    """The cache of one code directory."""
+    """The cached fingerprints of one code directory's files."""
 
     def __init__(self, code: Path, now_ns: int | None = None) -> None:
         self._code = str(code)
@@ -174,7 +174,7 @@ class Fingerprints:
         self._newest_ns = (time.time_ns() if now_ns is None else now_ns) - _SETTLED_NS
 
     def get(self, path: str, found: os.stat_result) -> str | None:
-        """The file's SHA-256, when it is known and nothing about the file has changed."""
+        """The file's SHA-256, if it is cached and the file has not changed."""
         entry = self._old.get(path)
         if entry is None or entry[:4] != _signature(found):
             return None
@@ -186,13 +186,13 @@ class Fingerprints:
             self._new[path] = [*_signature(found), sha256]
 
     def save(self, *, partly: bool = False) -> None:
-        """Keeps what this scan has seen, and forgets the rest, unless it was broken off."""
+        """Saves what this scan has found, and forgets the rest unless the scan was interrupted."""
         files = {**self._old, **self._new} if partly else self._new
         if files == self._old:
             return
         value = {"version": _VERSION, "code": self._code, "files": files}
         text = json.dumps(value, separators=(",", ":")).encode("ascii")
-        with contextlib.suppress(OSError):  # without them the next scan only reads every file again
+        with contextlib.suppress(OSError):  # without the cache the next scan only reads every file again
             make_private(self._file.parent)
             replace_file(self._file, _sum(text) + b"\n" + text, durable=False)
 
@@ -204,7 +204,7 @@ class Fingerprints:
             if value["version"] == _VERSION and value["code"] == self._code:
                 return {path: entry for path, entry in value["files"].items() if _is_entry(entry)}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            pass  # as if there were none
+            pass  # as without a cache
         return {}
 
 
@@ -217,5 +217,8 @@ def _is_entry(entry: object) -> bool:
 
 
 def _sum(text: bytes) -> bytes:
-    """Nothing in a damaged file is believed: with a wrong hash `up` would refuse the same file for ever."""
+    """The checksum of the cache.
+
+    A damaged cache is ignored: with a wrong hash `up` would refuse the same file forever.
+    """
     return hashlib.sha256(text).hexdigest().encode("ascii")

@@ -1,9 +1,10 @@
-"""Which files of the code directory are not sent: rules in the language of gitignore(5), and what they apply to.
+"""Which files of the code directory are not sent: rules in the language of gitignore(5), and their scope.
 
-With a `.dtctlignore` at the top of the code directory, files of that name rule; else those named `.gitignore` do,
-also the ones above the code directory as far up as its repository goes. A `.dtctlignore` of nothing but `!` lines
-makes exceptions: the `.gitignore` files still rule, and it overrides them. A rule of a deeper file wins, and of one
-file the last. A file that git tracks is sent even if a `.gitignore` names it, because git does not ignore it either.
+With a `.dtctlignore` at the top of the code directory, the files of that name apply; else those named `.gitignore`,
+including those above the code directory up to the top of its repository. A `.dtctlignore` of nothing but `!` lines
+makes exceptions: the `.gitignore` files still apply, and it overrides them. A rule of a deeper file wins, and within
+one file the last. A file that git tracks is sent even if a `.gitignore` names it, because git does not ignore it
+either.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from dtctl.folder import read_regular
 
 _NEVER_SENT = frozenset({".git", "__pycache__"})
 _REPORT = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{4}\.(?:html|md)")
-"""As `dtctl report` names what it writes into the directory of cluster.yaml, which is most often that of the code."""
+"""The names of reports that `dtctl report` writes into the directory of cluster.yaml, most often that of the code."""
 OWN_FILE = ".dtctlignore"
 _OF_GIT = ".gitignore"
 _LIMIT_BYTES = 4_000_000
 MOST_DEEP = 16
-"""`**` in one pattern."""
+"""The most `**` in one pattern."""
 _ANY = "[^/]*"
-"""What pathspec makes of a star."""
+"""The regular expression that pathspec makes of a star."""
 _MANY = 3
 _STAR = "star"
 
 
 def is_never_sent(name: str) -> bool:
-    """Regardless of the rules: what is not code, or is made from it."""
+    """Whether files of this name are never sent, regardless of the rules: they are no code, or are made from it."""
     return name in _NEVER_SENT or _REPORT.fullmatch(name) is not None
 
 
@@ -49,19 +50,19 @@ class _Rule:
     """A RegexPattern of pathspec, made without the `/` at its end."""
     directories_only: bool
     shown: str
-    """Its place, and its text."""
+    """Its file and line, and its text."""
 
     def decides(self, path: str) -> bool:
-        """It is this very path that matches, and not a directory above it: those were decided before."""
+        """Whether it matches this very path, and not a directory above it: those were decided before."""
         match = self.pattern.match_file(path)
-        # The patterns have one group of their own, and it takes part when the match ends at a directory above.
+        # The patterns have a group of their own, which participates if the match ends at a directory above.
         return match is not None and not any(
             part for name, part in match.match.groupdict().items() if not name.startswith(_STAR)
         )
 
 
 _Files = tuple[tuple[str, str, tuple[_Rule, ...]], ...]
-"""Ignore files, the deepest first: what to put before a path of the tree, or to take off, and the rules."""
+"""Ignore files, the deepest first: a prefix to add to paths of the tree, one to remove from them, and the rules."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,14 @@ class IgnoreRules:
     """The rules that apply in one directory."""
 
     _files: Mapping[str, _Files]
-    """Rules by the names of ignore files, in order of precedence."""
+    """Ignore files by their names, in order of precedence."""
     _tracked: TrackedFiles
     _excluded: str = ""
-    """The rule of git's that leaves out what is in this directory and is not tracked."""
+    """The rule of git that leaves out what is in this directory and not tracked."""
 
     @classmethod
     def own(cls) -> IgnoreRules:
-        """Those of `.dtctlignore` files in the tree itself, and no others."""
+        """Only the rules of `.dtctlignore` files in the tree itself."""
         return cls({OWN_FILE: ()}, TrackedFiles(None))
 
     @classmethod
@@ -95,7 +96,7 @@ class IgnoreRules:
         return rules
 
     def within(self, directory: Path, path: str) -> IgnoreRules:
-        """Adds the rules of a directory of the tree itself; `path` is "" or ends with `/`."""
+        """These rules with those of a directory of the tree itself; `path` is "" or ends with `/`."""
         decided = not path or self._decisive(OWN_FILE, path[:-1], True) is not None
         rules = replace(self, _excluded="" if decided else self._rule_of_git(path[:-1], True))
         if rules._excluded:
@@ -105,7 +106,7 @@ class IgnoreRules:
         return rules
 
     def rule_against(self, path: str, is_directory: bool) -> str:
-        """The rule that leaves it out; "" where none does, and for a directory in which something is tracked.
+        """The rule that leaves the path out; "" if there is none, or if it is a directory with tracked files.
 
         `path` is relative to the code directory, and no directory above it is left out.
         """
@@ -116,14 +117,14 @@ class IgnoreRules:
         return "" if rule and self._tracked.have(path, is_directory) else rule
 
     def _rule_of_git(self, path: str, is_directory: bool) -> str:
-        """Where no `.dtctlignore` decides; "" for none."""
+        """The rule that leaves the path out unless a `.dtctlignore` decides; "" for none."""
         rule = self._decisive(_OF_GIT, path, is_directory)
         return self._excluded or (rule.shown if rule is not None and rule.pattern.include else "")
 
     def sends(self, path: str, is_directory: bool, *, alike: str) -> bool:
-        """A line of a `.dtctlignore` wants this very path to be sent: `!.env`, but not `!*`, which means any.
+        """Whether a line of a `.dtctlignore` requests this very path: `!.env`, but not `!*`, which means any.
 
-        `alike` is a harmless path beside it: a line that also sends that one is not about this path.
+        `alike` is a harmless path next to it: a line that also includes that one is not about this path.
         """
         rule = self._decisive(OWN_FILE, path, is_directory)
         return rule is not None and not rule.pattern.include and self._decisive(OWN_FILE, alike, is_directory) != rule
@@ -158,7 +159,7 @@ def _above_in_repository(code: Path) -> list[Path]:
 
 
 def _read(file: Path, shown: str) -> tuple[_Rule, ...] | None:
-    """None: there is no such file. `shown`: what it is called seen from the code directory."""
+    """The rules of an ignore file; None if there is no such file. `shown`: its path relative to the code directory."""
     try:
         lines = read_regular(file, _LIMIT_BYTES).decode("utf-8-sig", "surrogateescape").split("\n")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -194,10 +195,10 @@ def _parse(line: str, place: str, shown: str) -> list[_Rule]:
 
 
 def _bounded(pattern: Any) -> Any:
-    """The same pattern, of which dozens of stars take hardly longer than one.
+    """The same pattern, in which dozens of stars take hardly longer than one.
 
-    Once what follows a star has matched, another star of the same name need not be tried at every place of it again.
-    Nothing tries again what a look ahead has found; from Python 3.11 on `(?>...)` is a shorter way to say so.
+    Once the part after a star has matched, another star within the same name need not be tried at each of its
+    positions. A lookahead is never retried; from Python 3.11 on `(?>...)` is a shorter notation.
     """
     first, *rest = pattern.regex.pattern.split(_ANY)
     if len(rest) < _MANY:
@@ -213,23 +214,24 @@ def _bounded(pattern: Any) -> Any:
 
 
 def _leaves_the_name(part: str) -> bool:
-    """A part of a regular expression: it continues behind a `/`, or opens a group."""
+    """Whether this part of a regular expression continues after a `/`, or opens a group."""
     return "/" in part.replace("[^/]", "") or "(" in part
 
 
 _INDEX_BYTES = 1 << 26
-"""Half a million files. Their names may take as much, and those of their directories: version 4 says little of each."""
+"""The size of an index of half a million files, and a limit for their names and those of their directories: version 4
+compresses names."""
 _LONGEST_NAME = 4096
 _HASHES = (20, 32)
-"""Bytes of SHA-1 and SHA-256. The index does not say which."""
+"""Lengths of SHA-1 and SHA-256, in bytes. The index does not state its own."""
 _HEADER = struct.Struct(">4sII")
 _EXTENDED = 0x4000
 
 
 class TrackedFiles:
-    """Of the repository whose top is `top`, those below `prefix`, which is "" or ends with `/`; None: of none.
+    """Tracked files below `prefix` in the repository whose top is `top`; none if `top` is None.
 
-    An index that is missing or cannot be read has none. It is read when it is first asked for.
+    `prefix` is "" or ends with `/`. A missing or unreadable index has no files. It is read on first use.
     """
 
     def __init__(self, top: Path | None, prefix: str = "") -> None:
@@ -237,7 +239,7 @@ class TrackedFiles:
         self._prefix = os.fsencode(prefix)
 
     def have(self, path: str, is_directory: bool) -> bool:
-        """This very file is tracked, or something in this directory."""
+        """Whether this very file is tracked, or any file in this directory."""
         files, directories = self._paths
         return path in (directories if is_directory else files)
 
@@ -262,7 +264,7 @@ class TrackedFiles:
 
 
 def _git_directory(git: Path) -> Path:
-    """Of a worktree or a submodule `.git` is a file that names it."""
+    """The git directory: in a worktree or a submodule `.git` is a file with its path."""
     try:
         text = read_regular(git, _LONGEST_NAME)
     except IsADirectoryError:
@@ -273,13 +275,13 @@ def _git_directory(git: Path) -> Path:
 def _tracked_names(directory: Path) -> set[bytes]:
     data = read_regular(directory / "index", _INDEX_BYTES)
     names, base = _parsed(data)
-    if base:  # a split index, which may leave out some of its base: too many are no harm
+    if base:  # a split index, which may delete entries of its base: too many do no harm
         names |= _parsed(read_regular(directory / f"sharedindex.{base}", _INDEX_BYTES))[0]
     return names
 
 
 def _parsed(data: bytes) -> tuple[set[bytes], str]:
-    """Names, and the hash of the index that this one adds to. Raises ValueError, struct.error."""
+    """Names, and the hash of the index that this one extends. Raises ValueError, struct.error."""
     for hash_bytes in _HASHES:
         with suppress(ValueError, struct.error):
             names, end, size_bytes = set(), _HEADER.size, 0
@@ -292,7 +294,7 @@ def _parsed(data: bytes) -> tuple[set[bytes], str]:
 
 
 def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, int]]:
-    """The name of each, and where it ends."""
+    """The name and the end of each entry."""
     signature, version, count = _HEADER.unpack_from(data)
     if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError(signature)
@@ -315,7 +317,7 @@ def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, int]]:
 
 
 def _number(data: bytes, place: int) -> tuple[int, int]:
-    """As in pack files: seven bits a byte, the highest first, and each further byte adds one."""
+    """A number and its end, as in pack files: seven bits a byte, the highest first, and each further byte adds one."""
     (byte,) = struct.unpack_from("B", data, place)
     value = byte & 0x7F
     while byte & 0x80:
@@ -328,7 +330,7 @@ def _number(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _base(data: bytes, place: int, hash_bytes: int) -> str:
-    """By the extension `link`; "" without one."""
+    """The hash of the shared index, from the extension `link`; "" without one."""
     while place < len(data) - hash_bytes:
         name, size = struct.unpack_from(">4sI", data, place)
         if place + 8 + size > len(data) - hash_bytes:

@@ -1,4 +1,4 @@
-"""Which files of the code directory belong to the bundle, and what they hold."""
+"""Which files of the code directory belong to the bundle, and their content."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ ScanReport = Callable[[int, int], None]
 """Called with the number of files seen and of bytes read so far, at most ten times a second."""
 
 _REPOSITORY = {"HEAD", "config", "objects", "refs"}
-"""What a bare repository of git has; its config holds logins of remotes."""
+"""The entries of a bare git repository; its config holds the logins of remotes."""
 
 
 class Unread(Exception):
-    """A file has changed since the last scan, and was not to be read."""
+    """A file has changed since the last scan, and reading was not allowed."""
 
 
 def scan(
@@ -50,11 +50,11 @@ def scan(
     data: bool = False,
     read: bool = True,
 ) -> Bundle:
-    """The bundle that the directory `code` makes. Raises PreflightError for what cannot be sent.
+    """The bundle of the directory `code`. Raises PreflightError for a file that cannot be sent.
 
-    Only files that have changed since the last scan are read; without `read` one that has raises Unread.
-    `secret_files` and the directories `without` are never sent, whatever the rules and their names say, nor is what
-    dtctl keeps for itself; what looks like a secret is not, unless the user says so. `data`: no `.gitignore` rules.
+    Only files that have changed since the last scan are read; without `read` such a file raises Unread. `secret_files`,
+    the directories `without` and dtctl's own files are never sent, whatever their names and the rules are; what looks
+    like a secret is sent only if the user requests it. `data`: no `.gitignore` rules.
     """
     code = code.absolute()
     what, setting = ("data", "data.from") if data else ("code", "trainer.code")
@@ -95,13 +95,11 @@ def scan(
 
 
 class _Found:
-    """What a scan has found so far."""
-
     def __init__(self, code: Path, report: ScanReport | None, own: OwnSecrets, *, reads: bool = True) -> None:
         self._code = code
         self._reads = reads
         self._real_code = f"{code.resolve()}/"
-        """Rules of secret files hold for whole paths: ~/.config as code has gcloud/ in it."""
+        """Rules of secret files apply to whole paths: if ~/.config is the code directory, gcloud/ is in it."""
         self._own = own
         self.files: list[FileEntry] = []
         self.links: dict[str, str] = {}
@@ -119,9 +117,9 @@ class _Found:
         self._add_directory(open_directory(self._code, str(self._code), setting=setting), "", rules)
 
     def _add_directory(self, descriptor: int, prefix: str, rules_above: IgnoreRules) -> None:
-        """What lies in one directory and below; `prefix` is its path in the tree, "" or with a `/` at the end.
+        """Adds the content of a directory; `prefix` is its path in the tree, "" or with a trailing `/`.
 
-        By descriptors from the top down: a directory that is exchanged for a link meanwhile leads nowhere else.
+        By descriptors from the top down: a directory that is meanwhile replaced by a link leads nowhere else.
         """
         try:
             directory = self._code / prefix
@@ -174,7 +172,7 @@ class _Found:
             if not self._reads:
                 raise Unread
             found, sha256, start = self._read(parent, path)
-            # Only what may be sent is remembered: a key that is sent today is looked at again tomorrow.
+            # Only harmless files are cached: a key that is sent today is inspected again tomorrow.
             rule = rule_of_content(path, start)
             if not rule:
                 self.fingerprints.put(path, found, sha256)
@@ -188,7 +186,7 @@ class _Found:
         self._report_progress()
 
     def _read(self, parent: int, path: str) -> tuple[os.stat_result, str, bytes]:
-        """What the file is and holds, of one moment; and how it begins."""
+        """The file's status and SHA-256, both of the same moment, and its first block."""
         hasher = hashlib.sha256()
         digests = bytearray()
         size = 0
@@ -217,7 +215,7 @@ class _Found:
         return found, hasher.hexdigest(), start
 
     def _place(self, path: str) -> str:
-        return f"{self._code}/{path}"  # a Path for each file would be half of the time of a scan
+        return f"{self._code}/{path}"  # a Path for each file would take half of a scan's time
 
     def _report_progress(self) -> None:
         if self._report is not None and time.monotonic() >= self._next_report:
@@ -226,7 +224,7 @@ class _Found:
 
 
 def _beside(path: str, *, any_ending: bool = True) -> str:
-    """A path that differs from this one in nothing but the name, which is a harmless one."""
+    """A path that differs from this one only in the name, which is harmless."""
     directory, slash, name = path.rpartition("/")
     ending = "" if any_ending else PurePosixPath(name).suffix
     return f"{directory}{slash}{'.' if name.startswith('.') else ''}harmless{ending}"
@@ -240,14 +238,14 @@ def _blocks(descriptor: int, size: int) -> Iterator[bytes]:
 
 
 _MOST_LINKS = 40
-"""As many as Linux follows in one path."""
+"""The most links that Linux follows in one path."""
 
 
 def leads_outside(path: str, links: Mapping[str, str]) -> bool:
     """Whether the link `path`, followed as the kernel does, ever leaves the tree.
 
-    `links` are all links of the tree: {path: target}. What one leads to need not exist, and one that leads back to
-    itself stays inside.
+    `links` are all links of the tree: {path: target}. A target need not exist, and a link that leads back to itself
+    stays inside.
     """
     here = path.split("/")[:-1]
     todo = links[path].split("/")[::-1]

@@ -1,4 +1,4 @@
-"""The controller's half of the transfer: answers what agents say they need."""
+"""The controller's half of the transfer: answers the requests of agents."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from dtctl.folder import open_regular
 from dtctl.transport.seam import Message, Session
 
 _WORTH_IT = 0.9
-"""What does not shrink below this part of itself travels uncompressed."""
+"""Data that does not shrink below this fraction of its size is sent uncompressed."""
 _SAMPLED = 16 * 1024
 _SAMPLE = 512
-"""So many bytes in the middle show whether that many shrink: compressing noise takes four times the CPU of text."""
+"""The size of the sample from the middle of _SAMPLED bytes that decides on compressing them: compressing noise takes
+four times the CPU of text."""
 _NOISY = 212
-"""Different bytes in a sample of noise, at the least: it has 221 as a rule, and floating-point numbers have 204."""
+"""The fewest distinct bytes in a sample of noise: it usually has 221, and floating-point numbers have 204."""
 IN_MEMORY_BYTES = 64 * 1024 * 1024
 _TURNS = 64
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """One frame's bytes."""
+    """The bytes of one frame."""
 
     compressed: bool
     plain_size: int
@@ -45,8 +46,10 @@ Key = tuple[int, int | None]
 
 
 class Chunks:
-    """The chunks of a bundle's files, made when they are asked for; the newest are kept for the other hosts, which are
-    at the same place as a rule. Safe for many threads."""
+    """The chunks of a bundle's files, made on demand. Safe for many threads.
+
+    The newest are kept for the other hosts, which are usually at the same file.
+    """
 
     def __init__(self, bundle: Bundle, in_memory_bytes: int = IN_MEMORY_BYTES) -> None:
         self._bundle = bundle
@@ -75,7 +78,7 @@ class Chunks:
             return made
 
     def digests(self, index: int) -> bytes:
-        """The SHA-256 of each block of one file. Raises PreflightError when the file is not what was scanned."""
+        """The SHA-256 of each block of one file. Raises PreflightError if the file is not what was scanned."""
         with self._turns[index % _TURNS]:
             if index not in self._digests:
                 self._digests[index] = self._read_digests(self._bundle.manifest.files[index])
@@ -91,7 +94,7 @@ class Chunks:
         return digests
 
     def _keep(self, key: Key, chunks: tuple[Chunk, ...]) -> None:
-        """The oldest give way."""
+        """Keeps these chunks and drops the oldest if there is no room."""
         with self._lock:
             self._made[key] = chunks
             self._room -= _size(chunks)
@@ -99,7 +102,7 @@ class Chunks:
                 self._room += _size(self._made.popitem(last=False)[1])
 
     def close(self) -> None:
-        """Lets go of everything; nothing may be asked for any more."""
+        """Frees all chunks; none may be requested afterwards."""
         with self._lock:
             self._made.clear()
 
@@ -122,7 +125,10 @@ class Chunks:
     def _chunks(
         self, file: FileEntry, offset: int = 0, size: int | None = None, sha256: str | None = ""
     ) -> tuple[Chunk, ...]:
-        """Reads the file once, so that what is sent is what was hashed. `sha256`: of this part; None: unknown."""
+        """The chunks of a part of a file, which is read once, so that what is sent is what was hashed.
+
+        `sha256`: of this part; "" if it is the whole file, None if unknown.
+        """
         hasher = hashlib.sha256()
         chunks: list[Chunk] = []
         size = file.size if size is None else size
@@ -150,7 +156,7 @@ def _known_digests(bundle: Bundle) -> Iterator[tuple[int, bytes]]:
 
 
 def _runs(data: bytes) -> Iterator[tuple[bool, bytes]]:
-    """Cuts the data where it begins or ceases to be worth compressing."""
+    """Splits the data where it becomes, or stops being, worth compressing."""
     starts = range(0, len(data), _SAMPLED)
     for shrinks, run in groupby(starts, lambda start: _shrinks(data[start : start + _SAMPLED])):
         first, *more = run
@@ -162,7 +168,7 @@ def _shrinks(data: bytes) -> bool:
     sample = data[middle : middle + _SAMPLE]
     if len(set(sample)) >= _NOISY:
         return False
-    packer = zlib.compressobj(1, zlib.DEFLATED, -9, 1)  # with little memory: to make that ready is most of its time
+    packer = zlib.compressobj(1, zlib.DEFLATED, -9, 1)  # with little memory, because its setup takes most of the time
     return len(packer.compress(sample) + packer.flush()) <= _WORTH_IT * len(sample)
 
 
@@ -171,7 +177,7 @@ def block_size(file: FileEntry, number: int) -> int:
 
 
 def _read(path: Path, whole: int, *, size: int, offset: int = 0, at_once: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """So many bytes of a file that has `whole`: one that has grown is not the one that was scanned."""
+    """`size` bytes of a file of `whole` bytes: a file that has grown is not the one that was scanned."""
     try:
         with os.fdopen(open_regular(path, follow=False), "rb", buffering=0) as file:
             if os.fstat(file.fileno()).st_size != whole:
@@ -200,12 +206,12 @@ SendReport = Callable[[str, int, int], None]
 
 _REPORT_EVERY_S = 0.05
 _SWITCH_S = 0.05
-"""While files are sent: threads that hand the interpreter over less often cost a fifth less CPU."""
+"""The interpreter's switch interval while files are sent: switching less often saves a fifth of the CPU."""
 _LISTEN_EVERY_S = 1.0
 
 
 class Sender:
-    """Sends one bundle to any number of hosts, from as many threads; those side by side share what is read."""
+    """Sends one bundle to any number of hosts, from as many threads; concurrent transfers share what is read."""
 
     def __init__(self, bundle: Bundle, in_memory_bytes: int = IN_MEMORY_BYTES) -> None:
         self.bundle = bundle
@@ -219,15 +225,15 @@ class Sender:
         self.close()
 
     def close(self) -> None:
-        """Call it when no thread is sending any more."""
+        """Ends the transfer. To be called when no thread is sending any more."""
         self._chunks.close()
         sys.setswitchinterval(self._usual_switch_s)
 
     def serve(self, session: Session, need: Message, report: SendReport | None = None) -> int:
-        """Answers one `need` frame; the number of files that it asked for.
+        """Answers one `need` frame. Returns the number of files that it requested.
 
-        Raises PreflightError when a file is not what was scanned, AgentError when the agent says that it cannot go on,
-        ConnectionLost.
+        Raises PreflightError if a file is not what was scanned, AgentError if the agent reports that it cannot
+        continue, ConnectionLost.
         """
         try:
             if need.fields.get("manifest"):
@@ -243,7 +249,7 @@ class Sender:
         return len({index for index, _ in wanted})
 
     def _send_files(self, session: Session, wanted: Sequence[Key], report: SendReport | None) -> None:
-        """Files, and of those with a number that block."""
+        """Sends files, or the numbered blocks of them."""
         if wanted:
             sys.setswitchinterval(_SWITCH_S)
         files = self.bundle.manifest.files
@@ -272,7 +278,7 @@ class Sender:
             report(session.host.name, total, total)
 
     def _pieces(self, wanted: Sequence[Key]) -> Iterator[tuple[int, int | None, bool]]:
-        """As they are read: large files block by block. And whether what was wanted ends with it."""
+        """The pieces in which files are read, large ones block by block, and whether each ends a requested item."""
         for index, block in wanted:
             file = self.bundle.manifest.files[index]
             if block is None and file.size >= LARGE_BYTES:
@@ -292,7 +298,7 @@ def _receive(session: Session) -> None:
 
 
 def raise_agents_reason(session: Session) -> None:
-    """The agent may have sent the reason before the connection broke. Raises its AgentError, if there is one."""
+    """Raises the AgentError that the agent may have sent before the connection broke, if there is one."""
     try:
         while True:
             session.receive(timeout_s=1)

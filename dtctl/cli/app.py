@@ -20,7 +20,7 @@ SETTINGS = {"ssh": {"allow_interspersed_args": False}}
 
 
 class Commands(Mapping[str, Any]):
-    """Each is imported and built when it is asked for."""
+    """The commands; each is imported and built on first use."""
 
     def __init__(self) -> None:
         self._built: dict[str, Any] = {}

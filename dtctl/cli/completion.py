@@ -44,7 +44,7 @@ def complete_clusters(incomplete: str) -> list[str]:
 
 
 def complete_runs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Of this directory's cluster, or else of all."""
+    """Run ids of this directory's cluster, or else all."""
     record, scope = _record({**ctx.params, "run": None}), _scope(ctx.params)
     runs = _quietly(lambda: scope.memory.runs()) or ()
     own = [one for one in runs if record is not None and one.cluster == record.cluster]

@@ -1,4 +1,6 @@
-"""What commands use of the layers below. A module of these is imported when it is first used: all take half a second.
+"""The modules of the layers below that commands use.
+
+A module of these is imported when it is first used: all take half a second.
 
 mypy knows what is behind these names by tests/late_modules.py.
 """

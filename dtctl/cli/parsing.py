@@ -149,7 +149,7 @@ _MESSAGES = {
 
 
 def expectation(callback: Any, name: str) -> tuple[str, str] | None:
-    """What the parameter of a command may be, and an example; None where the parser has no say in it."""
+    """The expected value of a parameter, and an example; None if the parser does not check it."""
     parameters: Mapping[str, Any] = inspect.signature(callback, eval_str=True).parameters
     if name not in parameters or not hasattr(parameters[name].annotation, "__metadata__"):
         return None
@@ -191,7 +191,7 @@ def _metavar(param: Any) -> str:
 
 
 def _habits(kind: str) -> dict[str, str]:
-    """Of other programs: `commands` or `options` -> what to type here."""
+    """Habits from other programs: `commands` or `options` -> dtctl's equivalent."""
     import yaml
 
     habits: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_name("habits.yaml").read_text("utf-8"))
@@ -216,7 +216,7 @@ def no_command(arguments: Sequence[str], commands: Collection[str]) -> UsageErro
 
 
 def meant_for(group: Any, option: str, arguments: Sequence[str]) -> str:
-    """What to type where an option of a command comes before its name: `status -c FILE`; "" where no one has it."""
+    """The right command line if an option comes before its command: `status -c FILE`; "" if no command has it."""
     named = [command for argument in arguments if (command := group.commands.get(argument)) is not None]
     often = (group.commands[name] for name in ("status", "up", "logs", "down"))
     for command in named or (*often, *group.commands.values()):
@@ -239,7 +239,7 @@ def other_option(name: str, own: Collection[str]) -> str:
 
 
 def place_for(ctx: Any, argument: str, own: Collection[str]) -> str:
-    """Where an argument belongs that a command does not take; empty if unknown."""
+    """A hint where an argument belongs that a command does not accept; empty if unknown."""
     if "--config" in own and (argument.endswith((".yaml", ".yml")) or Path(argument).is_file()):
         return f"a cluster file is named by an option: {ctx.command_path} -c {argument}"
     if ":" in argument or argument.startswith("@"):
@@ -289,7 +289,7 @@ def _plain(param: Any, command: Any, value: Any) -> Any:
 
 
 def _kind(param: Any, command: Any) -> Any:
-    """What the function takes there, less None."""
+    """The type of the function's parameter, without None."""
     annotation: Any = inspect.signature(command, eval_str=True).parameters[param.name].annotation
     kind, *_ = typing.get_args(annotation) or (annotation,)
     kinds = [one for one in typing.get_args(kind) if one is not type(None)]

@@ -1,4 +1,4 @@
-"""What the options that many commands share lead to: a cluster, a run of it, and a way to its hosts."""
+"""Evaluates the options that many commands share: a cluster, one of its runs, and the routes to its hosts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which run a command is about and how its hosts are reached, as the options say."""
+    """The run that a command is about, and how its hosts are reached, by the options."""
 
     command: str = ""
     """Its name in `dtctl --help`."""
@@ -179,7 +179,7 @@ class Scope:
         return self._with_own_access(self._followed(record))
 
     def _run_of_others(self, run: str) -> RunRecord:
-        """One that this machine has not started: the cluster file says which hosts may know it."""
+        """A run that this machine has not started: the cluster file lists the hosts that may know it."""
         remembered = [str(record.run) for record in self.memory.runs()]
         try:
             file = self.file()
@@ -192,7 +192,7 @@ class Scope:
         return record
 
     def _of_file(self) -> RunRecord:
-        """What the cluster file says by itself; to read it takes a third of a command's CPU."""
+        """The record from the cluster file alone; reading it takes a third of a command's CPU time."""
         from dtctl.plan import plan_roster
 
         return operations.run_record.record_of(plan_roster(self.cluster()))
@@ -208,7 +208,7 @@ class Scope:
         return which.of_name(self.memory.runs(), name, here)
 
     def _last(self) -> RunRecord | None:
-        """What a command means that names no cluster, in a directory without one. Raises UsageError if it may not."""
+        """The run for a command that names no cluster where there is none. Raises UsageError if it must name one."""
         if not may_guess(self.command) and (runs := self.memory.runs()):
             raise which.not_named(self.command, runs)
         # The run that was started last may have been taken down: then the newest of the others is meant.
@@ -219,7 +219,7 @@ class Scope:
         return record
 
     def _file_here(self) -> Path | None:
-        """None: nothing was named and nothing lies here."""
+        """The cluster file; None if none is named and none is in this directory."""
         if self.config is not None or os.environ.get("DTCTL_CONFIG"):
             return self.file()
         try:
@@ -228,7 +228,7 @@ class Scope:
             return None
 
     def _with_own_access(self, record: RunRecord) -> RunRecord:
-        """As the options of this very command say, over file and memory."""
+        """The record with the connection options of this command, which override file and records."""
         return dataclasses.replace(
             record,
             hosts={name: self._reached(host) for name, host in record.hosts.items()},
@@ -236,7 +236,7 @@ class Scope:
         )
 
     def _followed(self, record: RunRecord) -> RunRecord:
-        """Its hosts reached as its file says now, where that can be read; otherwise a note says that it is not so."""
+        """The record with the routes of the current cluster file. If that cannot be read, prints a note."""
         followed = self.memory.follow(record)
         if followed.problem is not None:
             errors.note(
@@ -247,21 +247,24 @@ class Scope:
 
     def _reached(self, host: Host) -> Host:
         """The host with what the command line says of SSH over what the file says. Raises UsageError."""
-        from dtctl.config.names import check_names
         from dtctl.model import SshSettings
 
-        own: dict[str, Any] = {
-            "user": self.user,
-            "identity_file": str(self.identity) if self.identity else None,
-            "jump": self.jump,
-        }
-        check_names(own)
+        if not self._own_access or not isinstance(host.reach, SshSettings):
+            return host
+        return dataclasses.replace(host, reach=dataclasses.replace(host.reach, **self._own_access))
+
+    @functools.cached_property
+    def _own_access(self) -> dict[str, Any]:
+        """The settings of SSH that the command line gives. Raises UsageError."""
+        own = {"user": self.user, "identity_file": str(self.identity) if self.identity else None, "jump": self.jump}
+        given = {name: value for name, value in own.items() if value is not None}
+        if given:
+            from dtctl.config.names import check_names
+
+            check_names(given)
         if self.identity is not None and not self.identity.expanduser().is_file():
             raise UsageError(f"-i {self.identity} is not a file", hint="-i FILE    the private key to log in with")
-        given = {name: value for name, value in own.items() if value is not None}
-        if not given or not isinstance(host.reach, SshSettings):
-            return host
-        return dataclasses.replace(host, reach=dataclasses.replace(host.reach, **given))
+        return given
 
 
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(Scope)}

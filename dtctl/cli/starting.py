@@ -110,10 +110,10 @@ def start(
 
 
 def await_tasks(scope: Scope, launch: Start, outcome: UpResult, *, quiet: bool, raw: bool = False) -> UpResult:
-    """Until the tasks of a run that was started are ready, or have failed. Ctrl-C asks what is to become of the run.
+    """Waits until the tasks of a started run are ready or have failed. Ctrl-C asks whether to stop the run.
 
-    What takes longer than usual is explained, and then waited for beside the logs. The run goes on if its coordinator
-    cannot be followed.
+    A start that takes longer than usual is explained, and then awaited while logs are shown. The run goes on if its
+    coordinator cannot be followed.
     """
     if not outcome.started:
         return outcome
@@ -135,7 +135,7 @@ def await_tasks(scope: Scope, launch: Start, outcome: UpResult, *, quiet: bool, 
 
 
 def _shortly(waiting: Awaiting, record: RunRecord, route: Transport, *, quiet: bool) -> bool:
-    """For as long as most starts take; on a terminal with a line that says whom it waits for. Whether it is over."""
+    """Waits as long as most starts take, on a terminal with a status line. Returns whether the start is over."""
     deadline = time.monotonic() + judging.EXPECTED_S
     line = LastLine(lambda: starting.starting_line(waiting.seen, console.columns() - 1))
     with moving(line) if console.interactive() and not quiet else nullcontext():
@@ -162,7 +162,7 @@ def _beside_logs(
 
 
 def _end(scope: Scope, waiting: Awaiting, failed: FailedStart, record: RunRecord, *, quiet: bool) -> None:
-    """Of a start that has failed."""
+    """Ends a start that has failed."""
     with StopProgress(quiet=quiet or not leaves_tasks(failed)) as progress:
         outcome = waiting.end(failed, progress)
     if outcome:

@@ -79,5 +79,5 @@ COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.it
 
 
 def may_guess(command: str) -> bool:
-    """One that is not in the table may not."""
+    """Whether a command may guess its run: only if the table lists it as one that only reads."""
     return command in COMMANDS and COMMANDS[command].effect is Effect.READS

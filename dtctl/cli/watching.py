@@ -162,7 +162,7 @@ def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local:
 
 
 def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
-    """Those of its commands that may run here; each of the others is reported in one line."""
+    """The hooks of the cluster that may run here; each of the others is reported in one line."""
     if cluster is None or not hooks:
         return ()
     programs = operations.consent.hook_programs(cluster)
@@ -176,7 +176,7 @@ def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook,
 
 
 def is_allowed(cluster: Cluster | None, hook: Hook) -> bool:
-    """Of a command, as it is now."""
+    """Whether a hook's command is allowed in its current form."""
     programs = operations.consent.hook_programs(cluster) if cluster else ()
     this = [one for one in programs if one.what == f"hook {hook.name}"]
     try:

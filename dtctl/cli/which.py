@@ -1,4 +1,4 @@
-"""Which cluster a command means where several could be meant, and the error where none is named."""
+"""Chooses the cluster of a command if several are possible, and makes the error if none is named."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def of_name(records: Sequence[RunRecord], name: str, here: Path | None) -> RunRe
 
 
 def not_named(command: str, records: Sequence[RunRecord]) -> UsageError:
-    """For a command that changes something, where no cluster is named and none is here; there are `records`."""
+    """The error of a command that changes something without a cluster, if there are `records`."""
     newest = sorted(_newest(records), key=lambda record: bool(record.outcome))
     return UsageError(
         f"which cluster? {command} changes something, and there is no cluster.yaml here",
@@ -61,7 +61,7 @@ def not_named(command: str, records: Sequence[RunRecord]) -> UsageError:
 
 
 def first_problem(error: DtctlError) -> str:
-    """On one line."""
+    """The first problem, on one line."""
     if isinstance(error, ConfigError):
         return f"{error.problems[0].place}: {error.problems[0].summary}"
     return error.summary
@@ -72,7 +72,7 @@ def of_other_directory(run: str, other: Path, own: Path | None) -> UsageError:
 
 
 def _newest(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Of each cluster file and name the newest run; `records` are newest first."""
+    """The newest run of each cluster file and name; `records` are newest first."""
     found: dict[tuple[str, str], RunRecord] = {}
     for record in records:
         found.setdefault((record.cluster, os.path.realpath(record.file) if record.file else ""), record)
@@ -98,7 +98,7 @@ def _known(record: RunRecord) -> str:
 
 
 def _commands(records: Sequence[RunRecord]) -> str:
-    """One for each, which means it and no other."""
+    """For each record a command that refers to it unambiguously."""
     names = [record.cluster for record in records]
     lines = []
     for record in records[:_SHOWN]:

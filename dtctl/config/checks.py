@@ -1,4 +1,4 @@
-"""What concerns several values: what is missing, contradicts itself, cannot work, or is hardly meant.
+"""Checks that involve several values: missing keys, contradictions, settings that cannot work or look unintended.
 
 The last two are reported to those who are about to start a run (`check_workable`, `check_gpus`).
 Commands about a run that is there already do not ask: a file that no run can be started from may well stop one.
@@ -48,11 +48,11 @@ _NEEDED = {
 _COMMAND = "trainer: {command: [python, train.py]}"
 
 EXAMPLES = {key: f"write, for example, {text}" for key, text in {**_NEEDED, "trainer": _COMMAND}.items()}
-"""Of what a file has to have."""
+"""An example for each required key."""
 
 
 def check_sections(content: ClusterFile, findings: Findings) -> None:
-    """What concerns several values: keys that are missing, and keys that contradict each other."""
+    """Reports missing keys, and keys that contradict each other."""
     check_presence(content, findings)
     check_secrets(content, findings)
     check_success(content, findings)
@@ -149,7 +149,7 @@ def check_code(content: ClusterFile, code: Path, home: Path, findings: Findings)
     what = _too_much(code, home)
     if what is not None:
         summary = f"trainer.code is {str(code)!r}, which is {what}: all of it would be pushed to the hosts"
-        hint = "name the directory of the training program, or write code_anywhere: true beside it if you mean it"
+        hint = "name the directory of the training program, or add code_anywhere: true if this is intended"
         findings.add(("trainer", "code"), summary, hint)
 
 
@@ -205,7 +205,7 @@ def check_placeholders(content: ClusterFile, findings: Findings) -> None:
 
 
 def _filled(content: ClusterFile) -> Iterator[tuple[KeyPath, str]]:
-    """Each text that fields are filled in, with its path."""
+    """Each text in which fields are filled in, with its path."""
     sections: list[tuple[KeyPath, LaunchKeys]] = [(("trainer",), content.trainer)]
     sections += [(("jobs", name), job) for name, job in content.jobs.items()]
     for path, section in sections:
@@ -322,7 +322,7 @@ def check_gpus(content: ClusterFile, cluster: Cluster, findings: Findings) -> No
 
 
 def _loads(cluster: Cluster) -> Mapping[str, Counter[str]]:
-    """Less the jobs that see no GPU."""
+    """Host -> number of tasks of each job there that may see GPUs."""
     loads: dict[str, Counter[str]] = {}
     for job in cluster.jobs.values():
         for host in job.hosts if gpus_wanted(job) != 0 else ():
@@ -354,7 +354,7 @@ def _check_load(load: _Load, hosts: list[str], cluster: Cluster, findings: Findi
 
 
 def _path(job: str, findings: Findings) -> KeyPath:
-    """Where the number stands, or else the job."""
+    """The path of the job's `gpus_per_task`, or of the job if the file does not set it."""
     path: KeyPath = ("jobs", job, "gpus_per_task")
     return path if findings.document.find(path) == path else path[:2]
 
@@ -399,7 +399,7 @@ def check_waits(content: ClusterFile, findings: Findings) -> None:
 
 
 def check_data(content: ClusterFile, findings: Findings) -> None:
-    """What is brought needs a place, and somebody who gets it."""
+    """Reports data to be sent without a directory for it, or without a task that reads it."""
     if content.data.from_ is not None and content.dirs.data is None and not findings.has("dirs"):
         summary = "data.from is set, but dirs.data, where it is brought on the hosts, is not"
         findings.add(("data", "from"), summary, "write, for example, dirs: {data: /data/digits}")

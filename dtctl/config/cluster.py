@@ -116,7 +116,7 @@ class Hook(Section):
     where: ClassVar[str] = "hooks.NAME"
 
     name: str = ""
-    """It is the name of the section."""
+    """The name of the section."""
     on: v.HookEvents = key(("succeeded", "failed"), "[failed, stalled]")
     """its events: the run has `succeeded`, has `failed` or was `stopped`; a task `stalled`, was lost and is
     `restarting`, or has `recovered`"""
@@ -133,12 +133,12 @@ class Hook(Section):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Names of those whose values it needs."""
+        """The names of the variables whose values the hook needs."""
         texts = [self.post or "", *self.headers.values()]
         return tuple(dict.fromkeys(name for text in texts for name in VALUE.findall(text)))
 
     def filled(self, values: Mapping[str, str]) -> records.Post:
-        """As its coordinator gets it."""
+        """The hook as its coordinator gets it, with the values of the variables filled in."""
 
         def fill(text: str) -> str:
             return VALUE.sub(lambda found: values[found.group(1)], text)
@@ -188,7 +188,7 @@ class Environment(Section):
 
     @property
     def kinds(self) -> Mapping[EnvironmentKind, str]:
-        """Those that the file names, with what it says of each; exactly one when it has been checked."""
+        """The kinds that the file sets, each with its value; exactly one after the checks."""
         said: dict[EnvironmentKind, str] = {
             "requirements": self.requirements or "",
             "uv": self.uv or "",
@@ -208,7 +208,7 @@ class Environment(Section):
 
     @property
     def file(self) -> str | None:
-        """Of the code: the one that holds all that it is made of, where that is a conda environment or a container."""
+        """The file of the code that defines a conda environment or holds a container image; None for any other kind."""
         if self.conda is not None:
             return self.conda if self.conda.endswith((".yml", ".yaml")) else None
         is_file = self.container is not None and self.container.endswith((".tar", ".sif"))
@@ -216,7 +216,7 @@ class Environment(Section):
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What makes it, as a person would type it."""
+        """The command that creates the environment, as a person would type it."""
         conda = ("conda", "env", "create", "--file") if self.file else ("conda", "activate")
         container = ("apptainer", "exec") if self.engine == "apptainer" else (self.engine or "podman", "run")
         words: Mapping[EnvironmentKind, tuple[str, ...]] = {
@@ -369,14 +369,14 @@ class Data(DataKeys):
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster(Settings):
-    """Its settings, and what else the file says, worked out."""
+    """A cluster: its settings, and values computed from the rest of the file."""
 
     name: str
     file: Path
     hosts: Mapping[str, Host]
     """In the order of the file."""
     jobs: Mapping[str, Job]
-    """In the order of the file, which is also the order of the trainers' flags."""
+    """In the order of the file, which is also the order of the addresses in the trainers' flags."""
     trainer: Trainer
     dirs: Mapping[str, str] = field(default_factory=dict)
     """Some of DIRECTORY_NAMES; a relative path lies under ~/dtctl/NAME on its host."""
@@ -384,7 +384,7 @@ class Cluster(Settings):
     checkpoint_dir: str | None = None
     """None: the output directory."""
     log_limit_bytes: int | None = 10**9
-    """Of all logs of a task in a run; None: there is no limit."""
+    """The limit of all logs of a task in a run; None: there is no limit."""
     coordinator_port: int = 2221
     own_coordinator_port: bool = False
     """The file says it."""
@@ -395,11 +395,11 @@ class Cluster(Settings):
     arbiters: tuple[str, ...] = field(default=(), metadata={"later": True})
     """Hosts without a task that only vote."""
     file_sha256: str = ""
-    """Of the file's bytes as they were read."""
+    """The digest of the file's bytes as they were read."""
     as_written: Mapping[str, Reach] = field(default_factory=dict)
     """Host -> how the file has it reached, where the command line overrides that."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Its keys as they are written, with what the command line overrides: see settings_of."""
+    """The keys as written, with the overrides of the command line: see settings_of."""
 
     @property
     def lead(self) -> TaskId:

@@ -1,4 +1,4 @@
-"""What a YAML text says, with the place of every key and value."""
+"""The content of a YAML text, with the position of every key and value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Marks:
-    """Where a key stands and where its value begins; the same for a list's item."""
+    """The positions of a key and of its value, or of an item of a list."""
 
     key: Place
     value: Place
@@ -58,7 +58,7 @@ class Document:
         return self.marks[self.find(path)].key
 
     def value_place(self, path: KeyPath) -> Place:
-        """Where the value begins; for what is not in the file, the place of what should hold it."""
+        """The position of the value; if it is not in the file, that of the mapping that should hold it."""
         found = self.find(path)
         marks = self.marks[found]
         return marks.value if found == path or isinstance(self.at(found), Scalar) else marks.key
@@ -151,7 +151,7 @@ class Findings:
             raise ConfigError(list(dict.fromkeys([*self._problems, *self._lacks])), self.doubts)
 
     def or_raise_all(self) -> None:
-        """Also where nothing but a file is lacking."""
+        """Raises ConfigError if there are findings, even if only files are missing."""
         self._problems += self._lacks
         self.or_raise()
 
@@ -181,7 +181,7 @@ _LONGEST = 200
 
 
 def settings_of(data: dict[Any, Any]) -> dict[str, str]:
-    """As `trainer.args.rate` -> 0.1, with the text that is written."""
+    """Maps each key to its value as written, such as `trainer.args.rate` -> 0.1."""
     return {path: text for key, value in data.items() if key not in _LEFT_OUT for path, text in _flat(str(key), value)}
 
 

@@ -44,7 +44,7 @@ class Report(Protocol):
 
 
 UNFIT: Any = object()
-"""What is read of a value that does not fit, and was reported."""
+"""The result for an invalid value that was reported."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ class MapOf:
 
 
 class AnyKind(Protocol):
-    """What a Kind, a list, a mapping and a section have in common."""
+    """The interface of a Kind, a list, a mapping and a section."""
 
     @property
     def description(self) -> str: ...
@@ -220,7 +220,7 @@ def _form_of(scheme: str) -> str:
 
 
 def _file_path(url: str) -> str:
-    """Of a URL that only names a path."""
+    """A hint for a `file:///` URL, which only names a path; empty for any other URL."""
     return f"write {url[7:]}" if url.startswith("file:///") else ""
 
 

@@ -1,4 +1,4 @@
-"""What the trainers of a job are given: the job's own settings over those of `trainer`."""
+"""The settings of a job's trainers: the job's own settings, merged over those of `trainer`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def uses_mxnet(content: ClusterFile) -> bool:
 
 
 def with_scheduler(content: ClusterFile) -> ClusterFile:
-    """MXNet's dist kvstore has a scheduler: unless the file has that job itself, it runs beside the lead."""
+    """MXNet's dist kvstore has a scheduler: unless the file has that job itself, it runs on the lead's host."""
     jobs = content.jobs
     if not uses_mxnet(content) or SCHEDULER in jobs:
         return content

@@ -1,4 +1,4 @@
-"""From a file and overrides to a Cluster, or to every problem at once."""
+"""Reads a file with overrides into a Cluster, or reports all problems at once."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def check_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Checked:
 
 @dataclass(frozen=True)
 class _Parsed:
-    """What a file says, less its mistakes."""
+    """The content of a file without its invalid parts."""
 
     file: Path
     sha256: str
@@ -258,7 +258,7 @@ def _example(path: KeyPath, found: Any) -> str:
 
 
 def _example_within(path: KeyPath) -> str:
-    """Where the place takes a mapping of keys that are known."""
+    """An example of a key, if the value at `path` is a section; otherwise empty."""
     section = _section_at(path)
     keys = section.known_keys().values() if section is not None else ()
     return next((f"write, for example, {path[-1]}: {{{key.name}: {key.example}}}" for key in keys if key.example), "")
@@ -318,7 +318,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
 
 
 def _sized(job: Job, cluster: Cluster) -> Job:
-    """Without the tasks beyond `replicas` that could not be let run later."""
+    """The job without the tasks beyond `replicas` that `dtctl scale` could not start later."""
     size, strategy = job.replicas, strategy_of(cluster)
     if size is None or size >= len(job.hosts):
         return dataclasses.replace(job, replicas=None)
@@ -332,7 +332,7 @@ def _sized(job: Job, cluster: Cluster) -> Job:
 
 
 def _shared(base: type[Section], section: Section) -> dict[str, Any]:
-    """What the section says of the keys that a value of a cluster has, too."""
+    """The values of the keys that `section` shares with `base`."""
     return {key.attribute: getattr(section, key.attribute) for key in base.known_keys().values()}
 
 
@@ -341,7 +341,7 @@ def _once(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _first_ports(content: ClusterFile) -> tuple[int, int]:
-    """Where the ports of tasks begin, and the coordinator's."""
+    """The first port of tasks, and the coordinator's port."""
     said = content.coordinator.port
     if content.ports is None:
         return FIRST_PORT, said

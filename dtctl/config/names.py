@@ -22,7 +22,7 @@ LONGEST = 255
 _LETTERS = "A-Za-z0-9._"
 NAME = rf"[{_LETTERS}][{_LETTERS}-]*"
 IPV6 = rf"[0-9A-Fa-f.]*(?::[0-9A-Fa-f.]*){{2,}}(?:%[{_LETTERS}-]+)?"
-"""With the zone of a link-local address: fe80::1%eth0."""
+"""An IPv6 address, with an optional zone of a link-local address: fe80::1%eth0."""
 USER = rf"(?:[{_LETTERS}@+]|\\(?!\Z))(?:[{_LETTERS}@+-]|\\(?!\Z))*"
 r"""DOMAIN\user and user@domain are names of directory services; a backslash at the end would quote what follows it."""
 
@@ -100,7 +100,7 @@ def split_place(text: str) -> tuple[str | None, str, int | None]:
 KNOWN_HOSTS = "known_hosts"
 
 _MEANT_FOR_ELSE = ("authorized_", "config", "environment", "id_", "rc")
-"""What else OpenSSH reads in ~/.ssh (ssh(1) and sshd(8), FILES). Comments alone could stand in any of them."""
+"""Other files that OpenSSH reads in ~/.ssh (ssh(1) and sshd(8), FILES). Comments alone could stand in any of them."""
 
 
 def why_not_written(file: Path, project: Path | None) -> str:
@@ -120,11 +120,11 @@ def why_not_written(file: Path, project: Path | None) -> str:
             "" if is_named_so(real) or _has_content(real) else f"a new file in ~/.ssh has to be called {KNOWN_HOSTS}..."
         )
     if project is None or Path(os.path.realpath(project)) not in real.parents:
-        return "it lies neither in ~/.ssh nor beside the cluster file"
+        return "it is neither in ~/.ssh nor in the cluster file's directory"
     if ".git" in real.parts:
         return "its name belongs to git"
     if is_around_home(project) and not (is_named_so(real) and real.parent == Path(os.path.realpath(project))):
-        return f"beside a cluster file in a home directory it has to be called {KNOWN_HOSTS}..."
+        return f"next to a cluster file in a home directory its name must be {KNOWN_HOSTS}..."
     return ""
 
 
@@ -133,7 +133,7 @@ def is_of_ssh(file: Path) -> bool:
 
 
 def is_named_so(file: Path) -> bool:
-    """Its name says what it is for; in ~/.ssh the name of its directory may say so instead."""
+    """Whether its name marks it as a known_hosts file; in ~/.ssh the name of its directory may do so instead."""
     real = Path(os.path.realpath(file))
     return (real.relative_to(_ssh()).parts[0] if is_of_ssh(real) else real.name).startswith(KNOWN_HOSTS)
 

@@ -1,4 +1,4 @@
-"""Which host and port each task of a job has."""
+"""Assigns a host and a port to each task of a job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dtctl.config.sections import ClusterFile, JobEntry
 
 FIRST_PORT = 2222
-"""Where ports begin if nothing says otherwise; the port of TensorFlow's own examples."""
+"""The default first port, that of TensorFlow's own examples."""
 LAST_PORT = 65535
 MOST_TASKS = 10_000
 """The most tasks of one cluster; each gets the addresses of all others."""
@@ -128,7 +128,7 @@ class _Holder:
 
 
 class _Ledger:
-    """Who listens where."""
+    """The ports in use on each host, each with its owner."""
 
     def __init__(self, claims: Mapping[str, tuple[Claim, ...]], first: int) -> None:
         self._claims = claims

@@ -50,7 +50,7 @@ def count(text: str) -> int:
 
 
 def first_past(most: int, texts: Iterable[tuple[str, str, int]]) -> str | None:
-    """Of (owner, text, times) the owner with which the names are too many; found without making any of them."""
+    """The first owner in (owner, text, times) whose names exceed the limit; it expands no range."""
     total = 0
     for owner, text, times in texts:
         with suppress(UsageError):  # reported where it is expanded

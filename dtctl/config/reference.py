@@ -25,7 +25,7 @@ class Key:
     """One key of a section; texts are Markdown."""
 
     path: str
-    """As in trainer.command, or jobs.NAME.port."""
+    """The path of the key, such as trainer.command or jobs.NAME.port."""
     type: str
     required: bool
     default: str
@@ -36,18 +36,18 @@ class Key:
 
 
 def all_keys() -> Iterator[Key]:
-    """In the order of the reference."""
+    """All keys, in the order of the reference."""
     for section in SECTIONS:
         yield from (key_of(section, name) for name in keys_shown(section))
 
 
 def section_texts() -> dict[str, str]:
-    """What each section is for, by its place."""
+    """The purpose of each section, by its path."""
     return {_prefix(section): " ".join((section.__doc__ or "").split()) for section in SECTIONS}
 
 
 def keys_shown(section: type[Section]) -> list[str]:
-    """Its keys, less those of `ssh` where that is only said to be repeated."""
+    """The keys of a section; without those of `ssh` where the reference only refers to them."""
     repeated = SshDefaults.known_keys() if section is HostSsh else {}
     return [name for name in section.known_keys() if name not in repeated]
 
@@ -139,7 +139,7 @@ def _definition(section: type[Section]) -> dict[str, Any]:
 
 
 def _property(key: KeySpec) -> dict[str, Any]:
-    """What an editor shows, with the example as a value; only what is required has to have one."""
+    """The JSON Schema that an editor uses, with the example as a value; only what is required has to have one."""
     examples = {"examples": [_plain(parse(key.example, "example").data)]} if key.example else {}
     shape = key.kind.schema if key.required else {"anyOf": [key.kind.schema, _NOTHING]}
     return {"description": key.meaning, **examples, **shape}

@@ -1,4 +1,4 @@
-"""What a section of cluster.yaml is: a dataclass whose fields are keys, each with its kind, default and meaning.
+"""A section of cluster.yaml: a dataclass whose fields are keys, each with its kind, default and meaning.
 
 One source for three uses: reading a file, the JSON Schema of editors, and docs/cluster-yaml.md, for which the text
 beneath a key says what it means.
@@ -86,7 +86,7 @@ class Section:
     @classmethod
     @cache
     def meanings(cls) -> dict[str, str]:
-        """What each of its keys means: the text beneath it."""
+        """The meaning of each key: the text below it."""
         found: dict[str, str] = {}
         for base in cls.__bases__:
             found |= base.meanings() if issubclass(base, Section) else {}
@@ -96,7 +96,7 @@ class Section:
         return found
 
     def said(self) -> dict[str, Any]:
-        """What the file sets here, by fields."""
+        """The values that the file sets in this section, by field."""
         attributes = (one.attribute for one in self.known_keys().values())
         return {name: getattr(self, name) for name in attributes if name in self.written}
 

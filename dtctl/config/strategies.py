@@ -15,7 +15,7 @@ from dtctl.model import LEAD_JOBS, TaskId
 
 PS, WORKER, EVALUATOR = "ps", "worker", "evaluator"
 SCHEDULER, SERVER = KVSTORE_JOBS = ("scheduler", "server")
-"""Of MXNet's dist kvstore."""
+"""The job names of MXNet's dist kvstore."""
 
 CPU_JOBS = (PS, EVALUATOR)
 """Jobs that see no GPU unless configured: TensorFlow would take all the memory of every GPU that it sees."""
@@ -164,7 +164,7 @@ def _usually_awaited(role: Role, strategy: Strategy, lead: str) -> tuple[str, ..
 
 
 def circle(waits: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
-    """Those that wait for each other, each for the next and the last for the first; empty when none do."""
+    """A cycle of parties that wait for each other, each for the next, the last for the first; empty if none."""
     try:
         TopologicalSorter(waits).prepare()
     except CycleError as error:

@@ -37,7 +37,7 @@ _SECONDS = {"type": "number", "minimum": 0}
 
 _DURATION_SCHEMA = {"anyOf": [_SECONDS, {"type": "string", "pattern": f"^{durations.PATTERN}$"}]}
 _NAMES = r"[A-Za-z0-9._:%@+\\\[\],-]+"
-"""What names of hosts and users are made of (`dtctl.config.names`), and ranges in them."""
+"""The characters of names of hosts and users (`dtctl.config.names`), and of ranges in them."""
 
 
 def _duration(most: str = "") -> Kind:

@@ -72,13 +72,13 @@ def syntax_problem(error: yaml.YAMLError, text: str, name: str) -> Problem:
 
 
 def _look_alike(text: str, line: int) -> re.Match[str] | None:
-    """In the line of the complaint, or in the one above."""
+    """A look-alike character in the line that PyYAML reports, or in the line above."""
     starts = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
     return _LOOK_ALIKE.search(text, starts[max(0, line - 2)], starts[min(line, len(starts) - 1)])
 
 
 def _of_others(found: str) -> tuple[str, str]:
-    """Of what another program has put into the file: what is wrong with it, and the remedy."""
+    """Summary and hint for text that another program has put into the file."""
     if len(found) > 1:
         return "a merge is not finished here", "keep one side, and take the lines <<<<<<<, ======= and >>>>>>> out"
     meant = "':'" if found == "\uff1a" else "a blank"
@@ -86,7 +86,7 @@ def _of_others(found: str) -> tuple[str, str]:
 
 
 def _in_brackets(error: yaml.YAMLError, text: str) -> bool:
-    """What PyYAML was reading when it gave up began with a bracket."""
+    """Whether PyYAML failed inside brackets or braces."""
     began = getattr(error, "context_mark", None)
     return isinstance(error, ParserError) and began is not None and text[began.index : began.index + 1] in ("[", "{")
 

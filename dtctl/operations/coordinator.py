@@ -40,7 +40,7 @@ R = TypeVar("R", StatusResult, StopResult, RestartResult)
 A = TypeVar("A")
 
 Own = Mapping[str, Any]
-"""By host: answers about a host's own part of the run, from hosts that were asked as coordinator."""
+"""Host -> answer about the host's own part of the run, from hosts that were queried as coordinator."""
 
 
 def ask_run(
@@ -183,7 +183,7 @@ def status_of_hosts(
     *,
     guess: bool = False,
 ) -> RunStatus:
-    """As every host reports its own part; hosts that do not answer are in `errors`.
+    """The status from the reports of all hosts about their own parts; hosts that do not answer are in `errors`.
 
     Hosts in `failed` are not asked, nor those that have `answered`.
 
@@ -289,7 +289,7 @@ def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory 
 
 
 def _most(inventories: Sequence[Inventory], version: Callable[[Inventory], tuple[int, str]]) -> Inventory | None:
-    """One of those that most agree with, and then the newest: a host that is cut off knows no newer one.
+    """The inventory on which most hosts agree, and of several the newest: a host that is cut off knows no newer one.
 
     None where no two of several agree: the lead's host is asked.
     """
@@ -300,7 +300,7 @@ def _most(inventories: Sequence[Inventory], version: Callable[[Inventory], tuple
 
 
 def dissenters(run: Inventory, answers: Mapping[str, StatusResult]) -> dict[str, DtctlError]:
-    """Hosts that disagree with what is believed about the same run."""
+    """Hosts whose inventory of the same run differs from the accepted one."""
     return {
         host: untrue(host, f"disagrees with the other hosts about run {run['run']}")
         for host, answer in answers.items()
@@ -311,7 +311,10 @@ def dissenters(run: Inventory, answers: Mapping[str, StatusResult]) -> dict[str,
 
 
 def _key(inventory: Inventory) -> str:
-    """Of what the hosts of a run agree on; they may learn at different times who coordinates it, and who is where."""
+    """The part of an inventory on which all hosts agree.
+
+    They may learn at different times of a new coordinator or of moved tasks.
+    """
     roster = inventory["roster"]
     if inventory["spares"]:  # where tasks have moved, their addresses have changed with them
         roster = [

@@ -35,7 +35,7 @@ class DownResult:
     removed: Mapping[str, tuple[str, ...]]
     """Host -> ids of the runs that were removed there."""
     kept: tuple[Written, ...]
-    """What the cluster's trainers wrote into their working directory."""
+    """Files that the cluster's trainers wrote into their working directory, which are kept."""
     unasked: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts without a task that gave no answer: an earlier run may have left something there."""
 
@@ -103,14 +103,17 @@ def _down(
 
 
 def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
-    """On hosts that have no task of the cluster any more. A run that is live there belongs to another cluster file."""
+    """Removes the cluster from hosts that have no task of it any more.
+
+    A live run there belongs to another cluster file.
+    """
     if record.run is not None or not record.hosts:
         return GcResult({}, {})
     return collect(record, transport, dry_run=False, every_cluster=False, over=True)
 
 
 def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request[records.DownResult]:
-    """Of the record's run, or of all that a host has of the cluster, whose tasks may have had any name."""
+    """The request to remove the record's run, or everything of the cluster on a host, with tasks of any name."""
 
     def check(host: Host, answer: records.DownResult) -> None:
         for run in answer["removed"]:

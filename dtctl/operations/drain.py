@@ -115,15 +115,15 @@ def request_to_release(asked: RunRecord, by: str, **about: str | int) -> Request
 
 @dataclass(frozen=True)
 class _Heard(Generic[R]):
-    """The coordinator's answer, last, behind those of hosts that spoke for themselves; or the latter alone."""
+    """The answers of hosts about themselves, and then the coordinator's, if it answered."""
 
     record: RunRecord
-    """As its hosts know it."""
+    """The run as its hosts report it."""
     answers: Mapping[str, R]
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     away: CoordinatorUnreachable | None = None
     unreached: Sequence[str] = ()
-    """By the coordinator."""
+    """Hosts that the coordinator does not reach."""
     view: RunView | None = None
 
 
@@ -161,7 +161,7 @@ def _ask_directly(
 
 
 def restarted_with(run: Inventory, view: RunView, changed: Collection[str]) -> list[str]:
-    """Those that train together with tasks that are held, or let run again, while they go on."""
+    """Running tasks that restart because tasks that train together with them are held or released."""
     needed = [one["task"] for one in run["roster"] if drains.needs_the_run(one, run["strategy"])]
     if not set(needed).intersection(changed):
         return []
@@ -223,7 +223,7 @@ RESTARTS = "dtctl up --replace    restarts the run from its checkpoints, with jo
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is to change in a run; `before`, `count` and `places` are numbers of tasks of the job."""
+    """The changes of `scale` in a run; `before`, `count` and `places` are numbers of tasks of the job."""
 
     record: RunRecord
     job: str
@@ -233,7 +233,7 @@ class Scaling:
     starts: tuple[TaskId, ...]
     stops: tuple[TaskId, ...]
     restarts: tuple[TaskId, ...] = ()
-    """All others that train together with these."""
+    """All other tasks that train together with these."""
 
     @property
     def ends(self) -> tuple[TaskId, ...]:

@@ -127,7 +127,7 @@ def _line(line: HistoryEvent, host: str, *, whole: bool) -> HistoryEvent:
 
 
 def _first(last: int | None) -> int:
-    """Where reading begins: a negative number counts from the end."""
+    """The index of the first line to read; a negative number counts from the end."""
     return 0 if last is None else -last
 
 
@@ -171,7 +171,7 @@ class Folding:
         self._stalled: dict[tuple[str, int], Sequence[Fact]] = {}
 
     def take(self, one: HistoryEvent) -> Iterator[HistoryEvent | Attempted]:
-        """What is to be shown now: an attempt only at its end, and other lines as they are."""
+        """The entries to show now: an attempt at its end, and other lines as they are."""
         if one["kind"] != "task" or one["task"] is None or one["from"] == one["to"]:
             if one["kind"] != "task" or not _is_ending(one):
                 yield one
@@ -213,7 +213,7 @@ class Folding:
 
 
 def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:
-    """In the order of the event history, but causes before effects; attempts that still run stand where they began."""
+    """Entries in the order of the event history, causes before effects; running attempts at their beginning."""
     folding = Folding()
     entries: list[HistoryEvent | Attempted] = []
     for entry in (entry for one in events for entry in folding.take(one)):
@@ -233,9 +233,9 @@ def _time(entry: HistoryEvent | Attempted) -> float:
 
 
 def _position(entries: Sequence[HistoryEvent | Attempted], entry: HistoryEvent | Attempted) -> int:
-    """Before what came later: the coordinator learns of an end with the host's next message, or when the host is back.
+    """The position by time: the coordinator learns of an end with the host's next message, or when the host is back.
 
-    Of what is closer than the clocks of hosts agree the coordinator knows the order.
+    Entries closer than the differences of clocks stay in the coordinator's order.
     """
     place = len(entries)
     while place > max(0, len(entries) - _MOST_PASSED) and _time(entries[place - 1]) > _time(entry) + _CLOCKS_AGREE_S:
@@ -250,5 +250,5 @@ def _with_sequel(entry: HistoryEvent | Attempted, newest: Mapping[str, int]) -> 
 
 
 def _is_ending(one: HistoryEvent) -> bool:
-    """That a task was asked to stop is shown with its end."""
+    """Whether the line is a request to stop a task, which is shown with the task's end."""
     return [fact["kind"] for fact in why_of(one)] == ["ending"]

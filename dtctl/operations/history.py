@@ -45,7 +45,7 @@ class UnreadRecord(Exception):
 
 
 def read_record(path: Path) -> RunRecord | None:
-    """None for a file that is not there. Raises DamagedRecord, OtherVersion and UnreadRecord."""
+    """The record in a file; None if there is no file. Raises DamagedRecord, OtherVersion and UnreadRecord."""
     try:
         data = json.loads(read_regular(path, _LIMIT_BYTES))
         if (version := data["version"]) != RECORD_VERSION:
@@ -74,7 +74,7 @@ def _is_consistent(record: RunRecord) -> bool:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of the type that is written beside its name."""
+    """Whether a value has the annotated type."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return any(_fits(value, each) for each in inner)
@@ -172,12 +172,12 @@ class Memory:
         self.note_places(found.record)
 
     def note_places(self, record: RunRecord) -> None:
-        """Where its tasks are now, if spares have taken any."""
+        """Records where the run's tasks are now, if spares have taken any."""
         if record.moved:
             self.change(record, roster=record.roster)
 
     def follow(self, record: RunRecord) -> FollowedFile:
-        """The record with its hosts reached as its file says now, which is remembered."""
+        """The record with the routes to its hosts from the current cluster file, which are stored."""
 
         def read(file: Path) -> Cluster:
             from dtctl.config.load import load_cluster  # not before: few files have changed, and this imports YAML
@@ -201,7 +201,7 @@ class Memory:
         replace_file(self._current, f"{checked_run(run)}\n".encode())
 
     def forget(self, run: str) -> None:
-        """Of a file whose runs were on this machine this stays known: its hosts may be none that can be reached."""
+        """Removes a run's record. The file's entry stays if it ran on this machine: its hosts may be unreachable."""
         file = self._file(run)
         record = self.load(run)
         with _translated(f"run {run} is removed, but is still in {self._directory}", hint=_by_hand(file)):
@@ -240,7 +240,7 @@ class Memory:
         return self.load(run) if run else None
 
     def load(self, run: str) -> RunRecord | None:
-        """None when there is no record of the run here. Raises UsageError for what cannot be the id of a run."""
+        """The record of a run; None if there is none here. Raises UsageError for an invalid run id."""
         try:
             return self._load(run)
         except OtherVersion as reason:
@@ -252,7 +252,7 @@ class Memory:
         return record if record is not None and record.run == run else None
 
     def runs(self) -> tuple[RunRecord, ...]:
-        """Newest first; those of other versions of dtctl are theirs."""
+        """All records, newest first, without those of other versions of dtctl."""
         records = []
         for name in (path.stem for path in self._runs.glob("*.json") if _RUN.match(path.stem)):
             with suppress(OtherVersion):
@@ -267,7 +267,7 @@ class Memory:
         return next((one for one in own if cluster in (None, one.cluster)), None)
 
     def place_of(self, file: Path) -> RunRecord | None:
-        """Where the file's last run was, if that was on this machine and it was taken down."""
+        """The record of the file's last run, if that was on this machine and was removed by `down`."""
         with suppress(OtherVersion):
             return self._read(self._place_of(file))
         return None
@@ -282,7 +282,7 @@ class Memory:
         return self._runs / f"{name}.json"
 
     def _read(self, path: Path) -> RunRecord | None:
-        """An invalid record is put aside, so that it is reported once. Raises OtherVersion."""
+        """Reads a record. An invalid one is put aside, so that it is reported once. Raises OtherVersion."""
         try:
             return read_record(path)
         except UnreadRecord as reason:
@@ -300,7 +300,7 @@ class Memory:
 
 
 def of_other_directory(run: str, other: Path, own: Path | None, *, hint: str) -> UsageError:
-    """For a run that has the name of this cluster, and is another's. `hint`: how the other one is named."""
+    """The error for a live run with this cluster's name from another directory. `hint`: the command for that run."""
     return UsageError(
         f"{run} is live, and was started from {other}",
         detail=f"{own} has the same name, by which hosts know a cluster, so they are one cluster there",

@@ -1,4 +1,4 @@
-"""What is known of a run without asking its hosts: where its tasks are and how the hosts are reached.
+"""The facts about a run that need no host: where its tasks are and how the hosts are reached.
 
 How a host is reached is never learnt from a host: it is said by the cluster file, the command line, or the record that
 this machine made of the run when it started it.
@@ -48,20 +48,20 @@ class RunRecord:
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Host of the cluster file -> the one that has taken its place in this run."""
     others: Mapping[str, Host] = field(default_factory=dict)
-    """Other hosts that this machine knows a way to: a later run may be on one of them."""
+    """Other hosts that this machine can reach: a later run may be on one of them."""
     grace_s: float = 30.0
     addresses: Mapping[TaskId, str] = field(default_factory=dict)
-    """Where tasks listen, as a host reports it: hosts may choose the ports."""
+    """The addresses of tasks as a host reports them: hosts may choose the ports."""
     file_sha256: str = ""
-    """Of the cluster file that `hosts` and `others` were taken from; empty in records of earlier versions."""
+    """The digest of the cluster file from which `hosts` and `others` come; empty in records of earlier versions."""
     as_written: Mapping[str, Reach] = field(default_factory=dict)
-    """Host -> how that file has it reached, where the command line of `up` said otherwise."""
+    """Host -> its route by the cluster file, where the command line of `up` had overridden it."""
     begun: bool = True
-    """False until all hosts have started: an `up` that was killed meanwhile may have come to nothing."""
+    """False until all hosts have started: an `up` that was killed before may have been cancelled."""
     outcome: str = ""
-    """How the run has ended, if that is known here."""
+    """The outcome of the run, if known here."""
     target_step: int | None = None
-    """As a host of the run reports it; so the next one."""
+    """As a host of the run reports it."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Keys of the cluster file as the run was started, as trainer.args.rate -> 0.1."""
     checkpoint_urls: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class RunRecord:
 
     @property
     def task_hosts(self) -> tuple[str, ...]:
-        """Those of `hosts` that have a task now; the others are spares, arbiters, or were replaced."""
+        """The hosts that have a task now; the others are spares, arbiters, or were replaced."""
         used = set(self.roster.values())
         return tuple(name for name in self.hosts if name in used)
 
@@ -164,7 +164,7 @@ class RunRecord:
         return frozenset(map(str, self.tasks_on(host)))
 
     def to_json(self) -> dict[str, Any]:
-        """For this machine's own memory."""
+        """The JSON document for this machine's records."""
         return {
             "version": RECORD_VERSION,
             **{name: getattr(self, name) for name in _PLAIN},
@@ -180,7 +180,7 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
-        """Of this machine's own memory."""
+        """Reads the JSON document of this machine's records."""
         hosts = [_host(entry) for entry in data["hosts"]]
         others = [_host(entry) for entry in data.get("others", [])]
         return cls(
@@ -197,7 +197,7 @@ class RunRecord:
 
 
 def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> RunRecord:
-    """What is remembered of a plan; without `run` it means any run of the cluster that its hosts have."""
+    """The record of a plan; without `run` it means the current run of the cluster on each host."""
     from dtctl.plan.hosts import checkpoint_places, directories, event_places  # making the plan has imported it
 
     hosts = plan.cluster.hosts
@@ -246,12 +246,12 @@ def _reach(transport: str, **settings: Any) -> Reach:
 
 
 def _known(kind: type[Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the fields that later versions may have added."""
+    """The fields that `kind` has, without those that later versions may have added."""
     return {field.name: said[field.name] for field in dataclasses.fields(kind) if field.name in said}
 
 
 _LIMIT_BYTES = 1_000_000
-"""As in dtctl/config/load.py."""
+"""The size limit of a cluster file, as in dtctl/config/load.py."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What has become of a run, and why."""
+    """The outcome of a run, and its reasons."""
 
     outcome: Outcome
     why: tuple[Fact, ...]
@@ -55,7 +55,7 @@ class Verdict:
 
     @classmethod
     def of(cls, kind: str, why: Iterable[Fact], cause: str | None) -> Verdict:
-        """As records have it."""
+        """Makes a verdict from the fields of a record."""
         return cls(Outcome(kind), tuple(why), TaskId.parse(cause) if cause else None)
 
     @classmethod
@@ -98,9 +98,9 @@ class TaskStatus:
     id: TaskId
     host: str
     state: TaskState
-    """As the agent reports it, or `lost`."""
+    """The state that the agent reports, or `lost`."""
     entry: Entry = field(default_factory=lambda: NOTHING_KNOWN, repr=False)
-    """What its agent reports; of a task that is lost the reason is the controller's."""
+    """The agent's report; for a lost task the reason is the controller's."""
 
     @classmethod
     def of(cls, task: TaskId, host: str, entry: Entry) -> TaskStatus:
@@ -108,7 +108,7 @@ class TaskStatus:
 
     @classmethod
     def unknown(cls, task: TaskId, host: str, why: Fact, state: TaskState = TaskState.LOST) -> TaskStatus:
-        """Of which its agent has reported nothing."""
+        """The status of a task about which no agent has reported anything."""
         return cls(task, host, state, {**NOTHING_KNOWN, "why": [why]})
 
     @property
@@ -138,10 +138,10 @@ class Coordination:
     """A run as its coordinator sees it. Tasks of hosts that it has lost are `lost`: their state is unknown."""
 
     view: RunView
-    """Only with the hosts of the roster, in its order."""
+    """The coordinator's view with only the hosts of the roster, in its order."""
     tasks: Mapping[TaskId, TaskStatus]
     idle: Mapping[str, Contact] = field(default_factory=dict)
-    """The same of spares, arbiters, and hosts that were replaced."""
+    """The contacts of spares, arbiters, and hosts that were replaced."""
 
     @property
     def contacts(self) -> Mapping[str, Contact]:
@@ -153,7 +153,7 @@ class Coordination:
 
     @property
     def lost_hosts(self) -> tuple[str, ...]:
-        """Less those that are drained: their absence is nothing to worry about."""
+        """Unreachable hosts, without drained ones, which may be switched off."""
         drained = self.drained_hosts
         return tuple(host for host, contact in self.contacts.items() if is_lost(contact) and host not in drained)
 
@@ -174,7 +174,7 @@ class Coordination:
 
     @property
     def in_doubt(self) -> bool:
-        """It has no lease, or no contact with any other host though it waits for them."""
+        """Whether the coordinator has no lease, or no connection to any other host although it expects some."""
         others = [contact for contact in self.contacts.values() if not (contact["over"] or contact["absent"])]
         is_alone = len(self.contacts) > 1 and sum(contact["connected"] for contact in others) <= 1 < len(others)
         return is_alone or not (self.view["leased"] or self.view["phase"] == "ended")
@@ -222,7 +222,7 @@ def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
 
 @dataclass(frozen=True)
 class Progress:
-    """None where no task has reported it. `loss` as the log writes it."""
+    """The progress of a run; fields are None if no task has reported them. `loss` as in the log."""
 
     step: int | None = None
     step_time: float | None = None
@@ -234,7 +234,7 @@ class Progress:
 
     @property
     def left_s(self) -> float | None:
-        """Until the target, at the present rate."""
+        """The remaining time until the target step, at the current rate."""
         if self.step is None or self.target is None or not self.rate:
             return None
         return max(0, self.target - self.step) / self.rate
@@ -319,7 +319,7 @@ class RunStatus:
     time: float
     """Epoch seconds on the lead's host, against which ages are counted; 0 when no host answered."""
     coordination: Coordination | None = None
-    """None: every host was asked for itself."""
+    """None: each host was queried for its own tasks."""
     away: CoordinatorUnreachable | None = None
     """Why every host was asked."""
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
@@ -343,7 +343,7 @@ class RunStatus:
 
     @property
     def progress(self) -> Progress:
-        """With the step of a checkpoint that was saved after the last step was reported."""
+        """The progress, with the step of a checkpoint that was saved after the last reported step."""
         known = progress_of(self.tasks.values(), self.record.lead, self.record.target_step)
         saved = self.newest_complete
         if saved is None or saved["step"] is None or known.step is None or known.step_time is None:

@@ -23,7 +23,7 @@ from dtctl.transport.timeouts import PATIENCE_S
 
 @dataclass(frozen=True)
 class Stopping:
-    """What has changed of the tasks that are being stopped."""
+    """Changed states of tasks that are being stopped."""
 
     grace_s: float
     tasks: Mapping[TaskId, records.Leaving]
@@ -33,11 +33,11 @@ OnStopping = Callable[[Stopping], None]
 
 
 def unseen(stopping: Stopping) -> None:
-    """For callers that show no progress."""
+    """Shows no progress."""
 
 
 def listener(record: RunRecord, report: OnStopping) -> Mapping[str, Callable[[Host, Message], None]]:
-    """For `Request.on_frame`.
+    """Handlers of progress frames, for `Request.on_frame`.
 
     A host may report its own tasks, and all tasks where it coordinates the run. Others are ignored: the roster here may
     be old, and this is only shown.
@@ -58,15 +58,15 @@ class Ending:
     """`tasks`: those that are about to be stopped and have not ended yet, as far as the hosts know."""
 
     run: str | None
-    """None: no host that was asked knows a run."""
+    """None: no host that was queried knows a run."""
     tasks: tuple[TaskId, ...] = ()
     hosts: tuple[str, ...] = ()
     restarts: tuple[TaskId, ...] = ()
-    """Others, which train together with these, and start again as their number changes."""
+    """Other tasks that train together with these and restart because their number changes."""
     is_idle: bool = False
-    """Of a host without a task."""
+    """Whether the host has no task."""
     spares: tuple[str, ...] | None = None
-    """Of a spare: the others that can take places."""
+    """For a spare: the remaining spares."""
 
 
 Before = Callable[[Ending], None]
@@ -74,7 +74,7 @@ Before = Callable[[Ending], None]
 
 
 def once(before: Before) -> Before:
-    """Calls it once, with what the first host that knows the run answers."""
+    """Calls `before` only once, with the first answer of a host that knows the run."""
     received: list[Ending] = []
 
     def on_progress(found: Ending) -> None:
@@ -86,7 +86,7 @@ def once(before: Before) -> Before:
 
 
 def pin_current_run(tasks: Collection[TaskId] | None, before: Before | None) -> First | None:
-    """Asks the coordinator which run is current, and pins the request to it. `tasks` None: all of the run's."""
+    """Queries the current run of the coordinator, and pins the request to it. `tasks` None: all tasks of the run."""
     if before is None:
         return None
 
@@ -108,7 +108,7 @@ def ending(record: RunRecord, tasks: Collection[TaskId], restarts: Collection[Ta
 
 
 Answers = Iterable[tuple[str, records.StopResult | records.DownResult]]
-"""By the names of their hosts."""
+"""Pairs of a host's name and its answer."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Survivor:
 
 @dataclass(frozen=True)
 class StopResult:
-    """Who was ended, who had ended before, and who could not be; every host that did not answer is in `errors`."""
+    """Tasks that were stopped, had ended before, or survived; every host without an answer is in `errors`."""
 
     stopped: tuple[TaskId, ...] = ()
     already: tuple[TaskId, ...] = ()
@@ -134,16 +134,16 @@ class StopResult:
     promised: tuple[str, ...] = ()
     """Unreachable hosts: the coordinator stops the tasks there as soon as they are back."""
     away: CoordinatorUnreachable | None = None
-    """Why every host was asked for itself."""
+    """Why each host was asked to stop its own tasks."""
     known: RunRecord | None = None
     """The run as its hosts know it."""
     killed: Mapping[TaskId, float] = field(default_factory=dict)
-    """Of those that were stopped the ones that had to be killed, and after what grace period, in seconds."""
+    """The stopped tasks that were killed, each with the grace period before, in seconds."""
     absent: tuple[str, ...] = ()
-    """Hosts that the run went on without: nothing of it is there."""
+    """Hosts without which the run continued: nothing of it is there."""
 
     def and_then(self, other: StopResult) -> StopResult:
-        """Both, where the other one was about other tasks or hosts."""
+        """Both results; the other one is about other tasks or hosts."""
         return dataclasses.replace(
             self,
             stopped=self.stopped + other.stopped,
@@ -254,9 +254,9 @@ def _stop_directly(
     own: Mapping[str, records.StopResult],
     unreachable: Mapping[str, DtctlError],
 ) -> StopResult:
-    """Each host ends its own (None: those of the whole run, which ends), and then those that wait for other hosts'.
+    """Lets each host stop its own tasks, servers last.
 
-    `own`: what hosts have done of it already.
+    `tasks` None: the whole run, which ends. `own`: answers that hosts have already given.
     """
     with Conversations(record, transport, _hosts_of(record, tasks)) as conversations:
         conversations.errors.update(unreachable)
@@ -269,7 +269,7 @@ def _stop_directly(
 
 
 def _result(record: RunRecord, answers: Answers) -> StopResult:
-    """What became of the tasks. A task that one host has stopped, another may report as ended before."""
+    """The result for all tasks. One host may report a task as ended before that another has stopped."""
     pairs = list(answers)
     stopped = dict.fromkeys(TaskId.parse(task) for _, answer in pairs for task in answer["stopped"])
     killed = {TaskId.parse(task): seconds for _, answer in pairs for task, seconds in answer["killed"].items()}
@@ -292,7 +292,7 @@ def _place(record: RunRecord, task: str | None, reporter: str) -> str:
 
 
 def result_of(record: RunRecord, conversations: Conversations, answers: Answers) -> StopResult:
-    """What became of the tasks, by the hosts that answered, and why the others did not."""
+    """The result by the hosts that answered, and the errors of the others."""
     errors = conversations.errors
     return dataclasses.replace(
         _result(record, answers),
@@ -304,12 +304,12 @@ def result_of(record: RunRecord, conversations: Conversations, answers: Answers)
 def result_by_hosts(
     record: RunRecord, answers: Mapping[str, records.StopResult], errors: Mapping[str, DtctlError]
 ) -> StopResult:
-    """What became of the tasks, by the answers of hosts and the errors of others."""
+    """The result by the answers of hosts and the errors of others."""
     return dataclasses.replace(_result(record, answers.items()), errors=errors)
 
 
 def _hosts_of(record: RunRecord, tasks: Collection[str] | None) -> list[str]:
-    """In the order of the file; those that only the run knows come last. `tasks` None: all, also those without any."""
+    """The hosts of `tasks` in the order of the file; those that only the run knows come last. None: all hosts."""
     if tasks is None:
         return [*record.hosts, *record.unknown_hosts]
     wanted = {host for task, host in record.roster.items() if str(task) in tasks}

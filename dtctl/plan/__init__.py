@@ -1,4 +1,4 @@
-"""What a plan consists of, who does what in the runs of a cluster, and which spares can take whose tasks. Pure.
+"""The parts of a plan: the roles of tasks in the runs of a cluster, and the tasks that each spare can take. Pure.
 
 Where a spare may take tasks, marks stand for the addresses that may change during the run.
 """
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RosterEntry:
-    """What a task is to its run: where it is, and what its end, its loss and its success mean to the others."""
+    """The role of a task in its run: its host, and the effect of its end, loss and success on the others."""
 
     id: TaskId
     host: str
     role: Role
     scope: Scope
     vital: bool
-    """Its failure for good is that of the run."""
+    """Whether its final failure fails the run."""
     decides: bool
     """Its success is, with that of the others that decide, the run's."""
     serves: bool
-    """It ends when it is stopped, after the tasks that it serves."""
+    """Whether it never ends by itself: it is stopped after the tasks that it serves."""
 
 
 @dataclass(frozen=True)
 class TaskPlan(RosterEntry):
-    """One trainer process: what it is given. Strings may hold marks (agent.records.marks)."""
+    """One trainer process: its address, arguments and environment. Strings may hold marks (agent.records.marks)."""
 
     address: str
     """host:port, as the other tasks reach it."""
@@ -61,7 +61,7 @@ class TaskPlan(RosterEntry):
 
 @dataclass(frozen=True)
 class Roster:
-    """Who does what in the runs of a cluster: all of a plan that needs no word of how hosts are reached."""
+    """The roles of all tasks in the runs of a cluster: the part of a plan that needs no connections."""
 
     cluster: Cluster
     tasks: tuple[RosterEntry, ...]
@@ -78,7 +78,7 @@ class Roster:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """All hosts that have a part in the runs: also those that have no task, as spares and as arbiters."""
+        """All hosts of the runs, including those without tasks: spares and arbiters."""
         return *self.hosts, *self.cluster.standby, *self.cluster.arbiters
 
 
@@ -88,7 +88,7 @@ class RunPlan(Roster):
 
     tasks: tuple[TaskPlan, ...]
     stages: tuple[Stage, ...]
-    """In an order in which they may start."""
+    """The stages of the start, each after the stages that it waits for."""
     coordinator: CoordinatorAddress
     voters: tuple[CoordinatorAddress, ...]
     """Hosts that elect another coordinator when this one is gone; empty where they are too few."""
@@ -99,7 +99,7 @@ class RunPlan(Roster):
     dirs: Mapping[str, Directories]
     """By host."""
     checkpoint_dirs: Mapping[str, tuple[str, ...]]
-    """By host, with marks; none where checkpoints are in a storage URL."""
+    """The directories of checkpoints on each host, with marks; none if checkpoints are in a storage URL."""
 
     marked: Mapping[str, tuple[TaskPlan, ...]]
     """Host -> its tasks with marks in place of addresses; empty where no task can move."""
@@ -112,7 +112,7 @@ class RunPlan(Roster):
         return tuple(task for task in self.tasks if task.host == host)
 
     def may_run(self, host: str) -> tuple[TaskPlan, ...]:
-        """Its tasks, and of a spare those that it could take; an arbiter has none."""
+        """The tasks that may run on a host: its own, and for a spare those that it could take; an arbiter has none."""
         return tuple(itertools.chain(self.on_host(host), *self.seats.get(host, {}).values()))
 
 
@@ -197,13 +197,13 @@ class Seat:
 
     ports: Mapping[TaskId, int]
     gpus: Gpus
-    """Of all tasks of the cluster."""
+    """The GPUs of all tasks of the cluster, as they would be with these tasks on the spare."""
 
 
 def seats_on(cluster: Cluster, spare: str, gpus: Gpus, taken: Collection[int]) -> Mapping[str, Seat]:
-    """By the host whose tasks they are; those that have GPUs enough there. `taken`: ports of others on the spare.
+    """Host -> seat of its tasks on the spare; only hosts for whose tasks the spare has enough GPUs.
 
-    No two tasks have the same port there, so it can take the tasks of several hosts.
+    `taken`: ports in use there. No two tasks have the same port there, so it can take the tasks of several hosts.
     """
     used = set(taken)
     seats: dict[str, Seat] = {}
@@ -225,7 +225,7 @@ def _gpus_there(cluster: Cluster, host: str, spare: str, gpus: Gpus) -> Gpus | N
 
 
 def exchanged(cluster: Cluster, old: str, new: str) -> Cluster:
-    """With `new` in every place of `old`."""
+    """The values with every `old` replaced by `new`."""
     jobs = {
         name: dataclasses.replace(job, hosts=tuple(new if host == old else host for host in job.hosts))
         for name, job in cluster.jobs.items()
@@ -263,7 +263,7 @@ def marked_spec(cluster: Cluster) -> dict[str, tuple[str, ...]]:
 
 
 def with_marks(text: str) -> str:
-    """With the marks that the agents replace (agent/run/environment.py)."""
+    """The text with the marks that the agents replace (agent/run/environment.py)."""
     return _PLACE.sub(_mark, text)
 
 

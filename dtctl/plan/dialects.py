@@ -27,7 +27,7 @@ _FIELD = re.compile(r"\{(\w+)\}")
 
 
 def _json(value: object) -> str:
-    """Of names and addresses: marks keep their NUL, by which they are found."""
+    """JSON text of names and addresses. Marks keep their NUL, by which agents find them."""
     return separated(json.dumps(value).replace("\\u0000", "\0"), "QUOTED")
 
 
@@ -75,7 +75,10 @@ class TfConfigs:
 
 
 def _sparse(job: str, task: TaskId, lead: TaskId, addresses: Sequence[str]) -> list[str] | dict[str, str]:
-    """What a worker has to see of a job: of the workers the lead and itself. Who serves or leads them sees all."""
+    """The addresses of a job that a worker needs: of the workers only the lead and itself.
+
+    Servers and the lead see all.
+    """
     if task == lead or task.job in (PS, EVALUATOR) or job in (PS, EVALUATOR):
         return list(addresses)
     wanted = {other.index for other in (task, lead) if other.job == job}
@@ -83,7 +86,7 @@ def _sparse(job: str, task: TaskId, lead: TaskId, addresses: Sequence[str]) -> l
 
 
 def listed(spec: ClusterSpec) -> ClusterSpec:
-    """With a mark in place of the addresses of each job: those that take part in an attempt."""
+    """The spec with a mark for the addresses of each job; the agent fills in the tasks that take part in an attempt."""
     return {job: (job_mark(job),) for job in spec}
 
 
@@ -137,10 +140,10 @@ class RankLayout:
     ranks: Mapping[TaskId, int]
     """The tasks that train, in the order of their ranks."""
     beside: Mapping[TaskId, tuple[TaskId, ...]]
-    """For each of these, those who train on its host, itself among them, by rank."""
+    """Task -> the training tasks on its host, including itself, by rank."""
     gpus: Gpus = field(default_factory=dict)
     resizes: bool = False
-    """Only those of them have a rank that take part in an attempt."""
+    """Whether the number of tasks may change: only the tasks in an attempt then have a rank."""
 
     @classmethod
     def of(cls, cluster: Cluster, spec: ClusterSpec, *, resizes: bool = False) -> RankLayout:
@@ -164,7 +167,7 @@ class RankLayout:
 
 
 def pytorch(task: TaskId, around: RankLayout) -> Mapping[str, str]:
-    """As torchrun sets them, for init_method="env://" (pytorch/torch/distributed/rendezvous.py)."""
+    """The variables that torchrun sets, for init_method="env://" (pytorch/torch/distributed/rendezvous.py)."""
     host, port = around.address(around.head)
     place = {"MASTER_ADDR": host, "MASTER_PORT": port, "WORLD_SIZE": around.number("SIZE", len(around.ranks))}
     if task not in around.ranks:
@@ -179,11 +182,11 @@ def pytorch(task: TaskId, around: RankLayout) -> Mapping[str, str]:
 
 
 _MOST_GPUS = 16
-"""Of a host that declares none. XLA uses those of them that exist (xla/service/platform_util.cc)."""
+"""Device ids for a host that declares no GPUs. XLA uses those that exist (xla/service/platform_util.cc)."""
 
 
 def jax(task: TaskId, around: RankLayout) -> Mapping[str, str]:
-    """For jax.distributed.initialize(), with arguments taken from the first names or without any.
+    """The variables for jax.distributed.initialize(), with arguments from the first three or without arguments.
 
     It reads JAX_COORDINATOR_ADDRESS and JAX_LOCAL_DEVICE_IDS itself (jax/_src/distributed.py). The number of processes
     and its own it finds only where it takes the program for a step of Slurm (jax/_src/clusters/slurm_cluster.py). There
@@ -212,7 +215,7 @@ def jax(task: TaskId, around: RankLayout) -> Mapping[str, str]:
 
 
 def mxnet(task: TaskId, around: RankLayout) -> Mapping[str, str]:
-    """Those of ps-lite (dmlc/ps-lite/docs/env.md). Who is neither scheduler nor server is a worker."""
+    """The variables of ps-lite (dmlc/ps-lite/docs/env.md). A task that is neither scheduler nor server is a worker."""
     if task.job not in around.spec:
         return {}
     root, port = around.address(TaskId(SCHEDULER, 0))

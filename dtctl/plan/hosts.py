@@ -1,4 +1,4 @@
-"""Where the directories of a cluster lie on its hosts, and which directory of data each task reads."""
+"""The directories of a cluster on its hosts, the GPUs and ports of its tasks, and the data directory of each task."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def checkpoint_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
 
 
 def event_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
-    """Where trainers may write for TensorBoard."""
+    """Directories to which trainers may write event files for TensorBoard."""
     return tuple(
         dict.fromkeys([*output_places(cluster, dirs), *(dirs[name] for name in ("log", "work") if name in dirs)])
     )
 
 
 def output_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
-    """What a run writes and is continued from."""
+    """Directories that a run writes to and continues from."""
     return tuple(sorted({*checkpoint_places(cluster, dirs), *(dirs[name] for name in ("output",) if name in dirs)}))
 
 
@@ -81,7 +81,7 @@ def brought_along(cluster: Cluster, host: Host, dirs: Directories) -> tuple[str,
 
 
 def visible_gpus(cluster: Cluster) -> Gpus:
-    """What each task sees: its own share, and with the dialect pytorch those of all such tasks of the host.
+    """The GPUs that each task sees: its own share, or with the dialect pytorch those of all such tasks on its host.
 
     A trainer for torchrun takes the one of its LOCAL_RANK.
     """
@@ -97,7 +97,7 @@ def _for_torchrun(cluster: Cluster) -> list[TaskId]:
 
 
 def share_gpus(cluster: Cluster) -> Gpus:
-    """Each task's GPUs; None where the host declares none and the task may find its own."""
+    """The GPUs of each task; None if the host declares none, and the task may use any."""
     here: dict[str, dict[TaskId, Job]] = {name: {} for name in cluster.hosts}
     for task in cluster.tasks():
         job = cluster.jobs[task.job]
@@ -195,7 +195,10 @@ def dealt(cluster: Cluster) -> tuple[TaskId, ...]:
 
 
 def data_place(cluster: Cluster, host: Host, task: TaskId, sharers: tuple[TaskId, ...]) -> DataPlace | None:
-    """Where a task reads on a host; None where no directory is named, or a storage URL. `sharers`: those of `dealt`."""
+    """The data directory of a task on a host; None if the file sets none, or a storage URL.
+
+    `sharers`: the result of `dealt`.
+    """
     base = directories(cluster, host).get("data")
     if base is None or is_storage_url(base):
         return None
@@ -207,14 +210,14 @@ def data_place(cluster: Cluster, host: Host, task: TaskId, sharers: tuple[TaskId
 
 
 def task_ports(cluster: Cluster, host: str) -> tuple[int, ...]:
-    """Those of its tasks, or of all where it has none: other hosts are able to connect to them."""
+    """The ports of the host's tasks, or of all tasks if it has none: other hosts can connect to these ports."""
     ports = [(name, port) for job in cluster.jobs.values() for name, port in zip(job.hosts, job.ports, strict=True)]
     known = [(name, port) for name, port in ports if port != CHOSEN_PORT]
     return tuple(sorted({port for name, port in known if name == host} or {port for _, port in known}))
 
 
 def data_places(cluster: Cluster) -> tuple[DataPlace, ...]:
-    """Each directory once; none where dtctl brings no data. A spare gets what any task reads."""
+    """All data directories, each once; none if dtctl sends no data. A spare gets the data of every task."""
     if cluster.data.source is None:
         return ()
     sharers = dealt(cluster)

@@ -1,4 +1,4 @@
-"""From a Cluster to everything that would be started: each task's place, words and environment. Pure."""
+"""Turns a Cluster into a plan of all that `up` would start: each task's address, arguments and environment."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ from dtctl.plan.hosts import (
 
 
 def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: str) -> RunPlan:
-    """What `up` would start.
+    """The plan of everything that `up` would start.
 
-    `hostnames` holds the name that SSH connects to for each host without an `address` of its own;
-    `local_python` is the interpreter of this machine's trainers where the file names none.
+    `hostnames` holds the name that SSH connects to for each host without an `address` of its own; `local_python` is the
+    interpreter of this machine's trainers where the file names none.
     """
     roster = plan_roster(cluster)
     addresses = {name: _address(host, cluster, hostnames) for name, host in cluster.hosts.items()}
@@ -107,7 +107,7 @@ def voters(cluster: Cluster, addresses: Mapping[str, str]) -> tuple[CoordinatorA
 
 
 def _listener(cluster: Cluster, name: str, address: str) -> CoordinatorAddress:
-    """Its port is the coordinator's, or the next one that no task of the host has."""
+    """The address on which a voter listens: the coordinator's port, or the next one that no task of the host has."""
     port = cluster.voter_ports.get(name, cluster.coordinator_port)
     tasks = {job.ports[index] for job in cluster.jobs.values() for index, host in enumerate(job.hosts) if host == name}
     while port != CHOSEN_PORT and port in tasks:
@@ -117,7 +117,7 @@ def _listener(cluster: Cluster, name: str, address: str) -> CoordinatorAddress:
 
 @dataclass(frozen=True)
 class _Shared:
-    """What all tasks share, computed once: each of a thousand tasks has the addresses of all."""
+    """The values that all tasks share, computed once: each of a thousand tasks has the addresses of all."""
 
     cluster: Cluster
     spec: ClusterSpec
@@ -178,7 +178,7 @@ class _Planner:
     local_python: str
 
     def task(self, part: RosterEntry, gpus: Gpus, port: int) -> TaskPlan:
-        """On the host of `part`."""
+        """The plan of one task, on the host of `part`."""
         cluster, shared, task = self.roster.cluster, self.shared, part.id
         job, host, spec, dirs = cluster.jobs[task.job], cluster.hosts[part.host], shared.spec, self.dirs[part.host]
         address, lead = spec[task.job][task.index], spec[self.roster.lead.job][self.roster.lead.index]
@@ -218,7 +218,7 @@ class _Planner:
     def movable(
         self, gpus: Gpus, voting: tuple[CoordinatorAddress, ...]
     ) -> tuple[dict[str, tuple[TaskPlan, ...]], dict[str, dict[str, tuple[TaskPlan, ...]]]]:
-        """With marks in place of addresses: each host's own tasks, and each spare's, as `RunPlan` has them."""
+        """`marked` and `seats` of RunPlan: tasks of each host and those that each spare can take, with marks."""
         cluster = self.roster.cluster
         if not cluster.standby and not resizes(cluster):
             return {}, {}
@@ -245,7 +245,7 @@ def _with_marks(task: TaskPlan) -> TaskPlan:
 
 
 def _own_data(cluster: Cluster, host: Host, task: TaskId, sharers: tuple[TaskId, ...]) -> Mapping[str, str]:
-    """Where files are dealt out, each task has a directory of its own."""
+    """The field `data_dir` of a task if files are sharded: each task then has its own directory."""
     place = data_place(cluster, host, task, sharers) if sharers else None
     return {"data_dir": place.directory} if place is not None else {}
 
@@ -268,7 +268,7 @@ def _environment(
     gpus: Gpus,
     fields: Mapping[str, str],
 ) -> Mapping[str, str]:
-    """What dtctl sets, then the file's own settings, which win."""
+    """The variables that dtctl sets, overridden by those of the file."""
     # By its fault handler a trainer that hangs can be asked for its stack.
     env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
     cluster = shared.cluster
@@ -320,7 +320,7 @@ def _address(host: Host, cluster: Cluster, hostnames: Mapping[str, str]) -> str:
 
 
 def platform_arguments(launch: Launch, fields: Mapping[str, str]) -> tuple[str, ...]:
-    """Less those that the trainer's own arguments have."""
+    """The flags of `platform`, without those that the trainer's own arguments set."""
     own = {argument.partition("=")[0] for argument in launch.args}
     names = [name for name in launch.platform if name.islower() and f"--{name}" not in own]
     return tuple(f"--{name}={_value(name, fields)}" for name in names)

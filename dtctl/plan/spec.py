@@ -35,7 +35,7 @@ _PLACEMENT = ("TF_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
 
 
 def digest(cluster: Cluster, bundle: str | None) -> str:
-    """What makes two `up` the same: all that the file says, less where it lies, and the code.
+    """Identifies a run: equal for two `up` with the same content of the file (not its path) and the same code.
 
     Taken before ports are moved for a local run: the second `up` of a live run finds them taken by the first.
     """
@@ -80,9 +80,10 @@ def run_spec(
     replaced: Mapping[str, str],
     code: str = "",
 ) -> Spec:
-    """What the specs of all hosts have in common: its size grows with their number, so it is made once.
+    """The spec without the fields of one host.
 
-    The fields of one host are missing. `code`: a short digest of it, in place of where it lies here.
+    It is made once, because its size grows with the number of hosts. `code`: a short digest of the code, in place of
+    its path here.
     """
     marked = itertools.chain(*plan.marked.values())
     named = named_by_others({str(task.id): (*task.argv, *task.env.values()) for task in marked})
@@ -189,7 +190,7 @@ def _setup(plan: RunPlan, first: TaskPlan) -> Setup | None:
 
 
 def environment_of(plan: RunPlan, first: TaskPlan, files: Mapping[str, str]) -> Environment | None:
-    """Of the host of this task, as far as the file says."""
+    """The environment of this task's host, as far as the file determines it."""
     cluster = plan.cluster
     said, host = cluster.trainer.environment, cluster.hosts[first.host]
     if said is None:

@@ -1,4 +1,4 @@
-"""What a command prints that runs on hosts, and below it in one line which hosts it still waits for."""
+"""The output of a command that runs on hosts, and below it one line with the hosts that are still awaited."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dtctl.render.terminal.moving import LastLine, moving
 from dtctl.render.terminal.safe import log_lines, one_line
 
 SHOWN_AFTER_S = 1.0
-"""What is over sooner needs no such line."""
+"""The line is shown only after this time."""
 
 WAITED_S = 2.0
-"""Who has taken so long is waited for; the others are simply at work."""
+"""Hosts count as awaited after this time; the others are simply working."""
 
 LOOKED_EVERY_S = 0.5
 LONGEST_NOTE = 500
 
 
 class Awaiting(ExitStack):
-    """On a terminal; elsewhere nothing. A context manager, and a `Report` of what has begun and is done."""
+    """The line on a terminal; elsewhere nothing. A context manager, and a `Report` of starts and ends."""
 
     def __init__(self, total: int, *, shown: bool = True) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Awaiting(ExitStack):
         self._shown = shown
         self._lock = threading.Lock()
         self._since: dict[str, float] = {}
-        """Those that have been begun, and are not done."""
+        """When each unfinished host began."""
         self._done = 0
         self._begun = time.monotonic()
 
@@ -44,7 +44,7 @@ class Awaiting(ExitStack):
         return self
 
     def __call__(self, progress: Progress) -> None:
-        """From any thread."""
+        """Records progress. May be called from any thread."""
         with self._lock:
             if progress.phase == "done":
                 self._since.pop(progress.host, None)
@@ -66,7 +66,7 @@ class Awaiting(ExitStack):
 def dialling(
     waits: Callable[[], Mapping[str, float]], failed: Callable[[], Mapping[str, DtctlError]] = dict
 ) -> Iterator[None]:
-    """While a command asks hosts before it shows anything: who has `failed`, and whom it waits for."""
+    """While a command connects to hosts before it shows anything: shows which have `failed` and which are awaited."""
     if not console.interactive():
         with failures_noted(waits, failed):
             yield
@@ -79,7 +79,7 @@ def dialling(
 def failures_noted(
     waits: Callable[[], Mapping[str, float]], failed: Callable[[], Mapping[str, DtctlError]]
 ) -> Iterator[None]:
-    """Prints a line when another host has failed for certain while others are still waited for."""
+    """Prints a line when another host has definitely failed while others are still awaited."""
     over = threading.Event()
 
     def refresh() -> None:
@@ -102,7 +102,7 @@ def failures_noted(
 
 
 def dialling_line(waits: Mapping[str, float], failed: Mapping[str, DtctlError], width: int) -> str:
-    """What has failed for certain is shown while others are waited for."""
+    """The line while hosts are awaited; definite failures come first."""
     line = waiting_for(waits, width, "connecting to")
     certain = [error for host, error in failed.items() if host not in waits]
     if not (line and certain):
@@ -112,9 +112,9 @@ def dialling_line(waits: Mapping[str, float], failed: Mapping[str, DtctlError], 
 
 
 def awaiting_line(done: int, total: int, waits: Mapping[str, float], width: int) -> str:
-    """`260 of 300 done; waiting for @host-[5,15-17] and 20 more (12 s)`.
+    """The progress, as in `260 of 300 done; waiting for @host-[5,15-17] and 20 more (12 s)`.
 
-    `waits`: how long each of those that are begun has taken.
+    `waits`: how long each unfinished host has taken.
     """
     head = f"{done} of {total} done"
     waiting = waiting_for(waits, width - len(head) - 2)
@@ -122,9 +122,9 @@ def awaiting_line(done: int, total: int, waits: Mapping[str, float], width: int)
 
 
 def waiting_for(waits: Mapping[str, float], width: int, what: str = "waiting for") -> str:
-    """Those that have taken long, and how long the first of them has; of more than fit those that took longest.
+    """The hosts that have taken long, and the longest time; if not all fit, those that took longest.
 
-    `what`: what dtctl does, as in `connecting to`. Empty where there are none.
+    `what`: what dtctl does, as in `connecting to`. Empty if there are none.
     """
     slow = sorted((place for place, waited_s in waits.items() if waited_s >= WAITED_S), key=lambda place: -waits[place])
     if not slow:
@@ -145,9 +145,9 @@ _LONGEST = 65536
 
 
 class OutputPrinter:
-    """Whole lines, so that places do not mix within a line; bytes as they come if there is one place.
+    """Prints whole lines, so that places do not mix within a line; bytes as they come if there is one place.
 
-    On a terminal lines are made safe, unless `raw`: elsewhere a program may be what reads them (`-- tar c . | tar x`).
+    On a terminal lines are made safe, unless `raw`. Elsewhere a program may read them (`-- tar c . | tar x`).
     """
 
     def __init__(self, targets: Sequence[str], *, raw: bool = False) -> None:
@@ -167,7 +167,7 @@ class OutputPrinter:
             return self._write(place, stream, [piece for line in lines for piece in _cut(line)] + begun)
 
     def finish(self) -> None:
-        """Writes lines that were never ended."""
+        """Writes lines without an end."""
         for (place, stream), rest in self._rests.items():
             if rest:
                 self._write(place, stream, [rest])
@@ -183,5 +183,5 @@ class OutputPrinter:
 
 
 def _cut(line: bytes) -> list[bytes]:
-    """In pieces, the last of which may be empty and the others not; where, depends on the line alone."""
+    """The line in pieces. Only the last may be empty; the cuts depend on the line alone."""
     return [line[start : start + _LONGEST] for start in range(0, max(1, len(line)), _LONGEST)]

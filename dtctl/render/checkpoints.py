@@ -52,7 +52,10 @@ def show_checkpoints(
     now: float,
     elsewhere: Callable[[Checkpoints, Checkpoint], Mapping[int, str]] = lambda place, one: {},
 ) -> None:
-    """`elsewhere`: the shards that a host lacks of a checkpoint, and who holds them."""
+    """Shows the checkpoints of each place.
+
+    `elsewhere`: the shards of a checkpoint that a host lacks, and their hosts.
+    """
     out = console.out()
     for place in found:
         report, hosts = place.report, fold((place.host, *place.others))
@@ -89,7 +92,7 @@ def _held_by(one: Checkpoint, lacking: Mapping[int, str]) -> str:
 
 
 def show_verified(outcome: Verification) -> None:
-    """One line for each, and below it what is wrong."""
+    """Shows one line for each checkpoint, and its problems below it."""
     for one in outcome.checked:
         checkpoint = one.found.checkpoint
         report = one.report
@@ -120,7 +123,7 @@ def show_reading(prefix: Path) -> None:
 
 
 def show_pushed(outcome: Pushed) -> None:
-    """Where it is, and what begins with it."""
+    """Shows where the checkpoint is, and what a trainer does with it."""
     own = outcome.own
     for one in outcome.placed:
         what = f"{size(one.sent_bytes)} sent"
@@ -134,7 +137,7 @@ def show_pushed(outcome: Pushed) -> None:
 
 
 def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:
-    """What goes, and what stays where nothing does."""
+    """Shows which checkpoints were removed, or why none was."""
     would = "would be removed" if dry_run else "removed"
     for host, one in outcome.directories:
         where = at(host, one["dir"])

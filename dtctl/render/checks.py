@@ -1,4 +1,4 @@
-"""What `check` has found, in words."""
+"""The results of `check` as text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _texts() -> ConfigParser:
 
 
 def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
-    """A block for the hosts that need the same."""
+    """Shows a block for each group of hosts with the same rules."""
     if output == "json":
         from dtctl.render.machine import document
 
@@ -54,11 +54,11 @@ def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
 
 
 _MOST_VALUES = 6
-"""That differ from host to host; of more, only the least and the most are shown."""
+"""The most values that are shown if hosts differ; of more, only the smallest and the largest."""
 
 
 def shown(lines: Iterable[Line | Statement], hosts: int) -> list[tuple[str, str]]:
-    """Labels and what is shown under them; `hosts`: how many there are."""
+    """Labels and their values. `hosts`: the number of hosts."""
     return [row for one in lines if (row := _row(one, hosts)) is not None]
 
 
@@ -81,13 +81,13 @@ def _row(one: Line | Statement, hosts: int) -> tuple[str, str] | None:
 
 
 def _span(what: str, known: Mapping[str, Any]) -> str:
-    """The least and the most of many different values, with the hosts that have them."""
+    """The smallest and the largest of many different values, with their hosts."""
     (least_host, least), *_, (most_host, most) = sorted(known.items(), key=lambda item: item[1])
     return f"{valued(what, least)} ({least_host}) to {valued(what, most)} ({most_host})"
 
 
 def _label(what: str) -> str:
-    """`memory_bytes` -> memory; what has no such end stays as it is."""
+    """The name without its unit: `memory_bytes` -> memory."""
     for end in ("_bytes", "_flops", "_share", "_s"):
         what = what.removesuffix(end)
     return what.replace("_", " ")
@@ -107,7 +107,7 @@ def show_checked(checked: Checked) -> None:
 
 
 def show_findings(checked: Checked) -> None:
-    """A paragraph for each; a blank line parts them."""
+    """Shows a paragraph for each finding, with blank lines between them."""
     out = console.out()
     for found in checked.found:
         out.print("")
@@ -120,7 +120,7 @@ def show_findings(checked: Checked) -> None:
 
 
 def show_brief(checked: Checked) -> None:
-    """Of the checks during a start, where a bar may be moving: what is wrong, and the time, if it took any."""
+    """Shows the findings of the checks during a start, when a bar may be moving, and the time if it took any."""
     with still():
         for found in checked.found:
             what, *remedies = paragraph(found)
@@ -130,7 +130,10 @@ def show_brief(checked: Checked) -> None:
 
 
 def refuse_certain_failure(checked: Checked, *, hint: str) -> None:
-    """Raises PreflightError for what makes tasks fail as soon as they start; `hint`: how to start them all the same."""
+    """Raises PreflightError for findings that make tasks fail as soon as they start.
+
+    `hint`: how to start them anyway.
+    """
     certain = checked.certain_failures
     if certain:
         lack_data = all(one.signature.name in MISSING for one in certain)
@@ -143,13 +146,13 @@ def refuse_certain_failure(checked: Checked, *, hint: str) -> None:
 
 
 def worded(found: Finding) -> list[str]:
-    """`problem` or `warning`, the finding, and what to type."""
+    """`problem` or `warning` with the finding, then the commands to type."""
     first, *rest = paragraph(found)
     return [f"{'problem' if fails(found) else 'warning'}: {first}", *rest]
 
 
 def summary(checked: Checked) -> str:
-    """As in `gpu-[1-8] checked in 3.2 s: 2 problems, 1 warning`."""
+    """The number of hosts, the time and the findings, as in `gpu-[1-8] checked in 3.2 s: 2 problems, 1 warning`."""
     asked = [host for host in checked.hosts if host not in checked.errors]
     if not asked:
         return "none of the hosts could be checked"

@@ -1,7 +1,7 @@
-"""The report's page as one that stays up to date: the same sections, each of which is sent again when it has changed.
+"""The report's page kept up to date: the same sections, each of which is sent again when it has changed.
 
-The curves are drawn here, as in a report. A charting library in the browser would draw the same lines from numbers
-that it alone can read; these are described in text too, need no script, and bring along no licence of others.
+The curves are drawn here, as in a report. A charting library in the browser would draw the same lines from numbers that
+only it can read; these are also described in text, need no script, and add no licence of others.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from dtctl.transport.group_errors import rows
 
 MOST_PROBLEMS = 3
 MOST_ROWS = 60
-"""Of the table of tasks; where there are more, tasks in the same state share one."""
+"""The most rows of the table of tasks; if there are more tasks, those in the same state share a row."""
 
 _HEADINGS = {"result": HEADINGS["result"], "tasks": "Tasks", "curves": HEADINGS["curves"], **HEADINGS}
-"""What changes most stands first."""
+"""Sections that change most come first."""
 _KINDS = {"STATE": "nowrap", "TASK": "nowrap", "HOST": "nowrap", "NOTE": "wide"}
 _SELDOM = ("STEP", "RATE", "OUTPUT", "CPU", "MEMORY", "GPU USE", "GPU MEMORY", "GPU HEAT", "NOTE")
-"""Columns that are left out where no task has anything in them."""
+"""Columns that are left out if all of their cells are empty."""
 _LEFT_OUT = ("PID",)
 
 _STATES = {
@@ -53,7 +53,7 @@ STYLE = OF_REPORT + Path(__file__).with_name("dashboard.css").read_text("utf-8")
 
 
 def parts(report: Report) -> dict[str, str]:
-    """By their names; `title` is text, the others are HTML."""
+    """The parts of the page by name; `title` is text, the others are HTML."""
     return {
         "title": f"{report.status.verdict.outcome.value}: {_run(report)}",
         "answer": _answer(report),
@@ -66,7 +66,7 @@ def parts(report: Report) -> dict[str, str]:
 
 
 def unknown(error: DtctlError | None) -> dict[str, str]:
-    """While the state of the run is unknown; None: it is known."""
+    """The part that reports why the state of the run is unknown; empty if `error` is None."""
     return {"unknown": str(_macros().unknown(error.summary)) if error is not None else ""}
 
 
@@ -82,12 +82,12 @@ def whole(held: Mapping[str, str], number: int) -> str:
 
 
 def entered(place: str) -> str:
-    """Leads on from the address with the token, which is not to stay in the browser's history."""
+    """A page that redirects from the address with the token, which must not stay in the browser's history."""
     return str(_macros().small("dtctl", "Go on", Markup(STYLE), place))
 
 
 def entrance(command: str) -> Entrance:
-    """For those who have not come in."""
+    """The pages for browsers that have not logged in."""
     text = (
         f"Open the address that {command} has printed: each address works once, in one browser. Then it prints another."
     )
@@ -99,7 +99,7 @@ def headers() -> dict[str, str]:
 
 
 def policy() -> str:
-    """The script and the style sheet are known by their hashes; the script may ask this server alone."""
+    """The content security policy: scripts and styles by their hashes, requests only to this server."""
     return (
         f"default-src 'none'; style-src {known_by_hash(STYLE)}; script-src {known_by_hash(script())};"
         " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -120,20 +120,20 @@ def _run(report: Report) -> str:
 
 
 def _answer(report: Report) -> str:
-    """As `dtctl status` begins."""
+    """The first line of `dtctl status`."""
     (run, _), _, (outcome, _), *rest = headline(report.status)
     return str(_macros().answer(run, outcome, "".join(text for text, _ in rest), is_over(report.status)))
 
 
 def _news(report: Report) -> str:
-    """What a screen reader says by itself, and so what seldom changes: the outcome, and how many tasks do what."""
+    """The text that screen readers announce. It rarely changes: the outcome, and the counts of states."""
     states = Counter(task.state.value for task in report.status.tasks.values())
     counts = ", ".join(f"{count(number, 'task')} {state}" for state, number in sorted(states.items()))
     return f"{report.status.verdict.outcome.value}: {counts}"
 
 
 def _problems(report: Report) -> str:
-    """The most important first."""
+    """The problems, the most important first."""
     found = [
         (
             [line for line in (happened(one.seen), worded(one.signature.means, words(one))) if line],
@@ -145,7 +145,7 @@ def _problems(report: Report) -> str:
 
 
 def _command(line: str) -> tuple[str, str]:
-    """What to type, if it is something to type, and what it does."""
+    """The command in the line, or "", and its explanation."""
     typed, _, does = line.partition("    ")
     return (typed, does.strip()) if typed.startswith("dtctl ") else ("", line)
 
@@ -163,7 +163,7 @@ def _tasks(report: Report) -> str:
 
 
 def show_url(url: str, fields: Mapping[str, object], *notes: str, json: bool) -> None:
-    """Once it can be opened. `fields`: of its document, besides the address."""
+    """Shows the address, once it can be opened. `fields`: the other fields of its document."""
     if json:
         document.print_json_line({"apiVersion": document.API_VERSION, **fields, "url": url})
         return
@@ -173,7 +173,7 @@ def show_url(url: str, fields: Mapping[str, object], *notes: str, json: bool) ->
 
 
 def show_next_url(url: str, fields: Mapping[str, object], *, json: bool) -> None:
-    """When a browser has come in."""
+    """Shows the next address after a browser has used one."""
     if json:
         show_url(url, fields, json=True)
     else:

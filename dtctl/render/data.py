@@ -1,4 +1,4 @@
-"""Data sets as text: what hosts have of one, what was sent and what was removed."""
+"""Data sets as text: their state on hosts, and the files that were sent and removed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STYLES = {"complete": "green", "missing": "yellow", "incomplete": "yellow"}
 
 @contextmanager
 def source_progress(source: Path, *, quiet: bool = False) -> Iterator[ScanReport]:
-    """How much of the source has been read; on a terminal."""
+    """Shows on a terminal how much of the source has been read."""
     line = ""
 
     def report(files: int, read_bytes: int) -> None:
@@ -43,7 +43,7 @@ def source_progress(source: Path, *, quiet: bool = False) -> Iterator[ScanReport
 
 
 def show_data_states(states: Iterable[PlaceState]) -> None:
-    """Hosts with the same directory in the same state are one line."""
+    """Shows a line for hosts with the same directory in the same state."""
     alike = grouped(((shown(one.place.directory), one.state, _words(one)), one.place.host) for one in states)
     columns: dict[str, list[str] | list[Text]] = {
         "HOST": [summarize_hosts(hosts) for hosts in alike.values()],
@@ -68,7 +68,7 @@ def _words(one: PlaceState) -> str:
 
 
 def next_steps(states: Iterable[PlaceState]) -> list[str]:
-    """What to type; nothing where all is well."""
+    """The commands to type; none if all data is complete."""
     found = {one.state for one in states}
     if found == {"complete"} or not found:
         return []
@@ -77,7 +77,7 @@ def next_steps(states: Iterable[PlaceState]) -> list[str]:
 
 
 def show_data_examples(states: Iterable[PlaceState]) -> None:
-    """Names of files that are missing or not as they were sent."""
+    """Shows names of files that are missing or changed."""
     for one in states:
         if examples := one.held["examples"]:
             more = one.held["files"] - one.right_files - len(examples)
@@ -86,7 +86,7 @@ def show_data_examples(states: Iterable[PlaceState]) -> None:
 
 
 def show_data_pushed(outcome: Mapping[str, Sequence[PushedData]]) -> None:
-    """What each host was sent."""
+    """Shows what each host was sent."""
     _say_by_host(outcome, _pushed)
 
 
@@ -109,7 +109,7 @@ def show_data_dropped(outcome: Mapping[str, Sequence[DataDropped]]) -> None:
 
 
 def _say_by_host(outcome: Mapping[str, Sequence[T]], words: Callable[[T], str]) -> None:
-    """A line for all hosts of which the same is to be said."""
+    """Prints a line for all hosts with the same text."""
     texts = {host: "; ".join(map(words, each)) for host, each in outcome.items()}
     for text, hosts in by_value(texts).items():
         console.say(f"{summarize_hosts(hosts)}: {text}")

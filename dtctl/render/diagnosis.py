@@ -1,4 +1,4 @@
-"""Problems of a run as text: the finding, what it means, and what to type."""
+"""Problems of a run as text: the finding, its meaning, and the commands to type."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 FIELD = re.compile(r"\{(\w+)\}")
 _MOST_CAUSE = 300
 _FEW_LINES = 3
-"""Of a log, in `status`."""
+"""Lines of a log in `status`."""
 _FLOPS = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
 
 
 def show_diagnosis(diagnosis: Diagnosis) -> None:
-    """Each finding as a paragraph; what was looked at where nothing was found."""
+    """Shows a paragraph for each finding; if there is none, what was inspected."""
     out = console.out()
     for number, found in enumerate(diagnosis.found):
         if number:
@@ -39,7 +39,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
 
 
 def problem_lines(status: RunStatus) -> list[str]:
-    """What is most wrong as far as `status` knows, its cause and the next command; nothing where all is well."""
+    """The most severe problem that `status` knows, its cause and the next command; empty if there is none."""
     found = in_short(status)
     if not found:
         return []
@@ -57,13 +57,13 @@ def ended_in_problem(status: RunStatus) -> frozenset[TaskId]:
 
 
 def advice_lines(status: RunStatus) -> list[str]:
-    """What the run has failed of and what to type, below the end of its log; nothing where that says it all."""
+    """The reason for the run's failure and the commands to type, below the end of its log; empty if that is enough."""
     first = next((found for found in in_short(status) if found.first and found.is_known), None)
     return paragraph(first, shown=True) if first is not None else []
 
 
 def paragraph(found: Finding, *, shown: bool = False, most_lines: int | None = None) -> list[str]:
-    """`shown`: how its tasks have ended, and the end of their log, stand above already."""
+    """The finding as lines. `shown`: the lines above already show how its tasks ended, and the end of their log."""
     known = {name: word for name, word in words(found).items() if not (shown and name == "log_of")}
     what, means = happened(found.seen), filled(found.signature.means, known)
     head = [] if shown and not found.seen.waiting else [what] if what else []
@@ -72,18 +72,18 @@ def paragraph(found: Finding, *, shown: bool = False, most_lines: int | None = N
 
 
 def last_lines(found: Finding) -> list[str]:
-    """Of the log, for an end without a known signature."""
+    """The last lines of the log, for an end without a known signature."""
     return list(found.seen.fields.get("last_lines", ()))
 
 
 def remedies(found: Finding) -> list[str]:
-    """What to type, or to do; what would need something that is not known is left out."""
+    """The commands to type, or the things to do, without those that need an unknown field."""
     known = words(found)
     return [filled(one, known) for one in found.signature.remedy if set(FIELD.findall(one)) <= known.keys()]
 
 
 def happened(seen: Match) -> str:
-    """The finding, by who waits for it; empty where the signature's own sentence says that."""
+    """The finding and the tasks that wait for it; empty if the signature's own sentence includes that."""
     names = fold_tasks(seen.tasks)
     if seen.end is not None:
         if seen.waiting:
@@ -107,7 +107,7 @@ def _waited(waiting: Iterable[Wait]) -> str:
 
 
 def _ended(end: End) -> str:
-    """As in `exited 1 at 10:02:11, the third time: ModuleNotFoundError: ...`."""
+    """How a task ended, as in `exited 1 at 10:02:11, the third time: ModuleNotFoundError: ...`."""
     if end.signal is not None:
         how = f"was killed by {signal_name(end.signal)}"
     elif end.code is not None:
@@ -122,7 +122,7 @@ def _ended(end: End) -> str:
 
 
 def filled(template: str, known: Mapping[str, str]) -> str:
-    """Parts in brackets need all of their fields."""
+    """The template with its fields. Parts in brackets are left out unless all of their fields are known."""
 
     def part(match: re.Match[str]) -> str:
         return match[1] if set(FIELD.findall(match[1])) <= known.keys() else ""
@@ -132,7 +132,7 @@ def filled(template: str, known: Mapping[str, str]) -> str:
 
 
 def words(found: Finding) -> dict[str, str]:
-    """The fields of a finding as people read them."""
+    """The fields of a finding as text for people."""
     seen = found.seen
     shown = {name: value for name, value in seen.fields.items() if name != "last_lines"}
     known = {name: valued(name, value) for name, value in shown.items() if value not in (None, "")}
@@ -146,12 +146,12 @@ def words(found: Finding) -> dict[str, str]:
 
 
 def _at(hosts: Iterable[str]) -> str:
-    """Hosts as a command takes them, typed into any shell."""
+    """Hosts in the form of a command's argument, for any shell."""
     return shlex.quote(f"@{fold(hosts)}")
 
 
 def valued(name: str, value: Any) -> str:
-    """A field as people read it; its name says what it is (diagnosis.signature.Fields)."""
+    """A field as text for people; its name determines the unit (diagnosis.signature.Fields)."""
     if name == "versions":
         return ", ".join(f"{version} on {fold(hosts)}" for version, hosts in value)
     if isinstance(value, tuple) and value and isinstance(value[0], int):
@@ -173,5 +173,5 @@ def valued(name: str, value: Any) -> str:
 
 
 def fold_tasks(tasks: Iterable[TaskId]) -> str:
-    """worker:[0-3],ps:1"""
+    """The tasks as a folded list: worker:[0-3],ps:1"""
     return fold(map(str, tasks))

@@ -1,4 +1,4 @@
-"""The stacks of live trainers, thread by thread; what the kernel reports of all threads in a few lines below."""
+"""The stacks of live trainers, thread by thread, and below them a few lines with the kernel's view of all threads."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ MISSING: dict[Missing, str] = {
 }
 """Why there are no Python stacks."""
 
-INSTALL_PY_SPY = "py-spy beside the trainer's Python reads stacks from outside: pip install py-spy"
+INSTALL_PY_SPY = "py-spy in the trainer's environment reads stacks from outside: pip install py-spy"
 _HELPED_BY_PY_SPY = ("off", "no_handler", "replaced", "closed", "blocked", "stopped", "not_delivered", "no_answer")
 
 _MOST_KINDS = 12
-"""Lines of threads in the same state; JSON has them all."""
+"""The most lines of threads in the same state; JSON has them all."""
 
 
 def show_dumps(found: Dumps) -> None:
@@ -93,7 +93,7 @@ def _call(frame: Frame) -> str:
 
 
 def _kernel_lines(process: ProcessDump) -> Iterator[str]:
-    """Threads in the same state share a line; each stack in the kernel once, where it can be read."""
+    """A line for all threads in the same state; each stack in the kernel once, if it can be read."""
     threads = process["threads"]
     kinds = Counter(_kind(thread) for thread in threads)
     if not kinds:

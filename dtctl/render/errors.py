@@ -1,4 +1,4 @@
-"""Errors as a person sees them, on stderr: what, where, what came back, what to type next."""
+"""Errors for people, on stderr: what failed, where, the details, and the next command."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from dtctl.operations.client.streams import Disconnected, Reconnected
 
 _OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
-"""By an agent's code: what to type next where the agent itself says nothing of it."""
+"""Hints by an agent's error code, if the agent itself sends none."""
 
 
 _SHORT = 60
-"""Such lines fit any terminal: rich, which knows its width, is not imported for them."""
+"""Shorter lines fit any terminal: rich, which knows its width, is not imported for them."""
 
 
 def show_error(error: DtctlError) -> None:
@@ -40,7 +40,7 @@ def show_error(error: DtctlError) -> None:
 
 
 def _reasons(error: SomeHostsFailed) -> None:
-    """Each in a line, but what to type below it where the terminal is too narrow for both."""
+    """Shows each reason in a line, with the command below it if the terminal is too narrow for both."""
     for row in rows(error.errors):
         whole = f"       {row.text}{APART}{row.next_step}"
         for line in [whole.rstrip()] if console.fits(whole) else [f"       {row.text}", f"         {row.next_step}"]:
@@ -52,7 +52,7 @@ def _reasons(error: SomeHostsFailed) -> None:
 
 
 def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = False) -> None:
-    """One entry for all hosts with the same error. `tolerated`: the command succeeds in spite of it."""
+    """Shows one entry for all hosts with the same error. `tolerated`: the command succeeds in spite of it."""
     if console.speaks_json():
         from dtctl.render.machine import stderr
 
@@ -78,7 +78,7 @@ def show_warning(text: str, hint: str = "") -> None:
 
 
 def note(text: str, *next_steps: str) -> None:
-    """A line about what dtctl does, for a person who watches, and below it what to type next."""
+    """Shows a line about what dtctl does, for a person who watches, and below it the next commands."""
     if console.speaks_json():
         from dtctl.render.machine import stderr
 
@@ -92,7 +92,7 @@ def note(text: str, *next_steps: str) -> None:
 
 
 def show_contact(event: Disconnected | Reconnected) -> None:
-    """What has become of a conversation with a host."""
+    """Shows that a connection to a host has ended, or works again."""
     from dtctl.operations.client.streams import Disconnected
 
     if isinstance(event, Disconnected):
@@ -108,13 +108,16 @@ def interrupted(text: str, *next_steps: str) -> None:
 
 
 def below() -> None:
-    """To a new line, below the terminal's ^C or a question without an answer."""
+    """Starts a new line, below the terminal's ^C or an unanswered question."""
     if console.on_terminal(stderr=True):
         console.report("")
 
 
 def _more(error: DtctlError, hosts: Sequence[str] = (), *, detail: str | None = None, hint: str | None = None) -> None:
-    """`hosts`: those with the same error, if there are several; then `detail` and `hint` are for all of them."""
+    """Shows details and hint.
+
+    `hosts`: those with the same error, if several; then `detail` and `hint` are for all of them.
+    """
     for line in lines_of(error.detail if detail is None else detail):
         console.report(f"       {line}")
     own = _OWN_HINTS.get(error.code) if isinstance(error, AgentError) and not error.hint else None
@@ -126,7 +129,7 @@ def _more(error: DtctlError, hosts: Sequence[str] = (), *, detail: str | None = 
 
 
 def _hint(hint: str, whose: str = "") -> None:
-    """`whose` advice it is, if not dtctl's own: a lying host may advise anything."""
+    """Shows a hint. `whose`: the host that sent it, if it is not dtctl's own; a lying host may advise anything."""
     for number, line in enumerate(lines_of(hint)):
         if number:
             console.report(f"       {line}")
@@ -135,7 +138,7 @@ def _hint(hint: str, whose: str = "") -> None:
 
 
 def show_doubts(doubts: Sequence[Problem]) -> None:
-    """What in the cluster file may be intended, but is more likely a mistake."""
+    """Shows parts of the cluster file that are valid, but probably mistakes."""
     if console.speaks_json():
         from dtctl.render.machine import stderr
 
@@ -162,7 +165,7 @@ def _show_problem(problem: Problem, *label: str | tuple[str, str]) -> None:
 
 
 def _excerpt(place: Place) -> list[str]:
-    """The line with a caret below the column; nothing where it cannot be read."""
+    """The line with a caret below the column; empty if it cannot be read."""
     if not (place.line and place.column):
         return []
     try:
@@ -182,7 +185,7 @@ def _labelled(label: str, style: str, sentence: str) -> None:
 
 
 def show_styled(*parts: str | tuple[str, str]) -> None:
-    """A line on stderr, of text and (text, style); without colours it needs no rich, which costs 20 ms."""
+    """Prints a line of text and (text, style) on stderr; without colours it needs no rich, which costs 20 ms."""
     if not console.colored(stderr=True):
         return console.report("".join(part if isinstance(part, str) else part[0] for part in parts))
     from dtctl.render.terminal.rich_console import text
@@ -192,7 +195,7 @@ def show_styled(*parts: str | tuple[str, str]) -> None:
 
 
 def show_trace() -> None:
-    """Shows what dtctl's own loggers say; request bodies, which may hold secrets, are never logged."""
+    """Shows the messages of dtctl's own loggers. Request bodies, which may hold secrets, are never logged."""
     handler = _TraceHandler()
     handler.setFormatter(logging.Formatter("%(relativeCreated)6d ms  %(message)s"))
     logger = logging.getLogger("dtctl")

@@ -1,4 +1,4 @@
-"""What happened to a run, in words: the lines of `dtctl events`, losses and recoveries."""
+"""The events of a run as text: the lines of `dtctl events`, losses and recoveries."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def event_line(event: HistoryEvent) -> str:
-    """Time, who, what, and why."""
+    """An event as a line: time, subject, change and reason."""
     return f"{local_time(event['time'])}  {_text(event)}"
 
 
 def attempt_line(one: Attempted) -> str:
-    """An attempt from its start to its end."""
+    """An attempt as a line, from its start to its end."""
     where = f" on {one.host}" if one.host else ""
     return f"{local_time(one.time)}  {one.task} attempt {one.attempt}{where} {_course(one)}"
 
@@ -30,7 +30,7 @@ def history_line(entry: HistoryEvent | Attempted) -> str:
 
 
 def incident_lines(incident: Incident, now: float) -> list[str]:
-    """The loss and what became of it; failures that only followed from it are folded into one line."""
+    """A loss and its recovery; failures that only followed from it share one line."""
     parts = [f"{_ended(incident['task'], tuple(why_of(incident)))} at {clock(incident['noticed'])}"]
     along = [task for task in incident["tasks"] if task != incident["task"]]
     if along:
@@ -50,7 +50,7 @@ def incident_lines(incident: Incident, now: float) -> list[str]:
 
 
 def news(before: Coordination | None, now: Coordination) -> list[str]:
-    """What a person who follows the run is to know of the difference."""
+    """The changes that a person who follows the run must know."""
     known = {incident["id"]: incident for incident in before.view["incidents"]} if before else {}
     lines = []
     for incident in now.view["incidents"]:
@@ -77,7 +77,7 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
 
 
 def clock(epoch_s: float) -> str:
-    """The time of day, where the day is clear."""
+    """The time of day, for use if the day is clear."""
     return local_time(epoch_s, "%H:%M:%S")
 
 
@@ -121,10 +121,10 @@ def _course(one: Attempted) -> str:
 
 
 _PREDICATES = ("killed", "stalled", "hung", "frozen", "cannot_run", "cannot_enter", "cannot_open_log", "cannot_start")
-"""Kinds whose sentences may follow a task's name as they are."""
+"""Kinds whose sentences may follow a task's name unchanged."""
 
 _EXITS = ("exited", "ps_ended", "keeper_killed", "host_restarted", "exit_damaged")
-"""Kinds that name what a task has ended with."""
+"""Kinds that name how a task ended."""
 
 
 def _ended(who: str, why: Sequence[Fact]) -> str:
@@ -134,12 +134,12 @@ def _ended(who: str, why: Sequence[Fact]) -> str:
 
 
 def _seconds(span: float) -> str:
-    """9.4 s; minutes need no tenths."""
+    """A duration, with tenths below a minute: 9.4 s."""
     return f"{span:.1f} s" if span < 60 else duration(span)
 
 
 def _text(one: HistoryEvent) -> str:
-    """An entry as a sentence: who, what, why, and by whom."""
+    """An entry as a sentence: subject, change, reason, and the user who requested it."""
     who, why = one["task"] or one["host"] or "", sentence(why_of(one))
     if one["kind"] == "task":
         attempt = f" (attempt {one['attempt']})" if one["attempt"] and one["attempt"] > 1 else ""
@@ -147,7 +147,7 @@ def _text(one: HistoryEvent) -> str:
         text = f"{who} on {one['host']} {what}{attempt}" if one["host"] else f"{who} {what}{attempt}"
         text += f": {why}" if why else ""
     elif one["kind"] == "condition":
-        counts = headline(why_of(one)) == "tasks_run"  # at that moment alone: no event follows when the rest start
+        counts = headline(why_of(one)) == "tasks_run"  # only at that moment: no event follows when the rest start
         text = str(one["to"]) if counts or not why else f"{one['to'] or 'condition'}: {why}"
     elif not who or who in named(why_of(one)) or (one["kind"] == "contact" and headline(why_of(one)) == "said"):
         text = why

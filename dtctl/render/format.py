@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers as text for people."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def duration(seconds: float) -> str:
 
 
 def share(value: float, low: float, high: float, flat: float = 0.0) -> float:
-    """Where a number lies between two others, from 0 to 1; `flat` where those are the same."""
-    across = high / 2 - low / 2  # the whole may be more than a number can hold
+    """The position of a number between two others, from 0 to 1; `flat` if those are the same."""
+    across = high / 2 - low / 2  # the difference may exceed a float
     return (value / 2 - low / 2) / across if across > 0 else flat
 
 
 def number(text: str | None) -> float | None:
-    """Of a loss in the digits of its log; `nan` is one."""
+    """The value of a loss in the digits of its log, where `nan` is a number."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -58,12 +58,12 @@ def count(number: int, noun: str) -> str:
 
 
 def iso_utc(epoch_s: float | None) -> str | None:
-    """RFC 3339 in UTC, for machines."""
+    """The time in RFC 3339 in UTC, for machines."""
     if epoch_s is None:
         return None
     try:
         return datetime.fromtimestamp(epoch_s, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):  # a host's clock may be at a year that no calendar has
+    except (ValueError, OverflowError, OSError):  # a host's clock may be at a year beyond the calendar
         return None
 
 
@@ -75,23 +75,23 @@ def local_time(epoch_s: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
 
 
 MOST_NAMED = 60
-"""Characters of folded names that a person reads through."""
+"""The most characters of folded names that a person reads."""
 
 
 def summarize_hosts(names: Iterable[str], most: int = MOST_NAMED) -> str:
-    """Hosts with whom all is well: gpu-[1-4]; or, scattered as they are where others have failed, only `270 hosts`."""
+    """Hosts in one short text: gpu-[1-4]; if their names do not fit, only `270 hosts`."""
     known = list(names)
     folded = fold(known)
     return folded if len(known) == 1 or len(folded) <= most else count(len(known), "host")
 
 
 def by_value(answers: Mapping[str, T]) -> dict[T, list[str]]:
-    """What hosts answer, and which of them answer it."""
+    """The answers, each with the hosts that gave it."""
     return grouped((answer, host) for host, answer in answers.items())
 
 
 def spans(numbers: Iterable[int], between: str = ",") -> str:
-    """0-3,5, as commands take the indexes of tasks."""
+    """Numbers as commands take the indexes of tasks: 0-3,5."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and found[-1][-1] == number - 1:

@@ -1,4 +1,4 @@
-"""Goodput in words: the share of the time that was kept, where the rest went, and what would raise it."""
+"""Goodput as text: the share of time in kept steps, the losses, and settings that would reduce them."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ MEANINGS = {
 
 
 def goodput_line(goodput: Goodput) -> str:
-    """goodput 93 %: starts 4 %, steps done again 2 %; a checkpoint every 30s in place of 10m: 2 % more"""
+    """The summary: goodput 93 %: starts 4 %, steps done again 2 %; a checkpoint every 30s in place of 10m: 2 % more"""
     text = sentence(summary(goodput.seconds))  # type: ignore[arg-type]
     return "; ".join([text, *map(gain_text, goodput.gains[:1])])
 
 
 def rows(goodput: Goodput) -> dict[str, list[str]]:
-    """Of each part that took any time, in order: its name, share, time, and what it is."""
+    """The parts that took any time, in order: name, share, time, and meaning."""
     shares = {what: percent(goodput.share_of(what)) for what in ORDER} | {"pause": ""}
     return {
         what: [PARTS[what], shares[what], duration(goodput.seconds[what]), MEANINGS[what]]
@@ -55,7 +55,7 @@ def rows(goodput: Goodput) -> dict[str, list[str]]:
 
 
 def of_what(report: Report) -> str:
-    """What stands behind the percentage: of 1h2m until the outcome went into steps that were kept."""
+    """The explanation of the percentage: of 1h2m until the outcome went into steps that were kept."""
     elapsed = duration(report.goodput.counted_s if report.goodput else 0.0)
     paused_s = report.goodput.seconds.get("pause", 0.0) if report.goodput else 0.0
     paused = f", less pauses of {duration(paused_s)}," if paused_s else ""
@@ -77,10 +77,10 @@ def gain_text(gain: Gain) -> str:
 
 
 def percent(share: float) -> str:
-    """Whole ones, and tenths of what is small."""
+    """A percentage, with tenths if it is small."""
     return f"{100 * share:.1f} %" if 0 < share < 0.095 else f"{100 * share:.0f} %"
 
 
 def exact(seconds: float) -> str:
-    """As cluster.yaml takes it: 30s, 10m, 1h; from ten minutes on in whole minutes."""
+    """A duration as cluster.yaml takes it: 30s, 10m, 1h; from ten minutes on in whole minutes."""
     return duration_text(float(round(seconds) if seconds < 600 else 60 * round(seconds / 60)))

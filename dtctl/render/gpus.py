@@ -14,11 +14,11 @@ COLUMNS = {
     **dict.fromkeys(("host", "GPU", "kind", "use", "memory", "temperature", "clock", "held back by"), "nowrap"),
     **dict.fromkeys(("tasks", "used by"), "wide"),
 }
-"""Headings, and how wide they may become on a page."""
+"""Headings, and the class of their width on a page."""
 
 
 def use(gpus: Sequence[Gpu]) -> str:
-    """Each of a few, least and most of many, and whether any is lost: `93 95%`, `12..97% lost`."""
+    """The use of each of a few GPUs, or the range of many, and whether any is lost: `93 95%`, `12..97% lost`."""
     busy = [round(100 * gpu["busy"]) for gpu in gpus if gpu["busy"] is not None]
     several = f"{min(busy)}..{max(busy)}" if len(set(busy)) > 1 else " ".join(map(str, busy[:1]))
     known = [f"{' '.join(map(str, busy)) if len(busy) <= _FEW else several}%"] if busy else []
@@ -29,7 +29,7 @@ _FEW = 4
 
 
 def memory(gpus: Sequence[Gpu]) -> str:
-    """Of the fullest: 31.2 of 40.0 GB."""
+    """The memory of the fullest GPU: 31.2 of 40.0 GB."""
     known = [gpu for gpu in gpus if gpu["memory_bytes"]]
     if not known:
         return ""
@@ -40,14 +40,14 @@ def memory(gpus: Sequence[Gpu]) -> str:
 
 
 def heat(gpus: Sequence[Gpu]) -> str:
-    """The hottest, and by what clocks are lowered: 91 C thermal."""
+    """The highest temperature, and why clocks are lowered: 91 C thermal."""
     degrees = max((gpu["degrees"] for gpu in gpus if gpu["degrees"] is not None), default=None)
     reasons = dict.fromkeys(reason for gpu in gpus for reason in gpu["throttled"])
     return " ".join([*([] if degrees is None else [f"{degrees} C"]), *reasons])
 
 
 def rows(status: RunStatus) -> Iterator[list[str]]:
-    """A line for each GPU, as COLUMNS say."""
+    """A row for each GPU, in COLUMNS."""
     for host, gpu in every(status):
         clock = "" if gpu["clock_mhz"] is None else f"{gpu['clock_mhz']} MHz"
         figures = (use([gpu]), memory([gpu]), heat([{**gpu, "throttled": []}]), clock, ", ".join(gpu["throttled"]))
@@ -55,7 +55,7 @@ def rows(status: RunStatus) -> Iterator[list[str]]:
 
 
 def every(status: RunStatus) -> Iterator[tuple[str, Gpu]]:
-    """Of all hosts with tasks."""
+    """The GPUs of all hosts with tasks."""
     facts = Facts(status)
     for host in dict.fromkeys(task.host for task in status.tasks.values()):
         yield from ((host, gpu) for gpu in facts.gpus(host))

@@ -1,4 +1,4 @@
-"""What a person sees who follows a run or a command: lines with the names of tasks, and what happens meanwhile."""
+"""Output for a person who follows a run or a command: lines with the names of tasks, and events in between."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ if TYPE_CHECKING:
 
 
 _COLORS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
-"""ANSI foregrounds that can be distinguished on dark and on light."""
+"""ANSI foregrounds that are distinguishable on dark and on light."""
 
 
 REMEMBERED = 200
-"""Lines, of all tasks, after which earlier output has scrolled away."""
+"""The number of lines, of all tasks, after which earlier output has scrolled away."""
 
 _TAIL_BYTES = 64 * 1024
 
 
 @dataclass
 class LogPrinter:
-    """Writes whole lines, safe for a screen; with `raw` the bytes of the log and nothing but the heads of its lines.
+    """Writes whole lines, safe for a screen; with `raw` the bytes of the log, with only the prefixes of its lines.
 
-    `gaps`: lines that do not follow each other are separated by `--`, as grep does. `all_attempts`: the first one that
-    is shown is named, too.
+    `gaps`: `--` between lines that are not consecutive, as in grep. `all_attempts`: the first attempt is named, too.
     """
 
     tasks: InitVar[Iterable[TaskId]]
@@ -60,7 +59,7 @@ class LogPrinter:
         self._colors = {name: _COLORS[index % len(_COLORS)] for index, name in enumerate(names)} if self._color else {}
         self._attempts: dict[str, int] = {}
         self._ends: dict[str, int] = {}
-        """Where in its log each task's last lines ended."""
+        """The offset in its log at which each task's last lines ended."""
         self._last: deque[tuple[str, str]] = deque(maxlen=REMEMBERED)
 
     def print(self, lines: LogLines) -> None:
@@ -78,7 +77,7 @@ class LogPrinter:
         return None
 
     def _separator(self, log: Log) -> list[str]:
-        """Between this and what was shown of the task before."""
+        """The line between this and the earlier output of the task."""
         task, attempt = log["task"], log["attempt"]
         before, end = self._attempts.get(task), self._ends.get(task)
         self._attempts[task], self._ends[task] = attempt, log["end"]
@@ -91,7 +90,7 @@ class LogPrinter:
         self._last.extend((lines.log["task"], line) for line in log_lines(lines.data[-_TAIL_BYTES:], color=False))
 
     def has_just_shown(self, task: TaskId, tail: Sequence[str]) -> bool:
-        """Whether these are the last lines of the task that were shown, not long ago."""
+        """Whether these are the last lines of the task that were recently shown."""
         own = [line.rstrip() for shown, line in self._last if shown == str(task) and line.strip()]
         wanted = [line.rstrip() for line in tail if line.strip()]
         return own[len(own) - len(wanted) :] == wanted
@@ -117,7 +116,7 @@ class LogObjects(LogPrinter):
 
 
 def show_setup_logs(logs: Mapping[str, Sequence[SetupLog]], lines: int | None, *, as_json: bool) -> None:
-    """The last `lines` of each, under the names of their hosts; None: all."""
+    """Shows the last `lines` of each log, with the name of its host; None: all lines."""
     width = max((len(host) for host in logs), default=0)
     for host, one in ((host, one) for host, own in logs.items() for one in own):
         whole = log_lines(one["text"].encode("utf-8", "surrogatepass"), color=False)
@@ -134,7 +133,7 @@ def show_setup_logs(logs: Mapping[str, Sequence[SetupLog]], lines: int | None, *
 
 
 def show_saved(files: Sequence[SavedLog], directory: Path, *, as_json: bool) -> None:
-    """Each file, as the path by which it is opened from here."""
+    """Shows the path of each file, as it can be opened from here."""
     for one in files:
         if as_json:
             from dtctl.render.machine.document import picked, print_json_line
@@ -155,13 +154,13 @@ def _headed(head: bytes, data: bytes) -> bytes:
 
 
 TOGETHER_S = 0.5
-"""Hosts that go away within this time are reported together, or as soon as nothing else comes."""
+"""Hosts that become unreachable within this time are reported together, or as soon as nothing else comes."""
 
 
 class Narrator:
-    """Each host that goes away or comes back is reported once, though two conversations with it may break.
+    """Reports each host that becomes unreachable or reachable once, though two conversations with it may break.
 
-    None: nothing has come for a while.
+    The event None: nothing has come for a while.
     """
 
     def __init__(
@@ -173,7 +172,7 @@ class Narrator:
         self._seen: Coordination | None = None
         self._away: set[str] = set()
         self._leaving: dict[str, DtctlError] = {}
-        """Of those that are away, those not reported yet."""
+        """Unreachable hosts that have not been reported yet."""
         self._since = 0.0
 
     def __call__(self, event: Event | None) -> None:
@@ -198,13 +197,13 @@ class Narrator:
             note(f"{event.host} can be reached again")
 
     def report_away(self) -> None:
-        """Also at the end."""
+        """Reports the unreachable hosts that have not been reported; to be called at the end, too."""
         leaving, self._leaving = self._leaving, {}
         show_host_errors(leaving)
 
 
 def show_onward(ended: RunStatus, newer: Onward) -> None:
-    """That the logs of another run follow, or why they do not."""
+    """Reports that the logs of another run follow, or why they do not."""
     old = ended.record.run or ended.record.cluster
     if newer.record is None:
         return note(f"{old} was stopped to make room for another run, which has not begun within {PATIENCE_S:g} s")

@@ -1,6 +1,6 @@
-"""What `dtctl explain` knows: the keys of cluster.yaml, exit codes, hosts' answers, words; and how it shows that.
+"""The topics of `dtctl explain` (keys of cluster.yaml, exit codes, answers of hosts, terms), and their display.
 
-manual.yaml is the one source for it, docs/exit-codes.md, docs/troubleshooting.md and docs/glossary.md.
+manual.yaml is the single source for it, docs/exit-codes.md, docs/troubleshooting.md and docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from dtctl.errors import ExitCode, UsageError, did_you_mean
 from dtctl.render.terminal import console
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Ten times as quick, where PyYAML was built with it."""
+"""Ten times faster, if PyYAML was built with it."""
 _TEXTS: dict[str, Any] = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), _LOADER)
 WORDS: dict[str, str] = _TEXTS["words"]
 STATES: dict[str, str] = _TEXTS["states"]
 PROGRAMS: dict[str, str] = _TEXTS["programs"]
-"""Exit codes that are no code of dtctl's."""
+"""Exit codes of trainers that dtctl does not use itself."""
 
 _CODE = re.compile(r"`([^`]+)`")
 
 _LEAST_PART = 8
-"""Letters of a message that hardly belong to another one."""
+"""The fewest letters of a message that identify it."""
 
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """What one thing that can go wrong means, and its causes: what the message says, or what is so -> the remedy.
+    """The meaning of one error, and its causes: a part of the message, or a condition -> the remedy.
 
     `code` is an exit code, or the name of a host's answer (`error.code` with `-o json`). Markdown.
     """
@@ -59,7 +59,7 @@ TROUBLES = {trouble.name: trouble for trouble in (*EXITS, *ANSWERS)}
 
 @dataclass(frozen=True)
 class Topic:
-    """One thing explained, as plain text: its `facts` in a small table, the keys `inside` it, causes and remedies."""
+    """An explanation as plain text: `facts` for a small table, the keys `inside` it, causes and remedies."""
 
     kind: str
     name: str
@@ -68,11 +68,11 @@ class Topic:
     inside: dict[str, str] = field(default_factory=dict)
     causes: dict[str, str] = field(default_factory=dict)
     page: str = ""
-    """Of the documentation."""
+    """The page of the documentation."""
 
 
 def find(words: Iterable[str]) -> tuple[Topic, ...]:
-    """What is known by this name; raises UsageError if nothing is. A key may stand in several sections."""
+    """The topics of this name. Raises UsageError if there is none. A key may be in several sections."""
     asked = " ".join(words).strip()
     found = tuple(_found(_normal(asked))) or tuple(_by_message(asked))
     if not found:
@@ -82,14 +82,14 @@ def find(words: Iterable[str]) -> tuple[Topic, ...]:
 
 
 def names() -> set[str]:
-    """Every word that `find` takes; of keys also the last part alone."""
+    """Every word that `find` accepts; of keys also the last part alone."""
     paths = [key.path for key in all_keys()]
     keys = {part for path in paths for part in (path, path.rpartition(".")[2])}
     return keys | section_texts().keys() - {""} | TROUBLES.keys() | WORDS.keys() | STATES.keys() | PROGRAMS.keys()
 
 
 def listed() -> dict[str, dict[str, str]]:
-    """All of it by kind, each name with a few words."""
+    """All topics by kind, each name with a few words."""
     return {
         "keys of cluster.yaml": {key.path: _plain(_first(key.meaning)) for key in all_keys()},
         "exit codes": {name: _first(one.meaning) for name, one in TROUBLES.items() if _is_exit(one)},
@@ -101,7 +101,7 @@ def listed() -> dict[str, dict[str, str]]:
 
 
 def _normal(asked: str) -> str:
-    """`exit code 5` is 5, and PREFLIGHT too."""
+    """The name of the topic: `exit code 5` is 5, and so is PREFLIGHT."""
     bare = re.sub(r"^(?:exit(?:ed)?|code|error|status|with)[ -]+", "", asked, flags=re.IGNORECASE)
     if bare != asked:
         return _normal(bare)
@@ -128,14 +128,14 @@ def _found(asked: str) -> Iterator[Topic]:
 
 
 def _by_message(asked: str) -> Iterator[Topic]:
-    """Somebody gives the words of an error."""
+    """The topics whose messages match the words of an error."""
     for trouble in TROUBLES.values():
         if any(_is_in(message, asked) for sign in trouble.causes for message in _CODE.findall(sign)):
             yield _of_trouble(trouble)
 
 
 def _is_in(message: str, asked: str) -> bool:
-    """Whether the end of a message is in `asked`, or `asked` in it; `...` stands for what differs."""
+    """Whether the end of a message is in `asked`, or `asked` in it; `...` replaces the variable parts."""
     parts = [part.strip(" :") for part in message.split("...") if part.strip(" :")]
     words = asked.lower().split()
     some = len(words) > 1 and set(words) <= set(message.lower().split())
@@ -143,7 +143,7 @@ def _is_in(message: str, asked: str) -> bool:
 
 
 def _same(path: str, asked: str) -> bool:
-    """jobs.worker.port is jobs.NAME.port. A host's name may have points in it."""
+    """Whether the key is of this path: jobs.worker.port is jobs.NAME.port. A host's name may contain dots."""
     pattern = r"\.".join(r"[^.]+(?:\.[^.]+)*" if part == ANY else re.escape(part) for part in path.split("."))
     return re.fullmatch(pattern, asked) is not None
 
@@ -181,7 +181,7 @@ def _first(text: str) -> str:
 
 
 def _plain(markdown: str) -> str:
-    """Without links and marks of code, as a terminal shows it."""
+    """Text for a terminal, without links and marks of code."""
     return _LINK.sub(r"\1", markdown).replace("`", "")
 
 

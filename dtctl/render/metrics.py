@@ -1,4 +1,4 @@
-"""Scalars as a table, as lines, as CSV, and as curves: in dots of braille, or with letters where there are none."""
+"""Scalars as a table, as lines, as CSV, and as curves: in dots of braille, or with letters on other terminals."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _LEAST_WIDTH = 10
 
 @dataclass(frozen=True)
 class Curve:
-    """Its points by their steps; values that are no finite numbers are gaps."""
+    """The points of a series by their steps; values that are not finite are gaps."""
 
     label: str
     points: Sequence[tuple[float, float]]
 
 
 Line = list[tuple[str, str]]
-"""Text and style of each piece."""
+"""The text and style of each piece."""
 
 
 def plot(curves: Sequence[Curve], width: int, height: int, *, log: bool = False, braille: bool = True) -> list[Line]:
-    """A frame of so many columns and rows in all, with the curves in it; nothing when there is nothing to draw."""
+    """A frame with this many columns and rows in all, with the curves in it; empty if there is nothing to draw."""
     drawn = [[(step, _scaled(value, log=log)) for step, value in curve.points] for curve in curves]
     found = [point for points in drawn for point in points if point[1] is not None]
     if not found:
@@ -65,12 +65,12 @@ def plot(curves: Sequence[Curve], width: int, height: int, *, log: bool = False,
 
 
 def mark(number: int) -> str:
-    """What a curve is drawn with where it is not in braille."""
+    """The character that draws a curve without braille."""
     return _MARKS[number % len(_MARKS)]
 
 
 def sparkline(values: Sequence[float], width: int, *, fine: bool = True) -> str:
-    """A line of bars; what is no finite number is a gap."""
+    """A line of bars; a value that is not finite is a gap."""
     bars = _BARS if fine else _ASCII_BARS
     some = _some(values, width)
     finite = [value for value in some if math.isfinite(value)]
@@ -94,7 +94,7 @@ def _scaled(value: float, *, log: bool) -> float | None:
 
 
 def _labels(low: float, high: float, rows: int, *, log: bool) -> dict[int, str]:
-    """By the row that they stand at."""
+    """The labels by their rows."""
     shown = {rows - 1: low, rows // 2: high - (high / 2 - low / 2), 0: high}
     if low == high or rows < 3:
         shown = {rows - 1: low}
@@ -104,12 +104,12 @@ def _labels(low: float, high: float, rows: int, *, log: bool) -> dict[int, str]:
 def _unscaled(exponent: float) -> float:
     try:
         return float(10**exponent)
-    except OverflowError:  # of the largest number there is, the logarithm was rounded up
+    except OverflowError:  # the logarithm of the largest float was rounded up
         return sys.float_info.max
 
 
 class _Canvas:
-    """Dots, each in the character of its place: 2 by 4 of them in one of braille, one in any other."""
+    """Dots in character cells: 2 by 4 of them in one of braille, one in any other."""
 
     def __init__(self, width: int, height: int, *, braille: bool) -> None:
         self.width = width
@@ -117,7 +117,7 @@ class _Canvas:
         self._across, self._down = (2, 4) if braille else (1, 1)
         self._braille = braille
         self._cells: dict[tuple[int, int], tuple[int, int]] = {}
-        """Row and column -> dots, and the curve that was drawn there last."""
+        """Row and column -> dots, and the last curve drawn there."""
 
     def draw(
         self,
@@ -154,7 +154,7 @@ class _Canvas:
 
 
 def _line(begin: tuple[int, int], end: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """The dots from one to the other."""
+    """The dots from one point to the other."""
     count = max(abs(end[0] - begin[0]), abs(end[1] - begin[1]), 1)
     for index in range(count + 1):
         yield (
@@ -169,7 +169,7 @@ _LOWEST, _HIGHEST = 8, 18
 
 
 def show_table(found: Metrics) -> None:
-    """With a small curve of each, where the terminal has room for it."""
+    """Shows a table with a small curve of each series, if the terminal has room for it."""
     fine = console.can_show("▁▂▃▄▅▆▇█")
     known = [(one, one.last) for one in found.series if one.last is not None]
     columns = {
@@ -188,7 +188,7 @@ def show_table(found: Metrics) -> None:
 
 
 def show_plots(found: Metrics, *, log: bool) -> None:
-    """One plot a tag, with a curve for each directory that has it."""
+    """Shows one plot per tag, with a curve for each directory that has it."""
     by_tag = grouped((one.tag, one) for one in found.series)
     out = console.out()
     height = max(_LOWEST, min(_HIGHEST, (out.height - 2) // max(1, len(by_tag)) - 2)) if out.is_terminal else _HIGHEST
@@ -256,7 +256,7 @@ def say_point(series: Series, point: Point) -> None:
 
 
 def csv_line(series: Series, point: Point) -> str:
-    """RFC 4180, but for the line end."""
+    """A line of RFC 4180, except for the line end."""
     written = io.StringIO()
     row = (point.step, repr(point.time), _plain(series.tag), _plain(series.name), repr(point.value))
     csv.writer(written, lineterminator="\n").writerow(row)
@@ -264,7 +264,7 @@ def csv_line(series: Series, point: Point) -> str:
 
 
 def _plain(text: str) -> str:
-    """What a file of a host may be called is text of a host's, which may move the cursor, or be a formula."""
+    """The text made safe: a name from a host may contain control characters, or be a formula."""
 
     safe = one_line(text)
     return f"'{safe}" if safe[:1] in ("=", "+", "-", "@") else safe
@@ -275,7 +275,7 @@ def number(value: float | None) -> str:
 
 
 def show_rest(found: Metrics) -> None:
-    """What was not read, on stderr."""
+    """Shows on stderr which files were not read."""
     for host, answer in found.answers.items():
         for one in answer["problems"]:
             errors.show_warning(f"{at(host, one['path'])}: {one['problem']}")
@@ -289,7 +289,7 @@ def show_rest(found: Metrics) -> None:
 
 
 def show_log_metrics(found: Metrics, status: RunStatus | None, *, table_too: bool) -> None:
-    """For a run without event files."""
+    """Shows steps and losses from the logs, for a run without event files."""
     errors.note(f"no event files below {_places(found)}")
     reporting = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
     if reporting and table_too:
@@ -311,7 +311,7 @@ def show_log_metrics(found: Metrics, status: RunStatus | None, *, table_too: boo
 
 
 def _places(found: Metrics) -> str:
-    """That were read; `show_rest` has the others."""
+    """The directories that were read; `show_rest` has the others."""
     unread = {one["path"] for answer in found.answers.values() for one in answer["problems"]}
     places = list(dict.fromkeys(place for answer in found.answers.values() for place in answer["dirs"]))
     if places and unread >= set(places):

@@ -1,4 +1,4 @@
-"""A plan: all tasks in a table that fits a screen, or some of them as a whole; and what of the code is not sent."""
+"""A plan as text: all tasks in a table that fits a screen, or some of them in full; and the code that is not sent."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from dtctl.operations.local import Exposure
 
 _SHOWN = 5
-"""So many paths are named; the rest is counted."""
+"""The most paths that are named; the rest is counted."""
 _ROWS = 10
-"""So many tasks have a line each; of more, those with the same values share one."""
+"""The most tasks with a line each; of more, those with the same values share one."""
 _LONGEST_CLUSTER = 300
-"""Characters of TF_CONFIG's cluster that are shown beside a table, which has the same addresses."""
+"""The most characters of TF_CONFIG's cluster that are shown with a table, which has the same addresses."""
 _LOSSES = {"task": "it alone", "with-lead": "it, then the lead", "gang": "every task"}
 
 
 def show_plan(plan: RunPlan, files: Mapping[str, str] = NO_FILES) -> None:
-    """What is the same for all tasks is said once, and what differs beside the tasks that it is so for.
+    """Shows once what all tasks have in common, and with each group of tasks what differs.
 
     `files`: of the environment, with their SHA-256.
     """
@@ -52,7 +52,7 @@ def show_plan(plan: RunPlan, files: Mapping[str, str] = NO_FILES) -> None:
 
 
 def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None, files: Mapping[str, str] = NO_FILES) -> None:
-    """Each with its environment, its command and its directories; None: all of them, below what they have in common."""
+    """Shows each task with its environment, command and directories; None: all, below what they have in common."""
     out = console.out()
     if tasks is None:
         _show_head(plan, files, all_of_setup=True)
@@ -85,7 +85,7 @@ def _show_head(plan: RunPlan, files: Mapping[str, str], *, all_of_setup: bool) -
 
 
 def order_lines(plan: RunPlan) -> list[str]:
-    """Who is held until others are ready, what a loss restarts, and who decides all that."""
+    """Which tasks wait for which, what a loss restarts, and which host coordinates."""
     tasks: dict[str, list[str]] = grouped((task.scope, str(task.id)) for task in plan.tasks)
     losses = [f"{fold(names)} restarts {_LOSSES[scope]}" for scope, names in tasks.items()]
     return [
@@ -102,7 +102,7 @@ def order_lines(plan: RunPlan) -> list[str]:
 
 
 def survival_lines(plan: RunPlan) -> list[str]:
-    """What losses of hosts a run of this shape survives."""
+    """The losses of hosts that a run of this plan survives."""
     lead = plan.coordinator["host"]
     lines = []
     if plan.voters:
@@ -167,7 +167,7 @@ class _Row:
 
     tasks: tuple[TaskPlan, ...]
     differs: str
-    """What their hosts have of their own."""
+    """The settings of their hosts alone."""
 
     @property
     def name(self) -> str:
@@ -179,7 +179,7 @@ class _Row:
 
     @property
     def addresses(self) -> str:
-        """Ports alone where the addresses are the hosts' names."""
+        """The addresses; only the ports if the addresses are the hosts' names."""
         if len(self.tasks) == 1:
             return self.tasks[0].address
         if all(task.address.rpartition(":")[0] == task.host for task in self.tasks):
@@ -200,7 +200,7 @@ class _Row:
 
 
 def _show_table(plan: RunPlan) -> None:
-    """What differs between tasks stands beside them, or below where the terminal is too narrow."""
+    """Shows the tasks; differences are in a column, or below the table if the terminal is too narrow."""
     rows = _rows(plan)
     columns = {
         "TASK": [row.name for row in rows],
@@ -227,7 +227,7 @@ def _rows(plan: RunPlan) -> list[_Row]:
 
 
 def _own(host: Host) -> str:
-    """What the file says of the host alone."""
+    """The settings of the host alone in the cluster file."""
     parts = [f"python {host.python}"] if host.python else []
     parts += [f"{name}={value}" for name, value in host.env.items()]
     parts += [f"{name} {path}" for name, path in host.dirs.items()]
@@ -253,7 +253,7 @@ def _command_lines(plan: RunPlan) -> list[str]:
 
 
 def _program(tasks: Sequence[TaskPlan]) -> str:
-    """The first task's, and only the names of the flags that give a task its place."""
+    """The command of the first task, with only the names of the flags that differ or set a task's place."""
     first = tasks[0]
     own = [task.argv[: len(task.argv) - task.placed] for task in tasks]
     shared = [argument if all(row[index : index + 1] == (argument,) for row in own) else _without_value(argument)
@@ -268,21 +268,21 @@ def _without_value(argument: str) -> str:
 
 
 def _environment(tasks: Sequence[TaskPlan], listed: Container[str]) -> str:
-    """What all of them have, and the names of what each has in its own way, less what the table has `listed`."""
+    """The variables that all tasks share, and the names of those that differ, without the table's `listed` ones."""
     first = {name: value for name, value in tasks[0].env.items() if name not in listed}
     common = {name: value for name, value in first.items() if all(task.env.get(name) == value for task in tasks)}
-    common.pop("TF_CONFIG", None)  # even that of the only task
+    common.pop("TF_CONFIG", None)  # even that of a single task
     own = dict.fromkeys(name for task in tasks for name in task.env if name not in common and name not in listed)
     parts = [f"{name}={shlex.quote(shown(value))}" for name, value in common.items()]
     return " ".join([*parts, *(f"{name}=..." for name in own)])
 
 
 def _tf_config(plan: RunPlan) -> list[str]:
-    """Its cluster, once: as the lead sees it, who sees them all."""
+    """The cluster of TF_CONFIG, once, from the lead's, which contains all tasks."""
     value = next((task.env.get("TF_CONFIG") for task in plan.tasks if task.id == plan.lead), None)
     try:
         cluster = json.loads(value or "")["cluster"]
-    except (ValueError, KeyError, TypeError):  # of the user's own making
+    except (ValueError, KeyError, TypeError):  # a TF_CONFIG of the user's own
         return []
     text = json.dumps(cluster)
     if len(text) > _LONGEST_CLUSTER:
@@ -299,14 +299,14 @@ def _command_line(arguments: Iterable[str]) -> str:
 
 
 def _quoted(argument: str) -> str:
-    """Quoted for reading; a ~ of the host stays as it is."""
+    """Quoted for people; a ~ of the host stays as it is."""
     return (
         argument if argument.startswith("~/") and shlex.quote(argument[2:]) == argument[2:] else shlex.quote(argument)
     )
 
 
 def hook_line(hook: Hook) -> str:
-    """Without any value."""
+    """The hook as a line, without any value."""
     how = "the coordinator posts" if hook.post else f"{hook.run[0]} runs here"
     *others, last = (_VERBS[event] for event in hook.on)
     when = " or ".join(filter(None, [", ".join(others), last]))
@@ -324,7 +324,7 @@ _VERBS = {
 
 
 def show_left_out(bundle: Bundle, cluster_file: Path | None = None) -> None:
-    """The cluster file itself, which no trainer reads, is not worth a line."""
+    """Shows which paths are not pushed, except the cluster file itself, which no trainer reads."""
     if bundle.withheld:
         rule = "!" + re.sub(r"([\\*?\[])", r"\\\1", bundle.withheld[0].path)
         note(f"not pushed: {_with_rules(bundle.withheld)} (a line such as {rule} in .dtctlignore pushes one)")
@@ -344,7 +344,7 @@ def show_exposure(exposed: Exposure | None) -> None:
 
 
 def _with_rules(left_out: Sequence[LeftOut]) -> str:
-    """The rule beside each, unless it says the same."""
+    """The paths, each with its rule unless that is the same."""
     return _folded([one.path if one.rule == one.path else f"{one.path} [{one.rule}]" for one in left_out])
 
 

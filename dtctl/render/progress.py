@@ -1,4 +1,4 @@
-"""Progress on stderr: bars for a start, and who still saves while a stop waits."""
+"""Progress on stderr: bars for a start, and the tasks that still save during a stop."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 MOST_LINES = 30
-"""Off a terminal; a stop of many tasks prints no more until its result."""
+"""The most lines without a terminal; a stop of many tasks prints no more until its result."""
 
 _SHOWN_TASKS = 4
 _SIGKILL = 9
 
 
 class StopProgress(ExitStack):
-    """One line that counts on a terminal, elsewhere one for each change; with `quiet` nothing. A context manager.
+    """One updated line on a terminal, elsewhere a line for each change; with `quiet` nothing. A context manager.
 
-    `dialled`: hosts that have not answered yet, and since when; `failed`: those that cannot be asked.
+    `dialled`: hosts that have not answered yet, and since when; `failed`: those that cannot be reached.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class StopProgress(ExitStack):
         self._grace_s = 0.0
         self._tasks: dict[TaskId, Leaving] = {}
         self._heard: dict[TaskId, float] = {}
-        """By the monotonic clock: the seconds since are counted here."""
+        """When each task was last reported, by the monotonic clock: the seconds since then are counted here."""
         self._lines = 0
         self._last = ""
 
@@ -67,7 +67,7 @@ class StopProgress(ExitStack):
         return self
 
     def __call__(self, stopping: Stopping) -> None:
-        """From any thread."""
+        """Records a report. May be called from any thread."""
         now = time.monotonic()
         with self._lock:
             self._grace_s = stopping.grace_s
@@ -106,7 +106,7 @@ def _later(one: Leaving, passed_s: float) -> Leaving:
 
 
 def stopping_line(tasks: Mapping[TaskId, Leaving], grace_s: float) -> str:
-    """`1 of 4 ended; worker:0, worker:1 saving, 12 s of 30 s; ps:0 waits for them`; nothing before it is known."""
+    """`1 of 4 ended; worker:0, worker:1 saving, 12 s of 30 s; ps:0 waits for them`; empty before any report."""
     ways: dict[str, list[TaskId]] = grouped((tasks[task]["way"], task) for task in sorted(tasks))
     ended, killed = ways.get("ended", []), ways.get("killed", [])
     parts = [f"{len(ended)} of {len(tasks)} ended"] if ended else []
@@ -136,7 +136,7 @@ def _longest(tasks: Mapping[TaskId, Leaving], some: Collection[TaskId]) -> float
 
 
 def _span(seconds: float) -> str:
-    """12 s; from two minutes on as everywhere."""
+    """12 s; from two minutes on in minutes."""
     return f"{seconds:.0f} s" if seconds < 120 else duration(seconds)
 
 
@@ -148,9 +148,9 @@ _SHOWN_NOTE = 200
 
 
 class UpProgress(ExitStack):
-    """Shows what `up` and `push` report; off a terminal only which hosts were set up. A context manager.
+    """Shows the reports of `up` and `push`; without a terminal only which hosts were set up. A context manager.
 
-    `rates`: how fast it is, and how long it will take.
+    `rates`: with the speed and the remaining time.
     """
 
     def __init__(self, hosts: Iterable[str], *, quiet: bool = False, rates: bool = False) -> None:
@@ -160,11 +160,11 @@ class UpProgress(ExitStack):
         self._bars: Bars | None = None if quiet or not console.interactive() else _bars(rates=rates)
         self._quiet = quiet
         self._busy: dict[str, Progress] = {}
-        """What each host does that is reached and not ready, in the order in which they were reached."""
+        """The current work of hosts that are reached and not ready, in the order in which they were reached."""
         self._rows: dict[str, TaskID] = {}
-        """Of the first of these."""
+        """The rows of the first of these hosts."""
         self._since: dict[str, float] = {}
-        """Hosts that are being connected to."""
+        """Hosts whose connection is being made, and since when."""
         self._setup_since: dict[str, float] = {}
         self._bytes: dict[str, tuple[int, int]] = {}
         self._ready: set[str] = set()
@@ -190,14 +190,14 @@ class UpProgress(ExitStack):
                 console.report(f"{progress.host}: {how} {_span(time.monotonic() - since)} (dtctl logs --setup)")
 
     def ending(self, stopping: Stopping) -> None:
-        """How far the run is that a new one replaces."""
+        """Shows the progress of ending the run that a new one replaces."""
         self._ends(stopping)
         if self._bars is not None and self._all is not None:
             self._bars.update(self._all, description="ending the earlier run", note=self._ends.now)
 
     def _connecting(self) -> str:
-        """Hosts that have not been reached for a while."""
-        # Without the lock: rich asks with its own, for which those wait who change rows with ours.
+        """The hosts that have not been reached for a while."""
+        # Without our lock: rich calls this with its own, and threads that hold ours may wait for that.
         now = time.monotonic()
         waits = {host: now - since for host, since in dict(self._since).items()}
         return waiting_for(waits, console.columns() - 1, "connecting to")
@@ -219,7 +219,7 @@ class UpProgress(ExitStack):
         )
 
     def _sort(self, progress: Progress) -> None:
-        """Into those that are connected to, that are busy, that are ready, and that have failed."""
+        """Records a host as being connected, busy, ready or failed."""
         host = progress.host
         self._since.pop(host, None)
         if progress.phase in _OVER:
@@ -233,7 +233,7 @@ class UpProgress(ExitStack):
                 self._bytes[host] = (progress.done, progress.total)
 
     def _fill_rows(self, bars: Bars, changed: str) -> None:
-        """Where one is done, the next that waits for a row has its place."""
+        """Gives the rows of finished hosts to the next ones."""
         for host in self._rows.keys() - self._busy.keys():
             bars.remove_task(self._rows.pop(host))
         without = (host for host in self._busy if host not in self._rows)
@@ -264,14 +264,14 @@ def _bars(*, rates: bool) -> Bars:
             return text(task.description)
 
     class Note(ProgressColumn):
-        """What a host is doing, short enough to be drawn eight times a second; or a function of it."""
+        """The current work of a host, short enough to be drawn eight times a second; or a function that returns it."""
 
         def render(self, task: Task) -> Text:
             note = task.fields["note"]
             return text(((note() if callable(note) else note)[:_SHOWN_NOTE], "dim"))
 
     class Bytes(DownloadColumn):
-        """Nothing, where nothing is measured."""
+        """The transferred bytes; empty if nothing is measured."""
 
         def render(self, task: Task) -> Text:
             return text() if task.total is None else super().render(task)

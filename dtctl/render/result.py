@@ -1,4 +1,4 @@
-"""How stops, restarts and whole runs ended."""
+"""The results of stops, restarts and whole runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FOREGROUND = "dtctl watches what it starts itself: start the program without a 
 
 
 def show_kept(kept: Collection[Written]) -> None:
-    """What `down` does not remove unasked."""
+    """Reports files that `down` removes only on request."""
     for one in kept:
         note(written_line(one))
     if kept:
@@ -61,7 +61,7 @@ def _show_left_of(result: StopResult) -> None:
 
 
 def show_draining(host: str, found: Ending) -> None:
-    """What else follows from it, beforehand."""
+    """Shows other consequences of a drain, before it."""
     if found.spares is not None:
         left = f"remaining spares: {fold(found.spares)}" if found.spares else "no spare is left"
         note(f"{host} has no task, and replaces no host until dtctl undrain {host}; {left}")
@@ -94,7 +94,7 @@ def show_drained(host: str, result: StopResult) -> None:
 
 
 def show_scaled(scaling: Scaling, scaled: Scaled, *, dry_run: bool) -> None:
-    """The number is what the coordinator says afterwards: another command may have changed it meanwhile."""
+    """Shows the result. The number comes from the coordinator: another command may have changed it meanwhile."""
     job, now = scaling.job, f"{scaled.number} of {scaling.places}"
     if not (scaling.starts or scaling.stops):
         return console.say(f"{job}: {now}: nothing to change")
@@ -119,13 +119,13 @@ def show_scaled(scaling: Scaling, scaled: Scaled, *, dry_run: bool) -> None:
 
 
 def show_without_run(record: RunRecord, hosts: Sequence[str]) -> None:
-    """Where the run that is meant, or any of the cluster, is not."""
+    """Reports the hosts without the requested run, or without any of the cluster."""
     if hosts:
         note(f"no run {record.run} on {fold(hosts)}" if record.run else f"no run of {record.cluster} on {fold(hosts)}")
 
 
 def show_away(result: RunStatus | StopResult | RestartResult | EventHistory) -> None:
-    """Why every host was asked; nothing where there is no run at all."""
+    """Reports why every host was queried; nothing if there is no run at all."""
     if result.away is not None and not result.away.elsewhere:
         note(f"{result.away.summary}: every host was asked")
 
@@ -139,7 +139,10 @@ def stop_exit_code(result: StopResult) -> ExitCode:
 
 
 def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
-    """The first failure comes last, with the end of its log, unless `followed` has shown that just now."""
+    """Shows the end of a run.
+
+    The first failure comes last, with the end of its log unless `followed` has just shown it.
+    """
     from dtctl.render.checkpoints import checkpoint_lines
     from dtctl.render.diagnosis import advice_lines
     from dtctl.render.status import OUTCOME_STYLE, restarts_lines
@@ -215,7 +218,7 @@ def _lost(status: RunStatus) -> list[TaskId]:
 
 
 def show_remains(found: GcResult, *, dry_run: bool) -> None:
-    """Hosts with nothing to remove are one line; each process is named."""
+    """Shows hosts with nothing to remove in one line, and each process by name."""
     from dtctl.operations.gc import is_nothing
 
     busy = {host: one for host, one in found.remains.items() if not is_nothing(one)}

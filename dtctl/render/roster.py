@@ -1,5 +1,8 @@
-"""The tasks of a run as a table: tasks in the same state share a line where there is no room for all, and a narrow
-terminal gets fewer columns; what failed, and why, is always shown."""
+"""The tasks of a run as a table.
+
+Tasks in the same state share a line if there is no room for all, and a narrow terminal gets fewer columns; failures and
+their reasons are always shown.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,12 @@ WORST_FIRST = (
     *(*TROUBLE, TaskState.STARTING, TaskState.PENDING),
     *(TaskState.RUNNING, TaskState.STOPPED, TaskState.SUCCEEDED),
 )
-"""In the order in which a folded table shows them."""
+"""States in the order of a folded table."""
 
 _DROPPED = (
     *("PID", "MEMORY", "CPU", "GPU HEAT", "FOR", "OUTPUT", "GPU MEMORY", "RESTARTS", "GPU USE", "RATE", "STEP", "HOST"),
 )
-"""Columns that a narrow terminal goes without, the first ones first."""
+"""Columns that a narrow terminal leaves out, in this order."""
 
 _NOTE_WIDTH = 28
 _LONGEST_HOSTS = 28
@@ -69,7 +72,7 @@ class Row:
 
 
 def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
-    """One for each task; where `room` is for fewer, those of a job with the same state and note become one."""
+    """A row for each task; if `room` is for fewer, those of a job with the same state and note share one."""
     slow = {seen.tasks[0]: seen.fields for seen in stragglers(Facts(status))}
     each = []
     for task in status.tasks.values():
@@ -83,14 +86,14 @@ def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
 
 
 def tasks_table(rows: Sequence[Row], status: RunStatus) -> Table:
-    """Without columns that would be empty, and as narrow as the terminal is."""
+    """The table without empty columns, as narrow as the terminal is."""
     cells = {name: [cell(row, status) for row in rows] for name, cell in COLUMNS.items()}
     columns = {name: column for name, column in cells.items() if name in _ALWAYS or any(map(str, column))}
     return table(columns, dropped=_DROPPED, least_note=_NOTE_WIDTH)
 
 
 def cells_of(row: Row, status: RunStatus) -> dict[str, str]:
-    """Its cell in each column."""
+    """The cell of a row in each column."""
     return {name: str(cell(row, status)) for name, cell in COLUMNS.items()}
 
 
@@ -106,7 +109,7 @@ def _living(task: TaskStatus) -> bool:
 def _of(
     name: str, shown: Callable[[list[Any], float], str], meant: Callable[[TaskStatus], bool] = lambda task: True
 ) -> Callable[[Row, RunStatus], str]:
-    """A cell of what the agents report of the tasks that are meant; `shown` has their values, and the time."""
+    """A cell with a value that agents report of the selected tasks; `shown` gets their values, and the time."""
 
     def cell(row: Row, status: RunStatus) -> str:
         entries: list[Mapping[str, Any]] = [task.entry for task in row.tasks if meant(task)]
@@ -125,7 +128,7 @@ def _ago(time: float, now: float) -> str:
 
 
 def gpus_of(status: RunStatus, tasks: Iterable[TaskStatus]) -> list[Gpu]:
-    """Those of tasks that have not ended."""
+    """The GPUs of tasks that have not ended."""
     facts = Facts(status)
     return [gpu for task in tasks if not task.state.final for gpu in facts.gpus_of(task)]
 
@@ -156,8 +159,8 @@ COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
     "PID": _of("pid", lambda pids, _: str(pids[0]) if len(pids) == 1 and pids[0] else "", _living),
     "NOTE": lambda row, status: row.note,
 }
-"""Of several tasks: the shortest time in a state, the usual rate and use, the most memory, the longest silence. CPU is
-in processors, as `top` counts them."""
+"""Cells of several tasks show: the shortest time in a state, the median rate and use, the most memory, the longest
+silence. CPU is in processors, as in `top`."""
 _ALWAYS = ("TASK", "HOST", "STATE", "FOR", "RESTARTS", "PID", "NOTE")
 
 
@@ -188,7 +191,7 @@ def note(task: TaskStatus, status: RunStatus) -> str:
 
 
 def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
-    """For a running task: that it is slower than its peers, its complaint about others, or the age of its last step."""
+    """The note of a running task: slower than its peers, its logged complaint, or the age of its last step."""
     if task.state is not TaskState.RUNNING:
         return ""
     if usual is not None:
@@ -207,5 +210,5 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
 
 
 def left_behind(task: TaskStatus) -> str:
-    """The processes that the trainer went away from; empty if there were none."""
+    """The processes that the trainer left behind; empty if there were none."""
     return sentence(one for one in task.why if one["kind"] == "left_behind")

@@ -1,4 +1,4 @@
-"""What a start shows: what would run on this machine, how the tasks start, and why they do not."""
+"""The output of a start: programs to run on this machine, how the tasks start, and why they do not."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 
 def show_hooks(hooks: Sequence[Hook]) -> None:
-    """Before any of them runs."""
+    """Shows the hooks, before any of them runs."""
     for hook in hooks:
         note(hook_line(hook))
 
 
 def show_programs(programs: Sequence[Program]) -> None:
-    """Before they are allowed."""
+    """Shows the programs, before they are allowed."""
     console.report("this would start on this machine:")
     for line in program_lines(programs):
         console.report(f"  {line}")
@@ -78,7 +78,7 @@ def show_hook_failure(name: str, why: Sequence[Fact]) -> None:
 
 
 def show_start_warnings(outcome: UpResult) -> None:
-    """What has failed though the run has started."""
+    """Shows failures in spite of which the run has started."""
     for host, lost in outcome.unconfirmed.items():
         show_warning(
             f"{host} did not confirm that it keeps the run: {lost.summary}",
@@ -136,13 +136,13 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
 
 
 def starting_line(seen: Coordination | None, width: int) -> str:
-    """Whom a start waits for."""
+    """The tasks and hosts that a start waits for, in a line."""
     waits = awaited(present(seen)) if seen is not None else ""
     return f"starting: {waits}"[:width] if waits else "starting"
 
 
 def show_late(seen: Coordination | None) -> None:
-    """That a start takes longer than usual, and what that may mean."""
+    """Reports that a start takes longer than usual, and the possible reason."""
     if seen is None:
         return note(f"the coordinator has not reported within {EXPECTED_S:g} s how the tasks start")
     tasks = not_listening(seen)
@@ -157,21 +157,24 @@ def show_late(seen: Coordination | None) -> None:
 
 
 def show_failed_exit(task: TaskStatus, tail: bytes) -> None:
-    """An attempt that has failed while the start was watched."""
+    """Shows an attempt that failed while the start was watched."""
     why = sentence(how_it_ended(task)) if task.why else _how(task.entry["history"][-1])
     note(f"{task.id} on {task.host} failed: {why}")
     _show_tail(task, tail)
 
 
 def show_failed_start(failed: FailedStart, tail: bytes) -> None:
-    """Its cause last. `tail`: the end of its log, where that was not shown before."""
+    """Shows a failed start, its cause last. `tail`: the end of its log, if it was not shown before."""
     if failed.cause is not None:
         _show_tail(failed.cause, tail)
     show_error(failed_start(failed))
 
 
 def failed_start(failed: FailedStart, tail: bytes = b"") -> DtctlError:
-    """`tail`: the end of the log of the task that is to blame, for those who show the error alone."""
+    """The error for a failed start.
+
+    `tail`: the end of the log of the task that caused it, if only the error is shown.
+    """
     run, cause, why = failed.seen.view["run"], failed.cause, failed.seen.verdict.why
     if cause is None:
         return DtctlError(f"run {run} failed: {sentence(why)}", hint="dtctl diagnose    finds the cause")
@@ -202,7 +205,7 @@ def _tail_lines(task: TaskStatus, tail: bytes) -> list[str]:
 
 
 def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
-    """`brought`: hosts had been reached, and keep what has arrived of the code."""
+    """Shows the result of an interrupted start. `brought`: hosts were reached, and keep the code that has arrived."""
     interrupted(*what_is_left(left, file, brought=brought))
     for run in left.ended:
         note(f"{run} was stopped to make room for this run", "dtctl up    starts from the file again")
@@ -211,7 +214,7 @@ def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
 
 
 def what_is_left(left: Left, file: Path, *, brought: bool = False) -> tuple[str, ...]:
-    """By an interrupted start; then what to type next."""
+    """What an interrupted start left running, then the next commands."""
     named = f" -c {shlex.quote(str(file))}" if left.unremembered is not None else ""
     kept = "; the hosts keep the code that has arrived" if brought else ""
     if left.kept:
@@ -234,7 +237,7 @@ _LATER = "dtctl up    adds missing hosts later, and changes nothing else"
 
 
 def _show_missing(result: UpResult, plan: RunPlan) -> None:
-    """Why hosts are not there, by reasons; and what that comes to."""
+    """Shows why hosts are missing, by reasons, and the consequences."""
     if not result.absent:
         return None
     show_host_errors(result.absent, tolerated=True)
@@ -258,19 +261,19 @@ def _show_missing(result: UpResult, plan: RunPlan) -> None:
 
 
 def show_moving_ports(taken: DtctlError) -> None:
-    """Before anything is started, where a bar may be moving."""
+    """Reports taken ports, before anything is started and when a bar may be moving."""
     with still():
         note(f"{taken.summary}; the hosts choose other ports", *taken.detail.splitlines())
 
 
 def show_unseen(unseen: UnusedCheckpoint) -> None:
-    """Before anything is started, where a bar may be moving."""
+    """Warns of a checkpoint that is not used, before anything is started and when a bar may be moving."""
     with still():
         show_warning(*at_step_zero(unseen))
 
 
 def at_step_zero(unseen: UnusedCheckpoint) -> tuple[str, str]:
-    """Why, and what to do to continue from what was saved."""
+    """The reason, and how to continue from the saved checkpoint."""
     run = unseen.run or "an earlier run"
     if unseen.checkpoint is None:
         return (
@@ -294,7 +297,7 @@ def at_step_zero(unseen: UnusedCheckpoint) -> tuple[str, str]:
 
 
 def show_replacement(exchange: Replacement) -> None:
-    """What is left for a person to do."""
+    """Shows what the user must still do."""
     old, new, file = exchange.old, exchange.new, exchange.cluster.file
     spare = f", and take {new} out of its spares" if exchange.was_spare else ""
     note(

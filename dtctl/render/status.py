@@ -1,4 +1,4 @@
-"""How a run is doing: one line on the whole, a table of its tasks, and what has happened to it."""
+"""The state of a run: a line on the whole run, a table of its tasks, and its events."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ OUTCOME_STYLE = {
     Outcome.RUNNING: "green",
 }
 SHOWN_INCIDENTS = 3
-"""The newest; `dtctl events` lists them all."""
+"""The number of newest incidents; `dtctl events` lists them all."""
 
 
 def show_status(status: RunStatus, *, every: bool = False) -> None:
-    """`every`: each task has a line of its own, as it has where no terminal sets a limit."""
+    """Shows a status. `every`: each task has a line of its own, as it has without a terminal."""
     out = console.out()
     out.print(summary(status), soft_wrap=not out.is_terminal)
     for line in problem_lines(status):
@@ -55,14 +55,14 @@ def show_status(status: RunStatus, *, every: bool = False) -> None:
 
 
 def summary(status: RunStatus) -> Text:
-    """The answer first: the run and its outcome, then how far it is, how fast, when it is done; else the reason."""
+    """The run and its outcome, then its progress, rate and remaining time; or the reason."""
     from dtctl.render.terminal.rich_console import text
 
     return text(*headline(status))
 
 
 def headline(status: RunStatus) -> list[tuple[str, str]]:
-    """Text and style of each piece: the run, a colon, the outcome, and what follows it."""
+    """Text and style of each piece: the run, a colon, the outcome, and the facts after it."""
     record, outcome = status.record, status.verdict.outcome
     return [
         (record.run or record.cluster, "bold"),
@@ -77,7 +77,7 @@ SEPARATOR = " · "
 
 
 def in_short(status: RunStatus) -> list[str]:
-    """What stands in one line after the outcome."""
+    """The facts after the outcome, in one line."""
     verdict, progress = status.verdict, status.progress
     shown = [] if verdict.outcome is Outcome.RUNNING and progress.step is not None else [sentence(verdict.why)]
     if _age(status) and not (verdict.outcome.decided or verdict.outcome is Outcome.RUNNING):
@@ -94,7 +94,7 @@ def in_short(status: RunStatus) -> list[str]:
 
 
 def _age(status: RunStatus) -> str:
-    """Empty if unknown."""
+    """The time since the start; empty if unknown."""
     return duration(status.time - status.record.created) if status.record.created and status.time else ""
 
 
@@ -111,11 +111,11 @@ def _pace(status: RunStatus) -> list[str]:
 
 
 SILENT_S = 30.0
-"""After this long without a step a rate says nothing about what is to come."""
+"""After this long without a step the rate does not predict the remaining time."""
 
 
 def status_table(status: RunStatus, *, every: bool = False) -> Table:
-    """As many lines as the terminal has room for beside what else is said."""
+    """The table, with as many lines as the terminal has room for besides the other output."""
     out = console.out()
     if every or not out.is_terminal:
         return tasks_table(rows_of(status), status)
@@ -125,11 +125,11 @@ def status_table(status: RunStatus, *, every: bool = False) -> Table:
 
 _LEAST_ROWS = 5
 _AROUND = 3
-"""Lines: the head of the table, and the prompts before and after."""
+"""Lines of the table's head, and of the prompts before and after."""
 
 
 def more_lines(status: RunStatus) -> list[str]:
-    """What the table does not show: who is awaited, what was lost, what is odd, and the newest checkpoint."""
+    """Facts that the table does not show: awaited hosts, losses, warnings, and the newest checkpoint."""
     coordination = status.coordination
     if coordination is None:
         return checkpoint_lines(status)
@@ -154,11 +154,11 @@ def more_lines(status: RunStatus) -> list[str]:
 
 
 def idle_lines(status: RunStatus) -> list[str]:
-    """Who has taken whose tasks, and how the hosts without a task are."""
+    """Hosts that have taken tasks of others, and the states of hosts without a task."""
     record = status.record
     idle = status.coordination.idle if status.coordination is not None else {}
     lines = [f"{host} has taken the place of {fold(seats)}" for host, seats in by_value(record.moved).items()]
-    # one that was replaced is mentioned again when it is back
+    # a replaced host is shown again when it is back
     spares = [
         host for host in idle if host not in record.arbiters and (host not in record.moved or idle[host]["connected"])
     ]
@@ -176,7 +176,7 @@ def _idle_state(contact: Contact) -> str:
 
 
 def restarts_lines(status: RunStatus, most: int) -> list[str]:
-    """The newest incidents, one below the other, and how many there were before."""
+    """The newest incidents, one per line, and the number of earlier ones."""
     coordination = status.coordination
     if coordination is None or not coordination.view["incidents"]:
         return []
@@ -190,7 +190,10 @@ def restarts_lines(status: RunStatus, most: int) -> list[str]:
 
 @contextmanager
 def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
-    """Off a terminal each state is simply printed below the last. `every`: no task is folded into another's line."""
+    """Shows states in place of each other; without a terminal, one below the other.
+
+    `every`: tasks do not share lines.
+    """
     out = console.out()
     if not out.is_terminal:
 
@@ -220,7 +223,7 @@ def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
 
 
 def show_runs(known: KnownRuns) -> None:
-    """Runs of other accounts come last: of them no more is known."""
+    """Shows the runs. Those of other accounts come last: nothing more is known of them."""
     runs, foreign = known.runs, known.foreign
     every: list[KnownRun | ForeignRun] = [*runs, *foreign]
     columns: dict[str, list[str] | list[Text]] = {
@@ -231,11 +234,11 @@ def show_runs(known: KnownRuns) -> None:
         "HOSTS": [fold(one.hosts) for one in every],
         "TASKS": [*map(_tasks, runs), *("" for _ in foreign)],
     }
-    print_table(table(columns, dropped=("STARTED", "BY", "TASKS", "HOSTS")))  # when it started stands in its name, too
+    print_table(table(columns, dropped=("STARTED", "BY", "TASKS", "HOSTS")))  # its name also contains the start
 
 
 def _result(run: KnownRun) -> Text:
-    """`ended`, or `live`, where no more is known. What still runs on a host after the end is said as well."""
+    """The outcome; `ended` or `live` if it is unknown. `live` also if tasks still run on a host after the end."""
     if run.verdict is None:
         return styled("live" if run.live else "ended", "")
     outcome = run.verdict.outcome
@@ -261,7 +264,7 @@ def show_comparison(found: Comparison) -> None:
 
 
 def comparison_rows(found: Comparison) -> list[Row]:
-    """A value for each run."""
+    """The rows of the comparison, with a value for each run."""
     rows = [*_results(list(found.runs.values())), *_metrics(list(found.runs.values()))]
     differences = found.differences
     rows += [(key, [_NOTHING if value is None else value for value in values]) for key, values in differences.items()]
@@ -269,7 +272,7 @@ def comparison_rows(found: Comparison) -> list[Row]:
 
 
 def _results(runs: list[Compared]) -> Iterator[Row]:
-    """Less what is known of none."""
+    """The results of the runs, without those that no run has."""
     for name, shown in _RESULTS.items():
         values = [shown(one) for one in runs]
         if any(value != _NOTHING for value in values):

@@ -1,4 +1,4 @@
-"""What `dtctl tensorboard` says: where it runs, and why there."""
+"""The messages of `dtctl tensorboard`: where it runs, and why there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dtctl.render.terminal.safe import lines_of
 
 
 def say_place(place: Location, found_files: EventFileSources) -> None:
-    """Before it begins."""
+    """Reports where it starts, beforehand."""
     dirs = sorted({one for answer in found_files.answers.values() for one in answer["dirs"]})
     if not place.urls and not any(answer["folders"] for answer in found_files.answers.values()):
         errors.note(f"no event files yet below {', '.join(dirs[:5]) or 'any directory of the run'}")
@@ -45,14 +45,14 @@ def _why_here(place: Location) -> str:
 
 
 def _amount(place: Location, found_files: EventFileSources) -> list[str]:
-    """What hosts have; nothing of a run that writes to storage alone."""
+    """The event files of hosts; empty for a run that writes only to storage."""
     sizes = [found_files.answers[host]["sizes"] for host in place.sources]
     files, size_bytes = (sum(one.get(name, 0) for one in sizes) for name in ("files", "bytes"))
     return [f"{count(files, 'event file')} ({size(size_bytes)})"] if files or not place.urls else []
 
 
 def document(place: Location, run: str | None) -> dict[str, object]:
-    """Of its address."""
+    """The fields of the document with its address."""
     return {
         "kind": "TensorBoard",
         "run": run,
@@ -63,14 +63,14 @@ def document(place: Location, run: str | None) -> dict[str, object]:
 
 
 def say_shown(place: Location, dirs: Sequence[str]) -> None:
-    """Below the address."""
+    """Reports below the address what it shows."""
     if place.host is not None:
         errors.note(f"it shows {', '.join(dirs)} of {place.host}, over dtctl's own connection")
     errors.note("it works once, in one browser; Ctrl-C ends it, and leaves nothing behind")
 
 
 def show_end(host: str, result: TensorboardResult) -> None:
-    """One that was not asked for."""
+    """Reports an end that the user did not request."""
     if result["end"] == "silent":
         errors.note(f"TensorBoard on {host} has ended: this machine sent nothing for a minute")
     else:

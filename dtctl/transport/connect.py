@@ -1,4 +1,4 @@
-"""One transport for all hosts: each is reached by the transport that its settings name."""
+"""One transport for all hosts: each host is reached by the one that its settings name."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 
 
 class Transports:
-    """Opens conversations with hosts of every kind. `ssh_config`: in place of ~/.ssh/config and /etc/ssh/ssh_config,
-    as ssh -F; the others are those of TransportOptions."""
+    """Opens conversations with hosts of every kind.
+
+    `ssh_config`: the file that replaces ~/.ssh/config and /etc/ssh/ssh_config, as ssh -F; the others are those of
+    TransportOptions.
+    """
 
     def __init__(
         self,
@@ -44,13 +47,13 @@ class Transports:
         self._lock = threading.Lock()
         self._made: dict[str, Transport] = {}
         self.reached = False
-        """A host has been connected to: something may have been asked of its agent."""
+        """Whether a host has been connected to: its agent may have received a request."""
         self._dialled: dict[str, float] = {}
         self._failed: dict[str, TransportError] = {}
         self._begun: dict[str, Session] = {}
 
     def resume(self, *begun: Session | None) -> None:
-        """Conversations that are open already: each is what the next `open` of its host returns."""
+        """Adds open conversations: each is returned by the next `open` of its host."""
         self._begun.update({session.host.name: session for session in begun if session is not None})
 
     def open(self, host: Host) -> Session:
@@ -71,12 +74,12 @@ class Transports:
         return session
 
     def dialled(self) -> dict[str, float]:
-        """Hosts that have not been connected to yet, and how long that has taken so far."""
+        """Hosts whose connection is still being made, and how long that has taken so far."""
         now = time.monotonic()
         return {host: now - since for host, since in dict(self._dialled).items()}
 
     def failed(self) -> dict[str, TransportError]:
-        """Hosts that could not be connected to the last time, and why."""
+        """Hosts whose last connection failed, and why."""
         return dict(self._failed)
 
     def hostname(self, settings: SshSettings) -> str:
@@ -86,7 +89,7 @@ class Transports:
         return files.hostname(settings)
 
     def stations(self, host: Host) -> list[Station]:
-        """Those on the way to a host that is reached by SSH, and itself, for their host keys."""
+        """The gateways to a host that is reached by SSH, and the host, for their host keys."""
         assert isinstance(host.reach, SshSettings)
         return self._routes(host.reach).stations(host.name, host.reach)
 
@@ -109,9 +112,10 @@ def _opener(reach: Reach) -> str:
 def terminal_passphrase(
     shown: Callable[[str], str] = str, still: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> Callable[[str], str | None] | None:
-    """For `Transports`: asks on the terminal, wherever input and output lead; None where there is no terminal.
+    """A `passphrase` for `Transports` that prompts on the terminal, even if stdin is not one; None without a terminal.
 
-    `shown` makes the key's path, which a cluster file may name, safe for it; nothing moves on the screen while `still`.
+    `shown` escapes the key's path, which a cluster file may name. `still` is entered during the prompt, and stops all
+    output.
     """
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
@@ -135,7 +139,7 @@ def _ask(path: str) -> str | None:
 
 @functools.cache
 def _restore_terminal_at_exit() -> None:
-    """Connections are made by threads, so Ctrl-C ends the program while one still reads with the echo off."""
+    """Restores the echo at exit: threads make connections, so Ctrl-C may end the program while one reads without it."""
     with suppress(OSError, termios.error):
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         before = termios.tcgetattr(terminal)

@@ -15,20 +15,21 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.transport.group_errors import group_errors, lines
 
 MOST_THREADS = 256
-"""With those that only wait for a host that may be down."""
+"""The most threads, including those that only wait for a host that may be down."""
 
 IDLE_S = 1.0
-"""Who has waited so long for a host's first byte keeps no other host waiting. One that is up has sent it by then."""
+"""A thread that waits this long for a host's first byte no longer counts in the width. A host that is up has sent it by
+then."""
 
 ALONE_S = 5.0
-"""The same of a host that has answered: it works by itself, or its login or its disk hangs. A busy one needs longer
-for its answers, and gets no better by more that ask at once."""
+"""The same for a host that has answered: it works by itself, or its login or disk hangs. A busy host needs longer for
+its answers, and more requests at once do not help."""
 
 LOOKED_EVERY_S = 0.5
-"""How often those that wait are counted, while there are hosts that were not asked yet."""
+"""The interval at which waiting threads are counted while there are hosts in the queue."""
 
 LAST_WORDS_S = 2.0
-"""Where every host is needed, and one has failed, the others have so long to say that they fail, too."""
+"""If every host is needed and one has failed: how long the others may still report their own failures."""
 
 H = TypeVar("H")
 R = TypeVar("R")
@@ -38,11 +39,11 @@ WIDTH = 24
 
 
 class NotAwaited(TransportError):
-    """A host whose answer could change nothing any more, because another one had failed."""
+    """A host whose answer could no longer matter, because another host had failed."""
 
 
 class SomeHostsFailed(DtctlError):
-    """Several hosts could not do the same thing; `errors` holds why, by name, but for those that were not awaited."""
+    """Several hosts failed to do the same thing. `errors` holds why, by name, without hosts that were not awaited."""
 
     def __init__(self, doing: str, errors: Mapping[str, DtctlError], total: int) -> None:
         self.errors = failures(errors)
@@ -58,13 +59,13 @@ class SomeHostsFailed(DtctlError):
 
 
 def failures(errors: Mapping[str, DtctlError]) -> dict[str, DtctlError]:
-    """Less the hosts that were not waited for."""
+    """The errors without those of hosts that were not awaited."""
     return {host: error for host, error in errors.items() if not isinstance(error, NotAwaited)}
 
 
 @dataclass(frozen=True)
 class Outcomes(Generic[R]):
-    """What came of each host, by name, in the order asked."""
+    """The result or the error of each host, by name, in the order of the call."""
 
     results: dict[str, R]
     errors: dict[str, DtctlError]
@@ -87,9 +88,9 @@ Still = Callable[[float], None]
 
 @contextmanager
 def idle(counts_from: float | None = None) -> Iterator[Still]:
-    """While it lasts, the work of this thread only waits for a host, and needs neither processor nor network.
+    """While it lasts, this thread's work only waits for a host, and needs neither processor nor network.
 
-    From `counts_from` on (monotonic; None: in IDLE_S) another host is asked meanwhile.
+    From `counts_from` on (monotonic; None: in IDLE_S) another host is served meanwhile.
     """
     crew: _Crew[Any, Any] | None = getattr(_here, "crew", None)
     if crew is None:
@@ -131,12 +132,12 @@ def fan_out(
 ) -> Outcomes[R]:
     """Calls `work` for every item, `width` at a time; DtctlErrors are outcomes.
 
-    `needs_all`: one failure makes all the rest vain. Soon after it, `cancel` is called, and the items that have not
+    `needs_all`: one failure makes the rest useless. Soon after it, `cancel` is called, and the items that have not
     finished fail as NotAwaited.
 
-    Anything else that is raised, in a thread or here (KeyboardInterrupt), ends it: nothing more is begun, `cancel` is
-    called to make the unfinished work end, and the exception is raised without waiting for that. `name` must be
-    different for each item; the default takes the item itself, if it is a string, or its `name`.
+    Any other exception, in a thread or here (KeyboardInterrupt), ends the call: no more items are started, `cancel` is
+    called to end the unfinished work, and the exception is raised without waiting for that. `name` must differ for each
+    item; the default is the item itself, if it is a string, or its `name`.
     """
     crew = _Crew([(name(item), item) for item in items], work)
     try:
@@ -148,13 +149,13 @@ def fan_out(
         if cancel is not None:
             cancel()
         if isinstance(error, RuntimeError) and isinstance(error.__context__, KeyboardInterrupt):
-            raise error.__context__ from None  # it came while a lock was taken or left: "release unlocked lock"
+            raise error.__context__ from None  # raised as a lock was acquired or released: "release unlocked lock"
         raise
     return crew.outcomes()
 
 
 def _forget_frames(error: BaseException) -> None:
-    """Else each of hundreds of errors keeps a connection alive, with all that it has received."""
+    """Frees an error's frames, which otherwise keep a connection and its data, for each of hundreds of errors."""
     one: BaseException | None = error
     while one is not None:
         one.__traceback__ = None
@@ -162,7 +163,7 @@ def _forget_frames(error: BaseException) -> None:
 
 
 class _Crew(Generic[H, R]):
-    """The threads of one `fan_out` and what they have found."""
+    """The threads of one `fan_out` and their outcomes."""
 
     def __init__(self, jobs: list[tuple[str, H]], work: Callable[[H], R]) -> None:
         self._order = [name for name, _ in jobs]
@@ -177,7 +178,7 @@ class _Crew(Generic[H, R]):
         self._width = 0
         self._threads = 0
         self._idle: dict[int, float] = {}
-        """Threads that only wait, and when that begins to count."""
+        """Threads that only wait, and when their waits begin to count."""
         self._asking = 0
 
     def start(self, width: int) -> None:
@@ -191,7 +192,7 @@ class _Crew(Generic[H, R]):
             self._threads += 1
 
     def wait(self, after_failure_s: float) -> bool:
-        """For all, or for so long after the first error; whether any were left behind."""
+        """Waits for all, or for `after_failure_s` after the first error. Returns whether any were left unfinished."""
         failed, watched = math.inf, after_failure_s < math.inf
         with self._changed:
             while not self._changed.wait_for(self._is_over, LOOKED_EVERY_S if watched or self._todo else None):
@@ -205,7 +206,7 @@ class _Crew(Generic[H, R]):
         return False
 
     def _leave(self) -> bool:
-        """What is unfinished counts as failed, even if it ends well later."""
+        """Records unfinished items as failed, even if they succeed later."""
         self._todo.clear()
         for name in self._order:
             if name not in self._results and name not in self._errors:
@@ -222,7 +223,7 @@ class _Crew(Generic[H, R]):
         self._hire(min(wanted - self._threads, len(self._todo)))
 
     def idles(self, thread: int, counts_from: float | None) -> None:
-        """Of a thread of the crew; None: it works again."""
+        """Records that a thread of the crew waits; None: that it works again."""
         with self._changed:
             if counts_from is None:
                 self._idle.pop(thread, None)

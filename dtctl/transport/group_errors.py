@@ -1,4 +1,4 @@
-"""Hosts that failed for the same reason, reported as one: of three hundred thirty may fail, for four reasons."""
+"""Hosts that failed for the same reason, reported as one: of 300 hosts 30 may fail, for four reasons."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError, advice
 
 MOST_KINDS = 20
-"""Lines of different reasons; more are reported by their hosts alone."""
+"""The most reasons that are shown; of more, only the hosts are named."""
 
 APART = "    "
-"""Between the finding and what to type."""
+"""The separator between the finding and the command to type."""
 
 _PLACE = "\0"
-"""In the place of the host's own name."""
+"""The placeholder for the host's own name."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class ErrorGroup:
 
     @property
     def covers_all(self) -> bool:
-        """The summary of several hosts, which was written for that."""
+        """Whether the first error has a summary that was written for several hosts."""
         return not self.alone and isinstance(self.first, TransportError) and bool(self.first.shared_summary)
 
     @property
     def summary(self) -> str:
-        """With the names of the hosts."""
+        """The summary, with the names of the hosts."""
         name = self.hosts[0]
         if self.alone:
             known = name.lstrip("@") in self.first.summary
@@ -49,7 +49,7 @@ class ErrorGroup:
 
     @property
     def detail(self) -> str:
-        """Of several hosts, that of the first."""
+        """The detail; for several hosts, that of the first."""
         if self.covers_all and self.first.detail in self.summary:
             return ""
         if self.alone or not self.first.detail or self.same_detail:
@@ -58,12 +58,12 @@ class ErrorGroup:
 
     @property
     def hint(self) -> str:
-        """What to type, or to look for; where that differs, for the first host."""
+        """A command to type, or a thing to check; if hosts differ, the first host's."""
         return self._for_all(self.first.hint)
 
     @property
     def next_step(self) -> str:
-        """The same among others: with the hosts that sent it."""
+        """The hint for an error among others: it names the hosts that sent it."""
         whose = getattr(self.first, "host", "")
         step = advice(self.first)
         return self._for_all(step.replace(f"{whose} says:", f"{fold(self.hosts)} says:", 1) if whose else step)
@@ -73,7 +73,7 @@ class ErrorGroup:
 
 
 def group_errors(errors: Mapping[str, DtctlError]) -> tuple[ErrorGroup, ...]:
-    """In the order of the first hosts."""
+    """Errors by their reason, in the order of their first hosts."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, error in errors.items():
         groups.setdefault((type(error).__name__, _summary(error, name)), []).append(name)
@@ -90,7 +90,7 @@ def group_errors(errors: Mapping[str, DtctlError]) -> tuple[ErrorGroup, ...]:
 
 @dataclass(frozen=True)
 class Row:
-    """A reason with the names of its hosts, what to type next among others, and what came back."""
+    """A reason with the names of its hosts, the next command among other reasons, and details."""
 
     text: str
     next_step: str = ""
@@ -98,7 +98,7 @@ class Row:
 
 
 def rows(errors: Mapping[str, DtctlError]) -> list[Row]:
-    """One for each reason. Of several hosts beside others, what came back is left out where the reason says all."""
+    """One row for each reason. Among several reasons, a group leaves out details that its summary covers."""
     groups = group_errors(errors)
     several = len(groups) > 1
     shown = [
@@ -114,7 +114,7 @@ def rows(errors: Mapping[str, DtctlError]) -> list[Row]:
 
 
 def lines(errors: Mapping[str, DtctlError]) -> list[str]:
-    """The same as text, in which each reason is one line of any length."""
+    """The same as text; each reason is one line of any length."""
     return [
         line
         for row in rows(errors)
@@ -123,7 +123,7 @@ def lines(errors: Mapping[str, DtctlError]) -> list[str]:
 
 
 def _summary(error: DtctlError, name: str) -> str:
-    """The summary, the same for all hosts that fail so."""
+    """The summary with the host's name replaced, the same for all hosts with this failure."""
     if isinstance(error, TransportError) and error.shared_summary:
         return error.shared_summary
     return _without(_bare(error, name), name)

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 STDERR_BYTES = 4096
 READ_BYTES = 256 * 1024
 END_TIMEOUT_S = 10.0
-"""For the session to undo what is not complete after the end of its input."""
+"""How long a session may take, after the end of its input, to undo what is incomplete."""
 
 
 class Child:
-    """Its standard input and output are the other end of `connection`. Raises OSError if it cannot be started.
+    """A child process; its stdin and stdout are the other end of `connection`. Raises OSError if it cannot be started.
 
-    It has a session of its own: without a terminal it can ask for no password, and Ctrl-C is not for it.
+    It has a session of its own: without a terminal it cannot prompt for a password, and Ctrl-C does not reach it.
     """
 
     stderr = None
@@ -62,7 +62,7 @@ class Child:
             theirs.close()
 
     def wait(self, patience_s: float) -> RemoteExit:
-        """Its end; it is killed if it does not end in time."""
+        """How it ended. It is killed if it does not end in time."""
         try:
             code = self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
@@ -74,7 +74,7 @@ class Child:
         return RemoteExit(code, stderr=stderr) if code >= 0 else RemoteExit(None, signal.Signals(-code).name, stderr)
 
     def close(self) -> None:
-        """After `wait`."""
+        """Frees its descriptors. To be called after `wait`."""
         self.connection.close()
         self._stderr.close()
 
@@ -83,13 +83,13 @@ class Child:
 
 
 class Process(Protocol):
-    """What runs the agent, here or at the other end of a kept connection, with one socket for its input and output."""
+    """The process that runs the agent, here or beyond a kept connection, with one socket for its stdin and stdout."""
 
     connection: socket.socket
 
     @property
     def stderr(self) -> int | None:
-        """What is to be drained while its output is waited for; None where it writes to a file."""
+        """The descriptor to drain while waiting for output; None if stderr goes to a file."""
         ...
 
     def drain(self) -> bool:
@@ -97,20 +97,20 @@ class Process(Protocol):
         ...
 
     def wait(self, patience_s: float) -> RemoteExit:
-        """Its end, with the end of its stderr; it is given up when that does not come in time."""
+        """How it ended, with the end of its stderr. Gives up if it does not end in time."""
         ...
 
     def close(self) -> None: ...
 
 
 class ChildStream:
-    """A process's standard input and output. `close` waits for its end, `closing_s` at most where it owes nothing."""
+    """A process's stdin and stdout. `close` waits for its end, at most `closing_s` if every write was answered."""
 
     def __init__(self, child: Process, closing_s: float = END_TIMEOUT_S) -> None:
         self._child = child
         self._closing_s = closing_s
         self._unanswered = False
-        """Something was written after all that was read, and may still be on its way."""
+        """Whether something was written after the last read, and may not have arrived yet."""
         self._connection = child.connection
         self._readable = select.poll()
         self._readable.register(self._connection, select.POLLIN)
@@ -133,7 +133,7 @@ class ChildStream:
             return data
 
     def _wait_for_output(self, deadline: float | None) -> None:
-        """Raises TimeoutError."""
+        """Waits until output can be read. Raises TimeoutError."""
         while True:
             remaining_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
             found = {descriptor for descriptor, _ in self._readable.poll(remaining_ms)}

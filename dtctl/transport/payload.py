@@ -1,4 +1,4 @@
-"""The agent as bytes, and how a conversation with it is opened (docs/agent.md, "Start of a conversation")."""
+"""The agent as bytes, and the start of a conversation with it (docs/agent.md, "Start of a conversation")."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ R = TypeVar("R")
 
 _READ = 'import sys;i=sys.stdin.buffer;exec(compile(i.read(int(i.readline())),"dtctl","exec"))'
 LOADER = f"python3 -ISc '{_READ:400}'"
-"""The remote command line: constant, so that it needs no quoting and shows nothing in `ps`.
+"""The remote command line: constant, so that it needs no quoting and exposes nothing in `ps`.
 
-The blanks at its end are room for the agent's own command line, which takes its place.
-"""
+The blanks at its end leave room for the agent's own command line, which replaces it."""
 
 _PACKAGE = "dtctl_agent"
 _BOOTSTRAP = "bootstrap.py"
 PACKING = 6
-"""Of zlib; 9 takes twice as long for two parts in a hundred."""
+"""The level of zlib; 9 takes twice as long and saves 2 %."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Program:
 
 
 def once(work: Callable[[], R]) -> Callable[[], R]:
-    """As `cache`, but the threads of a fan-out, which all ask at once, wait for the first of them."""
+    """Like `cache`, but the threads of a fan-out, which all call at once, wait for the first of them."""
     lock, kept = threading.Lock(), cache(work)
 
     @wraps(work)
@@ -59,8 +58,10 @@ def agent_program() -> Program:
 
 
 def opening(stay: str = "") -> bytes:
-    """What is sent first: a host that has been here before needs no more. `stay`: the name and time of the fork server
-    that the session is to leave behind."""
+    """The first bytes of a conversation, which suffice for a host that has the agent.
+
+    `stay`: the name and the lifetime of the fork server that the session leaves behind.
+    """
     bootstrap = _sources()[_BOOTSTRAP]
     words = f"0 {agent_program().sha256} {stay}".rstrip()
     return b"%d\n%b%b\n" % (len(bootstrap), bootstrap, words.encode())
@@ -68,7 +69,7 @@ def opening(stay: str = "") -> bytes:
 
 @once
 def whole() -> bytes:
-    """What is sent to a host that says that it is `lacking`."""
+    """The reply to a host that is `lacking` the agent."""
     packed = zlib.compress(agent_program().content, PACKING)
     return b"%d\n%b" % (len(packed), packed)
 
@@ -80,7 +81,7 @@ def _sources() -> dict[str, bytes]:
 
 
 def _below(directory: str, path: str) -> Iterator[tuple[str, bytes]]:
-    """By `scandir`: with importlib.resources it takes three times as long, for every command that reaches a host."""
+    """Python files below a directory. Uses `scandir`, because importlib.resources takes three times as long."""
     for entry in os.scandir(directory):
         if entry.name.endswith(".py"):
             with open(entry.path, "rb", buffering=0) as file:  # noqa: PTH123 (twice as fast)

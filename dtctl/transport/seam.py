@@ -1,4 +1,4 @@
-"""What the rest of dtctl knows of a transport: conversations with agents. Fakes for tests stand here."""
+"""The interface of a transport to the rest of dtctl: conversations with agents. Tests put fakes here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Message:
     fields: Mapping[str, Any]
     payload: bytes = b""
     size: int = field(default=0, compare=False)
-    """Bytes on the wire."""
+    """The size of the frame on the wire."""
 
     @property
     def type(self) -> str:
@@ -53,22 +53,22 @@ class Session(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The agent's greeting (records.answers.Greeting), which is waited for. Raises as `receive`."""
+        """The agent's greeting (records.answers.Greeting), after waiting for it. Raises as `receive`."""
         ...
 
     def greeted(self) -> float:
-        """Waits for the greeting likewise; when it arrived, in Unix seconds."""
+        """Waits for the greeting. Returns when it arrived, in Unix seconds."""
         ...
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
-        """Raises ConnectionLost, and TransportError when the host takes nothing for too long."""
+        """Sends a frame. Raises ConnectionLost, and TransportError if the host reads nothing for too long."""
         ...
 
     def receive(self, timeout_s: float | None = None) -> Message:
-        """The next frame with content; all but a `result` are what their records say (`frames.checked_frame`).
+        """The next frame with content. All but a `result` are checked against their records (`wire.checked_frame`).
 
-        Raises AgentError for an error frame, ConnectionLost at the end, TransportError for what no agent sends and for
-        a silence that lasts too long, TimeoutError.
+        Raises AgentError for an error frame, ConnectionLost at the end, TransportError for a frame that no agent sends
+        and for a silence that is too long, TimeoutError.
         """
         ...
 
@@ -79,7 +79,7 @@ class Transport(Protocol):
     """Opens conversations."""
 
     def open(self, host: Host) -> Session:
-        """Connects, and does not wait for the agent: what it says of itself comes with the first answer.
+        """Connects without waiting for the agent: its greeting comes with the first answer.
 
         Raises TransportError with what was tried, what came back and what to do next.
         """
@@ -87,7 +87,10 @@ class Transport(Protocol):
 
 
 def answering(transport: Transport, host: Host) -> Session:
-    """A conversation whose agent has greeted, for those who would ask in vain, or want to know what it is. Raises."""
+    """A conversation whose agent has greeted, for callers that need to know that it answers.
+
+    Raises as `open` and `receive`.
+    """
     session = transport.open(host)
     try:
         session.greeted()
@@ -100,11 +103,11 @@ def answering(transport: Transport, host: Host) -> Session:
 @dataclass(frozen=True)
 class TransportOptions:
     local_root: Path | None = None
-    """Where agents of this machine keep their files, in place of ~/.dtctl."""
+    """The directory of this machine's agents, in place of ~/.dtctl."""
     ssh_files: ConfigFiles = field(default_factory=ConfigFiles)
     passphrase: Callable[[str], str | None] | None = None
-    """Asked for a key file's passphrase, once per key; None without a terminal."""
+    """Prompts for a key file's passphrase, once per key; None without a terminal."""
     asking: Callable[[str], AbstractContextManager[None]] | None = None
-    """Entered with a host's name while `ssh` asks on the terminal; None without a terminal."""
+    """Entered with a host's name while `ssh` prompts on the terminal; None without a terminal."""
     waiting: Waiting = unobserved
-    """Gets the hosts that are silent, before they are given up."""
+    """Called with silent hosts before they are given up."""

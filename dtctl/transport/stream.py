@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 """For `dtctl -v`: the kinds of frames, never their contents."""
 
 FRAMES_PER_S = 1000
-"""How many frames a second are read, of kinds without a limit. The rest stays with the host that makes them."""
+"""How many frames are read per second, of kinds without a limit of their own. The host keeps the rest."""
 
 _PACED = ("beat", "progress", "need", "states")
 
@@ -37,17 +37,17 @@ class Stream(Protocol):
     """The standard input and output of a remote process. One reader and one writer at a time; `close` from anywhere."""
 
     def read(self, timeout_s: float | None) -> bytes:
-        """What has arrived; b"" at the end. Raises TimeoutError."""
+        """Bytes that have arrived; b"" at the end. Raises TimeoutError."""
         ...
 
     def write(self, data: bytes, silence: SilenceTimer) -> None:
-        """All of `data`. Raises OSError when the reader is gone, and what `silence` raises of who does not."""
+        """Writes all of `data`. Raises OSError if the reader is gone, and what `silence` raises if it does not read."""
         ...
 
     def close(self) -> None: ...
 
     def ending(self) -> RemoteExit:
-        """Ask for it after the end of `read`."""
+        """How the process ended. To be called after the end of `read`."""
         ...
 
 
@@ -63,7 +63,7 @@ class StreamSession:
     ) -> None:
         self._host = host
         self._fork_server = fork_server
-        """Gets what the greeting says of it."""
+        """Called with the greeting's field for the fork server."""
         self._stream = stream
         self._waiting = waiting
         self._decoder = wire.Decoder()
@@ -76,9 +76,9 @@ class StreamSession:
         self._greeted = 0.0
         self._has_all = False
         self._early: list[bytes] | None = []
-        """What was sent before the greeting; None after that."""
+        """Frames sent before the greeting; None after it."""
         self._begun = self._moved = time.monotonic()
-        """When something was last sent, or content received: since then the host works by itself."""
+        """When something was last sent, or content was last received: since then the host works by itself."""
         self._patience = self._begun + GREETING_TIMEOUT_S
 
     @property
@@ -96,8 +96,8 @@ class StreamSession:
         return self._greeted
 
     def begin(self, opening: bytes) -> None:
-        """Sends the beginning of the agent, and waits for nothing: what is asked for goes along with it."""
-        with suppress(OSError):  # what the host says instead of reading is the better explanation
+        """Sends the start of the agent without waiting: requests are sent along with it."""
+        with suppress(OSError):  # the host's output, in place of reading, explains it better
             self._stream.write(opening, self._silence(GREETING_TIMEOUT_S))
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
@@ -116,7 +116,7 @@ class StreamSession:
 
     def receive(self, timeout_s: float | None = None) -> Message:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        # After Ctrl-C in `up` the thread that prepared a host may still be at it when its last words are waited for.
+        # After Ctrl-C in `up` the thread that prepared a host may still receive when the last frames are awaited.
         if not self._receiving.acquire(timeout=-1 if timeout_s is None else timeout_s):
             raise TimeoutError
         try:
@@ -131,7 +131,7 @@ class StreamSession:
         return message
 
     def _greeting(self, deadline: float | None) -> Greeting:
-        """Waits for it once; a host that lacks the agent gets it. Raises as `receive`."""
+        """The greeting, after waiting for it once; sends the agent to a host that lacks it. Raises as `receive`."""
         if self._facts is not None:
             return self._facts
         first = self._first(deadline)
@@ -153,7 +153,7 @@ class StreamSession:
         return self._facts
 
     def _send_whole(self) -> None:
-        """The agent, and once more what was asked for: it passes over what came before."""
+        """Sends the agent, and the early frames once more: it ignores those that came before."""
         log.debug("%s: lacks the agent", self._host.name)
         self._has_all = True
         with self._sending, suppress(OSError):
@@ -201,7 +201,7 @@ class StreamSession:
             else:
                 self._read(deadline, silence)
             if deadline is not None and not self._arrived and time.monotonic() > deadline:
-                raise TimeoutError  # beats, noise or a frame without an end have come all the time
+                raise TimeoutError  # only beats, noise or an unfinished frame have come
 
     def _read(self, deadline: float | None, silence: SilenceTimer) -> None:
         remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -257,7 +257,7 @@ def converse(
 
 
 class _Pace:
-    """Makes the reader sleep when frames come too fast: unread ones wait on the other side."""
+    """Makes the reader sleep if frames come too fast: unread ones wait on the other side."""
 
     def __init__(self) -> None:
         self._since = 0.0
@@ -279,9 +279,9 @@ class RemoteExit:
     exit_code: int | None = None
     signal: str = ""
     stderr: bytes = b""
-    """The end of it."""
+    """The end of its output."""
     reason: str = ""
-    """Why the connection ended, when it was not the process that ended."""
+    """Why the connection ended, if the process did not."""
 
     def __str__(self) -> str:
         if self.signal:
@@ -292,7 +292,7 @@ class RemoteExit:
 
 
 def not_started(name: str, ending: RemoteExit, noise: bytes) -> TransportError:
-    """Why the remote command ended before the agent's first message; the shell's exit codes are those of POSIX."""
+    """The reason why the remote command ended before the agent's first message; the exit codes are those of POSIX."""
     output = "\n".join(filter(None, [text_of(noise), text_of(ending.stderr)]))
     if ending.exit_code == 127:
         return TransportError(

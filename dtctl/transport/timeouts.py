@@ -1,6 +1,6 @@
-"""How long a host is waited for, above all while it says nothing or takes nothing.
+"""How long to wait for a host, above all while it sends or reads nothing.
 
-All limits of a conversation stand here, so that those who try hosts that hang can shorten them in one place.
+All limits of a conversation are here, so that tests with hanging hosts can shorten them in one place.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Callable
 from dtctl.errors import TransportError
 
 SILENCE_LIMIT_S = 30.0
-"""Agents that have nothing to say send a beat every five seconds."""
+"""The longest silence of a host; idle agents send a beat every five seconds."""
 
 GREETING_TIMEOUT_S = 60.0
-"""For a host that is too busy to start Python; a host that is down fails long before."""
+"""The time for a greeting. A host may be too busy to start Python soon; a host that is down fails much earlier."""
 
 PATIENCE_S = 120.0
-"""For an answer that needs only a look; beats do not extend it."""
+"""The time for an answer without lengthy work; beats do not extend it."""
 
 TOLD_AFTER_S = 10.0
 ALIVE_BYTES = 64 * 1024
-"""How much of a long frame counts as a sign of life: a slow line gets time, a byte now and then does not."""
+"""How much of a long frame counts as a sign of life: a slow line gets time, single bytes do not."""
 
 Waiting = Callable[[str, float, float], None]
 """Called once in each silence: a host's name, how long it has been silent, and the limit."""
@@ -32,7 +32,7 @@ def unobserved(host: str, silent_s: float, limit_s: float) -> None:
 
 
 class SilenceTimer:
-    """One wait for one host."""
+    """The silence during one wait for one host."""
 
     def __init__(self, host: str, limit_s: float, waiting: Waiting) -> None:
         self._host = host
@@ -42,12 +42,12 @@ class SilenceTimer:
         self.broken()
 
     def broken(self) -> None:
-        """It has sent something, or has taken something."""
+        """Restarts the timer: the host has sent or read something."""
         self._since = time.monotonic()
         self._reported = False
 
     def received(self, size: int, *, whole_frames: bool) -> None:
-        """So many bytes have come; those of a frame that is not whole yet count when they are many."""
+        """Counts received bytes; those of an unfinished frame restart the timer only if they are many."""
         self._bytes = 0 if whole_frames else self._bytes + size
         if whole_frames or self._bytes >= ALIVE_BYTES:
             self._bytes = 0
@@ -55,7 +55,7 @@ class SilenceTimer:
 
     @property
     def wait_s(self) -> float:
-        """How long to wait before `look` is called."""
+        """How long to wait before `check` is called."""
         until = self._limit_s if self._reported or self._limit_s <= TOLD_AFTER_S else TOLD_AFTER_S
         return max(0.0, self._since + until - time.monotonic())
 

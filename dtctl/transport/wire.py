@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from dtctl.agent.records import PROTOCOL
 from dtctl.agent.records.answers import FRAMES
@@ -16,10 +16,10 @@ from dtctl.transport.seam import Message
 NOISE_BYTES = 4096
 LINE_LIMIT = 16 << 20
 PAYLOAD_LIMIT = 8 << 20
-"""The longest line of a log has half of that (dtctl/agent/logs/lines.py)."""
+"""The longest log line has half of that (dtctl/agent/logs/lines.py)."""
 
 PAYLOAD_LIMITS = {"output": 1 << 20, "progress": 1 << 20, "piece": 1 << 17, "event_file": 1 << 20}
-"""What a pipe gives at once, which agents send as it is."""
+"""Limits for data that agents send as a pipe yields it."""
 
 
 class WireError(ValueError):
@@ -27,17 +27,17 @@ class WireError(ValueError):
 
 
 def encode(fields: Mapping[str, Any], payload: bytes = b"") -> bytes:
-    """One frame; `bytes` is added to the fields when there is a payload."""
+    """One frame; `bytes` is added to the fields if there is a payload."""
     whole = {**fields, "bytes": len(payload)} if payload else fields
     return json.dumps(whole, separators=(",", ":"), allow_nan=False).encode() + b"\n" + payload
 
 
 class Decoder:
-    """Cuts what arrives, in pieces of any size, into frames. Work and memory are linear in what arrives."""
+    """Splits a stream of bytes, in pieces of any size, into frames. Work and memory are linear in its size."""
 
     def __init__(self) -> None:
         self.noise = b""
-        """The end of what came before the first frame."""
+        """The end of the bytes before the first frame."""
         self.started = False
         self._buffer = bytearray()
         self._searched = 0
@@ -107,12 +107,9 @@ def _payload_size(fields: dict[str, Any]) -> int:
     return size
 
 
-R = TypeVar("R")
-
-
 def checked_frame(host: str, message: Message) -> Message:
     """The frame with the fields of its record and no others. Raises TransportError."""
-    if message.type == "result":  # checked by the request that it answers
+    if message.type == "result":  # its request checks it
         return message
     if message.type == "greeting" and message.fields.get("protocol") != PROTOCOL:
         raise TransportError(f"the agent on {host} speaks another protocol", detail=str(message.fields)[:1000])
@@ -126,16 +123,8 @@ def checked_frame(host: str, message: Message) -> Message:
     return Message({**fields, "type": message.type}, message.payload, message.size)
 
 
-def checked_result(host: str, kind: str, message: Message, record: type[R]) -> R:
-    """The answer to a request of this kind. Raises TransportError."""
-    try:
-        return checked(record, message.fields)
-    except InvalidValue as wrong:
-        raise untrue(host, f"answered `{kind}` with an invalid record: {wrong}") from wrong.with_traceback(None)
-
-
 def untrue(host: str, what: str) -> TransportError:
-    """A host has sent what no agent of dtctl sends; it is not used."""
+    """The error for a host that sent what no agent of dtctl sends; none of it is used."""
     return TransportError(
         f"{host} {what}",
         hint=f"dtctl used none of it: is the agent on {host} damaged, or has somebody tampered with it?",

@@ -64,7 +64,7 @@ def test_nothing_of_fabric_is_imported(sshd: Sshd, home: Path) -> None:
     assert done.stdout.split() == [sshd.address, "set()"]
 
 
-def test_sockets_lie_where_nobody_else_can_reach_them(sshd: Sshd) -> None:
+def test_sockets_are_in_a_private_directory(sshd: Sshd) -> None:
     log_in(direct(sshd))
     path = control_path(direct(sshd).reach, ConfigFiles())  # type: ignore[arg-type]
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700

@@ -23,16 +23,15 @@ LOOK_S = 2.0
 
 def checkpoint_services(files: RunFiles, spec: Spec) -> Services:
     """On the coordinator's host. The lead may be elsewhere: then only what it has marked is its own."""
-
-    def directories() -> List[str]:
-        return environment.Marks(files.code_directory()).expand(spec["checkpoint_dirs"])
+    directories = environment.Marks(environment.code_directory(files.root, spec)).expand(spec["checkpoint_dirs"])
 
     def has_all() -> bool:
         if has_lead(spec):
             return True
-        own = directories() if spec["spares"] else []
+        if not (directories and spec["spares"]):
+            return False
         try:
-            return bool(own) and not within(LOOK_S, "marks", lambda: outputs.unmarked(own, spec["run"]))
+            return not within(LOOK_S, "marks", lambda: outputs.unmarked(directories, spec["run"]))
         except Silent:
             return False
 
@@ -40,7 +39,7 @@ def checkpoint_services(files: RunFiles, spec: Spec) -> Services:
         """Where the lead writes elsewhere, that none is seen here means nothing."""
         from ..checkpoints import reading
 
-        found = reading.newest(directories())
+        found = reading.newest(directories)
         return found if found is not None or has_all() else reading.NOT_KNOWN
 
     def repair_all(distrust: bool) -> List[str]:
@@ -49,15 +48,14 @@ def checkpoint_services(files: RunFiles, spec: Spec) -> Services:
         from ..checkpoints import repair
 
         scratch = distrust and spec["recovery"]["allow_scratch"]
-        return [text for path in directories() for text in repair.repair_directory(path, distrust, scratch)]
+        return [text for path in directories for text in repair.repair_directory(path, distrust, scratch)]
 
     def lost() -> Optional[Loss]:
         if not has_all():
             return None
         from ..checkpoints import repair
 
-        own = directories()
         others = outputs.of_cluster(files.root, spec["cluster"])
-        return repair.loss(own, [path for path in others if path not in own])
+        return repair.loss(directories, [path for path in others if path not in directories])
 
     return Services(newest, repair_all, random.random, lost)

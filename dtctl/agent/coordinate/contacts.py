@@ -53,7 +53,7 @@ class Contacts:
                 self.away[host] = now - silent_s * counts_on
 
     def missed(self) -> Dict[str, float]:
-        """Those with tasks that are away, and since when, though they are not drained."""
+        """Hosts with tasks that are away and not drained, and since when."""
         drained = drains.drained_hosts(self._view.intents) if self.away else []
         return {host: at for host, at in self.away.items() if host not in drained and self._view.tasks_on(host)}
 
@@ -64,11 +64,11 @@ class Contacts:
                 self._report_away(host, fact("not_back", host=host))
 
     def count_anew(self, now: float) -> None:
-        """There may have been another coordinator meanwhile, which those that are away have reached."""
+        """Restarts the count of absences: hosts that are away may have reached another coordinator meanwhile."""
         self.away = {host: max(since, now) for host, since in self.away.items()}
 
     def note_replaced(self, host: str, tasks: Iterable[str]) -> None:
-        """A host that had these tasks is back, and others have them."""
+        """Records that a host is back whose tasks other hosts have taken."""
         now = dict.fromkeys(self._view.roster[task]["host"] for task in tasks)
         self._record(host, fact("back_without", host=host, what=", ".join(now)))
 
@@ -83,7 +83,7 @@ class Contacts:
         self._view.hosts[host].update({"connected": True, "over": False, "absent": False})
 
     def lose(self, host: str, since: float, reason: str, is_done: bool) -> None:
-        """`is_done`: nothing more is expected of it."""
+        """Records that a host is away. `is_done`: it has finished, and no message from it is awaited."""
         known = self._view.hosts[host]
         if known["connected"]:
             known.update({"connected": False, "over": is_done})
@@ -98,7 +98,7 @@ class Contacts:
             self._record(host, gone)
 
     def leave(self, host: str) -> None:
-        """One that had joined has no part in the run again, as if it had never been in touch."""
+        """Removes a host that had joined from the run, as if it had never connected."""
         self.away.pop(host, None)
         self._reported.discard(host)
         self._view.hosts[host].update({"connected": False, "heard": None, "state": None, "absent": True})
@@ -257,7 +257,7 @@ def answers(address: str, port: int) -> bool:
 
 
 def listen(files: RunFiles, spec: Spec, place: CoordinatorAddress, now: float) -> Hub:
-    """For the agents of this run, and of older ones. Raises OSError, ValueError."""
+    """Listens for the agents of this run and of older ones. Raises OSError, ValueError."""
     from ..link.hub import Hub
     from ..link.tls import Identity
 
@@ -267,10 +267,10 @@ def listen(files: RunFiles, spec: Spec, place: CoordinatorAddress, now: float) -
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
-    """Of all older runs of the cluster that this host was to be called for and still has the files of.
+    """Identities of the cluster's older runs in which this host could coordinate, and whose files it still has.
 
-    An agent that was away may have missed the end of its run, and comes with that run's key: the agent that listens
-    for the cluster's newest run answers it.
+    An agent that was away may have missed the end of its run, and comes with that run's key: the agent that listens for
+    the cluster's newest run answers it.
     """
     found = []
     for other in revival.every(files.root, spec["host"]):

@@ -42,7 +42,7 @@ COME_S = 10.0
 """Agents that have just been started dial some times meanwhile."""
 
 LONGEST_ABSENCE_S = 30 * 86400.0
-"""Of a coordinator that is followed by another; more was a clock that was set."""
+"""The longest time without a coordinator that is counted; a longer one means that the clock was set."""
 
 
 class Coordinator:
@@ -69,7 +69,7 @@ class Coordinator:
         self._now = self._began = self._last_joined = now
         self._lost_sessions: Set[str] = set()
         self._kept = False
-        """On its own host, which decides that for all."""
+        """Whether the run is kept on the coordinator's own host, which decides it for all hosts."""
         self._unready: Dict[str, float] = {}
         self._book = OrderBook(self.view)
         self.contacts = Contacts(self.view, self._record)
@@ -134,7 +134,7 @@ class Coordinator:
         before, known["heard"] = known["state"], wall
         if message["type"] == "hello":
             self.contacts.greet(host, now)
-            self._book.forget(host, may_start=self.may_start, kept=message["kept"])
+            self._book.forget(host, kept=message["kept"])
         if before is not None and before["tasks"] and not message["state"]["tasks"] and not self.view.tasks_on(host):
             self.contacts.note_replaced(host, before["tasks"])
         known["state"] = message["state"]
@@ -156,16 +156,16 @@ class Coordinator:
         return any(self.view.trains_again(one) for one in self.view.open_incidents())
 
     def _has_cancelled_join(self, host: str) -> bool:
-        """It came to a run that had begun without it, and the `up` that brought it was given up."""
+        """Whether the host joined a run that had started without it, and the `up` that added it was cancelled."""
         return host in self._spec["absent"] and (self._takes_back(host) or host in self._lost_sessions)
 
     def _takes_back(self, host: str) -> bool:
-        """What has begun there is ended."""
+        """Whether the host's tasks are cancelled, and its agent has confirmed that."""
         wanted = {task: self.view.intents[task] for task in self.view.tasks_on(host)}
         return intents.is_cancelled(wanted) and self._book.is_confirmed(host)
 
     def _forget(self, host: str) -> None:
-        """When it joins again, its tasks begin anew."""
+        """Forgets a host whose join was cancelled. If it joins again, its tasks start from the beginning."""
         self.contacts.leave(host)
         self._lost_sessions.discard(host)
         for task in self.view.tasks_on(host):
@@ -174,7 +174,7 @@ class Coordinator:
             self.view.data["noted"].pop(task, None)
 
     def begin(self, wall: float) -> None:
-        """For the first coordinator of a run."""
+        """Starts the first coordinator of a run."""
         self.wall = wall
         self._record("request", [fact("asked_up")], by=self._spec["controller"])
         if self._spec["absent"]:
@@ -185,14 +185,14 @@ class Coordinator:
             self._draining.scale(job, count, how, self._now)
 
     def rebuild(self, damage: Fact, wall: float) -> None:
-        """For a coordinator without a cluster.json: everything follows from what the agents report."""
+        """Starts a coordinator without a cluster.json: it rebuilds its view from the reports of the agents."""
         self.wall = wall
         self._rebuilt = True
         self._quorum.resume(rebooted=True)
         self._record("contact", [damage, fact("told_anew")], host=self.view.own_host)
 
     def resume(self, now: float, wall: float, *, rebooted: bool = False, before: Optional[str] = None) -> None:
-        """For a coordinator that follows another: it awaits the hosts that were connected to that one.
+        """Starts a coordinator that follows another one: it awaits the hosts that were connected to that one.
 
         `rebooted`: its machine was restarted meanwhile. `before`: the host of the other one, where this one was elected
         in its place.
@@ -212,11 +212,11 @@ class Coordinator:
 
     @property
     def away(self) -> Mapping[str, float]:
-        """Hosts that are expected to call, and since when."""
+        """Hosts that should connect and have not yet, and since when."""
         return {} if self.decided else self.contacts.away
 
     def request(self, request: PostedRequest, now: float, wall: float) -> None:
-        """What a person asks for, through a session on this host."""
+        """Executes a request that a person made through a session on this host."""
         self.wall = wall
         self.view.data["request_serial"] = request["serial"]
         wanted = request["tasks"]
@@ -306,7 +306,7 @@ class Coordinator:
         return self._recovery.due()
 
     def orders(self) -> List[Tuple[str, Orders]]:
-        """What has not been sent yet to hosts that can be reached. Of one that sends a hello all is forgotten."""
+        """New orders for connected hosts. After a hello of a host, all of its orders are new."""
         away = (task for host in self.contacts.away for task in self.view.tasks_on(host))
         recovering = not self.decided and (self.view.is_recovering() or any(map(self.view.awaited, away)))
         own, over = self.view.own_host, self.over
@@ -363,7 +363,7 @@ class Coordinator:
             self._describe(facts)
 
     def _failure(self, now: float, wall: float) -> Optional[Judgement]:
-        """What fails a run though no task has failed for good."""
+        """The reason for a run to fail although no task has finally failed."""
         if self.view.own_host in self._lost_sessions:  # of others it says nothing, or it ends a join
             return Judgement("Failed", [fact("session_lost")])
         # others may have been elected, and train on without a host that this one misses
@@ -447,7 +447,7 @@ class Coordinator:
 
 
 def _fingerprint(state: State) -> List[object]:
-    """What decisions may follow from, less how far the tasks are."""
+    """The part of a state on which decisions depend; the progress of tasks is left out."""
     return [
         (entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"], len(entry["history"]))
         for entry in state["tasks"].values()

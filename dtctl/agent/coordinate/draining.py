@@ -39,14 +39,14 @@ class Draining:
         self._record = record
         self._repair = repair
         self._since: Optional[float] = None
-        """Since when servers wait for the others to end."""
+        """When servers began to wait for the other tasks to end."""
         self._cut_off: List[str] = []
         """Hosts that were cut off, and have reconnected since the last look."""
         self._connected_since: Dict[str, float] = {}
         """Hosts that were left out, and since when they are connected again."""
 
     def drain(self, host: str, how: How, now: float) -> None:
-        """Holds what the host's maintenance holds. Nothing changes where it is drained already."""
+        """Holds all tasks that must pause while this host is drained. Does nothing if it is drained already."""
         kind = drains.DRAINED_ALONE if self.may_leave_out(host) else drains.DRAINED
         if not self._view.tasks_on(host):
             self._view.hosts[host]["drained"] = how["by"]
@@ -55,7 +55,7 @@ class Draining:
             self._hold(self._held({**drained, host: fact(kind, host=host, by=how["by"])}), how, now)
 
     def undrain(self, host: str, by: str) -> None:
-        """What nothing else holds may run again."""
+        """Ends the drain of a host: tasks that nothing else holds may run again."""
         self._view.hosts[host]["drained"] = None
         self._release({host: host}, by)
 
@@ -70,7 +70,7 @@ class Draining:
         self._hold(self._held({**drains.holders(self._view.intents), **over}), how, now)
 
     def _release(self, holders: Mapping[str, Optional[str]], by: str) -> None:
-        """They hold nothing any more. Of each, the host that is in service again, if it was one."""
+        """Ends the holds of `holders`. Each value: the host that is in service again, if the holder was a host."""
         view, drained = self._view, drains.holders(self._view.intents)
         gone = [holder for holder in holders if drained.pop(holder, None) is not None]
         held = self._held(drained) if gone else {}
@@ -134,7 +134,7 @@ class Draining:
         return {host: silent[host] for host in late if host not in left_out}
 
     def _takes_part(self, host: str) -> bool:
-        """One whose tasks are all too many may be switched off."""
+        """Whether a task of the host takes part in the run; not if `scale` has stopped all of them."""
         reasons = [why_of(self._view.intents[task]) for task in self._view.tasks_on(host)]
         return any(all(one["kind"] != drains.SCALED_DOWN for one in why) for why in reasons)
 
@@ -190,12 +190,12 @@ class Draining:
         return [task for task in self._view.present if drains.is_returning(self._view.intents[task])]
 
     def missing(self) -> List[Fact]:
-        """Whom they wait for."""
+        """The first host that returning tasks wait for."""
         away = [task for task in self.returning() if not self._view.reached(task)]
         return [fact("waits_for_host", task=task, host=self._view.roster[task]["host"]) for task in away[:1]]
 
     def _held(self, drained: Dict[str, Fact]) -> Dict[str, List[Fact]]:
-        """Every task that these hold, and why."""
+        """Every task that these holders hold, and the reasons."""
         view = self._view
         members = [view.roster[task] for task in view.present]
         ended = {task for task in view.present if view.final(task)}
@@ -232,7 +232,7 @@ class Draining:
             self._record("decision", [*held[going[0]], fact("holds", tasks=going)])
 
     def _servers_wait(self, held: List[str], how: How, now: float) -> bool:
-        """For the others of these tasks that still run. Hosts that are away are not waited for."""
+        """Whether servers among these tasks wait for others that still run. Unreachable hosts are not waited for."""
         view = self._view
         going = [
             task
@@ -247,7 +247,7 @@ class Draining:
         return now - self._since < grace_s + END_LIMIT_S
 
     def _leave_incidents(self, tasks: List[str]) -> None:
-        """What was lost before is not waited for any more."""
+        """Removes these tasks from open incidents, which then no longer wait for them."""
         for one in list(self._view.open_incidents()):
             rest = [task for task in one["tasks"] if task not in tasks]
             if rest:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 LEASE_S = 8.0
-"""By the coordinator's clock, from when it asked for the lease."""
+"""How long a lease lasts by the coordinator's clock, from its request on."""
 
 PROMISE_S = 10.0
-"""By a voter's clock, from when it granted the lease: so long it votes for no other. Clocks may differ by a quarter."""
+"""How long a voter votes for no other after it granted a lease, by its own clock. Clocks may differ by a quarter."""
 
 LEASE_EVERY_S = 2.0
 ASKS_S = 10.0
@@ -48,7 +48,9 @@ TRIAL_S = 3.0
 
 
 class Election:
-    """Of one voter. `ballot`: as the disk has it. `memo`: version (term, serial) of the memo that this voter holds.
+    """The election as one voter sees it.
+
+    `ballot`: as on the disk. `memo`: version (term, serial) of the memo that this voter holds.
 
     `begins`: the run begins, and its first coordinator is the one that the ballot names. `random`: from 0 to 1. Times
     are of a clock that only goes forward, and counts the time in which the machine sleeps, where there is one.
@@ -76,13 +78,13 @@ class Election:
         self._promised_until = now + PROMISE_S  # what was promised before a restart is forgotten
         self._stand_at = self._promised_until + SPREAD_S * random()
         self._granted: Optional[Set[str]] = None
-        """Who votes for this candidate; None where it is none."""
+        """The voters that have voted for this one; None while it is no candidate."""
         self._is_trial = False
         self._leads = False
         self._beat = 0
         self._lease_at = now
         self._had_lease_at = now
-        """Or was elected."""
+        """When it last had its lease, or was elected."""
         self._asked: Dict[int, float] = {}
         """When the leases that may still be granted were asked for."""
         self._leases: Dict[str, float] = {}
@@ -96,7 +98,7 @@ class Election:
 
     @property
     def coordinator(self) -> Optional[str]:
-        """That of the newest term, as far as is known here."""
+        """The coordinator of the newest term that this voter knows."""
         return self.ballot["coordinator"]
 
     @property
@@ -104,8 +106,13 @@ class Election:
         """This voter was elected last, as far as it knows. Whether it may decide, `has_lease` says."""
         return self._leads
 
+    @property
+    def is_candidate(self) -> bool:
+        """This voter asks for votes that still count."""
+        return self._granted is not None
+
     def has_lease(self, now: float) -> bool:
-        """No other voter can have been elected."""
+        """Whether this voter leads and no other can have been elected."""
         return self._leads and now < self._lease_until()
 
     @property
@@ -119,7 +126,7 @@ class Election:
         return min(self._lease_at, self._stand_at) if self._leads else self._stand_at
 
     def take(self) -> List[Tuple[str, Message]]:
-        """What is to be sent, and to whom."""
+        """Returns and clears the messages to send, each with its receiver."""
         messages, self._outbox = self._outbox, []
         return messages
 
@@ -229,7 +236,11 @@ class Election:
         self._tally(now)
 
     def _count(self, host: str, vote: Message, now: float) -> None:
-        """One that has missed an election learns of it from the answers: the coordinator does not call."""
+        """Counts a vote.
+
+        A voter that has missed an election learns of it from the answers, because the coordinator does not connect to
+        it.
+        """
         if vote["term"] > self.ballot["term"] and vote["coordinator"] is not None:
             self.follow(vote["term"], vote["coordinator"], now)
         is_asked = (vote["asked"], vote["trial"]) == (self._candidacy, self._is_trial)
@@ -256,7 +267,7 @@ class Election:
         self._held.clear()
 
     def _ask_for_leases(self, now: float) -> None:
-        """Without a lease not always: voters whose answers it does not receive would be bound to it for ever."""
+        """Requests leases; without one not always, because voters whose answers are lost would be bound for ever."""
         self._lease_at = now + LEASE_EVERY_S
         if (now - self._had_lease_at) % (ASKS_S + SILENT_S) > ASKS_S:
             return
@@ -267,7 +278,7 @@ class Election:
         self._outbox += [(host, lease) for host in self._others]
 
     def _lease_until(self) -> float:
-        """Its own grant lasts for ever."""
+        """When the lease ends, by the grants of a majority. Its own grant never ends."""
         asked = sorted(self._leases.values(), reverse=True)
         needed = self._majority - 1
         if needed == 0:

@@ -22,19 +22,23 @@ if TYPE_CHECKING:
 PING_S = 3.0
 WRITE_S = 5.0
 PAUSE_S = 5.0
-"""Between two looks: the machine slept, or the process stood still, and a lease may be older than it seems."""
+"""A longer gap between two calls means that the machine or the process was suspended, so a lease may be older than it
+seems."""
 
 DOUBT_S = 8.0
-"""As long as a lease: one that holds then was asked for after the pause."""
+"""How long a lease is distrusted after such a gap: one that is valid afterwards was requested after the gap."""
 
 
 def clock() -> float:
-    """Counts the time in which the machine sleeps."""
+    """A monotonic time that includes the time in which the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Fence:
-    """Of this host's tasks. Times are of `clock`. Where no other host may take them it does nothing."""
+    """Ends this host's tasks before another host may start them.
+
+    Times are of `clock`. Does nothing if no host may take them.
+    """
 
     def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
         self.limit_s = fence_s(spec)
@@ -52,7 +56,7 @@ class Fence:
         self.confirm(self._confirmed, now)
 
     def ping(self, now: float) -> Optional[int]:
-        """The number of one that is to be sent now."""
+        """The number of the ping to send now; None if none is due."""
         if self.limit_s is None or now < self._ping_at:
             return None
         self._ping_at = now + PING_S
@@ -69,7 +73,7 @@ class Fence:
             self.confirm(self._sent.pop(number), now)
 
     def look(self, has_lease: bool, now: float) -> bool:
-        """Of the coordinator: whether it has its lease for certain. Then the run is its host's, too."""
+        """Returns whether the coordinator certainly has its lease. If so, its own host's tasks are confirmed, too."""
         if now - self._looked > PAUSE_S:
             self._doubts_until = now + DOUBT_S
         self._looked = now
@@ -79,7 +83,7 @@ class Fence:
         return is_sure
 
     def confirm(self, at: float, now: float) -> None:
-        """The coordinator has received what was sent then. The next agent has to know it, too."""
+        """Records that the coordinator received a ping sent at `at`, also on the disk for the next agent."""
         self._confirmed = max(self._confirmed, at)
         if self.limit_s is not None and now >= self._write_at:
             self._write_at = now + WRITE_S
@@ -89,14 +93,17 @@ class Fence:
                 errors.note("fence: %s" % error)
 
     def grace_s(self, now: float) -> Optional[float]:
-        """How long the tasks have to end themselves, where it is time; None where it is not."""
+        """The grace period for the tasks if they must end now; None if they may run on."""
         silent_s = now - self._confirmed
         if self.limit_s is None or silent_s < self.limit_s:
             return None
         return min(max(self._given_up_s / DRIFT - KILL_S - silent_s, 0.0), self._grace_s)
 
     def _read(self, now: float) -> float:
-        """What an earlier agent knew; the beginning of the run where that is unknown. After a reboot nothing runs."""
+        """The last confirmation of an earlier agent; if unknown, the start of the run.
+
+        After a reboot, now: nothing runs.
+        """
         began = now - max(0.0, time.time() - paths.modified(self._files.path("spec.json")))
         with suppress(OSError, ValueError):
             boot, at = (paths.read_text(self._path) or "").split()

@@ -51,9 +51,9 @@ class Following:
         run and tasks are still its own.
         """
         self.moved: Optional[Moved] = None
-        """What this agent is to begin anew with: other hosts have the tasks of some, or this one has."""
+        """Moves with which this agent must restart: other hosts have taken tasks, or this host has."""
         self.first_steps: Mapping[str, float] = {}
-        """Of tasks here that have reported no step: how long their peers took for theirs."""
+        """For each task here that has reported no step: how long its peers took for their first step."""
         self._recovering = False
         self._files = files
         self._spec = spec
@@ -142,7 +142,7 @@ class Following:
         return Dialer(self._place["address"], self._place["host"], own, now, random.random)
 
     def _say(self, host: str, message: Mapping[str, Any]) -> None:
-        """What a voter answers: to the coordinator, or to a candidate that has come."""
+        """Sends a message of this host's voter, to the coordinator or to a connected candidate."""
         if message["type"] == "granted":
             self._dialer.send(message)
         elif self._reception is not None:  # a vote
@@ -199,7 +199,7 @@ class Following:
             self._move_at = min(self._move_at, now + ASK_S)
 
     def _note_term(self, term: int, now: float) -> None:
-        """On the disk: this agent obeys no coordinator of an older term, not even after a restart."""
+        """Writes the term to the disk: this agent obeys no coordinator of an older term, not even after a restart."""
         if self._voter is None and term > self._term:
             host = self._place["host"]
             self._files.write_ballot(made(Ballot, term=term, voted=None, coordinator=host, last=host))
@@ -235,16 +235,16 @@ _ADVANCES = frozenset(fields_of(Advance))
 
 
 class Report:
-    """What is to be reported on one connection, after its hello. `brief`: the coordinator takes `progress`."""
+    """Selects what to report on one connection after the hello. `brief`: the coordinator accepts `progress`."""
 
     def __init__(self, brief: bool) -> None:
         self._brief = brief
         self._reported: object = None
         self._state: Optional[State] = None
-        """As it was reported, where a part of it may follow."""
+        """The state as last reported, if changes may be sent as `progress`."""
 
     def news(self, state: State, intent: IntentFollower) -> Union[News, Progress, None]:
-        """None when nothing has changed since the last time; what this returns counts as reported."""
+        """The message to send; None if nothing has changed since the last one. What it returns counts as reported."""
         value = intent.value
         reported = (value["serial"], value["session"] is None, intent.lost_session)
         before = self._state if reported == self._reported else None
@@ -256,14 +256,14 @@ class Report:
 
 
 def _kept(state: State) -> State:
-    """As it is now: its tasks' fields are replaced, and never changed themselves."""
+    """A copy of the state: fields of tasks are only replaced, never changed in place."""
     kept = state.copy()
     kept["tasks"] = {task: entry.copy() for task, entry in state["tasks"].items()}
     return kept
 
 
 def _progress(before: State, state: State) -> Optional[Progress]:
-    """What is new in a state; None where that is more than how far its tasks are."""
+    """The changes of a state as a `progress` message; None if more than the progress of tasks has changed."""
     was: Any = before
     for name, value in state.items():
         if name not in ("serial", "machine", "tasks") and value != was[name]:
@@ -300,7 +300,7 @@ def hello(spec: Spec, state: State, intent: IntentFollower, events: int) -> Hell
 
 
 def news(state: State, intent: IntentFollower) -> News:
-    """Whatever has changed."""
+    """A message with the whole state."""
     return {"type": "state", **_fields(state, intent)}
 
 

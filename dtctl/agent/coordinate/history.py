@@ -57,7 +57,7 @@ class Quota:
 
 
 class History:
-    """Also knows which events of each host it has, by their indexes in that host's events.jsonl."""
+    """The run's history.jsonl. It knows the events that it has of each host by their indexes in events.jsonl there."""
 
     def __init__(self, path: str) -> None:
         self._log = EventLog(path)
@@ -74,7 +74,7 @@ class History:
         return self._log.count
 
     def lines(self, begin: int, most: int) -> Iterator[HistoryEvent]:
-        """As they are on the disk, but for damaged ones."""
+        """The lines on the disk, without damaged ones."""
         return (line for line in self._log.records(HistoryEvent, begin, most) if line is not None)
 
     def received(self, host: str) -> int:
@@ -115,11 +115,11 @@ class History:
 
 
 LOOK_S = 1.0
-"""Between two looks: there is news of hundreds of agents all the time."""
+"""The least interval between two updates, because hundreds of agents send news all the time."""
 
 
 class Accounting:
-    """Of a run that has no account, as an earlier dtctl has begun it, none is kept."""
+    """Keeps the goodput account of a run; not for a run without one, which an earlier dtctl has started."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -127,7 +127,7 @@ class Accounting:
         self._passed_s = 0.0
 
     def missed(self, seconds: float) -> None:
-        """There was no coordinator for so long."""
+        """Accounts for a time without a coordinator."""
         if self._view.data["account"] is not None:
             goodput.missed(self._view.data["account"], seconds)
 

@@ -37,13 +37,14 @@ if TYPE_CHECKING:
     from .voting import Voter
 
 SAVE_S = 2.0
-"""Between two writings of cluster.json when nothing has been decided."""
+"""The interval between two writes of cluster.json if there is no decision."""
 
 SIGN_OF_LIFE_S = 8.0
-"""After that it is written though nothing has changed: sessions see by it that the coordinator is at work."""
+"""The interval after which cluster.json is written although nothing has changed, so that sessions see a live
+coordinator."""
 
 DECIDE_S = 0.05
-"""Between two decisions: hundreds of agents have news all the time."""
+"""The least interval between two decisions, because hundreds of agents send news all the time."""
 
 LOOK_S = 1.0
 """Decisions that follow from time alone are not later than this."""
@@ -72,7 +73,7 @@ class Leading:
         self.recovering = False
         self.first_steps: Mapping[str, float] = {}
         self.moved: Optional[Moved] = None
-        """What this host's agent is to begin anew with."""
+        """Moves with which this host's agent must restart."""
         self._over = False
         self._files = files
         self._follows = spec["moved"]["number"]
@@ -82,7 +83,7 @@ class Leading:
         self._voter = voter
         self._fence = Fence(files, spec, clock())
         self._is_sure = False
-        """It has its lease for certain, and those that it hears are a part of the run."""
+        """Whether it certainly has its lease."""
         self._commits = Commits(voter, now) if voter is not None else None
         self._history = History(files.path("history.jsonl"))
         wall = time.time()
@@ -128,7 +129,7 @@ class Leading:
 
     @property
     def _moves(self) -> bool:
-        """Hosts take the places of others: nothing else happens until a majority knows it, and all begin anew."""
+        """Whether hosts take places of others: nothing else happens until a majority knows it and agents restart."""
         return self.coordinator.view.data["moved"]["number"] > self._follows
 
     @property
@@ -213,7 +214,7 @@ class Leading:
             self.coordinator.contacts.note_listening(None)
 
     def _ask_machines(self, now: float) -> None:
-        """Those of hosts that have been away for a while."""
+        """Probes the machines of hosts that have been away for a while."""
         away = self.coordinator.away
         self._answering.forget(self.coordinator.view.hosts.keys() - away.keys())
         for host, since in away.items():
@@ -227,7 +228,7 @@ class Leading:
                     self.coordinator.contacts.note_answer(host, answers=answers)
 
     def _hooks(self) -> Optional[Posting]:
-        """None where no hook is configured: then nothing of that is loaded."""
+        """Sends the run's notifications; None without hooks, so that their code is not loaded."""
         if not os.path.exists(self._files.path("hooks.json")):
             return None
         from ..hooks.posting import Posting
@@ -249,7 +250,7 @@ class Leading:
         return None, fact("put_aside", text=why, what=paths.put_aside(self._path))
 
     def _count_silences_once(self, view: RunView) -> None:
-        """From here on hosts may connect: a restarted coordinator must not find how long they were silent."""
+        """Clears `silent_s` on the disk: hosts may connect from now on, and no restart may count it again."""
         if any(known["silent_s"] is not None for known in view["hosts"].values()):
             without: Any = {host: {**known, "silent_s": None} for host, known in view["hosts"].items()}
             try:
@@ -291,7 +292,7 @@ class Leading:
             self.coordinator.receive(host, message, now, wall)
             self._news()
         elif message["type"] == "hello" and self._voter is not None and (self._moves or not self._voter.election.leads):
-            self._hub.redirect(host, self._voter.place[1])  # until it has begun anew, or is elected again
+            self._hub.redirect(host, self._voter.place[1])  # until it has restarted, or is elected again
         elif message["type"] == "hello" and message["moved"] < self._follows:
             self._send_moves(host, self._hub)
         elif message["type"] == "hello" or host in self._welcome:
@@ -309,7 +310,7 @@ class Leading:
             self._welcome.add(host)
             held = self._history.received(host)
             welcome = {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True}
-            hub.send(host, {**welcome, "may_start": self.may_start, "term": self._term})
+            hub.send(host, {**welcome, "may_start": False, "term": self._term})  # that comes with the orders
         if self.coordinator.receive(host, message, now, wall):
             self._news()
 
@@ -325,12 +326,12 @@ class Leading:
         return self._voter.election.ballot["term"] if self._voter is not None else 0
 
     def _send_moves(self, host: str, hub: Hub) -> None:
-        """To an agent that follows older ones: its tasks are others now, or others' addresses are."""
+        """Sends the current moves to an agent that follows older ones."""
         welcome = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "may_start": False, "term": self._term}
         hub.send(host, {**welcome, "moved": self.coordinator.view.data["moved"]})
 
     def _reject(self, host: str, problem: str, hub: Hub, now: float, wall: float) -> None:
-        """Its connection ends, and the genuine agent's next one heals it."""
+        """Ends the connection of a host that sent something invalid; the genuine agent connects again."""
         self._welcome.discard(host)
         hub.refuse(host, problem)
         self.coordinator.contacts.reject_invalid(host, problem)
@@ -338,7 +339,7 @@ class Leading:
         self._news()
 
     def _read_requests(self, now: float, wall: float) -> None:
-        """A damaged file is left to the session that writes the next request."""
+        """Reads new requests of sessions. A damaged file is left to the session that writes the next one."""
         path = self._files.path("requests.json")
         seen = paths.version(path)
         if seen in (None, self._requests_seen):
@@ -355,13 +356,13 @@ class Leading:
                 self._news()
 
     def _news(self) -> None:
-        """A message has come that may lead to a decision."""
+        """Schedules a decision, after a message that may lead to one."""
         self._unsaved = True
         self._decide_at = min(self._decide_at, self._decided + DECIDE_S)
         self._save_at = min(self._save_at, self._decide_at)  # sessions read how the tasks are
 
     def _pass_over_requests(self) -> None:
-        """What sessions on this host asked of an earlier coordinator here is over, and so is the other host's count."""
+        """Skips requests that sessions made to an earlier coordinator on this host."""
         with suppress(paths.Damaged):
             book = paths.read_record(self._files.path("requests.json"), RequestBook)
             self.coordinator.view.data["request_serial"] = book["serial"] if book is not None else 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 REACH_LIMIT_S = 60.0
-"""After the last host that connected, or the beginning: later ones cannot reach the coordinator.
+"""Hosts that have not connected this long after the last one, or after the start, cannot reach the coordinator.
 
 Imports come later. Hundreds of agents that share a machine may take longer than that, one after the other.
 """
@@ -40,7 +40,7 @@ def may_run(view: View, blocked: Collection[str]) -> Dict[str, bool]:
 
 
 def _unready(view: View) -> Dict[str, List[str]]:
-    """Of each task that waits: those that it needs and that are not ready."""
+    """For each waiting task: the tasks that it needs and that are not ready."""
     waiting = [task for task in view.tasks if view.waits(task)]
     if not waiting:
         return {}
@@ -75,7 +75,7 @@ def awaited(view: View) -> List[str]:
 
 
 def missing(view: View) -> List[Fact]:
-    """Which hosts or tasks the start waits for, and why; empty when there are none."""
+    """The hosts or tasks that the start waits for, with reasons; empty if there are none."""
     silent = unreached(view)
     if silent:
         return [fact("hosts_silent", text=_few(silent), count=len(silent), what=view.coordinator["address"])]
@@ -150,7 +150,7 @@ class Shutdown:
         return because([over] if self._well else [over, *why_of(condition)])
 
     def _settled(self, now: float) -> bool:
-        """After a success the other tasks may come to their own end."""
+        """Whether the other tasks have ended by themselves after a success, or have had `settle` to do so."""
         return not (self._well and self._others()) or now - self._since >= self._view.spec["settle_s"]
 
     def _others(self) -> List[str]:

@@ -1,10 +1,11 @@
 """Spares that take the places of lost hosts: when, which of them, and what is restarted.
 
-A host that was unreachable for `replace_s` has ended its tasks by then (fence.py). Its seats are moved, with
-what its loss restarts, and nothing else is decided until a majority of the voters knows it: then every agent begins
-anew (leading.py, run/intents.py). So the next coordinator finds the losses as incidents that wait for their hosts.
+A host that was unreachable for `replace_s` has ended its tasks by then (fence.py). Its seats are moved, with what its
+loss restarts, and nothing else is decided until a majority of the voters knows it: then every agent restarts
+(leading.py, run/intents.py). So the next coordinator finds the losses as incidents that wait for their hosts.
 
-A coordinator in whose absence there may have been another one counts anew: the host may have been connected to that.
+If another coordinator may have existed meanwhile, absences count from zero: the host may have been connected to that
+one.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Moving:
         return self._move(moves, missed, term, now, wall) if moves else None
 
     def awaits_fence(self, now: float) -> bool:
-        """What another coordinator has decided, and may not have been the last to hear of the host, waits once more."""
+        """Whether moves of an earlier coordinator wait again: the lost host may have reached another one later."""
         is_new = self._anew_at is not None and now - self._anew_at < (self._limit_s or 0.0)
         return is_new and self._waits()
 
@@ -79,7 +80,7 @@ class Moving:
         return any(TAKES_PLACE in {one["kind"] for one in why_of(each)} for each in self._view.waiting_incidents())
 
     def _places_for(self, host: str, moves: Mapping[str, str]) -> Dict[str, str]:
-        """Who takes each seat of the lost host."""
+        """Seat of the lost host -> host that takes it."""
         found: Dict[str, str] = {}
         for seat in self._seats_on(host):
             tasks = [task for task in self._tasks_in(seat) if self._is_wanted(task, host)]
@@ -112,7 +113,7 @@ class Moving:
         return [task for task in self._view.tasks if self._view.seat(task) == seat]
 
     def _is_wanted(self, task: str, lost: str) -> bool:
-        """Also what the lost host holds itself, as it was shutting down, or was cut off before."""
+        """Whether the task should run; also if the lost host itself holds it, because it shut down or was cut off."""
         view, intent = self._view, self._view.intents[task]
         is_done = intent["want"] == "stop" or (view.final(task) and view.current(task))
         return not is_done and not drains.holders({task: intent}).keys() - self._held_by_itself(lost)

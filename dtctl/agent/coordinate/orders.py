@@ -1,6 +1,6 @@
-"""Which orders the hosts were sent, which their agents have confirmed, which they are sent now, and which wait.
+"""The orders that each host was sent and has confirmed, those to send now, and those that wait.
 
-Those wait that follow from what a majority of the voters does not hold yet.
+Orders wait while a majority of the voters does not hold the decisions that they follow from.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ STARTS = 2
 
 
 def first_steps(view: View) -> Dict[str, float]:
-    """Of the tasks that might have hung since their start: how long their peers took for the first step.
+    """For each task that may have hung since its start: how long its peers took for the first step.
 
-    None of a task of which not every peer reports steps, unless it has never done anything while the lead trained.
+    A task is left out if not every peer reports steps, unless it has done nothing at all while the lead trained.
     """
     found: Dict[str, float] = {}
     jobs: Dict[str, Tuple[Set[str], float]] = {}
@@ -50,21 +50,21 @@ def first_steps(view: View) -> Dict[str, float]:
 
 
 def _is_silent(view: View, task: str, entry: Entry) -> bool:
-    """Where every step needs every worker, a silent one takes part in what its peers report."""
+    """Whether its silence may be a hang: where every step needs every worker, it takes part in its peers' steps."""
     if entry["step"] is not None or entry["state"] != "running":
         return False
     return trains_alone(view.roster[task], view.spec["strategy"]) and has_never_hung(entry)
 
 
 def _has_done_nothing(entry: Entry, lead_s: float) -> bool:
-    """In many programs only the lead reports steps. A task that is idle since its start has not trained in silence."""
+    """Whether a task is idle since its start. Otherwise it may train: in many programs only the lead reports steps."""
     if entry["idle_since"] is None or entry["since"] is None:
         return False
     return entry["idle_since"] - entry["since"] <= START_S + STARTS * lead_s
 
 
 def _peers(view: View, job: str) -> Tuple[Set[str], float]:
-    """Of a job's workers: those that have reported no step, and the longest that the others took for their first."""
+    """The workers of a job that have reported no step, and the longest first step of the others."""
     alike = [task for task in view.with_role("worker") if task.partition(":")[0] == job]
     wanted = {task: view.entry(task) for task in alike if view.intents[task]["want"] == "run" and not view.final(task)}
     took = {task: entry["first_step_s"] for task, entry in wanted.items() if entry["step"] is not None}
@@ -72,25 +72,25 @@ def _peers(view: View, job: str) -> Tuple[Set[str], float]:
 
 
 _AT_FIRST: Mapping[str, Any] = {"mending": False, "first_steps": {}, "may_start": True, "kept": True}
-"""What an agent assumes beside its intents."""
+"""The values that an agent assumes for the fields other than intents."""
 
 
 class OrderBook:
-    """By this coordinator, since each host's last hello."""
+    """The orders that this coordinator has sent since each host's last hello."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._versions: Dict[str, Dict[str, int]] = {}
         self._confirmed: Dict[str, Dict[str, int]] = {}
         self._beside: Dict[str, Mapping[str, Any]] = {}
-        """What was sent beside the intents."""
+        """The fields other than intents that each host was sent last."""
         self._over: Set[str] = set()
 
-    def forget(self, host: str, *, may_start: bool, kept: bool) -> None:
-        """`may_start`: as in the host's welcome. `kept`: as in its hello."""
+    def forget(self, host: str, *, kept: bool) -> None:
+        """`kept`: as in the host's hello. Until its orders have come the host starts nothing, if it was restarted."""
         self._versions[host] = {}
         self._over.discard(host)
-        self._beside[host] = {**_AT_FIRST, "may_start": may_start, "kept": kept}
+        self._beside[host] = {**_AT_FIRST, "may_start": False, "kept": kept}
 
     def confirm(self, host: str, offered: Mapping[str, Intent]) -> None:
         """The intents that the agent there follows, whether they are this coordinator's or a person's."""
@@ -107,7 +107,7 @@ class OrderBook:
         return host in self._over
 
     def news(self, *, recovering: bool, done: Collection[str], may_start: bool, kept: bool) -> List[Tuple[str, Orders]]:
-        """What has not been sent yet to hosts that can be reached; it counts as sent then. `done`: who may go."""
+        """New orders for connected hosts, which count as sent then. `done`: hosts that may leave the run."""
         steps = first_steps(self._view)
         found = []
         for host in [host for host, known in self._view.hosts.items() if known["connected"]]:
@@ -137,11 +137,11 @@ def _versions(intents: Mapping[str, Intent]) -> Dict[str, int]:
 
 
 PUBLISH_S = 8.0
-"""Between two memos when nothing has been decided."""
+"""The interval between two memos if there is no decision."""
 
 
 class Commits:
-    """Of a coordinator in whose place another may be elected. `voter`: that of its host."""
+    """Holds orders until a majority of voters has their decision, if others may be elected. `voter`: of this host."""
 
     def __init__(self, voter: Voter, now: float) -> None:
         self._voter = voter
@@ -149,12 +149,12 @@ class Commits:
         self._publish_at = now
         self._moves = 0
         self._held: List[Tuple[Tuple[int, int], str, Orders]] = []
-        """In which version is what they follow from."""
+        """Held orders, each with the version of the memo that contains its decision."""
         self._end: Optional[Tuple[int, int]] = None
         """The first version in which the outcome is decided."""
 
     def publish(self, view: RunView, now: float, *, at_once: bool) -> None:
-        """To the voters, from among whom the next coordinator would come."""
+        """Publishes the view to the voters, one of which would be the next coordinator."""
         if not self._voter.election.leads or not (at_once or now >= self._publish_at):
             return
         try:
@@ -168,7 +168,7 @@ class Commits:
         return self._moves >= moved["number"]
 
     def has(self, moved: Moved) -> bool:
-        """A majority holds these moves: the next coordinator knows them."""
+        """Whether a majority holds these moves, so that the next coordinator knows them."""
         return self.has_published(moved) and self._voter.election.committed >= self._published > (0, 0)
 
     @property
@@ -187,7 +187,7 @@ class Commits:
         self._held.append((self._published, host, message))
 
     def released(self, view: View, decided: bool, now: float) -> Iterator[Tuple[str, Orders]]:
-        """Those that go out now."""
+        """The held orders to send now."""
         while self._held and self._voter.election.committed >= self._held[0][0]:
             _, host, message = self._held.pop(0)
             yield host, message
@@ -198,8 +198,10 @@ class Commits:
                 yield host, {**message, "intents": intents}
 
     def _awaits_voters(self, now: float) -> bool:
-        """Without a lease nothing is started; nor when the outcome is decided, which the voters are to know: later
-        orders find ever fewer of them, as hosts where nothing is left leave.
+        """Whether new orders must wait for the voters.
+
+        They do not without a lease, as then nothing is started, nor once a majority knows the outcome: ever fewer
+        voters remain, because hosts without tasks leave.
         """
         if not self._voter.election.has_lease(now):
             return False

@@ -1,4 +1,4 @@
-"""What is restarted after a loss, and when: by the scope of the task that was lost, within the budgets."""
+"""Decides which tasks restart after a loss, and when: by the scope of the lost task, within the budgets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .view import LostAttempt, View
 
     Lost = Union[Past, Incident, LostAttempt]
-    """What was lost: an attempt, or what an incident has restarted in vain."""
+    """A loss: an attempt, or an incident whose restart did not help."""
 
 
 class Services:
@@ -150,7 +150,7 @@ class Recovery:
             yield task, self._view.entry(task)["history"][-1]
 
     def _ps_that_left(self, now: float) -> Iterator[str]:
-        """Also one that is restarted already, and has left since it was let start."""
+        """Parameter servers that have exited by themselves, including those that were restarted before."""
         if self._view.spec["strategy"] == "kvstore":
             return  # there servers end by themselves when the workers have
         for task in self._view.with_role("ps"):
@@ -181,7 +181,7 @@ class Recovery:
     ) -> Optional[Judgement]:
         """`own`: by its agent, which has decided whether the task's own budget allows it."""
         data, recovery = self._view.data, self._view.recovery
-        restarts = 0 if own else self._view.entry(task)["restarts"]  # begins anew after a long healthy life
+        restarts = 0 if own else self._view.entry(task)["restarts"]  # counts from zero after a long healthy life
         decided = policy.decide(
             why, recovery, self._services.random(), restarts=restarts, run_restarts=data["restarts"]
         )
@@ -225,13 +225,13 @@ class Recovery:
         return [task]
 
     def _gang(self, task: str) -> List[str]:
-        """All tasks that train, with this one."""
+        """All tasks that train, and this one."""
         view = self._view
         wanted = [other for other in view.present if view.intents[other]["want"] != "stop" and not view.drained(other)]
         return [other for other in wanted if view.role(other) != "evaluator" or other == task]
 
     def _state_lost(self, tasks: List[str], why: List[Fact], wall: float) -> Optional[List[Fact]]:
-        """Parameters live on ps tasks: without a checkpoint a ps that comes back would begin from nothing."""
+        """The reason to fail if a lost ps held the only copy of its parameters, because no checkpoint is complete."""
         view = self._view
         if not view.spec["needs_checkpoint"] or not any(view.role(other) == "ps" for other in tasks):
             return None
@@ -240,7 +240,7 @@ class Recovery:
         return [*why, fact("no_checkpoint")]
 
     def _checkpoint_lost(self, tasks: List[str], why: List[Fact]) -> Optional[List[Fact]]:
-        """What could not be restored once cannot be restored the next time, where nothing else is there."""
+        """The reason to fail if the lead could not restore the only checkpoint: a restart would fail again."""
         may_be = self._view.lead in tasks and policy.names(policy.CANNOT_RESTORE, why)
         loss = self._services.lost_checkpoint() if may_be and not self._view.recovery["allow_scratch"] else None
         if loss is None:
@@ -265,7 +265,7 @@ class Recovery:
             self._record("decision", run_events.recovery(one), task=one["task"])
 
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
-        """All tasks are back, and still none trains."""
+        """Whether all tasks are back and none has trained for too long."""
         limit_s = stalls.silence_limit(self._view, one)
         all_are_there = self._view.all_in_touch() and not self._view.is_recovering()
         if limit_s is None or not self._view.is_back(one) or not all_are_there:
@@ -308,7 +308,7 @@ class Recovery:
             one["back_to"] = newest["step"] if newest else None
 
     def repair_checkpoints(self, *, distrust: bool = False) -> None:
-        """Before the lead starts again."""
+        """Sets damaged checkpoints aside, before the lead restarts."""
         for text in self._services.repair_checkpoints(distrust):
             self._record("decision", said(text))
             self._view.warn(said(text))
@@ -318,7 +318,7 @@ class Recovery:
 
 
 def _why(entry: Entry, ending: Past) -> List[Fact]:
-    """As its agent has reported, of its newest attempt."""
+    """The reason that the agent reported, if `ending` is the newest attempt; otherwise one derived from the exit."""
     if ending["code"] == 0:
         return [fact("ps_ended")]
     is_newest = entry["attempt"] == ending["attempt"] and entry["state"] in ("backoff", "failed")
@@ -330,7 +330,7 @@ def _failed(task: str, why: List[Fact]) -> Judgement:
 
 
 def _plan(task: str, tasks: List[str], delay_s: Optional[float]) -> Fact:
-    """Who is restarted, and when; None: its agent restarts it."""
+    """The restart as a fact for the history. `delay_s` None: the task's own agent restarts it."""
     if delay_s is None:
         return fact("goes_alone")
     if tasks == [task]:

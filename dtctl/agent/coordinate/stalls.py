@@ -51,13 +51,13 @@ def in_vain(view: View) -> int:
 
 
 NEVER_BEGAN_S = 600.0
-"""For so long all tasks may be idle, or for as long as the user lets a start take, where that is shorter."""
+"""How long all tasks may be idle; `start_timeout` applies instead if it is shorter."""
 
 NEVER_BEGAN = "never_began"
 
 
 class Beginning:
-    """For how long no task has worked in a run that has reported no step, by the coordinator's monotonic clock."""
+    """Measures how long all tasks of a run without a step have been idle, by the coordinator's monotonic clock."""
 
     def __init__(self) -> None:
         self._since: Optional[float] = None
@@ -73,7 +73,7 @@ class Beginning:
 
 
 def whom_to_restart(view: View, *, saved: bool) -> List[str]:
-    """All tasks that train. The ps tasks stay where nothing is saved: they hold what was trained in silence."""
+    """The tasks that train; ps tasks only with a checkpoint, because they hold whatever was trained silently."""
     roles = ("lead", "worker", "ps") if saved else ("lead", "worker")
     return [task for task in view.with_role(*roles) if view.intents[task]["want"] == "run"]
 

@@ -1,4 +1,4 @@
-"""All that the coordinator knows: its file cluster.json, and what follows from it."""
+"""The coordinator's view of the run: its file cluster.json, and values derived from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     FromAgent = Union[Hello, News, Progress, Events]
 
     class LostAttempt(TypedDict):
-        """What an incident begins with: the attempt, and when it ended."""
+        """The attempt with which an incident begins, and when it ended."""
 
         attempt: int
         ended: float
@@ -137,7 +137,7 @@ class View:
         return self.roster[task]["seat"] or self.roster[task]["host"]
 
     def _once_on(self, host: str) -> Set[str]:
-        """Tasks that have been there, or may have been."""
+        """The tasks that run on the host, or may have run there."""
         spare = self.spec["spares"].get(host)
         own = (task for task, member in self.roster.items() if member["seat"] == host)
         return {*own, *(spare["addresses"] if spare is not None else ())}
@@ -146,11 +146,11 @@ class View:
         return self.roster[task]["role"]
 
     def own(self, task: str) -> bool:
-        """Its agent restarts it without asking."""
+        """Whether its agent restarts it without the coordinator."""
         return comes_back_alone(self.role(task), self.roster[task]["scope"])
 
     def waited_for(self, task: str) -> bool:
-        """Others may be silent for as long as it is away."""
+        """Whether other tasks may be silent while it is away."""
         return hangs.is_waited_for(self.roster[task], self.spec["strategy"])
 
     def with_role(self, *roles: Role) -> List[str]:
@@ -168,24 +168,24 @@ class View:
         return self.entry(task)["state"]
 
     def reached(self, task: str) -> bool:
-        """Its agent can be given orders now."""
+        """Whether its agent is connected."""
         return self._contact[task]["connected"]
 
     def awaited(self, task: str) -> bool:
-        """Others may wait for it to come back."""
+        """Whether other tasks may wait for its return."""
         return self.waited_for(task) and not self.final(task) and not self.drained(task)
 
     def all_in_touch(self) -> bool:
-        """All tasks that others wait for are in touch."""
+        """Whether the agents of all tasks that others wait for are connected."""
         return all(self.reached(task) for task in self.present if self.awaited(task))
 
     @property
     def trainers(self) -> List[str]:
-        """Those whose steps are the run's."""
+        """The tasks whose steps count as the run's."""
         return self.with_role("lead", "worker")
 
     def absent(self, task: str) -> bool:
-        """The run continues without its host."""
+        """Whether the run was started without its host."""
         return self._contact[task]["absent"]
 
     @property
@@ -194,16 +194,16 @@ class View:
         return [task for task in self.tasks if not self.absent(task)]
 
     def current(self, task: str) -> bool:
-        """What its agent reports is of the generation that is wanted."""
+        """Whether its agent reports the wanted generation."""
         return self.entry(task)["generation"] >= self.intents[task]["generation"]
 
     def ready(self, task: str) -> bool:
-        """Others may begin to talk to it."""
+        """Whether other tasks may connect to it."""
         entry = self.entry(task)
         return self.reached(task) and self.current(task) and entry["ready"] and entry["state"] == "running"
 
     def trains(self, task: str) -> bool:
-        """It has reported a step since it was started."""
+        """Whether it has reported a step since its start."""
         entry = self.entry(task)
         return self.current(task) and entry["state"] == "running" and entry["step"] is not None
 
@@ -211,15 +211,15 @@ class View:
         return self.state(task) in FINAL
 
     def idle(self, task: str) -> bool:
-        """It waits to be let run, and nothing of an older generation is left."""
+        """Whether it waits for permission to run, and nothing of an older generation is left."""
         return self.state(task) == "pending" and self.current(task)
 
     def drained(self, task: str) -> bool:
-        """It is held because of a host that is drained."""
+        """Whether a drained host is the reason that it is held."""
         return drains.is_drained(self.intents[task])
 
     def drained_hosts(self) -> List[str]:
-        """Those that a person has drained, with tasks or without."""
+        """The hosts that a person has drained, with tasks or without."""
         idle = [host for host, known in self.hosts.items() if known["drained"] is not None]
         return [*drains.drained_hosts(self.intents), *idle]
 
@@ -231,7 +231,7 @@ class View:
         return [task for task in out if drains.needs_the_run(self.roster[task], self.spec["strategy"])]
 
     def facts(self) -> outcome.Facts:
-        """What the outcome follows from. Tasks of a host that was never in touch are lost, unless it is absent."""
+        """The facts that decide the outcome. Tasks of a host that has never connected are lost, unless it is absent."""
         known = {task: self.entry(task) for task in self.roster}
         entries = {task: entry for task, entry in known.items() if entry is not UNKNOWN}
         absent = [task for task in self.roster if self.absent(task)]
@@ -239,22 +239,22 @@ class View:
         return outcome.Facts(self.roster, self.spec["fail_fast"], entries, self.intents, absent, away)
 
     def is_held(self, task: str) -> bool:
-        """It starts when those that it needs are ready; others start at once, and wait by themselves."""
+        """Whether it starts only when the tasks that it needs are ready; others start at once and wait themselves."""
         return task in self._held
 
     def waits(self, task: str) -> bool:
-        """Others have to be ready before it can train: it is held, or was started early."""
+        """Whether other tasks must be ready before it can train: it is held, or was started early."""
         intent = self.intents[task]
         waits = intent["want"] == "hold" or (intent["want"] == "run" and intent["early"])
         return waits and not drains.is_drained(intent)
 
     def wanted(self, tasks: Iterable[str], **fields: Any) -> None:
-        """Changes what is wanted of these tasks."""
+        """Changes the intents of these tasks."""
         for task in tasks:
             intents.change(self.intents[task], **fields)
 
     def warn(self, why: List[Fact]) -> None:
-        """Until the end of the run."""
+        """Adds a warning that `status` shows until the end of the run."""
         self._set_alerts([*self.data["alerts"], because(why)])
 
     def replace_warning(self, kind: str, now: Optional[Fact], host: Optional[str] = None) -> bool:
@@ -317,21 +317,21 @@ class View:
         return found[-1] if found else None
 
     def begin_incident(self, incident: Incident, wall: float) -> None:
-        """From now on its tasks may start. Steps reported before now are no sign of recovery."""
+        """Lets the incident's tasks start. Steps reported before now do not count as recovery."""
         incident["begun"] = wall
         incident["told"] = {task: self.entry(task)["step"] for task in self.trainers}
 
     def is_back(self, incident: Incident) -> bool:
-        """Its tasks are ready again, or have ended."""
+        """Whether its tasks are ready again or have ended."""
         return incident["begun"] is not None and all(self.ready(task) or self.final(task) for task in incident["tasks"])
 
     def is_recovering(self) -> bool:
-        """A task that others wait for is not back yet."""
+        """Whether a task that others wait for is not back yet."""
         lost = [one for one in self.open_incidents() if not self.is_back(one)]
         return any(self.waited_for(task) for one in lost for task in one["tasks"])
 
     def trains_again(self, incident: Incident) -> bool:
-        """Its tasks are there, and a step was reported since (in a run whose programs report steps)."""
+        """Whether its tasks are back and have reported a step since (in a run whose programs report steps)."""
         if not self.is_back(incident):
             return False
         if not has_steps(incident):

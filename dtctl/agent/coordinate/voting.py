@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     Send = Callable[[str, Message], None]
 
 LINES_AT_ONCE = 50
-"""Of history.jsonl in one lease."""
+"""The most lines of history.jsonl in one lease."""
 
 MOST_STATES = 50
 """Tasks whose states are in a memo."""
 
 MOST_MEMO_BYTES = 700_000
-"""With its lease it must fit into a line of the link."""
+"""The largest memo: with its lease it must fit into one line of the link."""
 
 CALL_S = 6.0
 """How long a candidate tries to reach another voter."""
@@ -50,7 +50,7 @@ FIRST_TERM = 1
 
 
 class Voter:
-    """Of one run. The part that its agent has calls `step`, and passes it what comes over the other links."""
+    """The voter of one host in one run. Its agent calls `step`, and passes it messages from other links."""
 
     def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
         self._files = files
@@ -90,7 +90,7 @@ class Voter:
 
     @property
     def is_deposed(self) -> bool:
-        """It has voted for another, or follows another."""
+        """Whether it has voted for another coordinator or follows another."""
         return self.election.ballot["voted"] != self._own
 
     def step(self, now: float, send: Send, attach: Optional[Callable[[str], Message]] = None) -> None:
@@ -99,7 +99,7 @@ class Voter:
             for message in call.step(now):
                 self.is_over = self.is_over or message["type"] == "over"
                 self.receive(host, message, now)
-            if now >= call.until:
+            if now >= call.until or not self.election.is_candidate:  # it would take the seat of this host's agent
                 self._calls.pop(host).close()
         self.election.step(now)
         self._save()  # before any of it is said
@@ -124,7 +124,7 @@ class Voter:
         self.election.receive(host, message, now)
 
     def take_lease(self, host: str, lease: Lease) -> None:
-        """From the coordinator: what comes with it is on the disk before it is granted.
+        """Grants a lease to the coordinator, after its attachments are written to the disk.
 
         It is granted from now on: a clock that was read before the lease came might be older than the lease.
         """
@@ -141,13 +141,13 @@ class Voter:
         self.election.receive(host, lease, time.monotonic())
 
     def publish(self, view: RunView, now: float) -> Tuple[int, int]:
-        """Of the coordinator: the version of the view as a memo. Raises OSError."""
+        """Writes the coordinator's view as a memo and returns its version. Raises OSError."""
         self._keep((self.election.ballot["term"], view["serial"]), _as_memo(view))
         self.election.publish(view["serial"], now)
         return self.election.memo
 
     def attachment(self, host: str, view: RunView, history: History) -> Message:
-        """Of the coordinator: what this host lacks."""
+        """The attachment of a lease to a voter: memo and history that it lacks."""
         lease: Dict[str, Any] = {"lines": history.count}
         held = self._copies.get(host)
         if self.election.wants_news(host):
@@ -185,7 +185,7 @@ class Voter:
         return before
 
     def hand_over(self) -> None:
-        """It follows: what it has of its own time as coordinator is no more to begin with."""
+        """Removes the files of this host's own time as coordinator, because it follows another one now."""
         with suppress(FileNotFoundError):
             os.unlink(self._files.path("cluster.json"))
 
@@ -320,7 +320,7 @@ def _ballot(files: RunFiles, spec: Spec, memo: Optional[Memo]) -> Ballot:
 
 
 def _as_memo(view: RunView) -> RunView:
-    """Without the hosts' states in a large run: their agents report them anew, but for hosts that are gone."""
+    """The view as a memo. Of a large run without the hosts' states: their agents report them again, if they live."""
     if sum(len(known["state"]["tasks"]) for known in view["hosts"].values() if known["state"]) <= MOST_STATES:
         return view
     hosts: Any = {host: {**known, "state": None} for host, known in view["hosts"].items()}
@@ -328,7 +328,7 @@ def _as_memo(view: RunView) -> RunView:
 
 
 class Reception:
-    """Where a voter that follows listens: for candidates, and for agents that look for the coordinator."""
+    """The port on which a following voter listens for candidates, and for agents that look for the coordinator."""
 
     def __init__(self, voter: Voter, files: RunFiles, place: CoordinatorAddress, now: float) -> None:
         self._voter = voter

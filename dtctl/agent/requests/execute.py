@@ -74,7 +74,7 @@ def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:
     elif request["run"] or runs.current(talk.root, request["cluster"], request["host"])[0]:  # else `find` scans /proc
         run = runs.find(talk, request["cluster"], request["host"], request["run"])
     inherited = run.files.inherited() if run is not None and wanted is not None else None
-    marks = environment.Marks(run.files.code_directory() if run else None, inherited)
+    marks = environment.Marks(environment.code_directory(talk.root, run.spec) if run else None, inherited)
     code = request["cwd"] == "code"
     if run is None or wanted is None:
         return Context(dict(environment.base(), DTCTL_KEY=key), code, marks, {})

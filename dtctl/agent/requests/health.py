@@ -61,7 +61,7 @@ LOOK_LIMIT_S = 40.0
 
 def directories(run: runs.Run) -> List[str]:
     """Where trainers of the run write: its directories but `data`, and the one that they work in."""
-    code = run.files.code_directory()
+    code = environment.code_directory(run.files.root, run.spec)
     places = environment.Marks(code).expand([*run.spec["checkpoint_dirs"], *run.spec["dirs"]])
     works_in_code = code is not None and any(task["code"] for task in run.spec["tasks"])
     return [*places, code] if code is not None and works_in_code else places

@@ -175,7 +175,7 @@ class RunHandle:
 class WholeRun(RunHandle):
     """All tasks of a run, as its coordinator knows them, on the host that coordinates the run.
 
-    `look` raises Refused where no coordinator answers.
+    `refresh` raises Refused where no coordinator answers.
     """
 
     answer_s = 10.0

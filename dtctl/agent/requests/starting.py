@@ -105,7 +105,7 @@ def _chosen(talk: Conversation, reserved: Container[int]) -> int:
 def checkpoints(talk: Conversation, request: UpRequest) -> Tuple[Reports, List[Saved]]:
     """Those that the run would continue from, and where there are none what earlier runs have saved."""
     spec = request["spec"]
-    code = None if spec["bundle"] is None else paths.working_directory(talk.root, spec["cluster"])
+    code = environment.code_directory(talk.root, spec)
     new = directories.Run(spec, code, environment.Marks(code).expand)
     with talk.at("checkpoints"):
         found = reading.report(new.known) if new.leads else []

@@ -204,13 +204,13 @@ def environment_of(run: runs.Run) -> Dict[str, str]:
     variables = environment.of_task(run.files.inherited(), run.spec, task, {}, 0, key="")
     mine = {name: value for name, value in variables.items() if name not in ("TF_CONFIG", "DTCTL_TASK")}
     mine.update(DTCTL_RUN_DIR=run.files.directory, CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="3")
-    marks = environment.Marks(run.files.code_directory(), run.files.inherited())
+    marks = environment.Marks(environment.code_directory(run.files.root, run.spec), run.files.inherited())
     return marks.of_task(run.spec, task["id"], ()).values(mine)
 
 
 def _pythons(run: runs.Run, variables: Dict[str, str]) -> Iterator[str]:
-    """Those that tasks are run by, or that stand beside their programs; then those of the PATH."""
-    marks = environment.Marks(run.files.code_directory(), run.files.inherited())
+    """Interpreters of tasks, or those in the directories of their programs; then those in the PATH."""
+    marks = environment.Marks(environment.code_directory(run.files.root, run.spec), run.files.inherited())
     path = variables.get("PATH")
     for task in run.spec["tasks"]:
         program = shutil.which(marks.text(task["argv"][0]), path=path) if task["argv"] else None

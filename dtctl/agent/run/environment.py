@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..host import paths
 from ..records.values import MARK
 
 TYPE_CHECKING = False
@@ -115,6 +116,11 @@ def of_task(
         DTCTL_KEY=key,
     )
     return variables
+
+
+def code_directory(root: str, spec: Spec) -> Optional[str]:
+    """Where trainers work, with a copy of the code; None without any."""
+    return None if spec["bundle"] is None else paths.working_directory(root, spec["cluster"])
 
 
 _SEPARATORS = {"HOSTS": ",", "QUOTED": '", "', "SPACED": " ", "WORDS": " "}

@@ -147,11 +147,6 @@ class RunFiles:
         """False where another machine that shares the home directory has begun the run, and where no run is."""
         return paths.read_text(self.path("machine")) == machine.identity()
 
-    def code_directory(self) -> Optional[str]:
-        """Where trainers work, with a copy of the code; None without any."""
-        spec = self.spec()
-        return None if spec["bundle"] is None else paths.working_directory(self.root, spec["cluster"])
-
     def stage(
         self,
         spec: Spec,

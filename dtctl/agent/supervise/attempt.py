@@ -57,25 +57,25 @@ class Samples:
 
 
 START_LIMIT_S = 10.0
-"""After this long without start.json the keeper is taken to have been killed."""
+"""If start.json is missing for this long, the keeper counts as killed."""
 
 EXEC_LIMIT_S = 2.0
-"""After this long a live process is taken to be the trainer, though its environment cannot be read."""
+"""After this long a live process counts as the trainer even if its environment cannot be read."""
 
 CONTAINER_LIMIT_S = 120.0
-"""The same of one in a container, whose file system may have to be laid out first."""
+"""The same for a container, whose file system may have to be unpacked first."""
 
 CLIENT_LIMIT_S = 60.0
-"""How long what runs a container may take to clear it away, and end."""
+"""How long the container engine's process may take to remove the container and exit."""
 
 LEAVE_S = 0.5
-"""What a trainer leaves behind may end by itself for so long: Python's own helpers do, when their program has ended."""
+"""How long processes that a trainer left may end by themselves, as Python's own helpers do."""
 
 UNWRITTEN_S = 3.0
-"""A keeper that has not written an exit for so long meets something in the way: a full disk, as a rule."""
+"""If a keeper has not written an exit for this long, something prevents it, usually a full disk."""
 
 LEFTOVERS_GRACE_S = 5.0
-"""Between SIGTERM and SIGKILL for what a trainer that has ended left behind."""
+"""The time between SIGTERM and SIGKILL for processes that an ended trainer left."""
 
 
 class Attempt:
@@ -84,22 +84,22 @@ class Attempt:
     def __init__(self, directory: str, now: float) -> None:
         self.directory = directory
         self.exit: Optional[Ending] = None
-        """Once the trainer has ended."""
+        """How the trainer ended; None while it runs."""
         self.left_behind: List[Left] = []
-        """What was still there when it had ended by itself, and is ended now."""
+        """Processes that remained when the trainer exited by itself, and that dtctl ends."""
         self.oom_kills_before = machine.oom_kills()
-        """Of the whole host, when the attempt was first seen."""
+        """The host's number of OOM kills when the attempt was first seen."""
         self._seen_since = now
         self._start: Optional[Start] = None
         self._contained: Optional[Process] = None
         """The first process in its container, once it was seen."""
         self._alone_since: Optional[float] = None
         self._damage: Optional[paths.Damaged] = None
-        """What is wrong with start.json."""
+        """The damage of start.json, if any."""
         self._ladder: Optional[processes.Ladder] = None
         self._leaving_since: Optional[float] = None
         self._gone_since: Optional[float] = None
-        """Its process has ended, and its keeper is about to write how."""
+        """Since when its process is gone while its keeper has not written the exit."""
         self._samples = Samples(directory)
 
     @property
@@ -124,7 +124,7 @@ class Attempt:
 
     @property
     def trainer(self) -> Optional[Process]:
-        """None while it is unknown which process it is. In a container the first process there, while that lives."""
+        """The trainer's process; None while unknown. In a container the first process there, while it lives."""
         start = self.start
         if start is not None and start["contained"]:
             if self._contained is None:
@@ -172,11 +172,11 @@ class Attempt:
         return True
 
     def left(self, now: float) -> List[processes.Process]:
-        """What outlives SIGKILL."""
+        """Processes that have survived SIGKILL."""
         return self._ladder.outlived(now) if self._ladder is not None else []
 
     def cleared(self, asked: bool, grace_s: float, now: float) -> bool:
-        """Ends what a trainer that has ended left behind; True when nothing is left."""
+        """Ends the processes that an ended trainer left; True when none remain."""
         if self._ladder is None and self._leaves(now):
             return False
         if self._ladder is None:
@@ -187,7 +187,7 @@ class Attempt:
         return self._ladder.step(now)
 
     def _leaves(self, now: float) -> bool:
-        """Whether what the trainer has left behind may still end by itself; notes what does not."""
+        """Whether processes that the trainer left may still end by themselves; records those that do not."""
         there = self._remains()
         if there and self._leaving_since is None:
             self._leaving_since = now
@@ -197,11 +197,11 @@ class Attempt:
         return False
 
     def _remains(self) -> List[processes.Process]:
-        """Not what runs the container: it ends with what it runs, and its exit is the trainer's."""
+        """The attempt's processes, without the container engine's, whose exit is the trainer's."""
         return processes.tree(self._contained or self.trainer, [self.key])
 
     def _end_client(self, now: float) -> None:
-        """What runs a container, and hangs when all there has ended."""
+        """Ends the container engine's process if it hangs after all processes in the container have ended."""
         start = self.start
         if start is None or self._contained is None or processes.find(self._contained) is not None:
             return
@@ -248,7 +248,7 @@ class Attempt:
             raise _damaged(path, error) from None
 
     def _read(self, name: str, kind: Type[R]) -> Optional[R]:
-        """None if there is no such file. Raises Damaged, also when something else is in its place."""
+        """The record in a file; None if there is no file. Raises Damaged, also if it is not a regular file."""
         path = self._path(name)
         try:
             return paths.read_record(path, kind)
@@ -260,7 +260,7 @@ class Attempt:
 
 
 def _damaged(path: str, error: OSError) -> Exception:
-    """The error itself when another look may not meet it."""
+    """The error itself if it may be temporary, otherwise Damaged."""
     if errors.passes(error):
         return error
     return paths.Damaged("%s is damaged: %s" % (path, error.strerror or error))
@@ -271,18 +271,18 @@ def _unknown(wall: float, damage: Exception) -> Ending:
 
 
 def _keeper_lives(start: Start) -> bool:
-    """It is about to write exit.json, or waits for a full disk."""
+    """Whether the keeper lives: it then writes exit.json, or waits for space on a full disk. Resumes a stopped one."""
     keeper = start["keeper"]
     if keeper is None or start["boot_id"] != processes.boot_id():
         return False
-    return processes.living(keeper["pid"], keeper["start_time"]) is not None
+    return processes.resumed(processes.living(keeper["pid"], keeper["start_time"])) is not None
 
 
 KEPT_BYTES = 1 << 20
-"""Of each log the end always stays: it shows why an attempt has ended."""
+"""The size of the end of each log that is always kept, because it shows why an attempt ended."""
 
 _STEP_BYTES = 16 << 20
-"""Punched at once: a trainer that writes meanwhile waits for so much at the most."""
+"""The largest hole punched at once, because a trainer that writes meanwhile waits for it."""
 
 _BLOCK = 4096
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
@@ -290,14 +290,14 @@ _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 
 
 class LogLimit:
-    """Of all attempts of one task together. `most_bytes` None: there is no limit."""
+    """The limit for the logs of all attempts of one task together. `most_bytes` None: there is no limit."""
 
     def __init__(self, most_bytes: Optional[int]) -> None:
         self._most_bytes = most_bytes
         self._looked = ("", 0)
 
     def update(self, attempt_directory: str) -> None:
-        """Called often; looks at all logs when an attempt is new, or its log has grown by an eighth of the limit."""
+        """Called often; measures all logs if an attempt is new, or its log has grown by an eighth of the limit."""
         if self._most_bytes is None:
             return
         path = os.path.join(attempt_directory, "log")

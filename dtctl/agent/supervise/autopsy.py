@@ -1,4 +1,4 @@
-"""What an attempt ended of: the last words of its log, what on the host may have caused it, and where it hung.
+"""Finds out why an attempt ended: the end of its log, possible causes on the host, and where it hung.
 
 A hung trainer is asked before it is killed. Into the attempt's `stack` go what /proc shows and what py-spy shows, where
 it is installed beside the trainer; Python's own faulthandler answers SIGABRT in the log with the tracebacks of all
@@ -51,7 +51,7 @@ _STACK_BYTES = 1 << 16
 
 
 def hung_in(directory: str, log: str) -> List[Fact]:
-    """Where one that hung was, by what was asked of it before it was killed. `log`: its end."""
+    """The frame in which a hung trainer was, by the stacks written before it was killed. `log`: its log's end."""
     stack = paths.tail(os.path.join(directory, "stack"), _STACK_BYTES)
     for pattern, text in zip(_STACKS, (stack, log, stack)):
         frames = list(re.finditer(pattern, text))
@@ -68,7 +68,7 @@ def _frame(found: Match[str]) -> str:
 
 
 def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Tuple[policy.Verdict, str]:
-    """Of an attempt of which nothing is left: what is made of its end, and the end of its log, secrets masked."""
+    """The verdict on an attempt without live processes, and the end of its log with secrets masked."""
     log = end_of(os.path.join(directory, "log"), masks)
     return policy.verdict(ending, cause_of_end(log, ending["code"]), recovery), log
 
@@ -76,7 +76,7 @@ def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks
 def judge(
     attempt: Attempt, ending: Ending, entry: Entry, port: Optional[int], recovery: RecoverySpec, masks: Masks
 ) -> Tuple[policy.Verdict, str]:
-    """The same with what was found on the host; `entry` is as it was when the attempt ended, `port` the task's."""
+    """The same with facts from the host. `entry`: as it was when the attempt ended. `port`: the task's."""
     verdict, log = examine(attempt.directory, ending, recovery, masks)
     if entry["state"] == "stalled":
         verdict = policy.Verdict(True, beside=hung_in(attempt.directory, log))
@@ -88,7 +88,7 @@ def judge(
 
 
 def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[Fact]:
-    """What else may have caused an unasked end: another process on its port, a host without memory."""
+    """Other possible causes of an unrequested exit: another process on its port, a host without memory."""
     found: List[Fact] = []
     if port is not None and ports.listening(port):  # of the attempt nothing is left that could
         found.append(fact("port_held", port=port, text=ports.holder(port)))
@@ -99,7 +99,7 @@ def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[
 
 
 def left_behind(left: List[Left]) -> List[Fact]:
-    """What a trainer went away from, as one does that puts itself into the background."""
+    """Processes that a trainer left, as one does that moves into the background."""
     if not left:
         return []
     named = ["pid %d, %s" % (each["pid"], each["command"][:_LONGEST_COMMAND]) for each in left[:_MOST_NAMED]]
@@ -112,7 +112,7 @@ ABORT_LIMIT_S = 3.0
 
 
 class StackDump:
-    """In steps that do not wait."""
+    """Writes the stacks of a hung trainer, in steps that do not block."""
 
     def __init__(self, directory: str, trainer: Process, key: str, now: float) -> None:
         self._path = os.path.join(directory, "stack")
@@ -125,7 +125,7 @@ class StackDump:
         self._spy: Optional[subprocess.Popen[bytes]] = self._begin_spying()
 
     def step(self, now: float) -> bool:
-        """True when there is no more to be learnt."""
+        """Returns True when all stacks are written."""
         if self._spy is not None:
             if self._spy.poll() is None and now < self._until:
                 return False

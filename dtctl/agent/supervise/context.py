@@ -1,4 +1,4 @@
-"""What all tasks of a host have in common: their run, its state at the coordinator, and its checkpoint directories.
+"""The context that all tasks of a host share: their run, its state at the coordinator, and its checkpoint directories.
 
 Those show that something is being saved, and whether this host sees the lead's. Threads inspect them: a file
 server that does not answer blocks its caller.
@@ -17,7 +17,6 @@ from ..host.outputs import lead_mark, unmarked
 from ..host.secrets import Masks
 from ..records.spec import Spec, TaskSpec, has_lead
 from ..run import containers, environment
-from ..run.runfiles import RunFiles
 from .keeper import AttemptSpec
 
 TYPE_CHECKING = False
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..records.reasons import Because
     from ..records.values import TaskState
+    from ..run.runfiles import RunFiles
 
 
 class TaskContext:
@@ -36,61 +36,60 @@ class TaskContext:
 
     def __init__(
         self,
-        run_dir: str,
+        run: RunFiles,
         spec: Spec,
         inherited: Mapping[str, str],
         secrets: Mapping[str, str],
-        code: Optional[str],
         changed: Callable[[str, TaskState, TaskState, int, Because], None],
         touched: Callable[[bool], None],
     ) -> None:
-        self.run_dir = run_dir
+        self.run = run
         self.spec = spec
         self.changed = changed
         self.touched = touched
         self.masks = Masks(secrets.values())
         self.members = {member["task"]: member for member in spec["roster"]}
         self.recovering = False
-        """A task of the run was lost and is not back yet."""
+        """Whether a task of the run was lost and is not back yet."""
         self.may_start = True
-        """The run has not been taken over elsewhere."""
+        """Whether tasks may start: no other host has taken over the run."""
         self.first_steps: Mapping[str, float] = {}
-        """Of tasks whose peers have reported steps: how long those took for the first."""
+        """For each task whose peers have reported steps: how long they took for the first."""
         self._inherited = inherited
         self._secrets = secrets
-        self._marks = environment.Marks(code, inherited)
-        self._box = containers.of_spec(RunFiles(run_dir).root, spec["environment"], self._marks)
+        self._marks = environment.Marks(environment.code_directory(run.root, spec), inherited)
+        self._box = containers.of_spec(run.root, spec["environment"], self._marks)
         self.checkpoint_dirs = self._marks.expand(spec["checkpoint_dirs"])
         self.checkpoints = CheckpointSigns(self.checkpoint_dirs)
 
     def launch(self, task: TaskSpec, attempt: int, directory: str, without: Collection[str]) -> AttemptSpec:
-        """All that an attempt of a task needs. `without`: tasks of the run that take no part in it."""
+        """The spec of an attempt of a task. `without`: tasks of the run that take no part in it."""
         box = self._box
         inherited = box.inherited(self._inherited) if box else self._inherited
         env = environment.of_task(inherited, self.spec, task, self._secrets, attempt, key=directory)
-        env["DTCTL_RUN_DIR"] = self.run_dir  # by it `gc` proves whose a process is
+        env["DTCTL_RUN_DIR"] = self.run.directory  # by it `gc` proves whose a process is
         if env.get("PYTHONFAULTHANDLER"):
             env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it writes its stacks
-        marks, wake_path = self._marks.of_task(self.spec, task["id"], without), os.path.join(self.run_dir, "wake")
+        marks = self._marks.of_task(self.spec, task["id"], without)
         cwd = marks.code if task["code"] else marks.home
         argv, env = marks.expand(task["argv"]), marks.values(env)
         if box is None:
-            return AttemptSpec(directory, wake_path, argv, env, cwd)
+            return AttemptSpec(self.run, directory, argv, env, cwd)
         name = containers.name_of(self.spec["run"], task["id"], attempt)
         argv, env = box.words(name, argv, env, self._inherited, cwd, task["secrets"])
-        return AttemptSpec(directory, wake_path, argv, env, cwd, box.removal(name))
+        return AttemptSpec(self.run, directory, argv, env, cwd, box.removal(name))
 
 
 SIGNS_S = 5.0
 LOOK_S = 10.0
 OLD_S = 60.0
-"""What was seen longer ago is not known any more."""
+"""Observations older than this do not count."""
 
 _MOST_ENTRIES = 1000
 
 
 class _Looks:
-    """A thread for each look, and no second one while a look has not ended."""
+    """Runs each inspection in a thread, and starts no second one before it has ended."""
 
     def __init__(self, look: Callable[[], None], every_s: float) -> None:
         self._look = look
@@ -165,7 +164,7 @@ class SharedStorage:
         return self._unseen if now - self._seen_at < OLD_S else None
 
     def close(self) -> None:
-        """At the end of the run nothing of it stays."""
+        """Removes the marks at the end of the run."""
         for directory in self._directories if self._writes else ():
             with suppress(OSError):
                 os.unlink(lead_mark(directory, self._run))

@@ -10,7 +10,6 @@ import time
 from ..host import daemon, errors, files, paths, processes, programs, wake
 from ..records.reasons import Fact, fact, sentence
 from ..run import environment, policy
-from ..run.runfiles import RunFiles
 from ..survival import revival
 
 TYPE_CHECKING = False
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from typing import List, Mapping, Optional
 
     from ..records.run_state import Ending, Start
+    from ..run.runfiles import RunFiles
 
 LOOK_S = 5.0
 """How often a keeper looks whether its agent is there."""
@@ -38,15 +38,15 @@ class AttemptSpec:
 
     def __init__(
         self,
+        run: RunFiles,
         directory: str,
-        wake_path: str,
         argv: List[str],
         env: Mapping[str, str],
         cwd: str,
         removal: Optional[List[str]] = None,
     ) -> None:
+        self.run = run
         self.directory = directory
-        self.wake_path = wake_path
         self.argv = argv
         self.env = env
         self.cwd = cwd
@@ -105,13 +105,12 @@ def _keep(what: AttemptSpec) -> None:
     os.close(go_write)
     fault = Fault.decode(_read_all(fault_read)) or fault
     if fault is None:
-        wake.ring(what.wake_path)
-    run = RunFiles(os.path.dirname(what.wake_path))
-    _record_exit(what, _wait(pid, run), fault)
+        wake.ring(what.run.wake_path)
+    _record_exit(what, _wait(pid, what.run), fault)
     if what.removal:  # what runs it may have been killed before it could do so
         environment.output_of(what.removal, what.env)
-    if revival.is_orphaned(run):
-        revival.start(run)
+    if revival.is_orphaned(what.run):
+        revival.start(what.run)
 
 
 def _wait(pid: int, run: RunFiles) -> int:
@@ -210,7 +209,7 @@ def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault]) -> None
             if not errors.passes(in_the_way) and not _clears(path):
                 break  # the trainer has seen to it that nothing can be written
             time.sleep(1.0)
-    wake.ring(what.wake_path)
+    wake.ring(what.run.wake_path)
 
 
 def _clears(path: str) -> bool:

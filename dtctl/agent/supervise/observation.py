@@ -1,4 +1,4 @@
-"""What can be seen of a running attempt: that it is ready, how far it has come, that it hangs.
+"""Observes a running attempt: whether it is ready, its progress, and whether it hangs.
 
 What the growth of its log shows: that the trainer lives, its step and loss, how fast it trains, what it waits for.
 """
@@ -48,7 +48,7 @@ class Observation:
         self._usage = Usage(attempt.trainer["pid"]) if attempt.trainer is not None else None
         self._next_usage = 0.0
         self._spoke = False
-        """Since the last sample, and not only of others."""
+        """Whether it has written anything but complaints about others since the last sample."""
         member = context.members[self._id]
         self._watchdog = Watchdog(entry, member, context.spec["recovery"], now)
         alone = trains_alone(member, context.spec["strategy"])
@@ -87,7 +87,7 @@ class Observation:
         return any(ports.holds(str(process.pid), inodes) for process in tree)
 
     def sees_progress(self, now: float, wall: float) -> Signs:
-        """What the log shows now."""
+        """Reads the log and returns the signs of progress since the last call."""
         grew = self._log.update()
         stepped = self._log.step is not None and self._log.step != self._entry["step"]
         if grew:
@@ -148,12 +148,12 @@ class Observation:
 
 
 def note_ready(entry: Entry, took_s: float) -> None:
-    """So long after its start."""
+    """Marks the task as ready, `took_s` after its start."""
     entry.update({"ready": True, "ready_s": max(entry["ready_s"], round(took_s, 1), LEAST_FIRST_S)})
 
 
 def note_work(entry: Entry, works: Optional[bool], wall: float) -> None:
-    """What was seen since the last time. None: nothing could be seen."""
+    """Records whether the task has worked since the last call. `works` None: unknown."""
     if works:
         entry["idle_since"] = None
     elif works is not None and entry["idle_since"] is None:
@@ -177,7 +177,7 @@ class Rate:
         self._seen: Deque[Tuple[float, int]] = deque(maxlen=200)
 
     def update(self, now: float, step: int) -> Optional[float]:
-        """With a step reported at this monotonic time. None until there are two, and after a return."""
+        """The rate after a step reported at this monotonic time; None before the second step, and if steps decrease."""
         if self._seen and step <= self._seen[-1][1]:
             self._seen.clear()
         self._seen.append((now, step))
@@ -194,7 +194,7 @@ class LogProgress:
         """`adopted`: an earlier supervisor has seen what is there already."""
         self.step: Optional[int] = None
         self.step_line = b""
-        """In which the step was found."""
+        """The line in which the step was found."""
         self.loss: Optional[str] = None
         self.complaint = b""
         """Of what was new at the last look: a line that complains, with no step after it."""
@@ -274,7 +274,7 @@ MARKS = (
 """Looked for one by one, which costs less than a regular expression of them all."""
 
 _HEAD = r"(?:\d{4}-\d\d-\d\d [\d:.]+: [IWEF]|[IWEF]\d{4} [\d:.]+ +\d+) \S+:\d+\] |(?:INFO|WARNING|ERROR):\w+:"
-"""Of glog and of logging: when and where it was written."""
+"""The prefix of lines of glog and of logging: time and source position."""
 
 _LONGEST = min(400, MOST_REASON)
 _CURRENT_S = 3600.0
@@ -292,7 +292,7 @@ def last_complaint(data: bytes) -> Tuple[bytes, bytes]:
 
 
 def complaint_after(before: Optional[Complaint], line: bytes, wall: float) -> Optional[Complaint]:
-    """With a line that has come just now, or none. Complaints of one kind continue, even with other numbers in them."""
+    """The complaint after a new line, or none. Complaints of one kind continue, even with different numbers."""
     if not line:
         return before
     text = re.sub(_HEAD, "", " ".join(line.decode("utf-8", "replace").split())).lstrip(": ")[:_LONGEST]

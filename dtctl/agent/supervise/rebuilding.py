@@ -124,7 +124,7 @@ def _follow(files: RunFiles, entry: Entry, event: Event) -> None:
 
 
 def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
-    """Of the attempt that has ended with this event."""
+    """The history entry of the attempt that ended with this event."""
     start = _read(files, event["task"], entry["attempt"], "start.json", Start)
     ending = _read(files, event["task"], entry["attempt"], "exit.json", Ending)
     return {
@@ -144,7 +144,7 @@ def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
 
 
 def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoverySpec, masks: Masks, wall: float) -> None:
-    """What follows from the state that the events have led to."""
+    """Completes an entry with the fields that follow from its rebuilt state."""
     if entry["state"] in _LIVE:
         entry["state"] = "starting"  # its start, and its end if it has ended, are found as those of a new one
         return

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import FrozenSet, Iterator, List, Match, Optional, Tuple
 
     Value = Tuple[int, bytes]
-    """Where its line begins, and its digits."""
+    """The offset of its line, and its digits."""
 
 
 _STEP = rb"""(?x)(?:step|iteration|iter|num_updates)(?:\(train\))?["']?
@@ -40,7 +40,7 @@ _NAME_CHARACTERS = 80
 """So far back the words are read that name a number."""
 
 _STEP_PREFIXES = frozenset(b"global train training trainer current".split())
-"""What may be written together with `step`, as in `train_step`."""
+"""Words that may be joined to `step`, as in `train_step`."""
 
 _OTHER_STEPS = frozenset(
     b"local micro inner next every until max maximum total of num last best final target warmup warm decay "
@@ -109,7 +109,7 @@ class StepReader:
 
 
 def read(data: bytes) -> Reading:
-    """Of a piece of a log alone."""
+    """Reads a piece of a log on its own."""
     return StepReader().read(data)
 
 
@@ -138,7 +138,7 @@ def _step_words(data: bytes, line: int, match: Match[bytes]) -> Optional[List[by
 
 
 def _last_loss(data: bytes) -> Optional[Value]:
-    """In a line with several the one that is named after the training, or the total; else the first."""
+    """The last loss. In a line with several, the training or total loss; otherwise the first."""
     for line, matches in _by_line(data, [*re.finditer(_LOSS, data)]):
         first = None
         for match in matches:
@@ -171,7 +171,7 @@ def _is_of_evaluation(before: bytes) -> bool:
 
 
 def _by_line(data: bytes, matches: List[Match[bytes]]) -> Iterator[Tuple[int, List[Match[bytes]]]]:
-    """Where each line with matches begins, and these, the last line first."""
+    """The offset of each line with matches, and its matches; the last line first."""
     while matches:
         line = _line_begin(data, matches[-1].start())
         same = [matches.pop()]
@@ -207,7 +207,7 @@ _DIVIDERS = (rb"[ \t]*\|[ \t]*", rb" *\t *", rb" {2,}", rb" *, *")
 
 
 def _last_header(data: bytes) -> Optional[Tuple[int, Table]]:
-    """Where the rows of the last table begin."""
+    """The offset of the rows below the last header line, and its table."""
     for line, _ in _by_line(data, [*re.finditer(_COLUMN, data)]):
         end = _line_end(data, line)
         table = _table(data[line:end]) if end - line <= _LONGEST_HEADER else None

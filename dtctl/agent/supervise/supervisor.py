@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 PROGRESS_S = 2.0
-"""Between two states that differ in nothing but the tasks' progress."""
+"""The least interval between two states that differ only in the tasks' progress."""
 
 LONGEST_WAIT_S = 1.0
 LOAD_S = 10.0
-"""Between two samples of the host."""
+"""The interval between two samples of the host."""
 
 
 class Supervisor:
@@ -63,15 +63,7 @@ class Supervisor:
         me, before = processes.myself(), self.state["agent"]
         rebooted = before is not None and before["boot_id"] != me["boot_id"]
         self.state.update({"agent": {**me, "since": wall}, "finished": False})
-        self._context = TaskContext(
-            files.directory,
-            self._spec,
-            files.inherited(),
-            files.secrets(),
-            files.code_directory(),
-            self._changed,
-            self._touched,
-        )
+        self._context = TaskContext(files, self._spec, files.inherited(), files.secrets(), self._changed, self._touched)
         entries = self.state["tasks"]
         self._tasks = [Task(spec, entries[spec["id"]], self._context, now, wall) for spec in self._spec["tasks"]]
         self._lasting = rebuilding.LastingFiles(files.directory)
@@ -226,7 +218,7 @@ class Supervisor:
         self._files.events.add(event)
 
     def _report_damage(self, text: str) -> None:
-        """In agent.log, and in the run's history as an event of every task: it is their record."""
+        """Reports damage in agent.log, and in the run's history as an event of every task."""
         errors.note(text)
         why = because(said(text))
         for task, entry in self.state["tasks"].items():
@@ -253,7 +245,7 @@ class Supervisor:
         return self._intent.lost_session and not kept_by_coordinator(self._spec)
 
     def _is_forgotten(self) -> bool:
-        """Of a host without tasks: the run was never kept here, or has ended without it."""
+        """Whether a host without tasks can leave: the run was never kept here, or has ended without it."""
         silent_s = self._role.silent_s(time.monotonic())
         return silent_s >= (self._spec["start_timeout_s"] if self._intent.lost_session else intents.AWAIT_S)
 

@@ -59,7 +59,7 @@ class Task:
         self._start_at: Optional[float] = None
         """When the back-off ends."""
         self._early_until = 0.0
-        """Until then the attempt may end for want of others, though they are ready."""
+        """Until then a failed attempt still counts as early, although the tasks that it needs are ready."""
         self._adopt(now, wall)
 
     @property
@@ -87,7 +87,7 @@ class Task:
             self._step_attempt(self._attempt, intent, now, wall)
 
     def expect_end(self) -> None:
-        """Its process is about to be ended, though not by this agent alone: however it ends was asked for."""
+        """Records that its process will be ended, also by others than this agent, so any exit counts as requested."""
         if self._attempt is not None and not self.entry["asked"]:
             self._note_ending()
 
@@ -128,7 +128,7 @@ class Task:
         The attempts' directories count where it could not write its last state. A delay continues, whatever has
         been done to the wall clock since.
         """
-        newest = paths.last_attempt(self._context.run_dir, self.id)
+        newest = paths.last_attempt(self._context.run.directory, self.id)
         if newest > self.entry["attempt"]:
             self.entry.update({"state": "starting", "attempt": newest, "exit": None, "asked": False})
             explain(self.entry, [])
@@ -263,7 +263,7 @@ class Task:
         self._early_until = 0.0
         number = max(self.entry["attempt"], intent["after"]) + 1
         with suppress(OSError):  # too many files, say: then the next number will do
-            number = max(number, paths.last_attempt(self._context.run_dir, self.id) + 1)
+            number = max(number, paths.last_attempt(self._context.run.directory, self.id) + 1)
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
         self.entry.update({"rate": None, "loss": None, "complaint": None})
@@ -277,7 +277,7 @@ class Task:
 
     @property
     def _directory(self) -> str:
-        return paths.attempt_directory(self._context.run_dir, self.id, self.entry["attempt"])
+        return paths.attempt_directory(self._context.run.directory, self.id, self.entry["attempt"])
 
     def _move(self, state: TaskState, why: List[Fact], wall: float) -> None:
         before = self.entry["state"]

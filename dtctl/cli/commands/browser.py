@@ -37,7 +37,7 @@ OpenIt = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 
 
 def listener(port: int, *, apart: bool = False) -> socket.socket:
-    """On loopback alone; 0 takes a free one. `apart`: see `webserver.listen`."""
+    """Listens on loopback only; port 0 takes a free one. `apart`: see `webserver.listen`."""
     try:
         return operations.webserver.listen(port, apart=apart)
     except OSError as error:
@@ -210,7 +210,7 @@ def _served(
 
 
 def _may_need_copies(found_files: EventFileSources) -> bool:
-    """Not every host that has event files has all of them, and TensorBoard."""
+    """Whether copies may be needed: no host has both all event files and TensorBoard."""
     every = {key for answer in found_files.answers.values() for key in operations.tensorboard.keys_of(answer)}
     return not any(
         answer["tensorboard"] and operations.tensorboard.keys_of(answer) == every

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _OWN = {"verify": ("--all", "--limit"), "prune": ("--keep", "--dry-run", "--yes"), "push": ("--into", "--local")}
-"""What only makes sense with this action."""
+"""Options that only apply to this action."""
 
 
 @on_run
@@ -87,7 +87,7 @@ def _check(action: str, arguments: list[str], given: Mapping[str, object]) -> No
 
 
 def _find(scope: Scope) -> RunStatus:
-    """As every host reports it, with the directories each once."""
+    """The checkpoints that the hosts report, with each directory once."""
     found = operations.status.with_checkpoints(scope.record(), scope.transport)
     return dataclasses.replace(found, checkpoints=tuple(operations.checkpoints.each_once(found.checkpoints)))
 
@@ -201,7 +201,7 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
     if own.unread:
         errors.note(f"not all of it was checked: {own.unread}")
     with (
-        scope.on_interrupt("what has arrived is kept beside its place, without its name", AGAIN),
+        scope.on_interrupt("received files are kept under temporary names", AGAIN),
         render.progress.UpProgress([one.host for one in where], quiet=output == "json") as progress,
     ):
         pushed = operations.checkpoints.push.push(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ACTIONS = ("status", "push", "verify", "drop")
 _OWN = {"push": ("--overwrite",), "drop": ("--yes",)}
-"""What only makes sense with this action."""
+"""Options that only apply to this action."""
 
 
 @on_cluster
@@ -47,7 +47,7 @@ def data(
 
 
 def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: bool) -> tuple[RunRecord, DataSet]:
-    """What the source holds is read where it matters."""
+    """The data set of a cluster file; its source is read only where needed."""
     from dtctl.plan import plan_roster
 
     cluster = scope.cluster(None, overrides)

@@ -83,7 +83,10 @@ def trust(
 def _pin_what_is_new(
     transport: Transports, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool
 ) -> KeyScan:
-    """Again until nothing is new: a host behind a gateway is looked at when the gateway is pinned. Adds to `pinned`."""
+    """Repeats until no key is new: a host behind a gateway is scanned once the gateway's key is pinned.
+
+    Adds to `pinned`.
+    """
     while (found := operations.consent.look(transport, wanted)).new:
         if say or not yes:
             _show(found.new)

@@ -175,7 +175,7 @@ def gc(
 
 
 def _ask(found: GcResult) -> None:
-    """Without a terminal, files of dead runs are removed without a question; processes and trainers' files stay."""
+    """Asks before removal. Without a terminal, files of dead runs need no consent; anything else raises UsageError."""
     if not found.anything:
         return
     if not sys.stdin.isatty():

@@ -12,12 +12,12 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dtctl.agent.records import EXCHANGES
-from dtctl.agent.records.kinds import InvalidValue
+from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.timeouts import PATIENCE_S
-from dtctl.transport.wire import checked_result, untrue
+from dtctl.transport.wire import untrue
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -33,7 +33,7 @@ ANSWER_BYTES = 64 << 20
 """The most bytes of an answer that is kept in memory as a whole."""
 
 _OVERHEAD_BYTES = 64
-"""What each frame counts at the least."""
+"""The least number of bytes counted for each frame."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def reporting_failure(work: Callable[[Host], R], report: Report) -> Callable[[Ho
 
 @dataclass(frozen=True)
 class Request(Generic[R]):
-    """What each host is asked, and what its answer has to be.
+    """A request to each host, and the type of its answer.
 
     `check` raises InvalidValue for an answer that is not about what this host was asked. `on_frame`: the frames that
     may come before the answer, and what is called with them, in the thread of their host. `quiet_s`: the longest time
@@ -103,7 +103,7 @@ class Request(Generic[R]):
 
 
 def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iterable[str] | None = None) -> Outcomes[R]:
-    """One request to each of the hosts (None: those of the record that have a task)."""
+    """Sends one request to each of the hosts (None: those of the record that have a task)."""
 
     def work(host: Host) -> R:
         with closing(transport.open(host)) as session:
@@ -218,9 +218,8 @@ def final(
     session: Session, kind: str, message: Message, record: type[R], check: Callable[[R], None] = lambda answer: None
 ) -> R:
     """The `result` frame of a request as its record. Raises TransportError when it does not hold."""
-    host = session.host.name
-    answer = checked_result(host, kind, message, record)
-    with about(host, f"answered `{kind}` with an invalid record"):
+    with about(session.host.name, f"answered `{kind}` with an invalid record"):
+        answer = checked(record, message.fields)
         check(answer)
     return answer
 
@@ -237,4 +236,4 @@ class about:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, InvalidValue):
-            raise untrue(self._host, f"{self._what}: {error}") from error
+            raise untrue(self._host, f"{self._what}: {error}") from error.with_traceback(None)

@@ -27,11 +27,11 @@ class Greeted:
     facts: Mapping[str, Any]
     """records.answers.Greeting."""
     connect_s: float
-    """Until it had greeted: connection, login and the start of Python."""
+    """The time until its greeting: connection, login and the start of Python."""
 
 
 class RecordingTransport:
-    """A transport that keeps how each host has greeted. `report` gets the connection and its failure."""
+    """A transport that records the greeting of each host. `report` gets the progress of connections, and failures."""
 
     def __init__(self, transport: Transport, report: Report = silent) -> None:
         self._transport = transport
@@ -47,7 +47,7 @@ class RecordingTransport:
 
 
 AGAIN_S = (2.0, 5.0, 10.0, 15.0)
-"""After so long a host that could not be reached is tried again, and so on at the last of them."""
+"""The delays between attempts to reach an unreachable host; the last one repeats."""
 
 
 class NotAsked(TransportError):
@@ -64,7 +64,7 @@ class _Refusal:
 class PersistentTransport:
     """A transport whose conversations continue after they were closed. A context manager: at its end they are over.
 
-    One that an error has ended, or that was left within an answer, is begun anew. A host that cannot be reached, or
+    One that an error has ended, or that was left within an answer, is started again. A host that cannot be reached, or
     did not answer in time, is not dialled for a while: until then it fails at once.
     """
 
@@ -88,20 +88,20 @@ class PersistentTransport:
             session.close()
 
     def hand_over(self) -> list[Session]:
-        """Its conversations, for the caller, which continues them; more are not kept."""
+        """Hands the idle conversations to the caller, and keeps no others from then on."""
         with self._lock:
             self._over = True
             idle, self._idle = self._idle, {}
         return list(idle.values())
 
     def expect(self, hosts: Collection[Host]) -> None:
-        """Begins conversations with those who will be asked soon; who asks for one that is under way waits for it."""
+        """Begins conversations with hosts that will be queried soon; `open` waits for one that is being started."""
         with self._lock:
             self._coming.update({host.name: Future() for host in hosts})
         threading.Thread(target=fan_out, args=(hosts, self._begin_early), daemon=True).start()
 
     def _begin_early(self, host: Host) -> None:
-        """What goes wrong is raised where the host is asked."""
+        """Begins a conversation; `open` raises its error later."""
         try:
             if not self._over:
                 self.give_back(self.begin(host))
@@ -135,13 +135,13 @@ class PersistentTransport:
         return session
 
     def give_up(self, session: Session, since: float) -> None:
-        """In place of `give_back`, for one whose answer was waited for since then (monotonic), in vain."""
+        """Closes a conversation, instead of `give_back`, whose answer has not come since `since` (monotonic)."""
         session.close()
         name = session.host.name
         self._leave_alone(name, NotAsked(f"{name} was not asked, as it had not finished an earlier answer"), since)
 
     def _leave_alone(self, host: str, error: TransportError, since: float) -> None:
-        """For as long as it has kept others waiting, at the least."""
+        """Refuses the host for some time, at least as long as it has kept others waiting."""
         with self._lock:
             known, now = self._refusals.get(host), time.monotonic()
             times = known.times if known is not None else 0
@@ -158,7 +158,7 @@ class PersistentTransport:
 
 
 def for_one_command(transport: Transport) -> PersistentTransport:
-    """For one command that asks hosts a few things in turn: hosts that failed are not tried again."""
+    """A transport for one command with several requests to each host; hosts that failed are not tried again."""
     return PersistentTransport(transport, (math.inf,), most=8)
 
 
@@ -169,13 +169,13 @@ class _Lent:
         self._session = session
         self._keeper = keeper
         self._kept = kept
-        """Nothing has come from it since it was used again: its host may be gone."""
+        """Whether it is reused and nothing has arrived since: its host may be gone."""
         self._asked: list[tuple[Mapping[str, Any], bytes]] = []
-        """What has no result yet."""
+        """Requests without a result yet."""
         self._since = time.monotonic()
         self._broken = False
         self._late = False
-        """The caller has waited for as long as it would."""
+        """Whether the caller's timeout has expired."""
 
     @property
     def host(self) -> Host:
@@ -230,7 +230,7 @@ class _Lent:
             return self._session.receive(timeout_s)
 
     def _begin_anew(self, error: ConnectionLost) -> None:
-        """Where the connection was lost before it was used, all is asked over another; else raises `error`."""
+        """Repeats all requests over a new connection if a reused one was lost unanswered; else raises `error`."""
         if not self._kept:
             self._broken = True
             raise error

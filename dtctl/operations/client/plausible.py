@@ -36,7 +36,7 @@ def check_run(cluster: str, asked: str | None, reported: str, field: str = "run"
 
 
 def about_run(record: RunRecord) -> Callable[[Host, Mapping[str, Any]], None]:
-    """For `Request.check` of answers that say no more of where they are from."""
+    """A check for `Request.check` that the answer is about the run of the record."""
     return lambda host, answer: check_run(record.cluster, record.run, answer["run"])
 
 
@@ -104,7 +104,7 @@ def check_part(record: RunRecord, host: Host, answer: StopResult | RestartResult
 
 
 def check_coordinator(host: str, inventory: Inventory) -> None:
-    """Only the lead's host, or an elected one, reports the whole run: other hosts are not asked for it."""
+    """Checks that the lead's host, or an elected one, reports the whole run; no other host may do so."""
     if host != inventory["elected"] and all(
         (one["task"], one["host"]) != (inventory["lead"], host) for one in inventory["roster"]
     ):

@@ -83,7 +83,7 @@ class Streams:
         self.work(host.name, lambda: self._keep(host, converse))
 
     def work(self, name: str, work: Callable[[], None]) -> None:
-        """What puts things without a conversation, in a thread; it ends by itself when the reader has left."""
+        """Runs `work`, which puts items without a conversation, in a thread; it must end when the reader has left."""
         threading.Thread(target=self._watch, args=(work,), daemon=True, name=f"stream-{name}").start()
 
     def put(self, what: object, size: int = _SMALL_BYTES) -> None:
@@ -97,7 +97,7 @@ class Streams:
             self._changed.notify_all()
 
     def all(self, tick_s: float) -> Iterator[object]:
-        """What arrives, and None whenever nothing came for `tick_s`; endless."""
+        """Yields the arriving items, and None whenever none came for `tick_s`; never ends."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._items, tick_s)
@@ -150,7 +150,7 @@ class _Bug:
 
 
 def _drop_frames(error: BaseException | None) -> None:
-    """Of it and its causes: they keep alive what was read, which may be megabytes at each try."""
+    """Drops the frames of an error and its causes, which keep the received data alive, megabytes per attempt."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
@@ -186,7 +186,7 @@ class Feed:
             return self._items[0] if self._items else None
 
     def take(self) -> list[object]:
-        """What has come since the last time; an exception is the last of all."""
+        """The items since the last call; an exception is the last item."""
         with self._changed:
             taken = list(self._items)
             self._items.clear()

@@ -73,7 +73,7 @@ class Awaiting:
         return self._stays() or isinstance(event, Ended)
 
     def judged(self, outcome: UpResult) -> UpResult:
-        """With what has been seen of its tasks."""
+        """The result with the observed states of its tasks."""
         known = self.seen.tasks if self.seen is not None else outcome.started
         started = {task: one for task, one in known.items() if task in outcome.started}
         return dataclasses.replace(outcome, started=started, failed=self.failed)
@@ -104,7 +104,7 @@ class Awaiting:
         )
 
     def _last_lines(self, task: TaskStatus) -> bytes:
-        """Of the attempt that has failed last; another one may run by now."""
+        """The last log lines of the attempt that failed last; another one may run by now."""
         if task.exit["tail"] or not task.entry["history"]:
             return task.exit["tail"].encode(errors="replace")
         from dtctl.operations.logs.reading import read_logs

@@ -1,4 +1,4 @@
-"""What others have that a run needs: its ports; ports that the hosts choose; and which hosts a run can do without."""
+"""Conflicts of a start: ports in use, ports that the hosts choose instead, and missing hosts."""
 
 from __future__ import annotations
 
@@ -71,20 +71,20 @@ def _remedy(cluster: Cluster, whose: set[str], first: int | None) -> str:
 
 
 def _fixed(cluster: Cluster) -> list[str]:
-    """Whose ports the file sets one by one."""
+    """The jobs whose port the file sets explicitly, and `the coordinator`, once per port."""
     return [job.name for job in cluster.jobs.values() if job.own_port] + [
         "the coordinator"
     ] * cluster.own_coordinator_port
 
 
 def may_move(prepared: Mapping[str, Prepared], cluster: Cluster) -> bool:
-    """Others have ports of the run, and the file sets none of these."""
+    """Whether ports of the run are in use, and the file sets none of them."""
     whose = {one["whose"].partition(":")[0] for answer in prepared.values() for one in answer["taken"]}
     return bool(whose) and "ports" not in cluster.settings and whose.isdisjoint(_fixed(cluster))
 
 
 def without_ports(cluster: Cluster) -> Cluster:
-    """With ports that the hosts are to choose in place of all that the file does not set."""
+    """The cluster with ports to be chosen by the hosts, except those that the file sets."""
     jobs = {
         name: job if job.own_port else dataclasses.replace(job, ports=(CHOSEN_PORT,) * len(job.ports))
         for name, job in cluster.jobs.items()
@@ -118,7 +118,7 @@ def ports_request(cluster: Cluster, host: str) -> Request[PortsResult]:
 
 
 def no_ports(cluster: Cluster, host: str) -> PortsResult:
-    """Of a host that starts nothing: any will do."""
+    """Placeholder ports of a host that starts nothing."""
     return {"tasks": dict.fromkeys(map(str, wanted_ports(cluster, host)[0]), FIRST_PORT), "coordinator": FIRST_PORT}
 
 
@@ -154,7 +154,7 @@ _OF_THE_HOST = frozenset(
         "would_be_killed",
     }
 )
-"""What an agent says of a host that cannot have its tasks. Other answers are about the run, or about dtctl."""
+"""Error codes about a host that cannot run its tasks. Other codes are about the run, or about dtctl."""
 
 
 def check_may_go_without(roster: Roster) -> None:
@@ -217,7 +217,7 @@ def _failed(doing: str, errors: Mapping[str, DtctlError], total: int) -> DtctlEr
 
 
 def _take_spare(free: Sequence[str], every: Mapping[str, DtctlError]) -> list[str]:
-    """What to type where spares can have the places of hosts that are missing."""
+    """Commands to run if spares can replace the missing hosts."""
     gone = [host for host, error in every.items() if isinstance(error, TransportError)]
     pairs = list(zip(gone, free, strict=False))
     if not pairs:
@@ -247,7 +247,7 @@ def _hint(roster: Roster, allowed: int, every: Mapping[str, DtctlError], needed:
 
 
 def explained(error: DtctlError, hint: str) -> DtctlError:
-    """With one more thing to type."""
+    """The error with one more hint."""
     error.hint = "\n".join(filter(None, [error.hint, hint]))
     return error
 

@@ -1,4 +1,4 @@
-"""From a cluster file to what one `up` is to start: the plan, the code and the secrets, read on the controller.
+"""Turns a cluster file into a Start: the plan, the code and the secrets, read on the controller.
 
 And the request to each host, and what it may answer.
 """
@@ -43,7 +43,7 @@ Hostname = Callable[[SshSettings], str]
 
 @dataclass(frozen=True)
 class Start:
-    """What one `up` is to start."""
+    """Everything that one `up` starts."""
 
     plan: RunPlan
     record: RunRecord
@@ -53,26 +53,26 @@ class Start:
     """user@host, for those who find the run later."""
     secrets: Mapping[str, str]
     authority: Authority | None
-    """By which the run's agents know each other; None where there is only one."""
+    """Issues the certificates by which the run's agents identify each other; None if there is only one agent."""
     replace: bool
     replan: Callable[[Cluster], RunPlan] | None = None
     """Makes the plan when the hosts have chosen ports; None: they choose none."""
     adopt_output: bool = False
     """Output directories are taken over from other clusters."""
     hooks: tuple[Post, ...] = field(default=(), repr=False)
-    """Those that the coordinator reports."""
+    """The hooks to which the coordinator posts."""
     context: CheckContext | None = None
     """Checks of the hosts that are sent along with the start."""
     allow_missing: int | None = None
-    """So many hosts may be done without; None where that is no choice of the command's."""
+    """The number of hosts that may be missing; None if the command has no such option."""
     environment_files: Mapping[str, str] = field(default_factory=dict)
-    """What the trainers' environment is made of: files of the code, with their SHA-256."""
+    """The files of the code that define the trainers' environment, with their SHA-256."""
     wheels: Mapping[str, str] = field(default_factory=dict)
-    """Host -> the bundle of those that it installs."""
+    """Host -> the bundle of wheels that it installs."""
 
     @functools.cached_property
     def run_spec(self) -> Spec:
-        """What all hosts have in common."""
+        """The part of the spec that all hosts share."""
         assert self.record.run is not None
         return run_spec(
             self.plan,
@@ -110,8 +110,11 @@ def prepare_check(
     local: bool = False,
     deep: bool = False,
 ) -> tuple[CheckContext, RunRecord]:
-    """Of a cluster that is not started. `overrides`: of what its file says. `local`: on this machine. The others: see
-    CheckContext. Of what the file names on local hosts only that is started which the user has allowed."""
+    """The context to check a cluster that is not started.
+
+    `overrides`: of the file's keys. `local`: all hosts are this machine. `deep`: see CheckContext. On local hosts a
+    check starts only programs that the user has allowed.
+    """
     from dtctl.operations.checks.checking import context_of
     from dtctl.operations.consent import may_start
 
@@ -199,7 +202,7 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
 
 
 def _credentials(launch: Start, host: Host) -> dict[str, str] | None:
-    """None for a run on one host, where agents do not connect to each other."""
+    """The authority for certificates; None for a run on one host, where agents do not connect to each other."""
     if launch.authority is None:
         return None
     coordinates = host.name in coordinators(launch.plan)

@@ -1,4 +1,4 @@
-"""What a host answers to the words of a start: it says what it lacks and how far it is, then that it is done."""
+"""The answers of a host during a start: it reports what it lacks, its progress, and its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dtctl.transport.wire import untrue
 
 MOST_NEEDS = 1000
 SETUP_TEXT_BYTES = 4 << 20
-"""What of a setup's output is shown."""
+"""The size of the end of a setup's output that is shown."""
 
 _REPORT_EVERY_S = 0.05
 
@@ -72,7 +72,7 @@ def prepared(
 
 
 def started(session: Session, report: Report, record: RunRecord, run: str) -> answers.Started:
-    """To `start`. The answer must have each task of the host, and no other."""
+    """The answer to `start`. It must list each task of the host, and no other."""
     answer = converse(session, None, report, until="started").of(answers.Started)
     own = record.names_on(session.host.name)
     with about(session.host.name, "sent an invalid `started`"):
@@ -166,12 +166,12 @@ NOTHING_STARTED_S = 5.0
 """The same before anything is started: an agent that does not answer gives up when its connection ends."""
 _NEWS_S = 1.0
 _UNSURE = frozenset({"disk_full", "permission_denied", "not_a_directory", "internal", "damaged"})
-"""What an agent may also say when it could not take back all."""
+"""Error codes after which parts of the start may remain on the host."""
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Rollback:
-    """Of the conversations of one start. Any thread may begin it, and more than one may."""
+    """Cancels one start on all hosts. Any number of threads may begin it."""
 
     def __init__(self, sessions: Mapping[str, Session]) -> None:
         self._sessions = sessions
@@ -179,7 +179,7 @@ class Rollback:
         self.started = False
         """Hosts have received the order to start."""
         self.done: set[str] = set()
-        """Hosts that have said that nothing of the start is left there."""
+        """Hosts that have confirmed that nothing of the start remains."""
 
     def begin(self) -> None:
         for session in list(self._sessions.values()):
@@ -187,7 +187,7 @@ class Rollback:
                 session.send({"type": "abort"})
 
     def finish(self) -> None:
-        """Until each agent has said that it has rolled back, or cannot say so any more."""
+        """Waits until each agent has confirmed its rollback or cannot do so any more."""
         fan_out(list(self._sessions.values()), self._drain, name=lambda session: session.host.name)
 
     def _drain(self, session: Session) -> None:
@@ -211,7 +211,7 @@ class Rollback:
 
 
 def end(session: Session) -> None:
-    """Until the agent has confirmed that it has cancelled: before that no other start can begin there."""
+    """Cancels and waits for the agent's confirmation: before that no other start can begin there."""
     with contextlib.suppress(DtctlError, TimeoutError):
         session.send({"type": "abort"})
         while True:
@@ -221,15 +221,15 @@ def end(session: Session) -> None:
 
 @dataclass(frozen=True)
 class Left:
-    """What an interrupted start has left."""
+    """The state after an interrupted start."""
 
     run: str
     kept: bool
-    """All has started, every host was ordered to keep it, and it continues."""
+    """Whether every task has started and every host was ordered to keep the run, which therefore continues."""
     started: bool
     """Hosts had received the order to start."""
     unclear: tuple[str, ...] = ()
-    """Hosts that were to take back what they had started, and did not say that they have."""
+    """Hosts that were ordered to cancel the start, and have not confirmed it."""
     ended: tuple[str, ...] = ()
     """Runs that were stopped to make room for this one."""
     unremembered: DtctlError | None = None

@@ -1,4 +1,4 @@
-"""What `up` has done, and what the run begins from: a checkpoint, or step 0 though an earlier run has saved one."""
+"""The result of `up`, and the checkpoint from which the run begins, if any."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class FailedStart:
     seen: Coordination
     cause: TaskStatus | None
     gave_up: bool = False
-    """The run would continue with the same end again and again."""
+    """Whether dtctl gave up a run that would fail the same way again and again."""
 
     @property
     def run_failed(self) -> bool:
-        """If not, the other tasks continue without this one."""
+        """Whether the whole run has failed. Otherwise the other tasks continue."""
         return self.seen.verdict.outcome is Outcome.FAILED
 
 
@@ -75,7 +75,7 @@ def not_listening(seen: Coordination) -> tuple[TaskId, ...]:
 
 
 def awaited(tasks: Iterable[TaskStatus], most: int = 3) -> str:
-    """Those that a start waits for, and what they do: `ps:0 starting; worker:1 running, does not listen yet`."""
+    """The tasks that a start waits for, with states: `ps:0 starting; worker:1 running, does not listen yet`."""
     waits = [
         f"{task.id} {_doing(task)}" for task in tasks if task.state is not TaskState.RUNNING or not task.entry["ready"]
     ]
@@ -131,11 +131,11 @@ def _repeats(ends: list[Past], recovery: Recovery) -> bool:
 
 @dataclass(frozen=True)
 class UnusedCheckpoint:
-    """What an earlier run has saved, and the one that starts will not find."""
+    """A checkpoint of an earlier run that the new run will not find."""
 
     host: str
     run: str | None
-    """None: a run that was removed since."""
+    """The run that saved it; None if it was removed since."""
     directory: str = ""
     checkpoint: Checkpoint | None = None
     """None: `host` is no longer asked, so the content is unknown."""
@@ -154,21 +154,21 @@ class UpResult:
     replaced: Mapping[str, StopResult] = field(default_factory=dict)
     """Runs that were replaced, and how they ended."""
     earlier: Checkpoints | None = None
-    """Where the lead's host has a complete checkpoint already."""
+    """A complete checkpoint that the lead's host already has."""
     without_revival: Mapping[str, str] = field(default_factory=dict)
-    """Hosts on which nothing brings the agent back after a restart of the machine, and why."""
+    """Hosts on which the agent does not restart after a reboot, with the reason."""
     revival: Mapping[str, str] = field(default_factory=dict)
-    """Host -> what brings the agent back there: `systemd` or `cron`."""
+    """Host -> what restarts the agent after a reboot: `systemd` or `cron`."""
     new_revival: Mapping[str, str] = field(default_factory=dict)
-    """The same of the hosts on which it was written just now."""
+    """The same for hosts on which the entry is new."""
     aside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Host -> where files of trainers are now that stood where the code has one."""
+    """Host -> new paths of trainers' files that were moved because the code has a file of the same name."""
     unremembered: DtctlError | None = None
     """Why there is no record of the run on this machine."""
     unseen: UnusedCheckpoint | None = None
-    """What an earlier run has saved, if this one begins at step 0 beside it."""
+    """A checkpoint of an earlier run, if this run begins at step 0 without it."""
     checked: Checked | None = None
-    """What the checks sent along with the start found."""
+    """The findings of the checks that ran with the start."""
     absent: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts that the run continues without, spares and arbiters too, and why."""
     unconfirmed: Mapping[str, DtctlError] = field(default_factory=dict)
@@ -186,13 +186,16 @@ class UpResult:
 
 
 class UpReport:
-    """What `up` reports as it continues; this shows nothing. What `consent` or `stopping` raises cancels the start."""
+    """Receives the progress of `up`; this one shows nothing.
+
+    An exception from `consent` or `stopping` cancels the start.
+    """
 
     def __call__(self, progress: Progress) -> None:
-        """From the threads of the hosts."""
+        """Called from the threads of the hosts."""
 
     def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
-        """Those of these hosts are there; `wheels.root` with the ending .log is what pip has printed."""
+        """The wheels of these hosts are downloaded; `wheels.root` with the suffix .log is pip's output."""
 
     def checked(self, checked: Checked) -> None:
         """What the hosts reported about themselves, once all are prepared."""
@@ -207,14 +210,14 @@ class UpReport:
         """These runs are to be replaced."""
 
     def stopping(self, found: Ending) -> None:
-        """What of a run that is replaced is still there, before it is stopped."""
+        """Called before a replaced run is stopped, with its live tasks."""
 
     def stopped(self, stopping: Stopping) -> None:
-        """How far that is, where it takes long."""
+        """The progress of that stop, if it takes long."""
 
 
 def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:
-    """In the newest of the directories that the hosts have looked into, or of those that the lead's will look into."""
+    """The newest checkpoint in the directories that the run will restore from."""
     found = [Checkpoints(host, each) for host, answer in prepared.items() for each in answer["checkpoints"]]
     seen = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if one["seen"]]
     for host, one in seen:

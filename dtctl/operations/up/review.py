@@ -1,6 +1,6 @@
-"""What `up` would miss on this machine: the program in the code, secrets, keys, the Python of a run here.
+"""Reports what `up` needs on this machine and lacks: the program, secrets, keys, the Python of a local run.
 
-Said before anything is contacted, each with its place in the cluster file.
+It contacts no host; each problem has its position in the cluster file.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _known(cluster: Cluster, environ: Mapping[str, str], findings: Findings) -> 
 
 
 def _check_values(cluster: Cluster, known: Mapping[str, str], findings: Findings) -> None:
-    """Of secrets and of the variables of hooks."""
+    """Reports secrets and variables of hooks without a value."""
     file = cluster.trainer.env_file
     lacks = f"has a value neither in {file} nor here" if file else "has no value here"
     secrets: list[Scalar] = (findings.document.data.get("trainer") or {}).get("secrets") or []
@@ -115,7 +115,7 @@ def _remedy(name: str) -> str:
 
 
 def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) -> None:
-    """Of trainers on this machine, less those of a container, which has its own."""
+    """Reports missing interpreters of trainers on this machine, except in containers, which have their own."""
     if cluster.trainer.environment is not None and cluster.trainer.environment.kind == "container":
         return
     here = [host for host in _with_tasks(cluster) if local or host.is_local]
@@ -141,7 +141,7 @@ def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) ->
 
 
 def _check_environment(cluster: Cluster, bundle: Bundle, findings: Findings) -> None:
-    """That its files are there, and travel."""
+    """Reports files of the environment that are missing or are not sent with the code."""
     said = cluster.trainer.environment
     if said is None:
         return
@@ -192,18 +192,18 @@ def _check_keys(cluster: Cluster, findings: Findings) -> None:
 
 def _who_writes(known_hosts: str, cluster: Cluster) -> str:
     if why_not_written(Path(known_hosts), cluster.file.absolute().parent):
-        return "known_hosts: known_hosts    is a file beside this one, which dtctl trust may write; or leave it out"
+        return "known_hosts: known_hosts    is a file next to this one, which dtctl trust may write; or leave it out"
     return "dtctl trust    shows the hosts' keys and writes it"
 
 
 def _ssh_path(entry: str, key: str, findings: Findings) -> KeyPath | None:
-    """Where the file says it; None where the command line does."""
+    """The path of the key in the file; None if the command line sets it."""
     own: KeyPath = ("hosts", entry, "ssh", key)
     return next((path for path in (own, ("ssh", key)) if findings.document.find(path) == path), None)
 
 
 def _entries(findings: Findings) -> dict[str, str]:
-    """By host, the key of the file that names it."""
+    """Host -> the key of the file that defines it."""
     return {host: key for key in findings.names_in("hosts") for host in expand(key)}
 
 
@@ -253,7 +253,7 @@ class Program:
 
 
 def program_of(command: Sequence[str]) -> Program | None:
-    """What is run of the code directory, as far as the command's words show."""
+    """The program in the code directory that the command runs, as far as its words show."""
     head = command[0]
     if _PYTHON.fullmatch(head):
         return _of_python(command)
@@ -296,7 +296,7 @@ def check_programs(cluster: Cluster, bundle: Bundle, findings: Findings) -> None
 
 
 class _Code:
-    """What of the code directory travels, and what only lies there."""
+    """The files of the code directory: those that are sent, and those that are not."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.root = bundle.root
@@ -340,7 +340,7 @@ def _check_file(name: str, at: KeyPath, code: _Code, findings: Findings, *, may_
 
 
 def _check_module(name: str, at: KeyPath, code: _Code, findings: Findings) -> None:
-    """What is not in the code may be installed: only a module of a package that is there has to be in it."""
+    """Reports a module that is missing in a package of the code. A module of another package may be installed."""
     path = name.replace(".", "/")
     if code.has(f"{path}.py") or code.has(path):
         return

@@ -39,19 +39,19 @@ Answers = Mapping[str, answers.Prepared]
 
 
 def offered(prepared: Answers, coordinator: str) -> answers.Joining | None:
-    """What the coordinator's host, and no other, keeps for those that its live run was started without."""
+    """The credentials that the coordinator's host keeps for hosts without which its live run was started."""
     answer = prepared.get(coordinator)
     return answer["joining"] if answer is not None and answer["unchanged"] else None
 
 
 def gone_without(prepared: Answers, coordinator: str) -> Collection[str]:
-    """Hosts that the live run was started without: they need not be back now."""
+    """Hosts without which the live run was started; they need not be reachable now."""
     offer = offered(prepared, coordinator)
     return offer["inventory"]["absent"] if offer is not None else ()
 
 
 def newcomers(prepared: Answers, joining: answers.Joining | None) -> tuple[str, ...]:
-    """Hosts that are there now, and that the run was started without."""
+    """Hosts that are reachable now, and without which the run was started."""
     if joining is None:
         return ()
     run, kept = joining["inventory"]["run"], joining["credentials"]
@@ -61,7 +61,7 @@ def newcomers(prepared: Answers, joining: answers.Joining | None) -> tuple[str, 
 
 
 class Joining:
-    """The conversations of an `up` that adds hosts to a live run: what becomes of one concerns no other."""
+    """Adds hosts to a live run. A failure of one host does not affect the others."""
 
     def __init__(self, launch: Start, joining: answers.Joining, transport: Transport, report: Report) -> None:
         inventory = joining["inventory"]
@@ -75,7 +75,10 @@ class Joining:
         self._sender = Sender(launch.bundle)
 
     def join(self, hosts: Sequence[Host]) -> Outcomes[answers.Started]:
-        """Each prepares, starts and keeps its part; one that fails takes it back, and leaves the run as it was."""
+        """Each host prepares, starts and keeps its part.
+
+        A host that fails cancels its own part; the run does not change.
+        """
         try:
             return fan_out(hosts, reporting_failure(self._join, self._report))
         finally:
@@ -160,11 +163,11 @@ class Starting:
         self._sender.close()
 
     def hand_over(self) -> Session | None:
-        """The conversation with the coordinator's host; the caller watches the run by it, and closes it."""
+        """The conversation with the coordinator's host, which the caller uses to watch the run, and closes."""
         return self._sessions.pop(self.launch.record.coordinator, None)
 
     def left(self, unremembered: DtctlError | None) -> Left:
-        """What is certain when the start has been given up."""
+        """The known state after the start was cancelled."""
         assert self.launch.record.run is not None
         begun = [host.name for host in self._hosts if self._rollback.started and host.name in self._sessions]
         return Left(
@@ -177,7 +180,7 @@ class Starting:
         )
 
     def replace(self, old: str) -> StopResult:
-        """Ends the whole of the old run, also on hosts that have no part in the new one, and its ps tasks last."""
+        """Stops the whole old run, also on hosts that the new run does not use, and its ps tasks last."""
         launch = self.launch
         record = dataclasses.replace(launch.record, run=old)
         self._replaced.append(old)
@@ -191,7 +194,7 @@ class Starting:
         )
 
     def prepare_everywhere(self) -> dict[str, answers.Prepared]:
-        """The answers of all hosts; one that fails is an error of the whole, unless it can be done without."""
+        """The answers of all hosts. If one fails, the start fails, unless the run can start without it."""
         outcomes = self._ask_all(reporting_failure(self.prepare, self.report))
         still_away = gone_without(outcomes.results, self.launch.record.coordinator)
         busy = {host for host, answer in outcomes.results.items() if answer["unchanged"] or answer["replaces"]}
@@ -200,7 +203,10 @@ class Starting:
         return outcomes.results
 
     def _ask_all(self, work: Callable[[Host], A]) -> Outcomes[A]:
-        """Where none may be missing, the first with a task that fails ends the waiting for the others."""
+        """Runs `work` for all hosts.
+
+        If none may be missing, the first failure of a host with a task cancels the others.
+        """
         idle: dict[str, DtctlError] = {}
 
         def tried(host: Host) -> A | None:
@@ -222,11 +228,11 @@ class Starting:
 
     @property
     def missing(self) -> dict[str, DtctlError]:
-        """Those of `absent` that have a task."""
+        """The hosts in `absent` that have a task."""
         return {host: error for host, error in self.absent.items() if self._has_task(host)}
 
     def pass_over(self, errors: Mapping[str, DtctlError]) -> None:
-        """Goes on without these hosts as well, where that is allowed; if not, the next check raises the reason."""
+        """Continues without these hosts, if allowed; otherwise the next check raises the reason."""
         plan, allowed = self.launch.plan, self.launch.allow_missing or 0
         self._go_without("start", {host: error for host, error in errors.items() if not self._has_task(host)})
         dispensable = {
@@ -277,7 +283,7 @@ class Starting:
             self.launch = dataclasses.replace(self.launch, plan=self.launch.replan(with_chosen(cluster, chosen)))
 
     def bring_wheels(self) -> None:
-        """To hosts that reach no index, as far as their environment is not there."""
+        """Sends wheels to the hosts that need them for an environment that they do not have yet."""
         launch = self.launch
         if launch.plan.cluster.trainer.environment is None or not launch.plan.cluster.trainer.environment.wheels:
             return
@@ -331,7 +337,7 @@ class Starting:
         return answer
 
     def check(self, prepared: Mapping[str, answers.Prepared]) -> Checked | None:
-        """What the hosts report; they probe each other in a second round, all at once."""
+        """Evaluates the facts of the hosts. They probe each other in a second round, all at once."""
         self._passing.add(prepared)
         while asked := [host for host in self._hosts if self._passing.question(host.name) is not None]:
             looking = fan_out(asked, self._inspect, width=len(asked), cancel=self._rollback.begin)
@@ -363,7 +369,7 @@ class Starting:
         return started
 
     def _start_word(self, host: Host) -> dict[str, Any]:
-        """With what hosts that are not there will need to join, for the one that keeps it for them."""
+        """The order to start. The coordinator's host also gets credentials with which missing hosts join later."""
         authority, absent = self.launch.authority, list(self.absent)
         keeps = authority is not None and host.name == self.launch.record.coordinator
         issued = {name: authority.issue(name, coordinates=False) for name in absent} if authority and keeps else {}
@@ -431,6 +437,6 @@ def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:
 
 
 def statuses(roster: Mapping[TaskId, str], started: Mapping[str, answers.Started]) -> dict[TaskId, TaskStatus]:
-    """Of the tasks of hosts that have started."""
+    """The states of the tasks on hosts that have started."""
     there = {task: host for task, host in roster.items() if host in started}
     return {task: TaskStatus.of(task, host, started[host]["tasks"][str(task)]) for task, host in there.items()}

@@ -181,7 +181,7 @@ def _unchanged(prepared: Prepared, with_tasks: Collection[str]) -> str | None:
 
 
 def _less_moved(found: UpResult, launch: Start, transport: Transport) -> UpResult:
-    """Of a run that was there: hosts whose places others have taken are not missing."""
+    """The result of an existing run, in which hosts that were replaced do not count as missing."""
     if found.started or not launch.record.idle_hosts or found.absent.keys().isdisjoint(launch.plan.hosts):
         return found
     live = _live_run(launch.record, transport)
@@ -194,7 +194,7 @@ def _less_moved(found: UpResult, launch: Start, transport: Transport) -> UpResul
 
 
 def _continues(live: RunRecord, launch: Start, transport: Transport, report: UpReport) -> UpResult | None:
-    """The run that this `up` asks for, if it has failed only for hosts whose places others have taken meanwhile."""
+    """The existing run that this `up` describes, if `up` failed only because other hosts have taken over tasks."""
     launch = dataclasses.replace(launch, replace=False, record=dataclasses.replace(launch.record, roster=live.roster))
     try:
         with Starting(launch, transport, report, without=live.moved) as starting:
@@ -206,7 +206,7 @@ def _continues(live: RunRecord, launch: Start, transport: Transport, report: UpR
 
 
 def taken_places(error: DtctlError, live: RunRecord, file: str) -> list[str]:
-    """What to do if `up` failed because others have the places of hosts in the live run, by `replace` or as spares."""
+    """Hints if `up` failed because hosts of the live run were replaced, by `replace` or by spares."""
     if _is_refused(error):
         return [
             f"{new} has taken the place of {old} in the live run: write it into {file}"
@@ -220,7 +220,7 @@ def taken_places(error: DtctlError, live: RunRecord, file: str) -> list[str]:
 
 
 def _live_run(record: RunRecord, transport: Transport) -> RunRecord | None:
-    """As its hosts know it."""
+    """The record of the live run, as its hosts report it; None if there is none."""
     try:
         found = status(dataclasses.replace(record, run=None), transport)
     except DtctlError:  # the error of `up` is shown
@@ -234,8 +234,9 @@ def _is_refused(error: DtctlError) -> bool:
 
 
 def _move_ports(starting: Starting, report: UpReport, prepared: Prepared) -> Prepared:
-    """Where others have ports that the file does not set, the hosts choose others: once, and only if none may be
-    missing, as each has to be asked.
+    """Lets the hosts choose other ports if ports that the file does not set are in use.
+
+    Once, and only if no host may be missing, because each host must answer.
 
     The digest stays that of the file, so the next `up` finds the run unchanged.
     """
@@ -248,7 +249,7 @@ def _move_ports(starting: Starting, report: UpReport, prepared: Prepared) -> Pre
 
 
 def _refuse_conflicts(starting: Starting, prepared: Prepared) -> Prepared:
-    """Ports and output directories that others have. Returns the answers of the hosts that the start goes on with."""
+    """Refuses ports and output directories in use. Returns the answers of the hosts with which the start continues."""
     launch = starting.launch
     starting.pass_over(holders(prepared))
     prepared = {host: answer for host, answer in prepared.items() if host not in starting.absent}
@@ -268,5 +269,5 @@ def _make_room(starting: Starting, report: UpReport, prepared: Prepared) -> dict
 
 
 def _reported(kept: Mapping[str, answers.UpResult], field: str) -> dict[str, str]:
-    """Of the hosts that report anything there."""
+    """Host -> value of `field`, for hosts with a value."""
     return {host: str(answer[field]) for host, answer in kept.items() if answer[field]}  # type: ignore[literal-required]

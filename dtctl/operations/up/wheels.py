@@ -55,7 +55,7 @@ _BUILDS = "source packages are built only for hosts like this machine (%s); else
 
 
 def question(launch: Start, host: Host) -> Request[PythonResult] | None:
-    """Which Python it has; None for a host that needs no wheels."""
+    """The request for the host's Python; None for a host that needs no wheels."""
     environment = None if host.is_local else _environment(launch, host.name)
     if environment is None:
         return None
@@ -63,7 +63,7 @@ def question(launch: Start, host: Host) -> Request[PythonResult] | None:
 
 
 def make(launch: Start, pythons: Mapping[str, PythonFacts | None], report: UpReport) -> dict[str, Bundle]:
-    """Host -> its wheels, of those that need some. Raises PreflightError for what cannot be had as wheels."""
+    """Host -> its wheels, for hosts that need some. Raises PreflightError for packages without wheels."""
     found = {}
     trainer = launch.plan.cluster.trainer
     secret = {name: value for name, value in launch.secrets.items() if name.startswith(MAKER_SETTINGS)}
@@ -85,27 +85,27 @@ def make(launch: Start, pythons: Mapping[str, PythonFacts | None], report: UpRep
 
 
 def _environment(launch: Start, host: str) -> records.Environment | None:
-    """As the host's spec will have it."""
+    """The environment as in the host's spec."""
     first = next(iter(launch.plan.may_run(host)), None)
     return environment_of(launch.plan, first, launch.environment_files) if first is not None else None
 
 
 @dataclass(frozen=True)
 class Wheels:
-    """That hosts whose Pythons are of the same kind install."""
+    """The wheels for hosts with the same kind of Python."""
 
     said: Environment
     code: Path
     files: Mapping[str, str]
     env: Mapping[str, str]
-    """What pip is given besides this machine's own variables."""
+    """Variables for pip in addition to this machine's own."""
     hosts: Sequence[str]
     facts: PythonFacts
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """The same, to be masked."""
+    """More of them, whose values are masked."""
 
     def get(self) -> Bundle:
-        """From the cache, or by pip."""
+        """The wheels, from the cache or from pip."""
         base = cache_directory() / "wheels"
         said = [self.facts, self.said.what, *(sorted(one.items()) for one in (self.files, self.env, self.secrets))]
         name = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
@@ -198,7 +198,7 @@ def _pips(pythons: Mapping[str, Any]) -> Iterator[_Pip]:
 
 
 def _is_like(own: PythonFacts, other: PythonFacts) -> bool:
-    """What is built for the one works with the other: not for an older libc."""
+    """Whether packages built with `own` work with `other`: the same kind, and a libc that is not older."""
     markers = [{**one["markers"], "python_full_version": ""} for one in (own, other)]
     libcs = [_glibc(one) for one in (own, other)]
     return markers[0] == markers[1] and own["abi"] == other["abi"] and (libcs[0] or 0) <= (libcs[1] or 0)

@@ -1,4 +1,4 @@
-"""The machine form of everything that a person sees: one JSON document, versioned, times in RFC 3339 UTC."""
+"""The machine form of all output: one JSON document, versioned, with times in RFC 3339 UTC."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def print_json(kind: str, body: Mapping[str, Any]) -> None:
 
 
 def print_document(body: Mapping[str, Any]) -> None:
-    """Prints it as it is, without our version: its form is not ours."""
+    """Prints a document unchanged, without our version: its format is not ours."""
     console.put(json.dumps(valid(body), indent=2, allow_nan=False) + "\n")
 
 
 def print_json_line(body: Mapping[str, Any]) -> None:
-    """One document a line, for streams without an end."""
+    """Prints one document per line, for streams without an end."""
     console.put(json_line(body))
 
 
@@ -49,15 +49,15 @@ def json_line(body: Mapping[str, Any]) -> str:
 
 
 def print_json_to_stderr(kind: str, body: Mapping[str, Any]) -> None:
-    """One document a line, on stderr."""
+    """Prints one document per line, on stderr."""
     console.put(json_line({"apiVersion": API_VERSION, "kind": kind, **body}), stderr=True)
 
 
 def picked(value: Any, names: str) -> dict[str, Any]:
-    """Attributes of a value, or keys: size_bytes becomes sizeBytes, and settle_s settleSeconds.
+    """Attributes or keys of a value, named for JSON: size_bytes becomes sizeBytes, and settle_s settleSeconds.
 
-    `code=exitCode` has that name; with @ it is a time, and with ? null where it is empty. `record.run`: that of another
-    one, null where there is none. `gpus[index name]`: of each of them these; `newest(step)`: of that one, or null.
+    `code=exitCode` renames; `@` marks a time, and `?` makes empty values null. `record.run`: an attribute of another
+    one, null if that is None. `gpus[index name]`: these of each element; `newest(step)`: these of one object, or null.
     """
     found: dict[str, Any] = {}
     for path, other, mark, each, inner in _WORDS.findall(names):
@@ -80,7 +80,7 @@ def _part(value: Any, name: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it."""
+    """The value in types of JSON."""
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -111,21 +111,21 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
 
 
 def _unseen(unseen: UnusedCheckpoint) -> dict[str, Any]:
-    """What an earlier run has saved where this one does not look; without a checkpoint it is unknown what is there."""
+    """An earlier run's checkpoint in a place that this run does not use; null if it is unknown whether there is one."""
     return picked(unseen, f"run host directory? checkpoint({CHECKPOINT})")
 
 
 def not_pushed(bundle: Bundle) -> dict[str, Any]:
-    """Beside what the user's own rules leave out."""
+    """The paths that are left out for other reasons than the user's rules."""
     return {"notPushed": [*(one.path for one in bundle.withheld), *bundle.twins]}
 
 
 def plan(
     value: RunPlan, tasks: Sequence[TaskId] | None = None, files: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """With these of its tasks; None: all. `files`: of the environment, with their SHA-256."""
+    """The plan with these of its tasks; None: all. `files`: of the environment, with their SHA-256."""
     from dtctl.plan import shown
-    from dtctl.plan.hosts import checkpoint_places  # not before: it reads the sections of cluster files
+    from dtctl.plan.hosts import checkpoint_places  # not earlier: it reads the sections of cluster files
 
     return {
         **picked(value, "cluster.name=cluster lead success strategy coordinator(host address)"),
@@ -238,7 +238,7 @@ def problems(found: Sequence[Problem]) -> list[dict[str, Any]]:
 
 
 def valid(value: Any) -> Any:
-    """What JSON cannot express is null; half a surrogate pair, which parsers refuse, is U+FFFD."""
+    """The value in valid JSON: other numbers become null, and lone surrogates, which parsers refuse, U+FFFD."""
     if isinstance(value, Mapping):
         return {valid(key): valid(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The machine form of what commands have done, and of checkpoints and data sets."""
+"""The machine form of the results of commands, and of checkpoints and data sets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dtctl.transport.fanout import Outcomes
 
 MOST_OUTPUT = 1 << 20
-"""Bytes of each stream of a place that `exec` keeps: the last ones."""
+"""The most bytes of each stream of a place that `exec` keeps: the last ones."""
 
 
 def down(outcome: DownResult) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def down(outcome: DownResult) -> dict[str, Any]:
 
 
 def drain(host: str, outcome: StopResult, about: Ending) -> dict[str, Any]:
-    """`about`: what was known of it beforehand."""
+    """The result of a drain. `about`: what was known of it beforehand."""
     roster = outcome.known.roster if outcome.known is not None else {}
     others = [task for task in (*outcome.stopped, *outcome.already) if roster.get(task) != host]
     spares = None if about.spares is None else list(about.spares)
@@ -58,7 +58,7 @@ def drain(host: str, outcome: StopResult, about: Ending) -> dict[str, Any]:
 
 
 def scale(scaling: Scaling, scaled: Scaled, *, dry_run: bool) -> dict[str, Any]:
-    """`stop` and `start`: as of the documents Stop and Restart; null where nothing was stopped or started."""
+    """The result of a scaling. `stop` and `start` are as in the documents Stop and Restart, or null."""
     return {
         **picked(scaling, "record.run job before count starts stops restarts"),
         "now": scaled.number,
@@ -95,7 +95,7 @@ def restart(outcome: RestartResult) -> dict[str, Any]:
 
 
 def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict[str, Any]:
-    """`pinned`: what was pinned just now, and in which files."""
+    """The trusted keys. `pinned`: those that were pinned just now, and their files."""
     return {
         "pinned": [
             {
@@ -111,14 +111,14 @@ def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> d
 
 
 class Outputs:
-    """Collects what `exec` prints, by place and stream; of much of it the end."""
+    """Collects the output of `exec`, by place and stream; of long output the end."""
 
     def __init__(self) -> None:
         self._data: dict[tuple[str, int], bytearray] = {}
         self._cut: set[tuple[str, int]] = set()
 
     def print(self, place: str, stream: int, data: bytes) -> None:
-        """As OutputPrinter does; called by several threads, each of which has its own place."""
+        """Does what OutputPrinter does; called by several threads, each of which has its own place."""
         kept = self._data.setdefault((place, 2 if stream == 2 else 1), bytearray())
         kept += data
         if len(kept) > MOST_OUTPUT:
@@ -200,7 +200,7 @@ def _process(process: ProcessDump) -> dict[str, Any]:
 
 
 def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
-    """`tasks`: from the logs, if there is no event file."""
+    """The metrics. `tasks`: from the logs, if there is no event file."""
     reporting = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
     return {
         "run": found.run,
@@ -228,18 +228,18 @@ def _series(one: Series) -> Mapping[str, Any]:
 
 
 def line(series: Series, each: Point) -> dict[str, Any]:
-    """One point by itself."""
+    """One point with its series."""
     return {**picked(series, "tag name=run host"), **point(each)}
 
 
 def point(one: Point) -> dict[str, Any]:
-    """A value that is no number is a text: `nan`, `inf` or `-inf`."""
+    """A point. A value that is not finite is a text: `nan`, `inf` or `-inf`."""
     value: float | str = one.value if math.isfinite(one.value) else repr(one.value)
     return {**picked(one, "step time@"), "value": value}
 
 
 def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:
-    """Each once; `elsewhere` of a checkpoint has the shards that its host lacks and others hold."""
+    """Each directory once; `elsewhere` of a checkpoint lists the shards that its host lacks and others hold."""
     scattered = {(one.directory, one.checkpoint["prefix"]) for one in every(found) if one.scattered}
     documents = []
     for place in found:

@@ -1,4 +1,4 @@
-"""The machine form of a run's status: TFJob's words where it has them."""
+"""The machine form of a run's status, with the names of TFJob where it has them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _GOODPUT = "share since@ elapsed_s seconds gains[kind share from_s? to_s? task c
 
 
 def _conditions(status: RunStatus) -> list[dict[str, Any]]:
-    """The one that holds now, then those of the past, oldest first."""
+    """The current condition, then the past ones, oldest first."""
     if status.coordination is not None:
         now, past = status.coordination.view["condition"], status.coordination.view["conditions"]
         conditions = [(Verdict.of_condition(one), one["since"]) for one in (now, *past)]
@@ -159,7 +159,7 @@ def gpu_document(gpu: Gpu) -> dict[str, Any]:
 
 
 def problems(found: Iterable[Finding]) -> list[dict[str, Any]]:
-    """The most important first."""
+    """The problems, the most important first."""
     return [_problem(one) for one in found]
 
 
@@ -195,7 +195,7 @@ def checked(outcome: Checked) -> dict[str, Any]:
 
 
 def in_passing(outcome: UpResult) -> dict[str, Any]:
-    """A field of what `up` prints."""
+    """The field of the checks in the document of `up`."""
     return {"checked": checked(outcome.checked) if outcome.checked else None}
 
 

@@ -1,4 +1,4 @@
-"""What a command with -o json writes to stderr: each line is a JSON object, and the last one says why it failed."""
+"""The stderr of a command with -o json: each line is a JSON object, and the last one gives the reason of a failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dtctl.render.machine import document
 from dtctl.transport.fanout import SomeHostsFailed
 
 _last_message = ""
-"""The last message: the reason, for a command that fails without an error of its own."""
+"""The last message: the reason, if a command fails without an error of its own."""
 
 
 def begin() -> None:
@@ -19,7 +19,7 @@ def begin() -> None:
 
 
 def end(exit_code: int) -> None:
-    """A command has ended, without an error that was reported."""
+    """Reports the end of a command without a reported error."""
     if exit_code:
         found = DtctlError(_last_message or f"exit code {exit_code}")
         found.exit_code = exit_code  # type: ignore[assignment]  # exec ends with that of a command
@@ -27,7 +27,10 @@ def end(exit_code: int) -> None:
 
 
 def error(found: DtctlError) -> None:
-    """The command ends with it. `problems`: each with its place in a file; `errors`: of hosts, where several failed."""
+    """Reports the error that ends the command.
+
+    `problems`: each with its place in a file; `errors`: those of hosts, if several failed.
+    """
     problems = document.problems(found.problems) if isinstance(found, ConfigError) else []
     hosts = document.errors(found.errors) if isinstance(found, SomeHostsFailed) else []
     document.print_json_to_stderr(
@@ -36,7 +39,7 @@ def error(found: DtctlError) -> None:
 
 
 def host_errors(errors: Mapping[str, DtctlError]) -> None:
-    """Hosts that gave no answer, where the command continues without them."""
+    """Reports hosts that gave no answer, while the command continues without them."""
     global _last_message
     for host, found in errors.items():
         _last_message = found.summary
@@ -59,6 +62,6 @@ def note(text: str, next_steps: Sequence[str] = ()) -> None:
 
 
 def _fields(found: DtctlError) -> dict[str, Any]:
-    """`hintOf`: the host whose words the hint is."""
+    """The fields of an error. `hintOf`: the host that sent the hint."""
     own = document.error_fields(found)
     return {**own, "hintOf": found.host or None if isinstance(found, AgentError) else None}

@@ -1,4 +1,4 @@
-"""A report as one HTML file, which needs no network, no script and no other file; and as Markdown."""
+"""A report as one HTML file, without network, scripts or other files; and as Markdown."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from dtctl.operations.compare import Comparison
 
 STYLE = Path(__file__).with_name("report.css").read_text("utf-8")
-"""Light and dark, narrow and wide, on paper. It fetches nothing."""
+"""For light and dark, narrow and wide screens, and paper. It fetches nothing."""
 
 
 def page(report: Report, compared: Comparison | None = None) -> str:
-    """`compared`: with other runs."""
+    """The report as HTML. `compared`: a comparison with other runs."""
     return (
         templates()
         .get_template("page.html")
@@ -60,7 +60,7 @@ def markdown(report: Report, compared: Comparison | None = None) -> str:
 
 
 def _code(text: str, language: str) -> Markup:
-    """Between fences that the text cannot end."""
+    """The text between fences that it cannot end."""
     lines = [line.replace(_FENCE, "'''' ") for line in lines_of(hide_text(text))]
     return Markup("\n".join([f"{_FENCE}{language}", *lines, _FENCE]))
 
@@ -70,9 +70,9 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 
 
 def _marked(value: object) -> Markup:
-    """Neither Markdown nor HTML, whatever a host says, and no @NAME mentions a user.
+    """The value without Markdown, HTML and mentions (@NAME), whatever a host sends.
 
-    An entity would still be a mention for GitHub and GitLab, which look for them in what is left of the text.
+    An entity would still be a mention for GitHub and GitLab, which look for them in the resulting text.
     """
     if isinstance(value, Markup):
         return value
@@ -81,17 +81,17 @@ def _marked(value: object) -> Markup:
 
 
 def put(text: str) -> None:
-    """On stdout: what is in a report was made safe when it was written."""
+    """Prints a report on stdout. Its content was made safe when it was written."""
     console.put(text)
 
 
 def policy() -> str:
-    """Nothing is fetched and nothing runs; the one style sheet is known by its hash."""
+    """The content security policy: nothing is fetched or executed; the only style sheet is known by its hash."""
     return f"default-src 'none'; style-src {known_by_hash(STYLE)}; base-uri 'none'; form-action 'none'"
 
 
 def known_by_hash(text: str) -> str:
-    """What is within the page, as a Content-Security-Policy names it (CSP 3, 2.3.1)."""
+    """Content within the page, as a Content-Security-Policy names it (CSP 3, 2.3.1)."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
@@ -113,16 +113,16 @@ HEADINGS = {
     "configuration": "Configuration",
     "gaps": "What is missing here",
 }
-"""By the names of the anchors."""
+"""Headings by the names of the anchors."""
 
 
 def contents(report: Report, *, headed: bool = False) -> dict[str, Markup]:
-    """By the names of the anchors, in order. `headed`: the outcome is above them already."""
+    """Sections by the names of the anchors, in order. `headed`: the outcome is above them already."""
     return {at: getattr(_macros(), f"{at}_section")(report, headed) for at in HEADINGS}
 
 
 def sections(report: Report, compared: Comparison | None = None) -> list[tuple[str, str, Markup]]:
-    """Anchor, heading and what is below it: what is missing where something is, the comparison with other runs."""
+    """Anchor, heading and content of each section: gaps only if there are any, and the comparison with other runs."""
     parts = [(at, HEADINGS[at], held) for at, held in contents(report).items() if at != "gaps" or report.errors]
     if compared is None:
         return parts
@@ -134,7 +134,7 @@ def _macros() -> Any:
 
 
 def _spent(found: Goodput) -> list[tuple[str, float, float, str]]:
-    """As `bars` of parts.html has them."""
+    """The time spent, in the form of `bars` of parts.html."""
     return [
         (
             *(one.what, one.begin_s / found.elapsed_s, one.end_s / found.elapsed_s),
@@ -179,7 +179,7 @@ def checkpoint_rows(report: Report) -> list[list[str]]:
 
 
 def checkpoint_problems(report: Report) -> list[str]:
-    """Directories where there may be more than were found, and why."""
+    """Directories that may have more checkpoints than were found, and why."""
     found = [(one.host, one.report) for one in report.status.checkpoints]
     return [f"{host}:{one['dir']}: {one['problem']}" for host, one in found if one["problem"]]
 
@@ -209,7 +209,7 @@ def hardware(host: HostFacts) -> str:
 
 
 def gaps(report: Report) -> Iterator[str]:
-    """A line for each reason, and one for all hosts that were not asked for the same."""
+    """A line for each error, and one for all hosts with the same unread parts."""
     yield from (row.text for row in rows(report.errors))
     yield from _spared(report.unasked)
 
@@ -241,4 +241,4 @@ FUNCTIONS = {
     "tasks": drawings,
     "version": __version__,
 }
-"""Of the templates, besides those of all pages."""
+"""Functions for the templates, besides those of all pages."""

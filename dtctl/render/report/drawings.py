@@ -1,8 +1,8 @@
-"""What pages draw: HTML by templates, scalars over their steps, and tasks over time.
+"""Drawings of pages: HTML from templates, scalars over their steps, and tasks over time.
 
-What templates fill in is text, and is escaped: what a host says cannot become a tag. Texts are masked once more, as the
-agent of an older run may have shown more than this one would. A report has a figure for each tag, with a curve for each
-directory that has it; a lane for each task, and the same as a table.
+Values in templates are text, and escaped: nothing that a host sends can become a tag. Texts are masked once more,
+because the agent of an older run may have masked less than the current one. A report has a figure for each tag, with a
+curve for each directory that has it; a lane for each task, and the same as a table.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIRST = ("loss", "steps/s", "global_step/sec")
 
 @dataclass(frozen=True)
 class Figure:
-    """One tag. `lines`: each point between 0 and 1 in both directions; `texts`: each of them in words."""
+    """The curves of one tag. `lines`: each point between 0 and 1 in both directions; `texts`: each of them as text."""
 
     tag: str
     lines: Sequence[Sequence[tuple[float, float | None]]]
@@ -65,7 +65,7 @@ def tags(report: Report) -> dict[str, list[Series]]:
 
 
 def tags_of_runs(runs: Mapping[str, Iterable[Series]]) -> dict[str, list[Series]]:
-    """With a series for each run that has the tag."""
+    """The same for several runs, with a series for each run that has the tag."""
     return _by_tag(
         dataclasses.replace(one, name=run if one.name in (".", "train") else f"{run} {one.name}")
         for run, series in runs.items()
@@ -74,13 +74,13 @@ def tags_of_runs(runs: Mapping[str, Iterable[Series]]) -> dict[str, list[Series]
 
 
 def _by_tag(series: Iterable[Series]) -> dict[str, list[Series]]:
-    """Losses and rates first."""
+    """The series by tag, losses and rates first."""
     found = grouped((one.tag, one) for one in series if one.points)
     return dict(sorted(found.items(), key=lambda item: (_place(item[0]), item[0])))
 
 
 def curve_rows(report: Report) -> list[list[str]]:
-    """Of each series its tag, its directory, its curve on one line, and the same in words."""
+    """The tag, directory, curve in one line, and description of each series."""
     rows = [
         [tag, label, sparkline([point.value for point in one.points], CURVE_WIDTH), as_text(one)]
         for tag, several in tags(report).items()
@@ -90,7 +90,7 @@ def curve_rows(report: Report) -> list[list[str]]:
 
 
 def as_text(one: Series) -> str:
-    """From 2.31 at step 0 to 0.041 at step 2000, at least 0.039, at most 2.31"""
+    """A series as text: from 2.31 at step 0 to 0.041 at step 2000, at least 0.039, at most 2.31"""
     first, last = one.points[0], one.points[-1]
     text = f"from {number(first.value)} at step {first.step} to {number(last.value)} at step {last.step}"
     values = [point.value for point in one.points if math.isfinite(point.value)]
@@ -135,13 +135,13 @@ _STATES = ("starting", "running", "backoff", "pending", "stalled", "succeeded", 
 
 
 def lanes(report: Report) -> Sequence[TaskLine]:
-    """Where there are many tasks, those that were restarted or have failed come first."""
+    """The tasks with a lane; of many tasks, those that were restarted or have failed come first."""
     every = report.timeline.tasks
     return every if len(every) <= MOST_LANES else by_trouble(every, report.status.record.lead)[:MOST_LANES]
 
 
 def states(lines: Iterable[TaskLine]) -> list[str]:
-    """That there are, in the order of a legend."""
+    """The states that occur, in the order of a legend."""
     there = {bar.state.value for one in lines for attempt in one.attempts for bar in attempt.bars}
     return [state for state in _STATES if state in there]
 
@@ -161,7 +161,7 @@ def axis(whole: Timeline) -> list[str]:
 
 
 def attempts(report: Report) -> list[list[str]]:
-    """The lanes in words."""
+    """The lanes as text."""
     return [
         [
             *(str(line.task), line.host, str(one.number), local_time(one.begin), duration(_ran(one))),
@@ -173,7 +173,7 @@ def attempts(report: Report) -> list[list[str]]:
 
 
 def described(line: TaskLine) -> str:
-    """A lane for those who do not see it."""
+    """A lane as text, for people who do not see it."""
     if not line.attempts:
         return "not started"
     parts = [
@@ -184,7 +184,7 @@ def described(line: TaskLine) -> str:
 
 
 def state(line: TaskLine, one: Attempt) -> str:
-    """What became of an attempt: one that was followed by another, or is waited for, has ended."""
+    """The final state of an attempt; "ended" if another attempt follows it or is awaited."""
     waits = one.state in (TaskState.PENDING, TaskState.BACKOFF)
     return "ended" if not one.state.final and (waits or one is not line.attempts[-1]) else one.state.value
 
@@ -210,7 +210,7 @@ _KEY = (
 
 @cache
 def templates() -> Environment:
-    """Those of reports, and of the dashboard."""
+    """The templates of reports and of the dashboard."""
     here = Path(__file__).parent
     made = Environment(
         loader=FileSystemLoader([here, here.parent]),
@@ -225,7 +225,7 @@ def templates() -> Environment:
 
 
 def _safe(value: object) -> object:
-    """What is no HTML yet, line by line."""
+    """The value made safe line by line, unless it is HTML already."""
     if isinstance(value, Markup | int):
         return value
     return "\n".join(map(one_line, hide_text(str(value)).split("\n")))
@@ -236,7 +236,7 @@ def escape(text: str) -> Markup:
 
 
 def preformatted(text: str) -> str:
-    """Lines as they are, without the end of the last."""
+    """Unchanged lines, without the end of the last."""
     return "\n".join(lines_of(text))
 
 
@@ -252,25 +252,25 @@ def colored(text: str, state: str) -> Markup:
 
 WIDTH, HEIGHT = 1000.0, 100.0
 _THINNEST = 1.5
-"""Of a bar that has to be seen."""
+"""The least width of a visible bar."""
 
 
 def across(begin: float, end: float) -> tuple[Markup, Markup, bool]:
-    """Of a bar between two points, each between 0 and 1: where it begins, its width, and whether a gap fits in it."""
+    """The start and width of a bar between two points from 0 to 1, and whether a gap fits into it."""
     x = min(max(begin, 0.0), 1.0) * WIDTH
     width = max(_THINNEST, min(max(end, 0.0), 1.0) * WIDTH - x)
     return _number(min(x, WIDTH - width)), _number(width), width > 8
 
 
 def scaled(value: float, low: float, high: float) -> float | None:
-    """Where a number lies between two others; None of what is no finite number."""
+    """The position of a number between two others; None if it is not finite."""
     if not math.isfinite(value):
         return None
     return min(1.0, max(0.0, share(value, low, high, 0.5)))
 
 
 def path(points: Sequence[tuple[float, float | None]]) -> Markup:
-    """Of a curve; None is a gap. A single point between gaps is a dot: a line of no length with round ends."""
+    """The path of a curve; None is a gap. A single point between gaps is a dot: a line of no length with round ends."""
     words: list[str] = []
     pen = False
     for x, y in points:

@@ -1,6 +1,6 @@
-"""The two streams: results on stdout, tables too, progress and errors on stderr. rich honours NO_COLOR and FORCE_COLOR.
+"""The two streams: results and tables on stdout, progress and errors on stderr. rich honours NO_COLOR and FORCE_COLOR.
 
-All output of dtctl is written here, so that text from outside reaches no terminal unless it is safe.
+All output of dtctl is written here, so that text from outside reaches a terminal only if it is safe.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ ColorChoice = Literal["auto", "always", "never"]
 
 _choice: ColorChoice = "auto"
 _write_json: Callable[[str], None] | None = None
-"""Says a line about the work in JSON, where all of stderr is JSON."""
+"""Writes a progress message as JSON, if all of stderr is JSON."""
 
 _FORCES_COLOR = ("FORCE_COLOR", "TTY_COMPATIBLE")
-"""Variables with which rich takes anything for a terminal (rich.console.Console.is_terminal)."""
+"""Variables with which rich treats any stream as a terminal (rich.console.Console.is_terminal)."""
 
 _PLAIN = {"\u00b7": "-", "\u2026": "..."}
 """The middle dot and the ellipsis."""
 
 
 def choose_color(choice: ColorChoice) -> None:
-    """Sets colours for the whole process; `auto` leaves it to the terminal and the environment."""
+    """Sets colours for the whole process; `auto` decides by the terminal and the environment."""
     global _choice
     _choice = choice
 
 
 def speak_json(write: Callable[[str], None] | None) -> None:
-    """For the whole process: stderr has a JSON object a line, as what reads stdout is a program.
+    """Makes all lines of stderr JSON objects, for the whole process, because a program reads the output.
 
     `write` writes such a line; None: stderr is for people.
     """
@@ -55,7 +55,7 @@ def speaks_json() -> bool:
 
 
 def out(width: int | None = None) -> SafeConsole:
-    """`width` in columns, in place of the terminal's."""
+    """The console of stdout. `width` in columns, in place of the terminal's."""
     return _console(stderr=False, width=width)
 
 
@@ -64,12 +64,12 @@ def err() -> SafeConsole:
 
 
 def say(text: str) -> None:
-    """A line of the result, without style: rich, which costs a start 100 ms, is not needed for it."""
+    """Prints a line of the result, without style: it does not need rich, which costs 100 ms at a start."""
     put(f"{one_line(text)}\n")
 
 
 def report(text: str) -> None:
-    """A line about the work, without style, on stderr."""
+    """Prints a line about the work, without style, on stderr."""
     if _write_json is not None:
         return _write_json(text) if text else None
     put(f"{one_line(text)}\n", stderr=True)
@@ -82,7 +82,7 @@ def put(text: str, *, stderr: bool = False) -> None:
 
 
 def pass_on(data: bytes, *, stderr: bool = False) -> None:
-    """Writes bytes as they came, for those who asked for that; all text before them has been flushed."""
+    """Writes bytes unchanged, if the user requested that; all earlier text has been flushed."""
     _write(lambda stream: stream.buffer.write(data), stderr=stderr)
 
 
@@ -100,7 +100,7 @@ def _write(write: Callable[[TextIO], object], *, stderr: bool) -> None:
 
 
 def confirm(question: str, otherwise: str = "nothing was changed") -> None:
-    """Asks on stderr; raises typer.Exit unless the answer is yes, and says what that leaves: `otherwise`."""
+    """Asks on stderr. Raises typer.Exit unless the answer is yes, after reporting `otherwise`."""
     import typer
 
     if not agrees(question):
@@ -123,7 +123,7 @@ def agrees(question: str) -> bool:
 
 
 def show_whatever_comes() -> None:
-    """For the whole process: a character that a stream cannot encode becomes a mark instead of an exception."""
+    """Shows characters that a stream cannot encode as escapes in place of an exception, for the whole process."""
     codecs.register_error("dtctl", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -131,14 +131,14 @@ def show_whatever_comes() -> None:
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
-    """dtctl's own separators have another form; what is not dtctl's own is shown as what it is."""
+    """dtctl's own separators in ASCII; other characters as escapes."""
     if isinstance(error, UnicodeEncodeError) and (plain := _PLAIN.get(error.object[error.start])):
         return plain, error.start + 1
     return codecs.backslashreplace_errors(error)
 
 
 def reader_gone(*, stderr: bool) -> None:
-    """Without a reader the result ends quietly (dtctl logs | head); work continues without a reader of progress."""
+    """Ends the process quietly if the result has no reader (dtctl logs | head); continues if only progress has none."""
     stream = sys.stderr if stderr else sys.stdout
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
@@ -159,7 +159,7 @@ def has_screen() -> bool:
 
 
 def can_show(characters: str, *, stderr: bool = False) -> bool:
-    """Whether the stream has a way to write these."""
+    """Whether the stream can encode these characters."""
     try:
         characters.encode((sys.stderr if stderr else sys.stdout).encoding or "ascii")
     except (UnicodeEncodeError, LookupError, AttributeError):
@@ -175,17 +175,17 @@ def colored(*, stderr: bool = False) -> bool:
 
 
 def columns() -> int:
-    """Of stderr's terminal."""
+    """The columns of stderr's terminal."""
     return _console(stderr=True).width
 
 
 def fits(line: str) -> bool:
-    """Whether stderr shows it in one row; what is no terminal has rows of any length."""
+    """Whether stderr shows the line in one row; without a terminal it always does."""
     return not on_terminal(stderr=True) or len(line) <= columns()
 
 
 def interactive() -> bool:
-    """Whether something that moves may be drawn on stderr."""
+    """Whether moving displays may be drawn on stderr."""
     return on_terminal(stderr=True) and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
@@ -205,7 +205,7 @@ def _console(*, stderr: bool, width: int | None = None) -> SafeConsole:
         emoji=False,
         soft_wrap=True,
     )
-    # no_color leaves bold and dim in place; off a terminal or without colour the text is to be plain.
+    # no_color leaves bold and dim in place; without a terminal or colour the text must be plain.
     if console.no_color:
         console._color_system = None
     return console
@@ -222,7 +222,7 @@ _WRAPPED = ("NOTE", "TASKS", "FOUND")
 def table(
     columns: Mapping[str, Sequence[str | Text]], *, dropped: Sequence[str] = (), least_note: int | None = None
 ) -> Table:
-    """Headings and what stands below them. A terminal that is too narrow goes without `dropped`, the first ones first.
+    """A table with these headings and cells. A terminal that is too narrow leaves out `dropped`, the first ones first.
 
     `least_note`: the width of a column NOTE that the other columns give way to.
     """
@@ -237,7 +237,7 @@ def table(
 
 
 def _grid(columns: Mapping[str, Sequence[str | Text]], least_note: int | None) -> Table:
-    """Without lines; some columns are known to hold numbers, or text that may be wrapped."""
+    """A table without lines; some columns are known to hold numbers, or text that may be wrapped."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
@@ -256,12 +256,12 @@ def _grid(columns: Mapping[str, Sequence[str | Text]], least_note: int | None) -
 
 
 def table_fits(grid: Table) -> bool:
-    """Whether no line has to be folded; a pipe takes any."""
+    """Whether no line must be folded; without a terminal always."""
     return not out().is_terminal or _narrowest(grid) <= out().width
 
 
 def print_table(grid: Table) -> None:
-    """No column is cut: a terminal that is too narrow wraps the lines, and a pipe has no width."""
+    """Prints the table. No column is cut: a terminal that is too narrow wraps the lines, and a pipe has no width."""
     terminal = out()
     out(max(terminal.width, _narrowest(grid)) if terminal.is_terminal else _WIDEST).print(grid)
 

@@ -1,4 +1,4 @@
-"""What is drawn again and again: it pauses while a person is asked something, or it would erase the question."""
+"""Displays that are drawn repeatedly. They pause during a prompt, which they would otherwise erase."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dtctl.render.terminal.safe import one_line
 
 
 class Display(Protocol):
-    """What rich's Live and Progress are: both may be called again and again, and from any thread."""
+    """The common methods of rich's Live and Progress. Both may be called repeatedly, and from any thread."""
 
     def start(self) -> None: ...
 
@@ -25,7 +25,7 @@ D = TypeVar("D", bound=Display)
 class Redrawn(Generic[D]):
     """A display of several lines, created again each time it is shown.
 
-    A Live of rich that is started again goes up by as many lines as it had, and erases what is there: the question.
+    A restarted Live of rich moves up by as many lines as it had, and erases what is there: the prompt.
     """
 
     def __init__(self, make: Callable[[], D]) -> None:
@@ -47,7 +47,7 @@ _questions = 0
 
 @contextmanager
 def moving(display: Display) -> Iterator[None]:
-    """Shows the display while this lasts, except while something is asked."""
+    """Shows the display while this lasts, except during prompts."""
     with _lock:
         _shown.append(display)
         if not _questions:
@@ -83,11 +83,11 @@ _ERASE = "\r\x1b[2K"
 
 _writing = threading.RLock()
 _drawn = False
-"""There is one terminal, and so one such line."""
+"""Whether the line is on the terminal; there is only one terminal, and so one such line."""
 
 
 class LastLine:
-    """A `Display` (see moving.py). `words` is asked for the line each time; an empty one is not drawn."""
+    """A `Display` (see moving.py). `text` returns the line each time; an empty one is not drawn."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         self._text = text
@@ -120,7 +120,7 @@ class LastLine:
 
 @contextmanager
 def above() -> Iterator[None]:
-    """What is written meanwhile is above the line, which appears again with its next turn."""
+    """Output in this context is above the line, which appears again when it is next drawn."""
     with _writing:
         _erase()
         yield
@@ -137,5 +137,5 @@ def _write(text: str) -> None:
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
-    except OSError:  # the terminal has gone: the work continues all the same
+    except OSError:  # the terminal has gone; the work continues
         pass

@@ -1,4 +1,4 @@
-"""rich, with all text made safe on its way to the screen. Imported late: rich costs a start 100 ms."""
+"""rich, with all text made safe on its way to the screen. Imported late, because it costs 100 ms at a start."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dtctl.transport.group_errors import APART
 
 
 class SafeConsole(Console):
-    """Nothing but what rich itself draws moves the cursor: every string and every segment is made safe."""
+    """A console on which only rich itself moves the cursor: every string and every segment is made safe."""
 
     def __init__(self, reader_gone: Callable[..., None], **options: Any) -> None:
         super().__init__(**options)
         self._reader_gone = reader_gone
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Before the layout, so that a table knows how wide the marks are."""
+        """Makes strings safe before the layout, so that a table knows their width."""
         return super().render_str(one_line(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """After the layout, for what was no string, so that no caller has to remember it."""
+        """Makes other objects safe after the layout, so that no caller has to remember it."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(_with_line_ends(segment.text), segment.style)
 
@@ -36,9 +36,9 @@ class SafeConsole(Console):
             super().print(*objects, **options)
 
     def prose(self, words: str, style: str | None = None, *, label: str = "") -> None:
-        """A sentence behind a label; a terminal's line ends between words, and the next begins below the first word.
+        """Prints a sentence after a label, wrapped between words and indented to the first word on a terminal.
 
-        A command is left whole, so that it can be copied; what it does is then shown below it.
+        A command is left whole, so that it can be copied; its explanation is then below it.
         """
         indent = label or words[: len(words) - len(words.lstrip())]
         command, apart, meaning = words.strip().partition(APART)
@@ -65,7 +65,7 @@ def text(*parts: str | tuple[str, str]) -> Text:
 
 
 def cropped(words: str, style: str = "") -> Text:
-    """A line that is cut where the terminal ends."""
+    """A line that is cut at the end of the terminal."""
     line = text((words, style))
     line.no_wrap, line.overflow = True, "crop"
     return line

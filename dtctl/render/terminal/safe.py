@@ -11,44 +11,44 @@ import re
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _INVISIBLE = (
-    # Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt), but for the joiners and selectors above
+    # Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt), except the joiners and selectors above
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
     "\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
-    # line ends to some programs; what annotates, what arranges hieroglyphs, and a letter of no dots
+    # line ends to some programs; annotation characters, hieroglyph format controls, and the blank braille pattern
     "\u2028\u2029\ufff9-\ufffb\U00013430-\U0001343f\u2800"
 )
 _UNSAFE = "\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff" + _INVISIBLE
-"""C0 but the tab, DEL, C1 (U+009B is what ESC [ is), lone surrogates, and what no reader sees."""
+"""C0 except the tab, DEL, C1 (U+009B is the same as ESC [), lone surrogates, and invisible characters."""
 
 _SEEN = f"[^\x00-\x9f\\s{_UNSAFE}{_JOINERS}{_SELECTORS}]"
 _IN_USE = f"[{_SELECTORS}](?<={_SEEN}.)[{_JOINERS}]?|[{_JOINERS}](?<={_SEEN}.)|\ufe0f(?<=[0-9#*].)"
-"""Joiners and variation selectors where emoji and several scripts need them: behind a character that is seen."""
+"""Joiners and variation selectors where emoji and several scripts need them: after a visible character."""
 
 _MARKED = f"({_IN_USE})|[{_UNSAFE}{_JOINERS}{_SELECTORS}]"
-"""Compiled when it is first needed, as all here: it takes some ms, and most text is plain ASCII."""
+"""Compiled on first use, as all patterns here: it takes some ms, and most text is plain ASCII."""
 _COLOR = "\x1b\\[[0-9;:]{0,64}m"
-"""SGR (ECMA-48, 8.3.117) with its parameters alone: `ESC [ > 4 ; 2 m` changes what a terminal's keyboard sends."""
+"""SGR (ECMA-48, 8.3.117) with only its parameters: `ESC [ > 4 ; 2 m` changes what a terminal's keyboard sends."""
 _COLOR_OR_MARKED = f"({_COLOR})|{_MARKED}"
 _RESET = "\x1b[0m"
 _RESETS = (_RESET, "\x1b[m")
 _CONCEALS = "8"
 _FOLLOWED = {("38", "5"): 3, ("48", "5"): 3, ("58", "5"): 3, ("38", "2"): 5, ("48", "2"): 5, ("58", "2"): 5}
-"""Parameters of SGR that begin a colour by number, or by red, green and blue: so many belong together."""
+"""Parameters of SGR that begin a colour by number, or by red, green and blue, with the number of parameters of each."""
 
 _LEADS = (0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF, 0xF0, 0xF3)
-"""Bytes that begin the UTF-8 of all that is unsafe above ASCII; they begin much that is safe, too."""
+"""The first bytes in the UTF-8 of all unsafe characters above ASCII; some safe characters begin with them, too."""
 _HARMLESS = bytes({*b"\t\n", *range(0x20, 0x7F), *range(0x80, 0x100)} - {*_LEADS})
 
 
 def one_line(text: str) -> str:
-    """For any text that should be one line: line ends are marked too, so that they cannot fake another line."""
+    """The text as one safe line: line ends are marked too, so that they cannot fake another line."""
     if text.isascii() and text.isprintable():
         return text
     return re.sub(_MARKED, _mark, text)
 
 
 def lines_of(text: str) -> list[str]:
-    """For text that may have several lines."""
+    """The safe lines of a text."""
     lines = text.replace("\r\n", "\n").split("\n")
     if not lines[-1]:
         lines.pop()
@@ -56,16 +56,16 @@ def lines_of(text: str) -> list[str]:
 
 
 def log_lines(data: bytes, *, color: bool) -> list[str]:
-    """Lines of a log as a terminal would leave them; bytes that are no UTF-8 become U+FFFD.
+    """Lines of a log as a terminal would leave them; invalid UTF-8 becomes U+FFFD.
 
-    A progress bar that redraws itself with \\r leaves its last state. Colours stay, up to the end of their line, if
-    `color`; else they are left out.
+    Of a progress bar that redraws itself with \\r the last state remains. If `color`, colours are kept up to the end of
+    their line; otherwise they are removed.
     """
     text = data.decode("utf-8", errors="replace")
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
-    if not data.translate(None, _HARMLESS):  # nearly all logs; this takes a tenth of the time of a search
+    if not data.translate(None, _HARMLESS):  # as nearly all logs; this takes a tenth of the time of a search
         return lines
     return [_log_line(line.rstrip("\r").rpartition("\r")[2], color=color) for line in lines]
 
@@ -84,7 +84,7 @@ def _color(code: str, color: bool) -> str:
 
 
 def _conceals(code: str) -> bool:
-    """Text after it is there and not seen."""
+    """Whether text after this code is invisible."""
     parameters, at = code[2:-1].split(";"), 0
     while at < len(parameters):
         if parameters[at].partition(":")[0].lstrip("0") == _CONCEALS:

@@ -1,4 +1,4 @@
-"""Shows the screen until it is left. Textual is an extra: it is imported here, and only when it is needed."""
+"""Shows the screen until the user leaves it. Textual is an extra: it is imported here, and only on demand."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def need_screen() -> None:
 def show(
     run: Feed, loss: Feed, open_log: Callable[[RunRecord, TaskId], Feed]
 ) -> tuple[RunStatus | None, ExitCode | None]:
-    """The last that was known of the run, and the exit code where it was not left by `q`.
+    """The last status of the run, and the exit code unless the user left with `q`.
 
-    Raises what has ended the stream of the run.
+    Raises the error that ended the stream of the run.
     """
     if not console.colored(stderr=True):
-        os.environ["NO_COLOR"] = "1"  # as --color never says; Textual takes it from here
+        os.environ["NO_COLOR"] = "1"  # as --color is unknown to Textual, which reads this
     from dtctl.render.top.app import Top
 
     app = Top(run, loss, open_log, fine=console.can_show("▁█⣿", stderr=True), heeds_signals=True)
@@ -62,7 +62,7 @@ def show(
 
 
 class _Aside:
-    """The screen steps aside while a person is asked something on the terminal, a passphrase: a Display."""
+    """A Display that hides the screen during a prompt on the terminal, for example for a passphrase."""
 
     def __init__(self, app: Top) -> None:
         self._app = app
@@ -81,7 +81,7 @@ class _Aside:
         gone.wait(2.0)
 
     def _step_aside(self, gone: threading.Event, answered: threading.Event) -> None:
-        """Until it is answered, or a signal comes, which the screen's loop heeds as soon as it runs again."""
+        """Hides the screen until there is an answer, or a signal, which the screen's loop handles afterwards."""
         ended: list[int] = []
         before = {number: signal.signal(number, lambda number, _: ended.append(number)) for number in _SIGNALS}
         try:

@@ -1,4 +1,4 @@
-"""The full screen of `dtctl top`. What it shows is decided in page.py; here keys and the clock meet it."""
+"""The full screen of `dtctl top`. page.py decides what it shows; this module handles keys and the clock."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from dtctl.render.top.table import SORTED_BY
 
 LOOK_EVERY_S = 0.1
 DRAW_EVERY_S = 1.0
-"""At least so often: ages grow without news."""
+"""The longest time between two drawings: ages grow without news."""
 LEAST_APART_S = 0.25
-"""A run of hundreds of tasks has news all the time."""
+"""The least time between two drawings: a run of hundreds of tasks has news all the time."""
 
 OpenLog = Callable[[RunRecord, TaskId], Feed]
 
@@ -38,23 +38,25 @@ _MOVES: tuple[tuple[str, str, int | str], ...] = (
 )
 _OWN = {"move", "arrow", *(key.action.partition("(")[0] for key in TABLE)}
 _IN_FILTER = ("open", "all", "arrow")
-"""Actions of keys that are no part of the words."""
+"""Actions of keys that are not part of the filter's words."""
 
 
 class Top(App[ExitCode]):
-    """`run` returns the exit code for an end by a signal or Ctrl-C, and None after `q`. An error of a stream is
-    in `failure`."""
+    """`run` returns the exit code for an end by a signal or Ctrl-C, and None after `q`.
+
+    An error of a stream is in `failure`.
+    """
 
     TITLE = "dtctl top"
     ENABLE_COMMAND_PALETTE = False
-    CSS_PATH = Path(__file__).with_name("top.tcss")  # a subclass elsewhere finds it, too
+    CSS_PATH = Path(__file__).with_name("top.tcss")  # a subclass in another directory finds it, too
     BINDINGS = [  # noqa: RUF012
         Binding("ctrl+c", "interrupted", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
         *(Binding(key.keys, key.action, key.does, show=False, priority=True) for key in TABLE),
         *(Binding(keys, f"{action}({by!r})", show=False, priority=True) for keys, action, by in _MOVES),
     ]
-    """By priority, as they are heeded one after the other then, however fast they are typed."""
+    """With priority, so that keys are handled in order, however fast they are typed."""
 
     def __init__(
         self, run: Feed, loss: Feed, open_log: OpenLog, *, fine: bool = True, heeds_signals: bool = False
@@ -94,15 +96,15 @@ class Top(App[ExitCode]):
         self.draw()
 
     def _redraw_all(self, _: object) -> None:
-        """Somebody else had the terminal meanwhile."""
+        """Redraws all widgets after another program had the terminal."""
         for widget in self.screen.walk_children():
             widget.refresh()
 
     def poll(self) -> None:
-        """Takes the news and draws it; without any, draws the ages now and then."""
+        """Takes the news and draws it; without any, draws the ages regularly."""
         try:
             news = self.model.poll(time.monotonic())
-        except BaseException as error:  # shown below the screen, once it is gone
+        except BaseException as error:  # shown below the screen, once that is gone
             self.failure = error
             self.exit()
             return
@@ -140,7 +142,7 @@ class Top(App[ExitCode]):
         self._table.keep_in_sight()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The keys are the table's own, but where a log, the help or the filter has them."""
+        """Whether the table handles a key; not while a log, the help or the filter does."""
         if action not in _OWN:
             return True
         if len(self.screen_stack) > 1:
@@ -168,7 +170,7 @@ class Top(App[ExitCode]):
         self._choose(dataclasses.replace(self.choice, backwards=not self.choice.backwards))
 
     def action_fold(self) -> None:
-        """The choice stays with the job."""
+        """Folds or unfolds the job of the chosen row, which stays chosen."""
         if self._page is None or self._chosen() is None:
             return
         job = self._page.rows[self._table.chosen].job

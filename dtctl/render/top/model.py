@@ -1,4 +1,4 @@
-"""What the screen knows: the run, how its values have moved, and what the person who looks has chosen."""
+"""The data of the screen: the run, the history of its values, and the user's choices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Line = list[tuple[str, str]]
 
 
 class Problem:
-    """What `dtctl status` reports as wrong; computed once, when first needed."""
+    """The problem that `dtctl status` reports; computed once, on demand."""
 
     def __init__(self, status: RunStatus) -> None:
         self._status = status
@@ -40,18 +40,18 @@ class Problem:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is known of the run."""
+    """The known state of the run."""
 
     status: RunStatus
     now: float
     """Epoch seconds on the lead's host; the status may be some seconds old."""
     over: bool = False
-    """Nothing more will happen."""
+    """Whether nothing more will happen."""
     broken: Mapping[str, Disconnected] = field(default_factory=dict)
     """Hosts whose conversation is broken."""
 
     found: Problem | None = None
-    """Of this status, where there has been a moment of it before."""
+    """The problem of this status, if an earlier snapshot has computed it."""
 
     @functools.cached_property
     def problem(self) -> Problem:
@@ -59,24 +59,24 @@ class Snapshot:
 
     @property
     def status_now(self) -> RunStatus:
-        """The status with its ages as they are now."""
+        """The status with its current ages."""
         return dataclasses.replace(self.status, time=self.now)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How a person wants to see the tasks."""
+    """The user's choice of how to show the tasks."""
 
     sort: str = "TASK"
-    """Heading of a column."""
+    """The heading of the column to sort by."""
     backwards: bool = False
     filter: str = ""
-    """A task is shown when each of them is found in its row."""
+    """A task is shown if all of these words are in its row."""
     folded: frozenset[str] = frozenset()
-    """Jobs whose tasks are one row."""
+    """Jobs whose tasks share one row."""
 
     def folding(self, job: str) -> Choice:
-        """With the job folded, or no more."""
+        """The choice with the job folded, or unfolded if it was."""
         return dataclasses.replace(self, folded=self.folded ^ {job})
 
     def folding_all(self, jobs: frozenset[str]) -> Choice:
@@ -84,23 +84,23 @@ class Choice:
 
 
 def jobs_of(snapshot: Snapshot) -> dict[str, list[TaskId]]:
-    """In the order of the run."""
+    """The tasks of each job, in the order of the run."""
     return grouped((task.job, task) for task in snapshot.status.tasks)
 
 
 def safe(text: str) -> str:
-    """One line of text from wherever, in as many columns as its characters have."""
+    """Any text as one line, with as many columns as its characters have."""
     return one_line(text).replace("\t", " ")
 
 
 MOST = 120
-"""Values of one course; a line of the screen has room for no more."""
+"""The most values of one history; a line of the screen has room for no more."""
 
 _LEAST_APART_S = 1.0
 
 
 class History:
-    """Values over time, evenly thinned as it grows: the whole of it stays in sight."""
+    """Values over time, evenly thinned as it grows, so that the whole time remains visible."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -108,7 +108,7 @@ class History:
         self._apart_s = _LEAST_APART_S
 
     def add(self, time: float, value: float) -> None:
-        """In the order of time; of values that come close to each other the last counts."""
+        """Adds a value, in the order of time; of values that are close to each other the last is kept."""
         if self._points and time - self._points[-1][0] < self._apart_s:
             self._points[-1] = (self._points[-1][0], value)
             return
@@ -131,10 +131,10 @@ class Histories:
         self._rates: dict[TaskId, History] = {}
         self._losses: dict[TaskId, History] = {}
         self._seen: dict[TaskId, float] = {}
-        """When each task reported the last step that was counted."""
+        """The time of each task's last step that was counted."""
 
     def add(self, status: RunStatus) -> None:
-        """For another run all curves start again."""
+        """Adds the values of a status. For another run all curves start again."""
         if status.record.run != self._run:
             self.__init__()  # type: ignore[misc]
             self._run = status.record.run
@@ -160,7 +160,7 @@ class Histories:
 
 
 class Model:
-    """Fed by the streams of the run and of its loss. Times are of the monotonic clock."""
+    """The state of the screen, from the streams of the run and of its loss. Times are of the monotonic clock."""
 
     def __init__(self, run: Feed, loss: Feed) -> None:
         self.histories = Histories()
@@ -173,22 +173,22 @@ class Model:
         self._broken: dict[str, Disconnected] = {}
 
     def poll(self, now: float) -> bool:
-        """Whether there is news. Raises what has ended the stream of the run."""
+        """Whether there is news. Raises the error that ended the stream of the run."""
         events = self._run.take()
         for one in events:
             self._receive(one, now)
-        points = [one for one in self._loss.take() if isinstance(one, Series)]  # its end is no loss to the rest
+        points = [one for one in self._loss.take() if isinstance(one, Series)]  # the end of this stream does not matter
         for series in points:
             self.losses.add(series)
         return bool(events or points)
 
     @property
     def status(self) -> RunStatus | None:
-        """The last."""
+        """The last status."""
         return self._status
 
     def snapshot(self, now: float) -> Snapshot | None:
-        """None before anything is known."""
+        """The current snapshot; None before anything is known."""
         if self._status is None:
             return None
         age_s = 0.0 if self._status.verdict.outcome.decided else now - self._received_at

@@ -1,4 +1,4 @@
-"""The whole screen as lines, for a terminal of some size. Pure: what is known and chosen goes in, lines come out."""
+"""The whole screen as lines, for a terminal of a given size. Pure: state and choices go in, lines come out."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LEAST_ROWS = 6
 """Lines that the table always gets."""
 
 _MOST_OF_ONE = 3
-"""Lines of one trouble."""
+"""The most lines of one problem."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """`top`: the answer, the curves, and what is wrong."""
+    """The screen's parts. `top`: the answer, the curves, and the problems."""
 
     top: tuple[Line, ...]
     heading: Line
@@ -48,7 +48,7 @@ def page(
     *,
     fine: bool = True,
 ) -> Page:
-    """`size`: columns and rows of the terminal; `points`: of the loss in event files."""
+    """The screen. `size`: columns and rows of the terminal; `points`: of the loss in event files."""
     width, height = size
     shown = rows(snapshot, histories, choice, fine=fine)
     moved = curves(histories, points, width, fine=fine)
@@ -61,7 +61,7 @@ def page(
 
 
 def _troubles(snapshot: Snapshot, width: int, room: int) -> list[Line]:
-    """Whole ones, as many as there is room for: the first always."""
+    """As many whole problems as there is room for; always the first."""
     for most in range(room, 0, -1):
         lines = [part for line in problems(snapshot, most) for part in _some(wrapped(line, width))]
         if len(lines) <= room or most == 1:
@@ -76,7 +76,7 @@ def _some(lines: list[Line]) -> list[Line]:
 
 
 def wrapped(line: Line, width: int) -> list[Line]:
-    """In lines of at most so many columns, at blanks where there are some; those that follow are indented."""
+    """The line in lines of at most `width` columns, broken at blanks if possible; later ones are indented."""
     from rich.cells import cell_len
 
     found: list[Line] = [[]]
@@ -99,7 +99,7 @@ def wrapped(line: Line, width: int) -> list[Line]:
 
 
 def _pieces(word: str, first: int, rest: int) -> list[str]:
-    """A word that is longer than a line, in pieces that are not."""
+    """The word in pieces that fit into a line."""
     from rich.cells import chop_cells
 
     if len(word) <= first:
@@ -114,7 +114,7 @@ _LEAST = 8
 
 
 def answer(snapshot: Snapshot) -> Line:
-    """Run, outcome, step, rate, end, loss, checkpoint."""
+    """Run, outcome, step, rate, remaining time, loss, checkpoint."""
     return [(safe(text), style) for text, style in headline(snapshot.status_now)]
 
 
@@ -123,7 +123,7 @@ Values = list[tuple[float, float]]
 
 
 def curves(histories: Histories, points: Sequence[Point], width: int, *, fine: bool = True) -> Line:
-    """Loss and rate: those of the event files from the beginning of the run, else since the screen was opened."""
+    """Loss and rate: from event files since the start of the run, otherwise since the screen was opened."""
     losses = _at_steps(points) if len(points) > 1 else _in_order(histories.run_loss)
     rates = _at_steps(rates_of(points)) if len(points) > 2 else _in_order(histories.run_rate)
     shown = [one for one in (("loss", losses, False), ("rate", rates, True)) if _moves(one[1])]
@@ -150,13 +150,13 @@ def _moves(values: Values) -> bool:
 
 
 def _ends(values: Values) -> str:
-    """The first and the last: between them the curve lies."""
+    """The first and the last value of the curve."""
     finite = [value for _, value in values if math.isfinite(value)]
     return f"{finite[0]:.3g} to {finite[-1]:.3g}"
 
 
 def spread(values: Values, most: int) -> list[float]:
-    """As many as there is room for: the mean of those that stand in each part, and where none does the one before."""
+    """At most `most` values: the mean of each part, or of the part before if one is empty."""
     if len(values) <= most:
         return [value for _, value in values]
     first, last = min(place for place, _ in values), max(place for place, _ in values)
@@ -171,7 +171,7 @@ def spread(values: Values, most: int) -> list[float]:
 
 
 def problems(snapshot: Snapshot, most: int) -> list[Line]:
-    """At most so many lines; the last of them counts those that have no room."""
+    """At most `most` lines; the last one counts the rest."""
     lines = [
         *_contacts(snapshot),
         *_cause(snapshot),
@@ -187,7 +187,7 @@ def problems(snapshot: Snapshot, most: int) -> list[Line]:
 
 
 def _contacts(snapshot: Snapshot) -> Iterator[Line]:
-    """Everything below is old while no host can be asked."""
+    """Hosts that cannot be queried. If none can be, everything below is outdated."""
     for host, away in snapshot.broken.items():
         again = "" if away.final else "; tried again"
         yield _line("bold red", f"{host} cannot be asked", f"{away.error.summary}{again}")
@@ -198,7 +198,7 @@ def _contacts(snapshot: Snapshot) -> Iterator[Line]:
 
 
 def _cause(snapshot: Snapshot) -> Iterator[Line]:
-    """The first failure of a run that has failed: the others followed from it."""
+    """The first failure of a failed run: the others followed from it."""
     status, cause = snapshot.status, snapshot.status.verdict.cause
     if cause is None or not _has_failed(snapshot) or cause in snapshot.problem.ended:
         return
@@ -216,7 +216,7 @@ def _problem(snapshot: Snapshot) -> Iterator[Line]:
 
 
 def _task_lines(snapshot: Snapshot) -> Iterator[Line]:
-    """Tasks with the same note share a line."""
+    """Tasks in trouble; those with the same note share a line."""
     status = snapshot.status_now
     said = snapshot.problem.ended | ({status.verdict.cause} if _has_failed(snapshot) else set())
     wrong = [task for task in status.tasks.values() if task.state in TROUBLE and task.id not in said]

@@ -39,7 +39,7 @@ def _style(name: str) -> Style:
 
 
 class Block(Widget):
-    """Some lines, as high as they are many."""
+    """Lines in a widget of their height."""
 
     def __init__(self, *lines: Line, name: str) -> None:
         super().__init__(id=name)
@@ -61,7 +61,7 @@ class Block(Widget):
 
 
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):
-    """Lines that may be more and longer than there is room for; one of them may be chosen. Screens bind the keys."""
+    """Lines that may exceed the space in both directions; one of them may be chosen. Screens bind the keys."""
 
     def __init__(self, *, name: str, choosing: bool) -> None:
         super().__init__(id=name)
@@ -90,7 +90,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         return strip.crop(left, left + width).adjust_cell_length(width, self.rich_style)
 
     def move(self, by: int) -> None:
-        """The choice, which stays in sight; without one the view."""
+        """Moves the choice, which stays visible; without one the view."""
         if not self._choosing:
             self.scroll_relative(y=by, animate=False, force=True)
             return
@@ -112,7 +112,10 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
 @dataclass(frozen=True)
 class Key:
-    """`keys` as Textual names them; `action` of the screen; `short`: in its last line, if it is there."""
+    """A key.
+
+    `keys`: its names in Textual; `action`: of the screen; `short`: its text in the last line, if it is there.
+    """
 
     keys: str
     shown: str
@@ -178,12 +181,12 @@ def _rows(rows: list[tuple[str, str]]) -> list[str]:
 
 MOST_LINES = 10_000
 _MOST_OF_LINE = 4000
-"""Characters; `dtctl logs` shows all."""
+"""The most characters of a line; `dtctl logs` shows all."""
 _LOOK_EVERY_S = 0.1
 
 
 class LogText:
-    """The last lines of a log, and in between what has happened to it."""
+    """The last lines of a log, and its events between them."""
 
     def __init__(self) -> None:
         self.lines: deque[Line] = deque(maxlen=MOST_LINES)

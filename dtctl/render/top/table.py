@@ -1,6 +1,6 @@
 """The table of tasks: its columns, its rows (filtered, sorted, folded by job), and their lines.
 
-Textual's DataTable has no columns that give way on a narrow terminal, and takes four times as long to refill.
+Textual's DataTable cannot leave out columns on a narrow terminal, and takes four times as long to refill.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from dtctl.render.roster import STATE_STYLE, WORST_FIRST, note
 from dtctl.render.top.model import Choice, Histories, Line, Snapshot, jobs_of, safe
 
 CURVE = 10
-"""Characters of a task's curve."""
+"""The characters of a task's curve."""
 
 
 @dataclass(frozen=True)
 class RowData:
-    """A task, and all that its row is made from."""
+    """A task, and the data for its row."""
 
     task: TaskStatus
     place: int
-    """In the order of the run."""
+    """The position in the order of the run."""
     status: RunStatus
-    """With its ages as they are now."""
+    """The status with its current ages."""
     histories: Histories
     fine: bool
-    """The terminal can show the bars of curves."""
+    """Whether the terminal can show the bars of curves."""
 
 
 Key = float | str | None
-"""Of a cell; what is not known comes last."""
+"""The sort key of a cell; unknown values come last."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Column:
     """None: rows cannot be sorted by it."""
     align: Literal["left", "right"] = "left"
     spare: int = 0
-    """Columns with the highest number are left out first where there is no room; those with 0 never."""
+    """Without room, columns with the highest number are left out first; those with 0 never are."""
     text: Callable[[RowData], str] | None = None
-    """None: as `dtctl status` shows it."""
+    """None: the text of `dtctl status`."""
 
     def cell(self, seen: RowData) -> str:
         if self.text is not None:
@@ -65,18 +65,18 @@ def _since(seen: RowData) -> float | None:
 
 
 def _silent(seen: RowData) -> float | None:
-    """Since its last output; None for a task that has ended."""
+    """The seconds since its last output; None for a task that has ended."""
     written = seen.task.entry["progress"]
     return None if written is None or seen.task.state.final else max(0.0, seen.status.time - written)
 
 
 def _rate(seen: RowData) -> float | None:
-    """Of a task that does not run its last rate says nothing."""
+    """The rate; None unless the task runs, because its last rate is then meaningless."""
     return seen.task.entry["rate"] if seen.task.state is TaskState.RUNNING else None
 
 
 def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = False) -> str:
-    """The latest of them; empty where there is nothing that could move. `from_zero`: small changes stay small."""
+    """The latest values as a curve; empty if there are fewer than two. `from_zero`: small changes stay small."""
     if len(values) < 2:
         return ""
     some = values[-width:]
@@ -84,7 +84,7 @@ def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = 
 
 
 def _least_use(seen: RowData) -> float | None:
-    """Of its GPUs: the one that is idle most holds up the others."""
+    """The use of its GPU that is idle most, because that delays the others."""
     known = roster.gpus_of(seen.status, [seen.task])
     return min((gpu["busy"] for gpu in known if gpu["busy"] is not None), default=None)
 
@@ -124,7 +124,7 @@ SORTED_BY = tuple(column.heading for column in COLUMNS if column.key is not None
 
 @dataclass(frozen=True)
 class Row:
-    """`of`: the task, or the job whose tasks it summarizes. Cells by the headings of their columns."""
+    """A row. `of`: the task, or the job whose tasks it summarizes. `cells` are by the headings of their columns."""
 
     of: TaskId | str
     cells: Mapping[str, str]
@@ -136,7 +136,7 @@ class Row:
 
 
 def rows(snapshot: Snapshot, histories: Histories, choice: Choice, *, fine: bool = True) -> list[Row]:
-    """A job that is folded is where the first of its tasks would be."""
+    """The rows of the table. A folded job is in the place of its first task."""
     status = snapshot.status_now
     every = [RowData(task, place, status, histories, fine) for place, task in enumerate(status.tasks.values())]
     shown = [(seen, row) for seen in every for row in [_row(seen)] if _has(row, choice.filter)]
@@ -158,7 +158,7 @@ def _row(seen: RowData) -> Row:
 
 
 def _has(row: Row, pattern: str) -> bool:
-    """Each word somewhere in the row, in small letters or capitals."""
+    """Whether each word is somewhere in the row, ignoring case."""
     whole = " ".join(row.cells.values()).lower()
     return all(part in whole for part in pattern.lower().split())
 
@@ -178,7 +178,7 @@ def _unknown(key: Key) -> bool:
 
 
 def _of_job(job: str, tasks: Sequence[RowData], snapshot: Snapshot) -> Row:
-    """As `dtctl status` folds tasks; with the worst state, and how many tasks are in which."""
+    """The row of a folded job, as in `dtctl status`, with the worst state and the number of tasks in each."""
     states = Counter(seen.task.state for seen in tasks)
     in_order = [state for state in WORST_FIRST if states[state]]
     counts = ", ".join(f"{states[state]} {state.value}" for state in in_order)
@@ -199,12 +199,12 @@ LEAST_NOTE = 16
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns that are shown, and how wide each is."""
+    """The columns that are shown, and their widths."""
 
     columns: tuple[tuple[Column, int], ...]
 
     def heading(self, choice: Choice, *, fine: bool = True) -> Line:
-        """The column that the rows are sorted by stands out; the order of the run has no mark."""
+        """The line of headings. The sort column is highlighted; the order of the run has no mark."""
         down, up = ("\u25be", "\u25b4") if fine else ("v", "^")
         line: Line = []
         for column, width in self.columns:
@@ -225,7 +225,7 @@ class Layout:
 
 
 def layout(rows: Sequence[Row], width: int) -> Layout:
-    """Columns without a word are left out, others when there is no room; what is left over is the note's."""
+    """The columns that fit. Empty columns are left out, and others without room; the remaining width is the note's."""
     wanted = {column.heading: _width(column, rows) for column in COLUMNS}
     shown = [column for column in COLUMNS if wanted[column.heading]]
 
@@ -241,7 +241,7 @@ def layout(rows: Sequence[Row], width: int) -> Layout:
 
 
 def _width(column: Column, rows: Sequence[Row]) -> int:
-    """0 where no row has anything to say in it; room for the mark of the order in its heading."""
+    """The width of a column, with room for the sort mark in its heading; 0 if all of its cells are empty."""
     from rich.cells import cell_len
 
     widest = max((cell_len(row.cells[column.heading]) for row in rows), default=0)
@@ -253,7 +253,7 @@ def _width(column: Column, rows: Sequence[Row]) -> int:
 
 
 def _aligned(text: str, width: int, column: Column) -> str:
-    """In exactly so many columns of the terminal; what is cut ends with a mark."""
+    """The text in exactly `width` columns of the terminal; a cut text ends with a mark."""
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) > width:

@@ -1,6 +1,6 @@
-"""What the user's ssh_config says about a host; the cluster file and the command line win over it.
+"""The settings for a host in the user's ssh_config; the cluster file and the command line override them.
 
-paramiko reads the format (it is imported only where there is something to read), less `Include`, which is done here.
+paramiko parses the format (it is imported only if there is something to parse), except `Include`, which is done here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KEYWORD = re.compile(r"\s*(?P<keyword>\w+)(?:\s*=\s*|\s+)(?P<rest>.*\S)")
 
 @dataclass(frozen=True)
 class LoginTarget:
-    """Where a login goes: [USER@]HOST[:PORT], where HOST may be an alias or an IPv6 address in brackets."""
+    """The target of a login: [USER@]HOST[:PORT], where HOST may be an alias or an IPv6 address in brackets."""
 
     host: str
     user: str | None = None
@@ -54,14 +54,14 @@ class LoginTarget:
 
 
 def split_target(settings: SshSettings) -> SshSettings:
-    """Moves a user and port that were written into the target to where they belong. Raises UsageError."""
+    """Moves a user and port from the target into their own fields. Raises UsageError."""
     place = LoginTarget.parse(settings.target)
     check_names({"user": settings.user, "jump": settings.jump})
     return replace(settings, target=place.host, user=settings.user or place.user, port=settings.port or place.port)
 
 
 def last_gateway(settings: SshSettings, jump: str) -> SshSettings:
-    """The last of the jump hosts as a host of its own, which is reached through those before it."""
+    """The last of the jump hosts as a host of its own, reached through those before it."""
     *earlier, last = (LoginTarget.parse(hop) for hop in jump.split(","))
     way = ",".join(map(str, earlier)) or None
     return replace(settings, target=last.host, user=last.user, port=last.port, jump=way)
@@ -70,7 +70,7 @@ def last_gateway(settings: SshSettings, jump: str) -> SshSettings:
 class ConfigFiles:
     """The files, read once and parsed once for each pair of user and port that override them.
 
-    `path` None: ~/.ssh/config, then /etc/ssh/ssh_config; otherwise that file alone, as for ssh -F.
+    `path` None: ~/.ssh/config, then /etc/ssh/ssh_config; otherwise only that file, as for ssh -F.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -80,19 +80,19 @@ class ConfigFiles:
         self._parsed: dict[tuple[str | None, int | None], SSHConfig] = {}
 
     def text(self) -> str:
-        """Everything, with includes in place. Raises UsageError if `path` cannot be read."""
+        """The text of all files, with includes in place. Raises UsageError if `path` cannot be read."""
         if self._text is None:
             user_directory = Path("~/.ssh").expanduser()
             if self.path is not None:
                 self._text = _read(self.path.expanduser(), user_directory, must_exist=True)
             else:
                 user = _read(user_directory / "config", user_directory)
-                # A Host line of the user's file must not reach into the system's.
+                # A Host line of the user's file must not extend into the system's.
                 self._text = f"{user}\nHost *\n{_read(SYSTEM_CONFIG, SYSTEM_CONFIG.parent)}"
         return self._text
 
     def parsed(self, user: str | None = None, port: int | None = None) -> SSHConfig:
-        """For paramiko and Fabric. Given settings win, also where %r and %p stand for them. Raises TransportError."""
+        """The configuration for paramiko and Fabric. Given settings win, also in %r and %p. Raises TransportError."""
         from paramiko.config import SSHConfig
         from paramiko.ssh_exception import ConfigParseError
 
@@ -125,9 +125,9 @@ class ConfigFiles:
 
 
 def _checked(lookup: Callable[[str], SSHConfigDict]) -> Callable[[str], SSHConfigDict]:
-    """For us and for Fabric: nothing but a plain name gets into a ProxyCommand or to `Match exec`.
+    """A lookup that checks names, for us and for Fabric: only plain names get into a ProxyCommand or to `Match exec`.
 
-    Kept, because both ask several times about each host, and every time paramiko looks up who the user is.
+    It is cached, because both look up each host several times, and each time paramiko determines the user.
     """
 
     @functools.cache
@@ -155,13 +155,13 @@ def _read(path: Path, base: Path, must_exist: bool = False) -> str:
 def _lines(path: Path, base: Path, depth: int) -> Iterator[str]:
     """The file's lines, with those of the files that it includes.
 
-    A block that an included file begins ends with that file, as in OpenSSH; but it counts even if the Include
-    itself stands in a block for other hosts.
+    A block that an included file begins ends with that file, as in OpenSSH; but it counts even if the Include itself is
+    in a block for other hosts.
     """
     if depth > INCLUDE_DEPTH:
         raise UsageError(f"the SSH configuration includes itself: {path}")
     block = "Host *\n"
-    content = b"" if str(path) == os.devnull else read_regular(path, MOST_BYTES)  # `-F /dev/null`: none at all
+    content = b"" if str(path) == os.devnull else read_regular(path, MOST_BYTES)  # `-F /dev/null`: no configuration
     for line in content.decode("utf-8").splitlines(keepends=True):
         match = _KEYWORD.match(line)
         keyword = match["keyword"].lower() if match else ""
@@ -176,7 +176,7 @@ def _lines(path: Path, base: Path, depth: int) -> Iterator[str]:
 
 
 def known_hosts_files(settings: SshSettings, options: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where the host's keys may be pinned; new ones belong into the first."""
+    """Files in which the host's keys may be pinned; new ones belong into the first."""
     own = [file] if (file := configured_known_hosts(settings)) else []
     users = _paths(options.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2"))
     everyones = _paths(options.get("globalknownhostsfile", "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"))

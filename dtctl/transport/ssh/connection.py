@@ -31,7 +31,7 @@ PROXY_END_S = 1.0
 
 
 class Policy(MissingHostKeyPolicy):
-    """Asked about every key, because paramiko is given no known_hosts of its own."""
+    """Called for every key, because paramiko gets no known_hosts of its own."""
 
     def __init__(self, keys: HostKeys) -> None:
         self._keys = keys
@@ -148,12 +148,12 @@ def _watch(connection: socket.socket) -> None:
 
 
 class ProxyCommand:
-    """A program that is the way to the host; paramiko gets a socket, which it can wait for like for any other."""
+    """A program through which the host is reached. paramiko gets a socket, which it can wait for as for any other."""
 
     def __init__(self, command: str) -> None:
         self.command = command.replace("%%", "%")
         self.ending: RemoteExit | None = None
-        """Known after `close`."""
+        """How it ended, known after `close`."""
         self._child = Child(["/bin/sh", "-c", f"exec {self.command}"])
         self.connection = self._child.connection
 

@@ -18,7 +18,7 @@ LOCAL, UNIX_SOCKET = 1, 0xFFFFFFFE
 NO_ESCAPE = 0xFFFFFFFF
 MOST_BYTES = 1 << 16
 HELLO_S = 5.0
-"""For a process of this machine."""
+"""The timeout of the handshake, which is with a process of this machine."""
 EXIT_S = 1.0
 """How long the exit code may take to follow the end of the output."""
 
@@ -32,7 +32,7 @@ def is_alive(path: Path) -> bool:
 
 
 class Control:
-    """A connection to an `ssh` that keeps one. Raises OSError, above all where there is none."""
+    """A connection to an `ssh` that keeps one. Raises OSError, usually because there is none."""
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
@@ -48,11 +48,11 @@ class Control:
             raise
 
     def run(self, command: str, timeout_s: float) -> KeptProcess:
-        """Raises OSError, above all where the host does not open a session in time, or refuses to."""
+        """Runs a command. Raises OSError, usually because the host opens no session in time, or refuses to."""
         connection, theirs = socket.socketpair()
         stderr, their_stderr = os.pipe()
         try:
-            # Not wanted are a terminal, X11, the agent and a subsystem.
+            # Without a terminal, X11, the agent and a subsystem.
             self._send(NEW_SESSION, 0, b"", 0, 0, 0, 0, NO_ESCAPE, b"", command.encode())
             for descriptor in (theirs.fileno(), theirs.fileno(), their_stderr):
                 socket.send_fds(self._socket, [b"\0"], [descriptor])
@@ -75,7 +75,7 @@ class Control:
             raise OSError("it does not forward a socket")
 
     def exit_code(self, timeout_s: float) -> int:
-        """Raises OSError."""
+        """The exit code of the command. Raises OSError."""
         self._socket.settimeout(timeout_s)
         while True:
             kind, fields = self._receive()

@@ -1,4 +1,4 @@
-"""What can go wrong on the way to a host, in words: what was tried, what came back, what to do next."""
+"""Failures to reach a host as errors: what was tried, what came back, what to do next."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Destination:
-    """A host on the way, as errors name it."""
+    """A host on the route, as errors name it."""
 
     name: str
-    """In the inventory; a gateway's is what the user called it."""
+    """The name in the inventory; of a gateway, the user's name for it."""
     address: str
     port: int
     trust: str
-    """What to give to `dtctl trust`; nothing, and it looks at all hosts and their gateways."""
+    """The argument for `dtctl trust`; if empty, it inspects all hosts and their gateways."""
     identity_file: str | None = None
-    """Of the cluster file or the command line, which `ssh` does not know by itself."""
+    """The key from the cluster file or the command line, which `ssh` does not know by itself."""
 
     def __str__(self) -> str:
         where = f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
@@ -42,7 +42,7 @@ class Destination:
 
 
 def cannot_connect(to: Destination, error: OSError, timeout_s: float) -> TransportError:
-    """A TCP connection that did not come about."""
+    """The error for a failed TCP connection."""
     if isinstance(error, socket.gaierror):
         return TransportError(
             f"cannot find {to.name}: the name {to.address!r} does not resolve",
@@ -72,7 +72,7 @@ def cannot_connect(to: Destination, error: OSError, timeout_s: float) -> Transpo
 
 
 def _example(to: Destination) -> str:
-    """Of an address that no machine has, as in the files that `dtctl init` writes (RFC 5737)."""
+    """A hint for example addresses, which no machine has, as in the files that `dtctl init` writes (RFC 5737)."""
     if not to.address.startswith(("192.0.2.", "198.51.100.", "203.0.113.")):
         return ""
     return "that is an example's address: write your machines' into the cluster file, or train here: dtctl up --local"
@@ -112,7 +112,10 @@ def login_timed_out(to: Destination, timeout_s: float) -> TransportError:
 
 
 def cannot_log_in(to: Destination, failure: LoginRefused) -> TransportError:
-    """`alike` has no user in it: hosts differ in theirs, and are refused for the same reason all the same."""
+    """The error for a refused login.
+
+    `shared` names no user, because hosts with the same reason may differ in theirs.
+    """
     summary, shared, hint = (
         f"cannot log in to {to} as {failure.user}",
         "the login is refused",
@@ -178,7 +181,7 @@ def gateway_refuses(to: Destination, gateway: str, reason: str) -> TransportErro
 
 
 def through_gateway(to: Destination, error: TransportError) -> TransportError:
-    """The gateway itself could not be used; the class says why."""
+    """The error for an unusable gateway, of the same class."""
     return type(error)(
         f"cannot reach {to.name} through its gateway: {error.summary}",
         detail=error.detail,
@@ -202,7 +205,10 @@ UNASKED = (
 
 
 def cannot_log_in_by_ssh(to: Destination, user: str, words: str, *, unasked: bool) -> TransportError:
-    """Of the `ssh` program, whose words are shown, and not understood. `unasked`: an answer might have helped."""
+    """The failure of the `ssh` program, whose output is shown, not parsed.
+
+    `unasked`: it might have prompted on a terminal.
+    """
     words = words.replace(
         f"{user}@{to.address}: ", ""
     )  # the summary has it, and hosts with the same answer are grouped

@@ -1,7 +1,7 @@
-"""Sessions that a fork server on the host begins (dtctl/agent/requests/forkserver.py), over a kept connection.
+"""Sessions started by a fork server on the host (dtctl/agent/requests/forkserver.py), over a kept connection.
 
-A session that logs in leaves the server behind and says where its socket is, and the `ssh` that keeps the connection
-forwards a socket of this machine to it. Where that is forbidden, or the server has ended, sessions log in as before.
+A session that logs in leaves the server behind and reports its socket, and the `ssh` that keeps the connection forwards
+a socket of this machine to it. If that is forbidden, or the server has ended, sessions log in as before.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from dtctl.transport.stream import RemoteExit
 
 
 class ForkServer:
-    """That of one kept connection, whose control socket is `control`, and of this version of dtctl."""
+    """The fork server of one kept connection, whose control socket is `control`, and of this version of dtctl."""
 
     def __init__(self, control: Path) -> None:
         self._control = control
         self._here = control.with_name(f"{control.name}-{payload.agent_program().sha256[:8]}")
 
     def opening(self, keep_s: float) -> bytes:
-        """For a session by which the host starts the server, unless it has."""
+        """The opening of a session by which the host starts the server unless it runs."""
         try:
             login = self._control.stat()
-        except OSError:  # ended already
+        except OSError:  # the login has ended
             return payload.opening()
         known = f"{self._here.name} {login.st_ino} {login.st_mtime_ns}"
         return payload.opening(f"{hashlib.sha256(known.encode()).hexdigest()[:16]} {keep_s:.0f}")
 
     def forward(self, there: str) -> None:
-        """Once it is known where the server's socket is; empty: there is none, or it is in use already."""
+        """Forwards the server's socket, once its path is known. Empty: there is none, or it is in use already."""
         if there and not self._here.exists():
-            with suppress(OSError, ValueError):  # the second for what is no path
+            with suppress(OSError, ValueError):  # ValueError: not a path
                 control = Control(self._control)
                 try:
                     control.forward(self._here, there)
@@ -43,7 +43,7 @@ class ForkServer:
                     control.close()
 
     def session(self, timeout_s: float) -> ForkedProcess:
-        """Raises OSError where there is none, and TimeoutError where nothing answers over the connection."""
+        """A session. Raises OSError if there is no server, and TimeoutError if nothing answers over the connection."""
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(timeout_s)
         try:
@@ -51,7 +51,7 @@ class ForkServer:
             if not connection.recv(1, socket.MSG_PEEK):
                 raise FileNotFoundError("the host has no such server now")
         except (ConnectionRefusedError, TimeoutError):
-            self._here.unlink(missing_ok=True)  # of an `ssh` that has ended, or of a connection that is dead
+            self._here.unlink(missing_ok=True)  # of an ended `ssh`, or of a dead connection
             connection.close()
             raise
         except BaseException:
@@ -61,7 +61,7 @@ class ForkServer:
 
 
 class ForkedProcess:
-    """A `Process` (see local.py) on the host. How it ends is not reported."""
+    """A `Process` (see local.py) on the host. Its exit is not reported."""
 
     stderr = None
 

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from dtctl.transport.seam import Session, TransportOptions
 
 ANSWER_S = 5.0
-"""For a host to open a session on a connection that is kept; else a new one is made."""
+"""How long a host may take to open a session on a kept connection; after that a new one is made."""
 LOGIN_S = 60.0
-"""Beyond the time for the connection: for a key that wants to be touched or confirmed."""
+"""Added to the connection's timeout, for a key that must be touched or confirmed."""
 ANSWERED_S = 300.0
-"""For a person whom `ssh` asks on the terminal."""
+"""The time for a person to answer the prompts of `ssh`."""
 ASKS = ("BatchMode=no", "NumberOfPasswordPrompts=3")
 
 Asking = Callable[[str], AbstractContextManager[None]]
@@ -47,12 +47,12 @@ QUIET = (
     *("BatchMode=yes", "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=no"),
     *("RemoteCommand=none", "RequestTTY=no", "ServerAliveInterval=15", "ServerAliveCountMax=3"),
 )
-"""Nothing of the user's own sessions; and a connection that is dead ends by itself."""
+"""Options that exclude settings for the user's own sessions, and end a dead connection."""
 UNSEEN = (
     *("ControlPath=none", "ControlMaster=no", "PreferredAuthentications=none"),
     *("StrictHostKeyChecking=accept-new", "UpdateHostKeys=no", "HashKnownHosts=no"),
 )
-"""For a look at a host's key, which is written to a file of its own, and goes no further than that."""
+"""Options for reading a host's key, which is written to a separate file before the session ends."""
 KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521", "rsa-sha2-512,rsa-sha2-256")
 
 
@@ -79,7 +79,7 @@ class OpensshTransport:
 
 @dataclass
 class _Login:
-    """What has become of the last attempt to log in to a host, which one thread makes for all."""
+    """The last attempt to log in to a host, which one thread makes for all."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     error: DtctlError | None = None
@@ -87,23 +87,29 @@ class _Login:
 
 
 class KeptLogins(Routes):
-    """Connections by their control sockets. Safe for many threads, and for many processes: who logs in gives his socket
-    its name when the login is complete, and one that had it before gets no new user."""
+    """Connections by their control sockets. Safe for many threads, and for many processes.
+
+    A process that logs in renames its socket when the login is complete; a connection that had the name before gets no
+    new user.
+    """
 
     def __init__(self, files: ConfigFiles, asking: Asking | None = None) -> None:
         super().__init__(OpensshConfig(files.path))
         self._asking = asking
         self._question = threading.Lock()
-        """One host asks at a time."""
+        """Only one host prompts at a time."""
         self._lock = threading.Lock()
         self._logins: dict[Path, _Login] = {}
 
     def run(self, name: str, settings: SshSettings, command: str) -> Process:
-        """Over the kept connection, or a new one. `name` is the host's in the inventory. Raises TransportError."""
+        """Runs a command over the kept connection, or a new one.
+
+        `name` is the host's in the inventory. Raises TransportError.
+        """
         path = control_path(settings, self.files)
         while True:
             tried = _identity(path)
-            with suppress(OSError):  # there is none, its host does not answer, or opens no more sessions on it
+            with suppress(OSError):  # there is none, its host does not answer, or it opens no more sessions
                 return _kept_session(path, command)
             if made := self._log_in_once(name, settings, path, tried, command):
                 return made
@@ -135,7 +141,7 @@ class KeptLogins(Routes):
     def _log_in_once(
         self, name: str, settings: SshSettings, path: Path, tried: int | None, command: str = ""
     ) -> KeptProcess | None:
-        """Runs the command, if there is one; None where another thread or process has logged in since `tried`."""
+        """Runs the command, if there is one. None if another thread or process has logged in since `tried`."""
         with self._lock:
             login = self._logins.setdefault(path, _Login())
         with login.lock:
@@ -176,7 +182,7 @@ class KeptLogins(Routes):
                 folder.move(new.name, folder, path.name, overwrite=True)
 
     def _log_in_by_answers(self, name: str, words: Sequence[str]) -> bool:
-        """The same login with the user's terminal, where there is one, and whether it succeeded."""
+        """Repeats the login with the user's terminal, if there is one, and returns whether it succeeded."""
         if self._asking is None:
             return False
         options = [word for option in ASKS for word in ("-o", option)]
@@ -185,15 +191,17 @@ class KeptLogins(Routes):
             try:
                 return process.wait(ANSWERED_S) == 0
             except subprocess.TimeoutExpired:
-                process.terminate()  # upon which `ssh` makes the terminal echo again
+                process.terminate()  # then `ssh` restores the terminal's echo
                 process.wait()
                 return False
 
     def _explain(
         self, name: str, settings: SshSettings, ending: RemoteExit, *, is_late: bool
     ) -> tuple[TransportError, bool]:
-        """What a failed login means, and whether a host with the right key refused it. The words of `ssh` are only
-        shown: the host's key is looked at once more."""
+        """The reason of a failed login, and whether a host with the right key refused it.
+
+        The output of `ssh` is only shown; the host's key is read once more.
+        """
         keys, printed, refused = self.host_keys(name, settings, name), text_of(ending.stderr), False
         if ending.exit_code is None:
             return errors.login_timed_out(keys.destination, self._timeout_s(settings) + LOGIN_S), False
@@ -234,7 +242,7 @@ class KeptLogins(Routes):
 def _kept_session(path: Path, command: str) -> Process:
     try:
         return ForkServer(path).session(ANSWER_S)
-    except TimeoutError:  # nor would the host open a session
+    except TimeoutError:  # the host would not open a session either
         raise
     except OSError:
         return _session(path, command, ANSWER_S)
@@ -250,7 +258,7 @@ def _session(path: Path, command: str, timeout_s: float) -> KeptProcess:
 
 
 def _identity(path: Path) -> int | None:
-    """Of the socket that has this name now."""
+    """The inode of the socket that has this name now; None if there is none."""
     try:
         return path.stat().st_ino
     except OSError:

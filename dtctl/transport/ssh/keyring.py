@@ -1,6 +1,6 @@
-"""Private keys, of files and agents, and logging in with them: a prompt for a password is never waited for.
+"""Private keys, from files and agents, and logins with them, which never wait for a password prompt.
 
-Each key is read once, and asked for its passphrase once, for all hosts.
+Each key is read once, and its passphrase requested once, for all hosts.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from dtctl.folder import read_regular
 
 DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 KEY_BYTES = 1 << 20
-"""More than any key has; a cluster file may name something that is not a key at all."""
+"""More than the size of any key; a cluster file may name a file that is no key."""
 
 PASSPHRASE_TRIES = 3
 AGENT_TIMEOUT_S = 60.0
-"""For a key that wants to be touched or confirmed."""
+"""The time for a key that must be touched or confirmed."""
 
 Passphrase = Callable[[str], "str | None"]
-"""Asks a person for the passphrase of a key file; None without an answer."""
+"""Prompts a person for the passphrase of a key file; None without an answer."""
 
 CLASSES: dict[str, type[PKey]] = {"ssh-rsa": RSAKey, "ssh-ed25519": Ed25519Key}
 
 
 @dataclass
 class KeyFile:
-    """What a private key's file shows before it is unlocked."""
+    """The contents of a private key's file that are known before it is unlocked."""
 
     path: Path
     text: str = field(default="", repr=False)
     type: str = ""
     blob: bytes = b""
-    """Its public half, where the file or the .pub file beside it has it; empty otherwise."""
+    """The public key, if the file or the .pub file next to it contains it; empty otherwise."""
     key: PKey | None = None
     certified: PKey | None = None
-    """The same with the certificate that lies beside it as PATH-cert.pub."""
+    """The key with the certificate in PATH-cert.pub next to it."""
     locked: bool = False
     problem: str = ""
     """Why it cannot be used."""
@@ -66,17 +66,17 @@ class KeyFile:
 
 
 class Agent(AgentSSH):
-    """An ssh-agent for all threads: each question has a connection of its own. Raises OSError and SSHException."""
+    """An ssh-agent for all threads: each request has a connection of its own. Raises OSError and SSHException."""
 
     _connect: Callable[[None], None]
 
     def __init__(self, path: str) -> None:
         super().__init__()
         self._path = path
-        self._connect(None)  # asks for the keys
+        self._connect(None)  # requests the keys
 
     def _send_message(self, msg: Any) -> tuple[int, Message]:
-        """One question and its answer (draft-miller-ssh-agent, 3)."""
+        """Sends one request and returns its answer (draft-miller-ssh-agent, 3)."""
         question: bytes = msg.asbytes() if isinstance(msg, Message) else msg
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(AGENT_TIMEOUT_S)
@@ -91,7 +91,7 @@ class Agent(AgentSSH):
 
 
 class Keyring:
-    """Shared by all connections of a command. Safe for many threads."""
+    """The keys of all connections of a command. Safe for many threads."""
 
     def __init__(self, passphrase: Passphrase | None = None) -> None:
         self._passphrase = passphrase
@@ -107,7 +107,7 @@ class Keyring:
             return self._files[path]
 
     def unlock(self, file: KeyFile) -> bool:
-        """Whether the key can be used now. Asks for its passphrase, unless it was asked for before."""
+        """Whether the key can be used now. Prompts for its passphrase, unless it has done so before."""
         with self._asking:
             for _ in range(PASSPHRASE_TRIES):
                 if not file.locked or file.problem or self._passphrase is None:
@@ -134,7 +134,7 @@ class Keyring:
 
 
 def read_key_file(path: Path) -> KeyFile:
-    """Reads a key as far as that goes without its passphrase."""
+    """Reads a key as far as possible without its passphrase."""
     file = KeyFile(path)
     try:
         file.text = _text(path)
@@ -155,7 +155,7 @@ def read_key_file(path: Path) -> KeyFile:
 
 
 def load(file: KeyFile, passphrase: str | None) -> None:
-    """Sets `key`, or `locked`; neither if it is no key, and no change if it is not its passphrase."""
+    """Sets `key` or `locked`: neither if it is no key; changes nothing if the passphrase is wrong."""
     kinds: list[type[PKey]] = [CLASSES.get(file.type, ECDSAKey)] if file.type else [Ed25519Key, ECDSAKey, RSAKey]
     for kind in kinds:
         try:
@@ -181,15 +181,15 @@ def _certified(kind: type[PKey], file: KeyFile, passphrase: str | None) -> PKey 
 
 
 def _text(path: Path) -> str:
-    """Raises OSError, also for anything but a regular file, and UnicodeDecodeError."""
+    """The content of a file. Raises OSError, also for anything but a regular file, and UnicodeDecodeError."""
     return read_regular(path, KEY_BYTES).decode("ascii")
 
 
 def public_half(text: str, path: Path) -> tuple[str, bytes]:
-    """Type and public key from the file itself (OpenSSH's PROTOCOL.key), or from the .pub file beside it."""
+    """Type and public key from the file itself (OpenSSH's PROTOCOL.key), or from the .pub file next to it."""
     words = text.split()
     if len(words) > 1 and not text.startswith("-----"):
-        return _public_line(words)  # a public key, named in place of the private one that an agent holds
+        return _public_line(words)  # a public key, named in place of the private key in an agent
     body = "".join(line for line in text.splitlines() if line and not line.startswith("-----") and ":" not in line)
     try:
         raw = base64.b64decode(body)
@@ -218,7 +218,7 @@ def _public_line(words: list[str]) -> tuple[str, bytes]:
 
 @dataclass(eq=False)
 class LoginRefused(Exception):
-    """What was tried, and what the host says it accepts."""
+    """The keys that were tried, and the methods that the host accepts."""
 
     user: str
     offered: list[str] = field(default_factory=list)
@@ -226,7 +226,7 @@ class LoginRefused(Exception):
     unusable: list[str] = field(default_factory=list)
     """Key files that were named but could not be offered, and why."""
     locked: list[str] = field(default_factory=list)
-    """Key files that need a passphrase, where it could not be asked for."""
+    """Key files that need a passphrase, which could not be requested."""
     accepts: list[str] = field(default_factory=list)
     """Methods, as RFC 4252 names them; empty if the host sent none."""
     more_than_a_key: bool = False
@@ -238,10 +238,10 @@ class LoginRefused(Exception):
 
 
 class KeyAuthentication:
-    """What Fabric calls an authentication strategy: one login to one host.
+    """A login to one host (Fabric calls it an authentication strategy).
 
-    Keys that need no passphrase come first: those that were named (in an agent, or in their files), then the others
-    of the agent; then those that need one.
+    Keys that need no passphrase come first: the named ones (in an agent, or in their files), then the others of the
+    agent; then those that need one.
     """
 
     def __init__(self, ssh_config: Mapping[str, Any], fabric_config: Any, username: str, *, keyring: Keyring) -> None:
@@ -275,7 +275,7 @@ class KeyAuthentication:
         return self._without_keys(transport)
 
     def _without_keys(self, transport: Transport) -> list[str]:
-        """Asks for the methods that the host accepts; some devices let everyone in."""
+        """Requests the methods that the host accepts; some devices let everyone in."""
         try:
             return transport.auth_none(self._failure.user)
         except BadAuthenticationType as error:

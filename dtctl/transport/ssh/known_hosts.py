@@ -1,4 +1,4 @@
-"""Known host keys, as OpenSSH keeps them (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"): several files as one."""
+"""Known host keys in OpenSSH's format (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"), from several files as from one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dtctl.folder import PRIVATE, folder_of, read_regular
 
 @dataclass(frozen=True)
 class HostKey:
-    """A public key as known_hosts has it; `type` is for example ssh-ed25519."""
+    """A public key as in known_hosts; `type` is for example ssh-ed25519."""
 
     type: str
     blob: bytes
@@ -41,7 +41,7 @@ class HostKey:
             raise ValueError("not base64") from error
 
     def is_of_its_type(self) -> bool:
-        """The key itself begins with its type, too (RFC 4253, 6.6)."""
+        """Whether the key itself begins with its type, too (RFC 4253, 6.6)."""
         name = self.type.encode()
         return self.blob.startswith(len(name).to_bytes(4, "big") + name)
 
@@ -69,7 +69,10 @@ class Pinned:
         return f"{self.file}:{self.line}"
 
     def matches(self, name: str) -> bool:
-        """`name` as `host_key_name` makes it, in small letters. A negated pattern that matches outweighs all others."""
+        """Whether the line is for `name`, as `host_key_name` returns it.
+
+        A matching negated pattern outweighs all others.
+        """
         found = False
         for pattern in self.patterns:
             if pattern.startswith("|1|"):
@@ -83,7 +86,7 @@ class Pinned:
 
 
 def host_key_name(host: str, port: int = 22) -> str:
-    """How known_hosts writes a host: its name alone, or [name]:port; in small letters, or its hash would be another.
+    """The name of a host in known_hosts: its name alone, or [name]:port, in lower case, on which its hash depends.
 
     As OpenSSH does before it reads, hashes or writes a name (ssh.c; `write_host_entry` and `match_hostname`).
     """
@@ -96,7 +99,7 @@ def _glob_matches(pattern: str, name: str) -> bool:
 
 
 def _hash_matches(pattern: str, name: str) -> bool:
-    """|1|SALT|HASH, as HashKnownHosts writes them."""
+    """Whether it is the hash of the name: |1|SALT|HASH, as HashKnownHosts writes it."""
     try:
         salt, digest = (base64.b64decode(part) for part in pattern[3:].split("|"))
     except (binascii.Error, ValueError):
@@ -105,7 +108,7 @@ def _hash_matches(pattern: str, name: str) -> bool:
 
 
 def parse_known_hosts(text: str, file: Path) -> list[Pinned]:
-    """Lines that cannot be read are passed over, as OpenSSH does; so are certificate authorities."""
+    """The lines of a file without invalid ones and certificate authorities; OpenSSH skips invalid ones, too."""
     pinned = []
     for number, line in enumerate(text.split("\n"), 1):
         fields = line.split()
@@ -121,7 +124,7 @@ def parse_known_hosts(text: str, file: Path) -> list[Pinned]:
 
 
 class KnownFile:
-    """The lines of one file, found by host name without looking at all of them for each of many hosts."""
+    """The lines of one file, found by host name without matching all of them for each of many hosts."""
 
     def __init__(self, pinned: Sequence[Pinned]) -> None:
         self._plain: dict[str, list[Pinned]] = {}
@@ -135,7 +138,7 @@ class KnownFile:
                 self._plain.setdefault(name, []).append(line)
 
     def of(self, name: str) -> list[Pinned]:
-        """In the order of the file."""
+        """The lines for a host, in the order of the file."""
         if name not in self._found:
             special = [line for line in self._special if line.matches(name)]
             self._found[name] = sorted([*self._plain.get(name.lower(), []), *special], key=lambda line: line.line)
@@ -149,11 +152,12 @@ _AUTHORIZED_KEYS_OPTIONS = {
     *("no-agent-forwarding", "no-port-forwarding", "no-pty", "no-user-rc", "no-x11-forwarding"),
     *("no-touch-required", "verify-required"),
 }
-"""sshd(8), AUTHORIZED_KEYS FILE FORMAT: they stand where known_hosts has names. All others have a value, after `=`."""
+"""Options without a value, where known_hosts has names (sshd(8), AUTHORIZED_KEYS FILE FORMAT). All others contain `=`.
+"""
 
 
 def is_known_hosts_line(line: str) -> bool:
-    """Whether a line can stand in known_hosts and nowhere else; a comment and a blank line can."""
+    """Whether a line is valid in known_hosts and in no other file; a comment and a blank line are."""
     fields = line.split()
     if not fields or fields[0].startswith("#"):
         return True
@@ -190,7 +194,7 @@ class KnownHosts:
         return self._files[file]
 
     def pin(self, name: str, keys: Iterable[HostKey], file: Path) -> None:
-        """Adds lines for a host to a file, which is made if it is missing (0600); lines that it has are not doubled."""
+        """Adds lines for a host to a file, which is made if it is missing (0600); existing lines are not repeated."""
         with self._lock, locked(file) as descriptor:
             there = {pinned.key for pinned in self._again(file).of(name) if not pinned.revoked}
             append(descriptor, [f"{name} {key.type} {key.base64}" for key in keys if key not in there])
@@ -199,7 +203,7 @@ class KnownHosts:
     def learn(self, name: str, key: HostKey, file: Path) -> list[Pinned]:
         """Pins the first key that was ever seen of a host.
 
-        If another thread or program was faster nothing is added; the lines that it wrote are given back, to be checked.
+        If another thread or program was faster nothing is added; the lines that it wrote are returned, to be checked.
         """
         with self._lock, locked(file) as descriptor:
             pinned = [line for line in self._again(file).of(name) if not line.revoked or line.key == key]
@@ -215,14 +219,14 @@ class KnownHosts:
 
 MOST_BYTES = 16_000_000
 LOCK_PATIENCE_S = 10.0
-"""Another user who may read the file can lock it, too."""
+"""How long to wait for a lock: other users who may read the file can lock it, too."""
 
 
 def check_place(file: Path, project: Path | None) -> None:
     """Raises TransportError for a file that a cluster file in `project` may not choose for new keys."""
     if reason := why_not_written(file, project):
         raise _unwritable(
-            file, reason, hint="known_hosts: known_hosts    names a file beside the cluster file; or leave it out"
+            file, reason, hint="known_hosts: known_hosts    names a file next to the cluster file; or leave it out"
         )
     try:
         with suppress(FileNotFoundError), folder_of(file, project):
@@ -239,7 +243,7 @@ def check_content(file: Path) -> None:
 
 
 def read(file: Path) -> str:
-    """Its text; a file that is missing is empty, and so is /dev/null. Raises TransportError."""
+    """The text of a file; empty for a missing file and for /dev/null. Raises TransportError."""
     try:
         return "" if os.path.realpath(file) == os.devnull else read_regular(file, MOST_BYTES).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
@@ -250,10 +254,10 @@ def read(file: Path) -> str:
 
 @contextmanager
 def locked(file: Path) -> Iterator[int]:
-    """The file, made if it is missing (0600), open to be added to by this process alone.
+    """The file, locked and open for appending; made if it is missing (0600).
 
-    Raises TransportError, also for a file that holds anything but lines of known host keys: what is added to it may
-    mean something else to those who read it.
+    Raises TransportError, also for a file with anything but lines of known host keys: an added line may mean something
+    else to those who read it.
     """
     try:
         with folder_of(file, make=PRIVATE) as (folder, name), folder.append(name) as opened:
@@ -272,10 +276,10 @@ def locked(file: Path) -> Iterator[int]:
 
 
 def append(descriptor: int, lines: Sequence[str]) -> None:
-    """All lines or none, in one write, so that no reader ever sees half a line. Raises OSError, and TransportError for
-    a host whose name makes the line mean something else to others: `no-pty ssh-ed25519 ...` lets a key log in.
+    """Appends all lines or none, in one write, so that no reader ever sees half a line.
 
-    In place and not by a new file of the same name: ssh itself adds to the file at any time, and has no lock.
+    In place and not by replacing the file: ssh itself appends to it at any time, without a lock. Raises OSError, and
+    TransportError for a host whose name gives the line another meaning: `no-pty ssh-ed25519 ...` lets a key log in.
     """
     for line in lines:
         if not is_known_hosts_line(line):
@@ -289,14 +293,14 @@ def append(descriptor: int, lines: Sequence[str]) -> None:
     try:
         if os.write(descriptor, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(descriptor)  # some file systems report only now that there is no room, or no quota
+        os.fsync(descriptor)  # some file systems report a full disk or quota only now
     except OSError:
         os.ftruncate(descriptor, size)
         raise
 
 
 def _check_ownership(descriptor: int, file: Path) -> None:
-    """A group may write to it, as files of people with the umask 002 are; others may not."""
+    """Raises TransportError unless the file is the user's own. Its group may write to it, as with a umask of 002."""
     state = os.fstat(descriptor)
     if state.st_uid != os.geteuid():
         raise _unwritable(file, "it belongs to another user")
@@ -330,7 +334,7 @@ def _unwritable(file: Path, reason: str, *, hint: str = "") -> TransportError:
 
 
 def _not_added_to(file: Path, error: OSError) -> TransportError:
-    """The file is as it was; what was to be pinned is not."""
+    """The error for a file to which no key was added. It is unchanged."""
     failure = _unwritable(file, _reason(error))
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         failure = TransportError(

@@ -1,4 +1,4 @@
-"""From a host's settings to a connection that is logged in: through its gateways, with retries, all of it bounded."""
+"""Logs in to a host with its settings: through its gateways, with retries, and within its timeout."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dtctl.transport.ssh.route import FAILURE_KEPT_S, HostKeys, Routes, connect_
 
 @dataclass
 class Login:
-    """A connection that is logged in. `close` also gives back the gateway that it goes through."""
+    """A logged-in connection. `close` also releases the gateway that it goes through."""
 
     connection: StrictConnection
     destination: Destination
@@ -45,7 +45,7 @@ class Login:
 
 
 class Gateways:
-    """`log_in` makes the connection to a gateway. Safe for many threads."""
+    """Shared connections to gateways, which `log_in` makes. Safe for many threads."""
 
     def __init__(self, log_in: Callable[[SshSettings], Login]) -> None:
         self._log_in = log_in
@@ -71,7 +71,7 @@ class Gateways:
         return lease
 
     def forget_failures(self) -> None:
-        """Called when something has changed that may let the next attempt succeed."""
+        """Forgets failed attempts. To be called after a change that may let the next attempt succeed."""
         with self._lock:
             self._shared = {settings: shared for settings, shared in self._shared.items() if not shared.has_failed()}
 
@@ -94,7 +94,7 @@ class Lease:
 
 
 class _Shared:
-    """One connection and how many use it."""
+    """One connection and its number of users."""
 
     def __init__(self) -> None:
         self.opening: Future[Login] = Future()
@@ -105,12 +105,12 @@ class _Shared:
     def fill(self, log_in: Callable[[], Login]) -> None:
         try:
             self.opening.set_result(log_in())
-        except BaseException as error:  # raised to all that wait for this gateway
+        except BaseException as error:  # raised in all threads that wait for this gateway
             self._failed_at = time.monotonic()
             self.opening.set_exception(error)
 
     def is_spent(self) -> bool:
-        """It gets no new user."""
+        """Whether it gets no new user."""
         if self._closed:
             return True
         if not self.opening.done():
@@ -130,11 +130,12 @@ class _Shared:
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
-"""Between tries when an sshd drops connections because too many logins are unfinished (MaxStartups)."""
+"""The longest pause between attempts while an sshd drops connections because of too many unfinished logins
+(MaxStartups)."""
 
 
 class Logins(Routes):
-    """Logs in to hosts; what many of them need (files, keys, gateways) is read and opened once. For many threads."""
+    """Logs in to hosts. What they share (files, keys, gateways) is read and opened once. Safe for many threads."""
 
     def __init__(self, files: ConfigFiles, passphrase: Passphrase | None = None) -> None:
         super().__init__(files)
@@ -144,8 +145,8 @@ class Logins(Routes):
         self._lock = threading.Lock()
 
     def log_in(self, name: str, settings: SshSettings) -> Login:
-        """`name` is the host's in the inventory. Raises TransportError."""
-        self.hops(settings)  # raises where they form a circle
+        """A connection to a host; `name` is its name in the inventory. Raises TransportError."""
+        self.hops(settings)  # raises if they form a circle
         return self._log_in(self.host_keys(name, settings, name), settings)
 
     def scan(self, name: str, settings: SshSettings) -> list[HostKey]:
@@ -153,7 +154,7 @@ class Logins(Routes):
         shown = {first.key.type: first.key}
         for key_type in first.offered:
             if key_type not in shown:
-                with suppress(TransportError):  # Dropbear offers types of which it then has no key
+                with suppress(TransportError):  # Dropbear offers types for which it has no key
                     shown[key_type] = self._look(name, settings, (key_type,)).key
         return list(dict.fromkeys(shown.values()))
 
@@ -229,7 +230,7 @@ class Logins(Routes):
 
 
 def explain(connection: StrictConnection, to: Destination, error: BaseException, timeout_s: float) -> DtctlError | None:
-    """What a failed attempt means; None: the server was too busy, and it is worth trying again."""
+    """The error for a failed attempt; None if the server was too busy and should be tried again."""
     protocol, proxy = connection.protocol, connection.proxy
     if isinstance(error, LoginRefused):
         return errors.login_timed_out(to, timeout_s) if error.late else errors.cannot_log_in(to, error)
@@ -260,7 +261,7 @@ class Shown(Exception):
 
 @dataclass(frozen=True)
 class Looking(HostKeys):
-    """In place of a judgement: looks at the key and goes away."""
+    """Reads the host's key and ends the connection, in place of checking it."""
 
     wanted: tuple[str, ...] = ()
 

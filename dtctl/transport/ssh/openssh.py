@@ -1,4 +1,4 @@
-"""The same way to a host for OpenSSH's own client: its command line, and what it reads in the user's ssh_config."""
+"""The same route to a host for OpenSSH's own client: its command line, and its view of the user's ssh_config."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from dtctl.transport.ssh.config import (
 )
 
 Own = Callable[[SshSettings], Sequence[str]]
-"""Words for the `ssh` to one host on the way."""
+"""Returns the own words for the `ssh` to one host on the route."""
 
 LONGEST_DIRECTORY = 60
-"""Of 104 bytes that the path of a socket may have; `ssh` adds to it what makes a new one unique."""
+"""Leaves room in the 104 bytes of a socket's path for the name, to which `ssh` adds a suffix while it is new."""
 CONFIG_TIMEOUT_S = 30.0
-"""For a `Match exec` of the user's."""
+"""The time for a `Match exec` of the user's."""
 
 
 class OpensshConfig(ConfigFiles):
-    """What `ssh` itself makes of its files."""
+    """The settings as `ssh` itself reads them."""
 
     def lookup(self, settings: SshSettings) -> Mapping[str, Any]:
         return self._looked_up(split_target(settings))
 
-    @functools.cache  # noqa: B019 (one for a command)
+    @functools.cache  # noqa: B019 (one instance per command)
     def _looked_up(self, settings: SshSettings) -> Mapping[str, Any]:
         done = run(["ssh", *_destination(settings, self), "-G", settings.target], CONFIG_TIMEOUT_S)
         if done.returncode != 0:
@@ -51,7 +51,7 @@ class OpensshConfig(ConfigFiles):
         found: dict[str, str] = {}
         for line in done.stdout.decode("utf-8", "replace").splitlines():
             key, _, value = line.partition(" ")
-            if key.endswith("knownhostsfile"):  # it prints no quotes around a path with blanks
+            if key.endswith("knownhostsfile"):  # it does not quote a path with blanks
                 value = " ".join(f'"{path}"' for path in re.split(r" (?=[/~]|none$)", value))
             found.setdefault(key, value)
         check_own_host(found["hostname"])
@@ -59,7 +59,7 @@ class OpensshConfig(ConfigFiles):
 
 
 def run(words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[bytes]:
-    """Raises TransportError where there is no `ssh`, and when it takes too long."""
+    """Runs `ssh`. Raises TransportError if there is none, and if it takes too long."""
     try:
         return subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, start_new_session=True
@@ -77,7 +77,7 @@ def no_program() -> TransportError:
 
 
 def ssh_command(host: Host, *, ssh_config: Path | None = None) -> list[str]:
-    """Words that log in to `host`; those of a remote command may follow. `ssh_config` as for ssh -F."""
+    """The command that logs in to `host`; words of a remote command may follow. `ssh_config` as for ssh -F."""
     assert isinstance(host.reach, SshSettings)
     settings, files = split_target(host.reach), OpensshConfig(ssh_config)
     kept = ["-o", f"ControlPath={quoted(path)}"] if (path := _kept(settings, files)) else []
@@ -92,7 +92,7 @@ def ssh_command(host: Host, *, ssh_config: Path | None = None) -> list[str]:
 
 
 def _kept(settings: SshSettings, files: ConfigFiles) -> Path | None:
-    """The socket of a connection that is kept."""
+    """The socket of a kept connection; None if there is none."""
     from dtctl.transport.ssh.control import is_alive
 
     path = control_path(settings, files) if settings.client == "openssh" else None
@@ -102,8 +102,10 @@ def _kept(settings: SshSettings, files: ConfigFiles) -> Path | None:
 def ssh_words(
     settings: SshSettings, files: ConfigFiles, hops: Sequence[SshSettings] = (), own: Own = lambda _: ()
 ) -> list[str]:
-    """`own` words come first, so that they win. -J takes neither a key nor known_hosts to a gateway: each of the `hops`
-    is an `ssh` of its own."""
+    """The words of an `ssh` command; `own` words come first, so that they win.
+
+    -J passes neither a key nor known_hosts to a gateway, so each of the `hops` is an `ssh` of its own.
+    """
     words: list[str] = []
     for one in (*hops, settings):
         proxy = ["-o", f"ProxyCommand={shlex.join(words[:-1])} -W [%h]:%p {shlex.quote(words[-1])}"] if words else []
@@ -114,7 +116,7 @@ def ssh_words(
 
 
 def control_path(settings: SshSettings, files: ConfigFiles) -> Path:
-    """Of the socket of a kept connection: a name for all that leads to the host, in a directory of ours alone."""
+    """The socket of a kept connection, named by a hash of the route to the host, in a private directory of ours."""
     config = files.path or Path("~/.ssh/config")
     changed = config.expanduser().stat().st_mtime_ns if config.expanduser().exists() else 0
     way = replace(settings, connect_timeout_s=0, keep_s=0), str(config.absolute()), changed, os.uname().nodename
@@ -147,7 +149,7 @@ def _options(settings: SshSettings, files: ConfigFiles) -> list[str]:
 
 
 def _known_hosts(settings: SshSettings, files: ConfigFiles) -> list[str]:
-    """Where a cluster file has chosen the file, ssh writes to it only what dtctl would: a new key, if at all."""
+    """Options for a known_hosts file that a cluster file names: ssh adds only what dtctl would, a new key at most."""
     file = configured_known_hosts(settings)
     if file is None:
         return []

@@ -1,4 +1,4 @@
-"""paramiko's side of the wire, made fit for a hundred connections that are held open for days."""
+"""paramiko's side of the wire, fit for a hundred connections that stay open for days."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 PROBE_AFTER_S = 20
-"""Without a byte from us; also keeps firewalls from forgetting the connection."""
+"""A probe is sent after this time in which we sent nothing; it also keeps firewalls from forgetting the connection."""
 DEAD_AFTER_S = 60.0
-"""Without a byte from the host, though it was asked."""
+"""A host is dead after this time without a byte from it, in spite of probes."""
 IDLE_WAIT_S = 5.0
 """How long the thread of a quiet connection sleeps. paramiko's own 0.1 s costs a core for a few hundred hosts."""
 
@@ -34,7 +34,7 @@ PACKET_LIMIT = 1 << 20
 """OpenSSH's own is 256 KiB; paramiko has none."""
 
 UNREAD_LIMIT = 8 << 20
-"""How much unread data of a host is kept: four of its windows (RFC 4254, 5.2)."""
+"""The most unread data that is kept of a host: four of its windows (RFC 4254, 5.2)."""
 
 WEAK = ("-cbc", "3des", "md5", "-96")
 
@@ -43,7 +43,7 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class WatchedPacketizer(Packetizer):
-    """Knows when it last received something, and needs no timer thread to limit the handshake."""
+    """Knows when it last received something, and limits the handshake without a timer thread."""
 
     def __init__(self, sock: Any) -> None:
         super().__init__(sock)
@@ -81,7 +81,7 @@ class WatchedPacketizer(Packetizer):
 
 
 class SshProtocol(Transport):
-    """A Transport that prefers the key types that are pinned, closes at once, and notices a dead host in a minute."""
+    """A Transport that prefers pinned key types, closes at once, and notices a dead host within a minute."""
 
     packetizer: WatchedPacketizer
     _remote_kex_init: bytes | None = None
@@ -91,11 +91,11 @@ class SshProtocol(Transport):
 
     def __init__(self, sock: Any, host_key_types: Iterable[str] = (), **options: Any) -> None:
         self.greeted: Callable[[], object] = lambda: None
-        """Called, in the thread that reads, when the host's first bytes have come."""
+        """Called in the reading thread when the host's first bytes have come."""
         super().__init__(sock, packetizer_class=WatchedPacketizer, **options)
         self._channel_handler_table = {**self._channel_handler_table, **_FEEDS}
         security = self.get_security_options()
-        # AES-GCM is one call into OpenSSL for each packet, where the others need a MAC as well.
+        # AES-GCM is one call into OpenSSL for each packet; the others also need a MAC.
         ciphers = sorted(security.ciphers, key=lambda name: "gcm" not in name)
         security.ciphers = tuple(name for name in ciphers if not any(word in name for word in WEAK))
         security.digests = tuple(name for name in security.digests if not any(word in name for word in WEAK))
@@ -113,7 +113,7 @@ class SshProtocol(Transport):
         return self._ask(lambda login, done: login.auth_none(username, done), None)
 
     def _ask(self, what: Callable[[AuthHandler, threading.Event], None], event: threading.Event | None) -> list[str]:
-        """As paramiko's own, but for who speaks with the server."""
+        """Does the same as paramiko's own method, but with a PromptLogin."""
         if not (self.is_active() and self.initial_kex_done):
             raise SSHException("No existing session")
         done = event or threading.Event()
@@ -127,20 +127,20 @@ class SshProtocol(Transport):
         self.packetizer.set_keepalive(PROBE_AFTER_S, self._probe)
 
     def _probe(self) -> None:
-        """Runs in the thread that reads; raising ends the connection."""
+        """Runs in the reading thread; raising ends the connection."""
         if time.monotonic() - self.packetizer.last_received > DEAD_AFTER_S:
             self.packetizer.dead = True
             raise EOFError
         if self.packetizer.is_sending():
-            return  # and must not wait for a send that may itself be stuck
+            return  # a send that may be stuck must not be waited for
         request = Message()
         request.add_byte(cMSG_GLOBAL_REQUEST)
         request.add_string("keepalive@openssh.com")
-        request.add_boolean(True)  # an answer is wanted; any will do
+        request.add_boolean(True)  # any answer will do
         self._send_user_message(request)
 
     def can_send(self) -> bool:
-        """A short message could be sent now, without waiting for the host."""
+        """Whether a short message could be sent now, without waiting for the host."""
         if self.packetizer.is_sending():
             return False
         if not isinstance(self.sock, socket.socket):
@@ -158,11 +158,11 @@ class SshProtocol(Transport):
         super().stop_thread()
 
     def key_types(self) -> tuple[str, ...]:
-        """Host key algorithms that we can use."""
+        """Host key algorithms that we support."""
         return tuple(self.get_security_options().key_types)
 
     def offered_key_types(self) -> list[str]:
-        """Host key algorithms that the server has (RFC 4253, 7.1), known after the handshake."""
+        """Host key algorithms that the server offers (RFC 4253, 7.1), known after the handshake."""
         message = Message(self._server_kex_init)
         message.get_bytes(1 + 16)  # the message's number and the cookie
         message.get_list()  # key exchange algorithms
@@ -170,7 +170,7 @@ class SshProtocol(Transport):
 
     @property
     def remote_kex_init(self) -> bytes | None:
-        """The server's KEXINIT while keys are exchanged, as paramiko wants it; it is kept for later."""
+        """The server's KEXINIT during a key exchange, as paramiko needs it; a copy is kept for later."""
         return self._remote_kex_init
 
     @remote_kex_init.setter
@@ -180,7 +180,7 @@ class SshProtocol(Transport):
 
 
 def _within_window(feed: Callable[[Channel, Message], None]) -> Callable[[Channel, Message], None]:
-    """What takes a channel's data, in the thread that reads. paramiko itself does not enforce the window it gave."""
+    """A channel's handler of data, in the reading thread. paramiko itself does not enforce its own window."""
 
     def take(channel: Any, message: Message) -> None:
         if len(channel.in_buffer) + len(channel.in_stderr_buffer) > UNREAD_LIMIT:
@@ -205,7 +205,7 @@ SERVICE = "ssh-userauth"
 
 
 class PromptLogin(AuthHandler):
-    """One question of a login. `first`: the service was not requested on this connection yet."""
+    """One request of a login. `first`: the service was not requested on this connection yet."""
 
     private_key: PKey | None
     _get_key_type_and_bits: Callable[[PKey], tuple[str, Any]]
@@ -216,7 +216,7 @@ class PromptLogin(AuthHandler):
         self._waits = False
 
     def _request_auth(self) -> None:
-        # Decided before the request is sent: the answer may be there, in another thread, before anything else here.
+        # Decided before the request is sent: another thread may receive the answer before anything else here.
         at_once = not (self._first and self._needs_extensions())
         self._waits = not at_once
         if self._first:
@@ -225,7 +225,7 @@ class PromptLogin(AuthHandler):
             self._ask()
 
     def _needs_extensions(self) -> bool:
-        """By which algorithm an RSA key may sign the server says beside its answer for the service (RFC 8308)."""
+        """Whether to wait for the server's extensions: they name the signature algorithms for RSA keys (RFC 8308)."""
         return self.private_key is not None and "rsa" in self._get_key_type_and_bits(self.private_key)[0]
 
     def _ask(self) -> None:
@@ -236,6 +236,6 @@ class PromptLogin(AuthHandler):
         super()._parse_service_accept(accepted)  # type: ignore[misc]
 
     def _parse_service_accept(self, message: Message) -> None:
-        """paramiko calls it when the server has granted the service."""
+        """Called by paramiko when the server has granted the service."""
         if self._waits:
             self._ask()

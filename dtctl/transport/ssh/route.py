@@ -1,4 +1,4 @@
-"""Where a host is, which gateways lead to it and which keys it may show: by the cluster file and ssh_config."""
+"""The address of a host, its gateways and the keys it may show, from the cluster file and ssh_config."""
 
 from __future__ import annotations
 
@@ -19,31 +19,35 @@ if TYPE_CHECKING:
     from dtctl.transport.ssh.protocol import SshProtocol
 
 FAILURE_KEPT_S = 5.0
-"""So that a hundred hosts do not try, one after the other, a gateway that times out or bans who fails too often."""
+"""How long a failed login is remembered, so that a hundred hosts do not try, one after the other, a gateway that times
+out or bans clients with too many failures."""
 
 LONGEST_TIMEOUT_S = 86400.0
-"""The kernel takes no timeout of weeks."""
+"""The longest timeout; the kernel does not accept weeks."""
 
 
 @dataclass(frozen=True)
 class HostKeys:
-    """What may be believed of one host's keys."""
+    """The trusted keys of one host."""
 
     destination: Destination
     name: str
-    """In known_hosts (`host_key_name`, or HostKeyAlias)."""
+    """The name in known_hosts (`host_key_name`, or HostKeyAlias)."""
     known: KnownHosts
     files: Sequence[Path]
     """known_hosts files."""
     accept_new: bool = False
     said: Path | None = None
-    """The first of the files, where a cluster file has chosen it."""
+    """The first of the files, if a cluster file names it."""
     project: Path | None = None
     """The directory of that cluster file."""
 
     @property
     def own_file(self) -> Path:
-        """Where new keys belong. Raises TransportError if the files keep nothing, or if it is not theirs to choose."""
+        """The file for new keys.
+
+        Raises TransportError if the files keep nothing, or if the cluster file may not choose it.
+        """
         for file in self.files:
             if file == Path(os.devnull):
                 continue
@@ -56,15 +60,15 @@ class HostKeys:
         )
 
     def pinned(self) -> list[HostKey]:
-        """In the order of the files."""
+        """The pinned keys, in the order of the files."""
         return [line.key for line in self.known.of(self.name, self.files) if not line.revoked]
 
     def types(self) -> list[str]:
-        """Key types to ask for first."""
+        """Key types to request first."""
         return [key.type for key in self.pinned()]
 
     def check(self, key: HostKey, protocol: SshProtocol) -> None:
-        """Raises HostKeyError."""
+        """Raises HostKeyError unless the key is trusted."""
         lines = self.known.of(self.name, self.files)
         # A host of which keys are revoked, but none is known, is a new one (`check_key_in_hostkeys`, hostfile.c).
         if self.accept_new and not any(not line.revoked or line.key == key for line in lines):
@@ -74,7 +78,7 @@ class HostKeys:
         self.compare(key, lines)
 
     def judge(self, shown: Sequence[HostKey]) -> None:
-        """Raises HostKeyError when none of all the keys of a host may be believed."""
+        """Raises HostKeyError if none of the keys that a host has shown can be trusted."""
         lines = self.known.of(self.name, self.files)
         revoked = {line.key for line in lines if line.revoked}
         pinned = {line.key for line in lines} - revoked
@@ -83,7 +87,7 @@ class HostKeys:
             self.compare(min(shown, key=lambda key: (key not in revoked, key.type not in types)), lines)
 
     def _may_know_others(self) -> bool:
-        """A key that is in no file may be new, or be vouched for by an authority."""
+        """Whether a key in no file may be trusted: as a new one, or through a certificate authority."""
         return self.accept_new or any("@cert-authority" in known_hosts.read(file) for file in self.files)
 
     def compare(self, key: HostKey, pinned: Sequence[Pinned]) -> None:
@@ -97,14 +101,14 @@ class HostKeys:
         others = [line for line in pinned if not line.revoked]
         if not others:
             raise errors.unknown_key(self.destination, key, self.files)
-        # The pinned types were asked for first: a host that has one of those keys would have shown it.
+        # Pinned types are requested first: a host with one of those keys would have shown it.
         nearest = next((line for line in others if line.key.type == key.type), others[0])
         raise errors.changed_key(self.destination, self.name, key, nearest)
 
 
 @dataclass(frozen=True)
 class Station:
-    """A host on the way to one of the inventory, or that host itself; each has keys of its own."""
+    """A host on the route to one of the inventory, or that host itself; each has keys of its own."""
 
     name: str
     settings: SshSettings
@@ -120,23 +124,23 @@ class Station:
         return str(self.keys.destination)
 
     def scan(self) -> list[HostKey]:
-        """As `Routes.scan`, which a gateway that is not trusted fails, too."""
+        """Does what `Routes.scan` does; fails also if a gateway is not trusted."""
         return self.routes.scan(self.name, self.settings)
 
     def pin(self, keys: Iterable[HostKey]) -> Path:
-        """As `Routes.pin`."""
+        """Does what `Routes.pin` does."""
         return self.routes.pin(self.keys, keys)
 
 
 class Routes:
-    """What either client has to know of a host before it connects. Safe for many threads."""
+    """Facts about a host that both clients need before they connect. Safe for many threads."""
 
     def __init__(self, files: ConfigFiles) -> None:
         self.files = files
         self.known_hosts = KnownHosts()
 
     def hops(self, settings: SshSettings) -> list[SshSettings]:
-        """The jump hosts on the way, nearest first, as settings of their own."""
+        """The jump hosts on the route, nearest first, as settings of their own."""
         found: list[SshSettings] = []
         gateway = self._gateway(settings)
         while isinstance(gateway, SshSettings):
@@ -152,7 +156,7 @@ class Routes:
         return [Station(each, own, self) for each, own in (*hops, (name, settings))]
 
     def host_keys(self, name: str, settings: SshSettings, trust: str = "") -> HostKeys:
-        """How the keys of a host are to be judged; `trust` is the host for which `dtctl trust` pins them."""
+        """The rules for trusting a host's keys; `trust` is the host for which `dtctl trust` pins them."""
         options = self.files.lookup(settings)
         to = Destination(name, str(options["hostname"]), _port(options), trust, settings.identity_file)
         alias = options.get("hostkeyalias")
@@ -171,7 +175,7 @@ class Routes:
         raise NotImplementedError
 
     def pin(self, host_keys: HostKeys, keys: Iterable[HostKey]) -> Path:
-        """Believes these keys from now on; gives the file that they are written to."""
+        """Trusts these keys from now on. Returns the file that they are written to."""
         self.known_hosts.pin(host_keys.name, keys, host_keys.own_file)
         return host_keys.own_file
 
@@ -188,7 +192,7 @@ class Routes:
         gateway = last_gateway(settings, jump)
         own = self.files.lookup(gateway)
         is_itself = (own["hostname"], _port(own)) == (options["hostname"], _port(options))
-        return None if is_itself else gateway  # `Host *` with a ProxyJump is meant for all the others
+        return None if is_itself else gateway  # `Host *` with a ProxyJump is meant for all other hosts
 
 
 def _port(options: Mapping[str, Any]) -> int:
@@ -199,7 +203,7 @@ def _port(options: Mapping[str, Any]) -> int:
 
 
 def connect_timeout(settings: SshSettings, options: Mapping[str, Any]) -> float:
-    """ConnectTimeout of ssh_config counts where the cluster file says nothing."""
+    """The timeout of the cluster file; if it has none, ConnectTimeout of ssh_config."""
     unsaid = settings.connect_timeout_s == SshSettings.connect_timeout_s
     configured = str(options.get("connecttimeout", ""))
     timeout_s = float(configured) if unsaid and configured.isdecimal() else settings.connect_timeout_s

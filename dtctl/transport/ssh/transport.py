@@ -31,17 +31,20 @@ if TYPE_CHECKING:
 
 READ_BYTES = 256 * 1024
 WRITE_BYTES = 32 * 1024 - 64
-"""One packet. paramiko's `sendall` copies all that is left for each packet, which is quadratic for 40 MB."""
+"""The data of one packet. paramiko's `sendall` copies the whole rest for each packet, which is quadratic for 40 MB."""
 NEAR_S = 0.005
-"""A round trip to a host in the same building or town."""
+"""The longest round trip to a host in the same building or town."""
 NEAR_AHEAD_BYTES = 512 * 1024
-"""What such a host may have unread: OpenSSH's server copies all of that, up to 2 MiB, for each packet more."""
+"""The most unread data for such a host: OpenSSH's server copies all of it, up to 2 MiB, for each further packet."""
 EXIT_STATUS_S = 5.0
 """How long the exit status may take to follow the end of the output."""
 
 
 class SshTransport:
-    """`passphrase` asks a person for that of a key file, once for each key; None without a terminal."""
+    """Runs agents over paramiko.
+
+    `passphrase` prompts for that of a key file, once for each key; None without a terminal.
+    """
 
     def __init__(
         self, files: ConfigFiles | None = None, passphrase: Passphrase | None = None, waiting: Waiting = unobserved
@@ -65,7 +68,7 @@ class SshTransport:
 
 
 def _run_loader(login: Login) -> Channel:
-    """paramiko waits without a limit for the answer to an exec, so the connection is ended when there is none."""
+    """Starts the agent. paramiko waits forever for the answer to an exec, so a timer ends the connection."""
     limit_s = login.connection.timeout_s
     late = threading.Event()
 
@@ -88,12 +91,15 @@ def _run_loader(login: Login) -> Channel:
     finally:
         limit.cancel()
     if _is_near(login.connection.socket):
-        channel.out_window_size = min(channel.out_window_size, NEAR_AHEAD_BYTES)  # OpenSSH gives it with the exec
+        channel.out_window_size = min(channel.out_window_size, NEAR_AHEAD_BYTES)  # OpenSSH grants it with the exec
     return channel
 
 
 def _is_near(connection: socket.socket | None) -> bool:
-    """By the shortest round trip that the kernel has seen: tcpi_min_rtt of linux/tcp.h. False where it is unknown."""
+    """Whether the host is near, by the shortest round trip that the kernel has seen (tcpi_min_rtt of linux/tcp.h).
+
+    False if it is unknown.
+    """
     if connection is None or sys.platform != "linux":
         return False
     try:
@@ -118,7 +124,7 @@ class ChannelStream:
         return data
 
     def _drain_stderr(self) -> None:
-        """Else the remote process would stand still when the window is full."""
+        """Reads stderr; otherwise a full window would block the remote process."""
         while self._channel.recv_stderr_ready():
             self._stderr = (self._stderr + self._channel.recv_stderr(READ_BYTES))[-STDERR_BYTES:]
 
@@ -131,7 +137,7 @@ class ChannelStream:
             self._channel.settimeout(silence.wait_s)
             try:
                 sent = self._channel.send(piece)
-            except TimeoutError:  # nothing was sent; it may be the limit of a reader in another thread that has passed
+            except TimeoutError:  # nothing was sent; a reader's timeout in another thread may have expired
                 silence.check()
                 continue
             if sent == 0:
@@ -149,7 +155,7 @@ class ChannelStream:
 
     def close(self) -> None:
         protocol: Any = self._login.connection.protocol
-        if protocol.can_send():  # or the last message would wait for who takes nothing
+        if protocol.can_send():  # otherwise the last message would wait for a host that reads nothing
             with suppress(SSHException, EOFError, OSError):
                 self._channel.close()
         self._login.close()

@@ -171,7 +171,7 @@ def test_a_start_without_some_hosts_says_which_and_why_by_reasons(capsys: pytest
     ]
 
 
-def test_what_a_host_advises_is_not_shown_as_advice_of_dtctl(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hint_of_a_host_is_not_shown_as_one_of_dtctl(capsys: pytest.CaptureFixture[str]) -> None:
     """`curl http://... | sh` in the place where dtctl says what to type next."""
 
     def refused(host: str) -> AgentError:

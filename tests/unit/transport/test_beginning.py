@@ -107,7 +107,7 @@ def test_a_host_that_reads_nothing_is_explained_by_its_exit() -> None:
         session.receive()
 
 
-def test_after_the_greeting_what_cannot_be_sent_is_lost_at_once() -> None:
+def test_failed_send_after_the_greeting_is_lost_at_once() -> None:
     pipe = Pipe(b"\x1e" + frame(GREETING))
     session = begun(pipe)
     session.greeted()

@@ -189,7 +189,7 @@ def test_pinning_starts_a_new_line_after_one_that_has_no_end(tmp_path: Path) -> 
     assert file.read_text().splitlines() == [line("gpu-a", 1), line("gpu-b", 2)]
 
 
-def test_learning_never_replaces_what_somebody_else_wrote_meanwhile(tmp_path: Path) -> None:
+def test_pinning_keeps_lines_written_meanwhile(tmp_path: Path) -> None:
     file, known = tmp_path / "known_hosts", KnownHosts()
     assert known.of("gpu-a", [file]) == []
     file.write_text(line("gpu-a", 1) + "\n")
@@ -362,7 +362,7 @@ def test_a_known_hosts_file_of_several_hosts_is_reported_once(home: Path, projec
 
 @pytest.mark.parametrize("name", ["authorized_keys", "authorized_keys2", "rc", "environment", "config", "config.d/x"])
 @pytest.mark.parametrize("before", ["# mine\n", line("restrict,gpu-b") + "\n"])
-def test_what_ssh_reads_for_something_else_is_never_written(home: Path, name: str, before: str) -> None:
+def test_other_files_of_ssh_are_never_written(home: Path, name: str, before: str) -> None:
     """Comments can stand in all of them, and sshd passes over lines that it does not understand."""
     file = home / ".ssh" / name
     file.parent.mkdir(exist_ok=True)

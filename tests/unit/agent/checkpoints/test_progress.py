@@ -15,6 +15,7 @@ from dtctl.agent.checkpoints.directories import Run, saved, values
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry
+from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise.attempt import Attempt
 from dtctl.agent.supervise.context import CheckpointSigns, TaskContext
 from dtctl.agent.supervise.observation import Observation, note_work
@@ -60,7 +61,7 @@ def observe(
 ) -> tuple[Observation, CheckpointSigns]:
     task = supervised.task("worker:0")
     spec = supervised.spec(task, checkpoint_dirs=list(checkpoint_dirs), recovery=supervised.recovery(stall_s=stall_s))
-    context = TaskContext("/run", spec, {"PATH": "/bin"}, {}, None, lambda *_: None, lambda _: None)
+    context = TaskContext(RunFiles("/run"), spec, {"PATH": "/bin"}, {}, lambda *_: None, lambda _: None)
     return Observation(context, task, entry, attempt, 1000.0), context.checkpoints
 
 

@@ -12,6 +12,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Because, Fact
 from dtctl.agent.records.run_state import Ending, Entry, Intent, Start
 from dtctl.agent.records.spec import Member, Spec, TaskSpec, comes_back_alone
+from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import autopsy
 from dtctl.agent.supervise import task as supervised
 from dtctl.agent.supervise.context import TaskContext
@@ -132,7 +133,7 @@ class _Around(TaskContext):
     """Nothing is launched, and what is observed is simulated."""
 
     def __init__(self, task: SimTask, spec: Spec) -> None:
-        super().__init__("/simulated", spec, {}, {}, None, self._note, lambda _: None)
+        super().__init__(RunFiles("/simulated"), spec, {}, {}, self._note, lambda _: None)
         self._task = task
 
     def _note(self, task: str, before: str, after: str, attempt: int, why: Because) -> None:

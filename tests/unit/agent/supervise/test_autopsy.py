@@ -13,6 +13,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.agent.records.run_state import Entry, Start
 from dtctl.agent.run import policy
+from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise.attempt import LEAVE_S, Attempt
 from dtctl.agent.supervise.autopsy import hung_in, left_behind
 from dtctl.agent.supervise.context import TaskContext
@@ -162,7 +163,7 @@ def test_survivors_are_in_the_entry_of_the_task(tmp_path: Path, hanging: process
     reasons: list[object] = []
     spec = supervised.spec(supervised.task("worker:0"))
     around = TaskContext(
-        str(tmp_path), spec, {"PATH": "/bin"}, {}, None, lambda *fields: reasons.append(fields), reasons.append
+        RunFiles(str(tmp_path)), spec, {"PATH": "/bin"}, {}, lambda *fields: reasons.append(fields), reasons.append
     )
     entry = made(Entry, state="running", attempt=1)
     directory = tmp_path / "tasks" / "worker-0" / "attempt-1"

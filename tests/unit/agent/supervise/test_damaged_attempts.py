@@ -12,6 +12,7 @@ from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.agent.records.run_state import Entry, Start, State
+from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import START_LIMIT_S
 from dtctl.agent.supervise.context import TaskContext
@@ -74,7 +75,7 @@ class Adopted:
 
     def begin(self, now: float = 100.0) -> Task:
         around = TaskContext(
-            str(self.directory), self.spec, {"PATH": "/bin"}, {}, None, lambda *_: None, lambda _: None
+            RunFiles(str(self.directory)), self.spec, {"PATH": "/bin"}, {}, lambda *_: None, lambda _: None
         )
         return Task(self.spec["tasks"][0], self.entry, around, now, 1000.0)
 
@@ -177,7 +178,7 @@ def test_a_file_in_the_place_of_a_tasks_directory_uses_its_budget_up(adopted: Ad
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
 def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, junk: Callable[[Path], object]) -> None:
     junk(tmp_path / "exit.json")
-    launch = keeper.AttemptSpec(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/")
+    launch = keeper.AttemptSpec(RunFiles(str(tmp_path)), str(tmp_path), ["x"], {}, "/")
     keeper._record_exit(launch, 7 << 8, None)
     assert json.loads((tmp_path / "exit.json").read_text())["code"] == 7
 
@@ -186,7 +187,7 @@ def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, j
 def test_a_keeper_ends_where_nothing_can_be_written() -> None:
     with public_directory() as attempt:
         attempt.chmod(0o555)
-        launch = keeper.AttemptSpec(str(attempt), str(attempt / "wake"), ["x"], {}, "/")
+        launch = keeper.AttemptSpec(RunFiles(str(attempt)), str(attempt), ["x"], {}, "/")
         with without_privileges():
             keeper._record_exit(launch, 7 << 8, None)
         assert not list(attempt.iterdir())

@@ -24,6 +24,7 @@ from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.values import TaskState
 from dtctl.agent.records.whole_run import Event
 from dtctl.agent.run import policy
+from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import Attempt
 from dtctl.agent.supervise.context import TaskContext
@@ -107,7 +108,7 @@ class Teller:
 
     def _begin(self) -> None:
         around = TaskContext(
-            self._directory, self._spec, {"PATH": "/bin"}, {"S": "k"}, None, self._changed, lambda _: None
+            RunFiles(self._directory), self._spec, {"PATH": "/bin"}, {"S": "k"}, self._changed, lambda _: None
         )
         self._task = Task(self._spec["tasks"][0], self.entry, around, self.now, 1.0)
 
@@ -202,7 +203,7 @@ def test_last_attempts_are_reported_when_there_are_many(teller: Teller) -> None:
 @pytest.mark.parametrize("error", ["x" * 5000, "\ud800", "\0", "é" * 3_000_000], ids=["long", "lone", "nul", "longer"])
 def test_exit_written_by_a_keeper_is_a_valid_record(tmp_path: Path, error: str) -> None:
     fault = keeper.Fault.decode(keeper.Fault([fact("said", text=error)], True).encode())
-    keeper._record_exit(keeper.AttemptSpec(str(tmp_path), "", ["x"], {}, "/"), 127 << 8, fault)
+    keeper._record_exit(keeper.AttemptSpec(RunFiles(str(tmp_path)), str(tmp_path), ["x"], {}, "/"), 127 << 8, fault)
     attempt = Attempt(str(tmp_path), 0.0)
     attempt.update(1.0, 1.0)
     assert attempt.exit is not None
@@ -215,7 +216,7 @@ def test_exit_written_by_a_supervisor_is_a_valid_record(tmp_path: Path) -> None:
 
 def test_start_of_a_command_of_any_length_is_a_valid_record(tmp_path: Path) -> None:
     argv = ["x" * 3_000_000, *["y"] * 30_000]
-    launch = keeper.AttemptSpec(str(tmp_path), "", argv, {}, "/")
+    launch = keeper.AttemptSpec(RunFiles(str(tmp_path)), str(tmp_path), argv, {}, "/")
     assert keeper._record_start(launch, os.getpid(), 1.0) is None
     start = Attempt(str(tmp_path), 0.0).start
     assert start is not None

@@ -85,7 +85,7 @@ def test_a_coordinator_repairs_what_it_sees_of_the_lead(
         (tmp_path / ".dtctl-demo-1").touch()
     monkeypatch.setattr(repair, "repair_directory", lambda path, *_: [path])
     spec = with_spares("async-ps", {"chief:0": "a", "worker:0": "b"}, *spares, checkpoint_dirs=[str(tmp_path)])
-    files: Any = SimpleNamespace(code_directory=lambda: None, root=str(tmp_path))
+    files: Any = SimpleNamespace(root=str(tmp_path))
     services = checkpoint_services(files, on(spec, host))
     assert services.repair_checkpoints(False) == [str(tmp_path)] * repaired
     assert (services.newest_checkpoint() is None) is repaired, "none that is there, or none that is known"

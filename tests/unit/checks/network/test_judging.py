@@ -69,7 +69,7 @@ def test_places_are_those_of_tasks_and_of_the_coordinator_and_only_an_evaluator_
     ("problem", "kind"),
     [("other_host", "other_host"), ("stranger", "stranger"), ("silent", "silent"), ("cut_off", "large_packets")],
 )
-def test_who_answers_in_a_hosts_place_or_not_at_all_is_reported(problem: str, kind: str) -> None:
+def test_other_host_or_no_answer_is_reported(problem: str, kind: str) -> None:
     (cause,) = judge(with_names({("gpu-2", "gpu-1"): (address("gpu-1"), problem)}, by="gpu-4"))
     assert (cause.kind, cause.hosts, cause.others) == (kind, ("gpu-1",), ("gpu-2",))
 
