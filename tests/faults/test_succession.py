@@ -1,4 +1,4 @@
-"""The host of the coordinator is gone for good: another one takes its place, and the run stays in good hands."""
+"""The coordinator's host is lost permanently: another host coordinates, and the run stays under control."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lost_tasks(user: Desk) -> list[str]:
     return [task["task"] for task in user.status()["tasks"] if task["state"] == "lost"]
 
 
-def test_a_run_whose_coordinators_host_is_gone_is_mended_shown_and_stopped(fleet: Fleet, user: Desk) -> None:
+def test_a_run_without_its_coordinators_host_recovers_is_shown_and_stopped(fleet: Fleet, user: Desk) -> None:
     scene = stand_in(fleet, user, ASYNC)
     scene.up()
     lost = fleet["gpu-3"]
