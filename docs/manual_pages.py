@@ -91,7 +91,7 @@ _NETWORK = (
     "0.8 of the median with its best partner (far below, if the others differ much). Four to eight seconds, with the "
     "network fully loaded. With two hosts the slow one cannot be identified.\n"
     "- `--print-firewall nftables` (or `iptables`, `ufw`) contacts no host. It prints, for each host, rules that admit "
-    "the cluster's hosts to the tasks' ports and nobody else, and the commands that remove them. They admit the "
+    "the cluster's hosts to the tasks' ports and no other machines, and the commands that remove them. They admit the "
     "addresses that tasks are given, so run `dtctl check` once they are loaded. See "
     "[Security](security.md#the-ports-of-tasks), also for `dtctl up --require-private`.",
 )
@@ -157,7 +157,7 @@ def _answers() -> str:
 
 def _signatures() -> Iterable[str]:
     for one in SIGNATURES:
-        rows = [f"- seen: {one.seen}", *([f"- read beside it: {one.beside}"] if one.beside else [])]
+        rows = [f"- seen: {one.seen}", *([f"- also checked: {one.beside}"] if one.beside else [])]
         rows += [f"- it means: {pattern_of(one.means)}"]
         rows += ["- what to do: " + "; ".join(map(_typed, one.remedy))]
         yield f"### {one.name}"

@@ -20,7 +20,7 @@ _BEGINS_SOMETHING = re.compile(r"(?:[-+*#>|]|\d+[.)]|#+)$")
 
 
 def filled(page: str) -> str:
-    """The page with its paragraphs filled anew."""
+    """The page with its paragraphs filled again."""
     return "\n".join(line for block in _blocks(page.split("\n")) for line in block)
 
 

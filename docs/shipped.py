@@ -18,7 +18,7 @@ from dtctl.render.manual import EXITS
 SHARE = Path(__file__).resolve().parents[1] / "share"
 
 _DESCRIPTION = """\
-dtctl starts, watches, mends and stops distributed training on plain SSH machines. One file, cluster.yaml, says which
+dtctl starts, watches, recovers and stops distributed training on plain SSH machines. One file, cluster.yaml, says which
 machines, which groups of tasks and which program. The hosts need sshd and python3: no root, no daemon, no containers.
 Once a run has started, it goes on without the machine where dtctl was typed."""
 
@@ -30,7 +30,7 @@ dtctl logs worker:1 \\-f
 dtctl stop"""
 
 _FILES = {
-    "cluster.yaml": "the cluster; dtctl explain tells about its keys",
+    "cluster.yaml": "the cluster; dtctl explain KEY describes a key",
     ".dtctlignore": "which files stay at home, in the syntax of .gitignore",
     "~/.ssh/config": "honoured: aliases, users, ports, keys, jump hosts",
     "~/.local/state/dtctl": "the runs that were started here ($XDG_STATE_HOME)",

@@ -1,4 +1,4 @@
-"""The site's own steps of mkdocs: README, CONTRIBUTING and CHANGELOG are pages too, and links are mended."""
+"""The site's own steps of mkdocs: README, CONTRIBUTING and CHANGELOG are pages too, and links are adapted."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Stop:
             sys.exit(SAVED)
 
     def _listen(self) -> None:
-        # Before every step anew: a strategy's first collective gives SIGTERM to TensorFlow (preemption_notifier.cc).
+        # Before every step: a strategy's first collective gives SIGTERM to TensorFlow (preemption_notifier.cc).
         signal.signal(signal.SIGTERM, self._ask)
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._ask)

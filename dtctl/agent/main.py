@@ -38,7 +38,7 @@ def _supervise(bond: revival.Bond) -> None:
     try:
         supervisor = Supervisor(bond.files)
     except paths.Damaged as damage:  # the spec or the environment: what was in it is unknown here
-        errors.note("%s: the agent ends until somebody asks for it" % damage)
+        errors.note("%s: the agent ends until it is requested again" % damage)
         revival.retire(bond.files)
         return
     programs.save_compiled()

@@ -34,8 +34,8 @@ class Manifest:
     dirs: tuple[tuple[str, int], ...]
     """Paths and modes; a directory comes before its content."""
     cluster: str = ""
-    """The cluster's name makes its bundle distinct: trainers write next to their code, where no other cluster may find
-    it."""
+    """The cluster's name is part of the bundle: trainers write to the code directory, which no other cluster may share.
+    """
 
     @cached_property
     def canonical(self) -> bytes:

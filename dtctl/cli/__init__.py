@@ -81,6 +81,7 @@ def _main() -> None:
         from dtctl.render.machine import stderr
     speak_json(stderr.note if in_json else None)
     try:
+        check_working_directory()
         with whole_words(os.environ):
             if in_json:
                 _run_in_json()
@@ -107,6 +108,17 @@ def wants_json(args: Sequence[str]) -> bool:
         or arg in [f"{option}{form}" for option in ("-o", "--output=") for form in _FORMS]
         for arg, value in pairs
     )
+
+
+def check_working_directory() -> None:
+    from pathlib import Path
+
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        from dtctl.errors import UsageError
+
+        raise UsageError("the current directory was removed", hint="cd to a directory that exists") from None
 
 
 def _run_in_json() -> None:

@@ -149,7 +149,7 @@ def check_code(content: ClusterFile, code: Path, home: Path, findings: Findings)
     what = _too_much(code, home)
     if what is not None:
         summary = f"trainer.code is {str(code)!r}, which is {what}: all of it would be pushed to the hosts"
-        hint = "name the directory of the training program, or write code_anywhere: true beside it if you mean it"
+        hint = "name the directory of the training program, or add code_anywhere: true if this is intended"
         findings.add(("trainer", "code"), summary, hint)
 
 
@@ -399,7 +399,7 @@ def check_waits(content: ClusterFile, findings: Findings) -> None:
 
 
 def check_data(content: ClusterFile, findings: Findings) -> None:
-    """What is brought needs a place, and somebody who gets it."""
+    """Reports data to be sent without a directory for it, or without a task that reads it."""
     if content.data.from_ is not None and content.dirs.data is None and not findings.has("dirs"):
         summary = "data.from is set, but dirs.data, where it is brought on the hosts, is not"
         findings.add(("data", "from"), summary, "write, for example, dirs: {data: /data/digits}")

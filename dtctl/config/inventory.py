@@ -67,7 +67,7 @@ class _Reader:
             if reason := why_not_written(Path(local_path(known_hosts, self.home)), self.home):
                 at = (*path, "known_hosts" if "known_hosts" in own else "host_keys")
                 summary = f"{self.findings.name(*at)}: new host keys are not written to {known_hosts!r}: {reason}"
-                self.findings.add(at, summary, "known_hosts: known_hosts    is a file beside this one")
+                self.findings.add(at, summary, "known_hosts: known_hosts    is a file next to this one")
 
     def names(self, key: str) -> list[str]:
         """The names in `key`; none when they cannot be used."""
@@ -168,7 +168,7 @@ def ssh_settings(name: str, own: Mapping[str, Any], defaults: Mapping[str, Any],
     for key in ("user", "port"):
         if key in inside and key in own:
             raise UsageError(
-                f"{own['target']!r} names a {key}, and so does {key} beside it", hint="leave one of them out"
+                f"{own['target']!r} names a {key}, and so does {key} next to it", hint="leave one of them out"
             )
     check_names(own)
     chosen = {**defaults, **own, **inside}

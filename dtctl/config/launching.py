@@ -27,7 +27,7 @@ def uses_mxnet(content: ClusterFile) -> bool:
 
 
 def with_scheduler(content: ClusterFile) -> ClusterFile:
-    """MXNet's dist kvstore has a scheduler: unless the file has that job itself, it runs beside the lead."""
+    """MXNet's dist kvstore has a scheduler: unless the file has that job itself, it runs on the lead's host."""
     jobs = content.jobs
     if not uses_mxnet(content) or SCHEDULER in jobs:
         return content

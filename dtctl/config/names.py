@@ -120,11 +120,11 @@ def why_not_written(file: Path, project: Path | None) -> str:
             "" if is_named_so(real) or _has_content(real) else f"a new file in ~/.ssh has to be called {KNOWN_HOSTS}..."
         )
     if project is None or Path(os.path.realpath(project)) not in real.parents:
-        return "it lies neither in ~/.ssh nor beside the cluster file"
+        return "it is neither in ~/.ssh nor in the cluster file's directory"
     if ".git" in real.parts:
         return "its name belongs to git"
     if is_around_home(project) and not (is_named_so(real) and real.parent == Path(os.path.realpath(project))):
-        return f"beside a cluster file in a home directory it has to be called {KNOWN_HOSTS}..."
+        return f"next to a cluster file in a home directory its name must be {KNOWN_HOSTS}..."
     return ""
 
 

@@ -32,7 +32,7 @@ class SshDefaults(Section):
     `accept-new` pins it unseen; a key that has changed is always refused"""
     known_hosts: v.LocalPath | None = key(None, "known_hosts")
     """the file of known host keys in place of `~/.ssh/known_hosts`; relative to the directory of this file; new keys
-    are written only to a file of known host keys, in `~/.ssh` and called `known_hosts...`, or beside this file"""
+    are written only to a file of known host keys, in `~/.ssh` and called `known_hosts...`, or next to this file"""
     connect_timeout_s: v.ConnectTimeout = key(SshSettings.connect_timeout_s, "30s")
     """how long to wait for a connection"""
     client: SshClient = key(SshSettings.client, "openssh")

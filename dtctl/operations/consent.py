@@ -44,7 +44,7 @@ class Program:
     """`hook NAME`, `wheels`, `environment`, `setup`, or the name of a job."""
     argv: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
-    """By their names in the file: what else decides about what is started, and the digests of scripts beside it."""
+    """Other keys that affect the program, by name, and the digests of scripts in the cluster file's directory."""
     hosts: tuple[str, ...] = ()
     """Local hosts; a job that moves to another one needs no new consent."""
 

@@ -61,7 +61,7 @@ def _requirements(code: Path, name: str, above: list[str]) -> Iterator[str]:
 
 
 def _linked(code: Path, value: str, beside: str) -> list[str]:
-    """The packages of a directory of the code, which pip seeks beside the file first."""
+    """The packages in a directory of the code, which pip searches relative to the file first."""
     for place in (posixpath.normpath(posixpath.join(beside, value)), posixpath.normpath(value)):
         if not place.startswith(("/", "..")) and (code / place).is_dir():
             return sorted(f"{place}/{one.name}" for one in (code / place).iterdir() if one.is_file())

@@ -176,7 +176,7 @@ def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Gener
 
 
 class _Logs:
-    """The logs that are followed beside the run."""
+    """The logs that are followed together with the run."""
 
     def __init__(self, wanted: LogRequest) -> None:
         self.unread: set[str] = set()

@@ -74,7 +74,7 @@ def _is_consistent(record: RunRecord) -> bool:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of the type that is written beside its name."""
+    """Whether a value has the annotated type."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return any(_fits(value, each) for each in inner)

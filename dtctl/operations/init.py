@@ -22,11 +22,11 @@ PACKAGE = Path(dtctl.__file__).resolve().parent
 HELPER = {Path("graceful.py"): PACKAGE / "trainer.py"}
 """Hosts have no dtctl that a trainer could import from: it takes the module along, as a file of its own."""
 IGNORED = ".dtctlignore"
-"""What stays at home: the same for all templates, and beside them."""
+"""Files that are not pushed: the same for all templates, and stored next to them."""
 
 
 def templates_directory() -> Path:
-    """In an installed package beside this one's modules, in a checkout at its top level."""
+    """The directory of templates: next to the modules of an installed package, or at the top of a checkout."""
     packaged = PACKAGE / "templates"
     return packaged if packaged.is_dir() else PACKAGE.parent / "templates"
 
@@ -42,7 +42,7 @@ def about_template(name: str) -> str:
 
 
 def requirements(name: str) -> tuple[str, ...]:
-    """What a template's trainer needs beside Python."""
+    """The packages that a template's trainer needs."""
     file = templates_directory() / name / "requirements.txt"
     return tuple(file.read_text(encoding="utf-8").split()) if file.is_file() else ()
 
@@ -93,7 +93,7 @@ def _named(text: str, cluster: str) -> str:
 def _write(
     files: Mapping[Path, Path], directory: Path, texts: Mapping[Path, str] = MappingProxyType({})
 ) -> tuple[Path, ...]:
-    """Copies the files, and writes the texts beside them."""
+    """Copies the files and writes the other texts to the same directory."""
     paths = sorted(directory / path for path in (*files, *texts))
     there = [path for path in paths if os.path.lexists(path)]
     if there:

@@ -28,7 +28,7 @@ MISSING: dict[Missing, str] = {
 }
 """Why there are no Python stacks."""
 
-INSTALL_PY_SPY = "py-spy beside the trainer's Python reads stacks from outside: pip install py-spy"
+INSTALL_PY_SPY = "py-spy in the trainer's environment reads stacks from outside: pip install py-spy"
 _HELPED_BY_PY_SPY = ("off", "no_handler", "replaced", "closed", "blocked", "stopped", "not_delivered", "no_answer")
 
 _MOST_KINDS = 12

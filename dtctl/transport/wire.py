@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from dtctl.agent.records import PROTOCOL
 from dtctl.agent.records.answers import FRAMES
@@ -107,9 +107,6 @@ def _payload_size(fields: dict[str, Any]) -> int:
     return size
 
 
-R = TypeVar("R")
-
-
 def checked_frame(host: str, message: Message) -> Message:
     """The frame with the fields of its record and no others. Raises TransportError."""
     if message.type == "result":  # its request checks it
@@ -124,14 +121,6 @@ def checked_frame(host: str, message: Message) -> Message:
     except InvalidValue as wrong:
         raise untrue(host, f"sent an invalid `{message.type}`: {wrong}") from wrong.with_traceback(None)
     return Message({**fields, "type": message.type}, message.payload, message.size)
-
-
-def checked_result(host: str, kind: str, message: Message, record: type[R]) -> R:
-    """The answer to a request of this kind. Raises TransportError."""
-    try:
-        return checked(record, message.fields)
-    except InvalidValue as wrong:
-        raise untrue(host, f"answered `{kind}` with an invalid record: {wrong}") from wrong.with_traceback(None)
 
 
 def untrue(host: str, what: str) -> TransportError:

@@ -8,8 +8,8 @@ import tensorflow as tf
 class LeadCheckpoints:
     """What CheckpointManager does, where the workers share no file system.
 
-    `step`: the variable that counts the steps, a part of `checkpoint`. `scratch`: where the other workers write what
-    nobody reads. Every worker makes the same calls.
+    `step`: the variable that counts the steps, a part of `checkpoint`. `scratch`: where the other workers write
+    copies that no program reads. Every worker makes the same calls.
     """
 
     def __init__(self, strategy, checkpoint, step, directory, scratch):

@@ -42,7 +42,7 @@ def write_python(path, pixels, labels):
 
 
 def write(data_dir, file_format="binary"):
-    """All files at once: whoever else writes the same ones at the same time does no harm."""
+    """Writes all files at once; other processes may write the same ones at the same time."""
     directory, write_batch = (BINARY, write_binary) if file_format == "binary" else (PYTHON, write_python)
     random = np.random.default_rng(0)
     digits, labels = load_digits(return_X_y=True)

@@ -115,7 +115,7 @@ def examine(strategy, model, directory, part, parts):
     def add_up():
         return strategy.reduce("SUM", strategy.run(lambda: counts), axis=None)
 
-    # All wait for the sum, so that none leaves before the others: whoever is left alone takes it for a failure.
+    # All wait for the sum, so that none leaves before the others: a worker that is left alone reports a failure.
     right, number = add_up()
     return float(right / number)
 

@@ -119,7 +119,7 @@ class Announce(tf.estimator.Exporter):
 
 
 def let_an_evaluator_in():
-    """An Estimator takes an evaluator only where the lead is a chief: so it is told. It talks to none of them."""
+    """Renames the master to chief for an evaluator: an Estimator requires it. The evaluator connects to no task."""
     place = json.loads(os.environ.get("TF_CONFIG", "{}"))
     if place.get("task", {}).get("type") == "evaluator" and "master" in place["cluster"]:
         place["cluster"]["chief"] = place["cluster"].pop("master")
@@ -149,7 +149,7 @@ def main():
         throttle_secs=1 if often else 24 * 3600,
     )
     print(f"{config.task_type} {config.task_id} is at work", flush=True)
-    # A ps stays in here for ever, and deaf to Python's signals: SIGTERM ends it at once, which loses nothing.
+    # A ps never returns from here and handles no Python signals: SIGTERM ends it at once, which loses nothing.
     tf.estimator.train_and_evaluate(estimator, training, evaluation)
     if config.is_chief:
         report(estimator.evaluate(held_out_input, name="final"))

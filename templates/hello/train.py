@@ -32,7 +32,7 @@ def load(path):
 
 
 def save(path, model):
-    """All at once: whoever is killed in the middle of it leaves the old file."""
+    """Replaces the file at once: a process that is killed meanwhile leaves the old file."""
     with open(path + ".new", "w") as file:
         json.dump(model, file)
     os.replace(path + ".new", path)
@@ -55,7 +55,7 @@ def main():
         if step % 50 == 0:
             print(f"step {step}  error {abs(error):.3f}", flush=True)
             save(path, model)
-        time.sleep(0.01)  # or it would be over before anybody has looked
+        time.sleep(0.01)  # or it would end too soon to be watched
     save(path, model)
     stop.exit_if_due()
     print(f"y = {model['slope']:.2f} x {model['offset']:+.2f}", flush=True)

@@ -111,7 +111,7 @@ def build_training(devices, cluster, images, labels):
 
 
 class Beginnings(tf.train.SessionRunHook):
-    """Tells where training begins, and where it goes on when a lost worker or ps is back."""
+    """Prints the step at which training begins, and continues after the loss of a worker or ps."""
 
     def __init__(self, global_step):
         self.global_step = global_step

@@ -119,7 +119,7 @@ def main():
     def examine(images, labels):
         return strategy.reduce("MEAN", strategy.run(lambda: count_right(model(images), labels)), axis=None)
 
-    # All take part, so that none leaves before the others: whoever is left alone takes it for a failure.
+    # All take part, so that none leaves before the others: a worker that is left alone reports a failure.
     accuracy = float(examine(held_out, held_out_labels)) / len(held_out)
     if worker == 0:
         report(FLAGS.output_dir, int(global_step.numpy()), accuracy)

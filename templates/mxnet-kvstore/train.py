@@ -96,7 +96,7 @@ class Store:
         return self.sum(nd.array(numbers)).asnumpy().astype(np.uint8).tobytes()
 
     def vote(self):
-        """A function that tells all workers whether one of them wants something; all ask at the same step."""
+        """A function that returns to all workers whether any of them votes for it; all call it at the same step."""
         key, votes = next(self.unused), nd.zeros(1)
         self.kvstore.init(key, votes)
 

@@ -39,7 +39,7 @@ from graceful import Stop, serve  # noqa: E402
 from sklearn.datasets import load_digits  # noqa: E402
 from sklearn.model_selection import train_test_split  # noqa: E402
 
-tf.get_logger().setLevel("ERROR")  # each save is traced anew, about which TensorFlow warns
+tf.get_logger().setLevel("ERROR")  # each save is traced again, and TensorFlow warns
 
 # A checkpoint lies where the operations that write it run. Here on the chief, all of it. By default each ps writes
 # a part on its own machine, and merging them fails unless all see the same directory.

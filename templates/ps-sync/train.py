@@ -16,7 +16,7 @@ What to know about it:
 - The chief closes the queue when it ends, for whatever reason, and the other workers then end with 0. Only the exit
   code of the chief says whether training has come to its end.
 - Tokens have no names. A worker that is alone takes those of the others too, and goes on by itself.
-- A worker that dies takes its token along. As long as there is a backup for it nobody notices; else the others wait
+- A worker that dies takes its token along. With a backup worker this has no effect; otherwise the others wait
   until it is back, or for STEP_TIMEOUT_S, and then send the gradients that are missing themselves.
 """
 

@@ -62,7 +62,7 @@ def batches(loader, first):
 
 
 def write(path, write_to):
-    """All at once: whoever is killed in the middle of it leaves the old file."""
+    """Replaces the file at once: a process that is killed meanwhile leaves the old file."""
     write_to(path + ".new")
     os.replace(path + ".new", path)
 

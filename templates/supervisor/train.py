@@ -8,7 +8,7 @@ dtctl starts every task and gives it its place. By hand each task is a process o
 
     python train.py --ps_hosts=a:2222 --worker_hosts=b:2222,c:2222 --job_name=worker --task_index=1
 
-A supervisor does not mend its session: after the loss of a ps every worker ends with an error and has to be started
+A supervisor does not recover its session: after the loss of a ps every worker ends with an error and has to be started
 again. ps-async, which does the same with MonitoredTrainingSession, recovers in place.
 """
 
@@ -113,7 +113,7 @@ def train(cluster):
         print(f"worker {FLAGS.task_index} starts at step {step}", flush=True)
         own_steps, next_line, next_summary = 0, step + FLAGS.log_steps, step
         for batch in random_batches(seen, seen_labels, FLAGS.batch_size, seed=FLAGS.task_index):
-            # One of the supervisor's threads may have failed; whoever is asked to stop leaves before the next step.
+            # One of the supervisor's threads may have failed; a worker that should stop leaves before the next step.
             if step >= FLAGS.train_steps or supervisor.should_stop() or stop.due():
                 break
             feed = {images: batch[0], labels: batch[1]}

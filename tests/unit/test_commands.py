@@ -14,7 +14,7 @@ import typer.main
 
 from dtctl.agent.records import answers
 from dtctl.agent.records.kinds import made
-from dtctl.cli import wants_json
+from dtctl.cli import check_working_directory, wants_json
 from dtctl.cli.app import app
 from dtctl.cli.commands import stop as module
 from dtctl.errors import ExitCode, UsageError
@@ -192,3 +192,10 @@ def test_a_result_without_a_host_is_one_document(typed: Typed) -> None:
 )
 def test_json_output_is_recognised_in_an_invalid_command_line(command: str, wanted: bool) -> None:
     assert wants_json(shlex.split(command)) is wanted
+
+
+def test_a_current_directory_that_was_removed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(UsageError, match="the current directory was removed"):
+        check_working_directory()

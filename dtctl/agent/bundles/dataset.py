@@ -284,7 +284,7 @@ def _in_the_way(found: List[str], directory: str) -> Refused:
 
 
 def _refuse_others(directory: str) -> None:
-    """Others may write beside it: what they have put in its place leads elsewhere."""
+    """Refuses a directory that is a link or belongs to another user: others may write to its parent."""
     with suppress(FileNotFoundError):
         found = os.lstat(directory)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():

@@ -1,4 +1,4 @@
-"""The directory that a cluster's trainers work in: a copy of the pushed code, and beside it what they write.
+"""The directory that a cluster's trainers work in: a copy of the pushed code, and the files that they write.
 
 work/CLUSTER/tree/...     the working directory; one for all hosts and runs of the cluster below this root
 work/CLUSTER/code.json    what in it was copied, to distinguish it from files of trainers
@@ -6,7 +6,7 @@ work/CLUSTER/lock         shared by sessions that are about to start a run, excl
 work/CLUSTER/turn         exclusive to change it
 
 A copy, and not links into the bundle: Python takes the directory of a script, and of what it imports, from where a link
-leads to, so that what programs write beside their own files would end up in the bundle.
+leads to, so that files that programs write next to their own would end up in the bundle.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Ours:
             return False
 
     def others(self) -> Tuple[int, int]:
-        """How many files there are beside ours, and the bytes that they take; without what Python keeps compiled."""
+        """The number of files other than ours, and their bytes; without Python's compiled files."""
         count = size_bytes = 0
         for directory, below, names in os.walk(self._tree):
             below[:] = [name for name in below if name != _PYTHONS]

@@ -1,6 +1,7 @@
 """Where a run's checkpoints are: in those of its settings, or else on its lead's command line and where it works.
 
-And what earlier runs of the cluster have saved, so that one that would begin at step 0 beside it can be reported.
+It also finds checkpoints of earlier runs of the cluster, so that dtctl can warn of a run that ignores them and begins
+at step 0.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 ASIDE = "damaged"
-"""Where damaged checkpoints are moved, beside the others."""
+"""The subdirectory to which damaged checkpoints are moved."""
 
 LOOK_S = 3.0
 """How long a report takes at most; each directory gets a little even when those before it have used that up.

@@ -2,7 +2,7 @@
 
 TensorFlow restores what its file `checkpoint` names and ends with DataLossError when that was cut off by a full disk or
 a crash, for ever.
-Nothing is deleted: the files are moved into a directory beside them. Bytes that differ from what was saved are found
+Nothing is deleted: the files are moved into a subdirectory. Bytes that differ from what was saved are found
 where a trainer has failed to restore them: to read everything takes long, and each restart would wait for it.
 
 Other users may write there: all is done below a descriptor of the directory, so that no link of theirs leads away.
@@ -158,7 +158,7 @@ class OpenDirectory:
             os.close(aside)
 
     def _aside(self) -> int:
-        """The directory beside the checkpoints; one that is there has to belong to us, or to the owner of this one."""
+        """The subdirectory for damaged checkpoints; an existing one must belong to us, or to the checkpoints' owner."""
         made = False
         with suppress(FileExistsError):
             os.mkdir(reading.ASIDE, 0o700, dir_fd=self.descriptor)
@@ -177,7 +177,10 @@ class OpenDirectory:
 
 
 class Loss:
-    """A checkpoint that cannot be restored, and no sound one beside it. `elsewhere`: the path of one that may be."""
+    """A checkpoint that cannot be restored, in a directory without a sound one.
+
+    `elsewhere`: the path of a possible one.
+    """
 
     def __init__(self, path: str, problem: str, elsewhere: Optional[str]) -> None:
         self.path = path

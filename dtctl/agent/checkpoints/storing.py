@@ -1,4 +1,4 @@
-"""A checkpoint that a controller sends: it arrives beside its place, and comes into it whole.
+"""Receives a checkpoint from a controller under temporary names, and renames its files when it is complete.
 
 DIR/.NAME.part/id-PUSH    a random name, by which hosts that share the directory are known
 DIR/NAME.data-..., .index in the end, the index last: without it the others are not taken for a checkpoint

@@ -129,7 +129,7 @@ class Leading:
 
     @property
     def _moves(self) -> bool:
-        """Hosts take the places of others: nothing else happens until a majority knows it, and all begin anew."""
+        """Whether hosts take places of others: nothing else happens until a majority knows it and agents restart."""
         return self.coordinator.view.data["moved"]["number"] > self._follows
 
     @property
@@ -292,7 +292,7 @@ class Leading:
             self.coordinator.receive(host, message, now, wall)
             self._news()
         elif message["type"] == "hello" and self._voter is not None and (self._moves or not self._voter.election.leads):
-            self._hub.redirect(host, self._voter.place[1])  # until it has begun anew, or is elected again
+            self._hub.redirect(host, self._voter.place[1])  # until it has restarted, or is elected again
         elif message["type"] == "hello" and message["moved"] < self._follows:
             self._send_moves(host, self._hub)
         elif message["type"] == "hello" or host in self._welcome:

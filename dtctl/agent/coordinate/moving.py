@@ -1,10 +1,11 @@
 """Spares that take the places of lost hosts: when, which of them, and what is restarted.
 
-A host that was unreachable for `replace_s` has ended its tasks by then (fence.py). Its seats are moved, with
-what its loss restarts, and nothing else is decided until a majority of the voters knows it: then every agent begins
-anew (leading.py, run/intents.py). So the next coordinator finds the losses as incidents that wait for their hosts.
+A host that was unreachable for `replace_s` has ended its tasks by then (fence.py). Its seats are moved, with what its
+loss restarts, and nothing else is decided until a majority of the voters knows it: then every agent restarts
+(leading.py, run/intents.py). So the next coordinator finds the losses as incidents that wait for their hosts.
 
-A coordinator in whose absence there may have been another one counts anew: the host may have been connected to that.
+If another coordinator may have existed meanwhile, absences count from zero: the host may have been connected to that
+one.
 """
 
 from __future__ import annotations

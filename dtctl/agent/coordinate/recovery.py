@@ -181,7 +181,7 @@ class Recovery:
     ) -> Optional[Judgement]:
         """`own`: by its agent, which has decided whether the task's own budget allows it."""
         data, recovery = self._view.data, self._view.recovery
-        restarts = 0 if own else self._view.entry(task)["restarts"]  # begins anew after a long healthy life
+        restarts = 0 if own else self._view.entry(task)["restarts"]  # counts from zero after a long healthy life
         decided = policy.decide(
             why, recovery, self._services.random(), restarts=restarts, run_restarts=data["restarts"]
         )

@@ -168,7 +168,7 @@ def _begun(thread: str, name: str) -> Stack:
     }
 
 
-# py-spy, where it is installed beside a trainer: it reads the stacks from outside, and stops nothing
+# py-spy, if it is installed in a trainer's environment: it reads the stacks from outside and stops nothing
 
 
 def find_py_spy(argv: List[str], variables: Dict[str, str]) -> Optional[str]:

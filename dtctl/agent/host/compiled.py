@@ -74,7 +74,7 @@ class Modules:
         return self._sources().get(self._index[name][0])
 
     def save(self) -> None:
-        """Adds what this process had to compile to the file, beside what others add: one of them at a time does."""
+        """Adds the modules that this process compiled to the file; one process at a time does."""
         if self._made:
             from importlib import import_module
 

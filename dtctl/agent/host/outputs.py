@@ -1,7 +1,7 @@
 """Which cluster has last written to an output directory: a mark for each directory, in the agent's own home.
 
 Not in the directory itself, where trainers look for checkpoints, and some will only begin in an empty one; nor beside
-it, where the user may not write. A directory is known by its path and its inode: one that was removed and made anew
+it, where the user may not write. A directory is known by its path and its inode: one that was removed and created again
 has never been written to. Hosts that share a directory and not a home have a mark each. So does a storage URL, which
 cannot be opened here: it counts as one that holds something.
 """

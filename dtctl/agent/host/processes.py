@@ -141,6 +141,13 @@ def living(pid: int, start_time: int) -> Optional[Process]:
     return process
 
 
+def resumed(process: Optional[Process]) -> Optional[Process]:
+    """The same process, an agent or a keeper, which goes on if a signal had stopped it."""
+    if process is not None and process.frozen:
+        send_signal([process], signal.SIGCONT)
+    return process
+
+
 def command(pid: int) -> str:
     """The command line as `ps` shows it, secrets masked; the name in brackets when it cannot be read."""
     text = _read_proc(pid, "cmdline").rstrip(b"\0").replace(b"\0", b" ")

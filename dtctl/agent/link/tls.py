@@ -87,7 +87,7 @@ def _context(server: bool) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     if server:
-        context.num_tickets = 0  # every connection is proved anew
+        context.num_tickets = 0  # every connection proves its identity again
     return context
 
 

@@ -77,7 +77,7 @@ class Folder:
         """Reads what is new in its event files, which were noted. Raises what `check` does."""
         try:
             self._refresh(names, check)
-        except Replaced:  # it was written anew: all is read once more
+        except Replaced:  # it was replaced: all of it is read again
             self._forget()
             try:
                 self._refresh(names, check)

@@ -1,4 +1,4 @@
-"""What the records of dtctl hold: types, ranges, defaults. Every seam checks by them.
+"""The fields of dtctl's records: types, ranges and defaults. Every interface validates its input by them.
 
 Here: what may be asked of an agent, by records that are named as MODULE.NAME; each is imported when it is needed.
 """
@@ -8,7 +8,7 @@ PROTOCOL = 2
 
 
 class Exchange:
-    """A request: the function that is given it, by its name as seen from requests/, and what both hold."""
+    """A request: the function that handles it, by its name as seen from requests/, and what both hold."""
 
     def __init__(self, handler: str, request: str, result: str) -> None:
         self.handler = handler

@@ -1,4 +1,4 @@
-"""What an agent answers to a controller: one record for each frame, and for the result of each request."""
+"""The answers of an agent to a controller: one record for each frame, and for the result of each request."""
 
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import CheckpointReport as CheckpointReport
@@ -66,7 +66,7 @@ class Greeting(Record):
 
 
 class Lacking(Record):
-    """In place of the greeting: the host has no such program, or it is not as it was kept. It is to be sent."""
+    """Sent in place of the greeting: the host lacks the program, or its copy is damaged. The controller sends it."""
 
 
 class Refused(Record):
@@ -82,13 +82,13 @@ class Alive(Record):
     """The frame `beat`: the session is still at work."""
 
     at: Default[Line, ""]
-    """What it is at: `checkpoints`, `bundle`, `setup`, ..., or the request's name."""
+    """Its current work: `checkpoints`, `bundle`, `setup`, ..., or the request's name."""
     for_s: Default[Seconds, 0.0]
-    """Since when it has been at that. It may hang there: in a file system that does not answer, for example."""
+    """How long it has been at that. It may hang, for example in a file system that does not answer."""
 
 
 class Progress(Record):
-    """How far something has come."""
+    """The progress of some work."""
 
     phase: Line
     done_bytes: Default[Count, 0]
@@ -111,9 +111,9 @@ class Need(Record):
     digests: Default[AtMost[List[Count], 1_000_000], []]
     """Files of which the digests of all blocks are wanted."""
     blocks: Default[AtMost[List[BlockAt], 1_000_000], []]
-    """They come after the files."""
+    """Blocks that are requested; they are sent after the files."""
     port: Default[Optional[Port], None]
-    """Where the host hands what it has to the others of a push that relays; it awaits a `feeder`."""
+    """The port at which the host relays its files to the other hosts of a push; it awaits a `feeder`."""
 
 
 class TakenPort(Record):
@@ -126,12 +126,12 @@ class TakenPort(Record):
 
 
 class Facts(Record):
-    """What a host found when it was checked: with `prepared`, and as the frame `looked`."""
+    """The results of a host's checks: with `prepared`, and as the frame `looked`."""
 
     facts: Default[Optional[CheckFacts], None]
-    """What was asked for with `up`, or with `look`."""
+    """The answers to the questions of `up` or `look`."""
     facts_s: Default[Seconds, 0.0]
-    """How long it took to find that out."""
+    """How long the checks took."""
 
 
 class Joining(Record):
@@ -139,11 +139,11 @@ class Joining(Record):
 
     inventory: Inventory
     credentials: AtMost[Dict[Name, Credentials], 4096]
-    """By host."""
+    """Host -> its credentials."""
 
 
 class Prepared(Facts):
-    """All is ready, and nothing has been started."""
+    """The host is ready; no task has been started."""
 
     unchanged: bool
     run: Name
@@ -151,14 +151,14 @@ class Prepared(Facts):
     replaces: Optional[Name]
     checkpoints: Default[Reports, []]
     saved: Default[AtMost[List[Saved], 100], []]
-    """By earlier runs, the newest first."""
+    """Checkpoints of earlier runs, the newest first."""
     outputs: Default[AtMost[List[OutputMark], 100], []]
-    """Of the output directories that hold something."""
+    """The marks of output directories that are not empty."""
     taken: Default[AtMost[List[TakenPort], MOST_TAKEN], []]
     free_from: Default[AtMost[List[Port], 100], []]
     """Ports from which on as many are free as any host of the run needs."""
     joining: Default[Optional[Joining], None]
-    """Of a run that continues unchanged and was started without some of its hosts; its coordinator's host has it."""
+    """Set by the coordinator's host for a run that continues unchanged and was started without some of its hosts."""
 
 
 class Started(Record):
@@ -188,70 +188,70 @@ class Log(Record):
 
 
 class Output(Record):
-    """What a command has printed: 1 is its stdout, 2 its stderr."""
+    """Output of a command: 1 is its stdout, 2 its stderr."""
 
     stream: Count
 
 
 class UpResult(Record):
-    """The run is there to stay."""
+    """The run is kept."""
 
     run: Name
     unchanged: bool
     reboot: Default[Optional[OneOf["systemd", "cron"]], None]
-    """What brings it back after a restart of the machine."""
+    """The service that restarts it after a reboot of the machine."""
     reboot_new: Default[bool, False]
-    """That was written just now: before, nothing here needed it."""
+    """Whether the entry for it is new."""
     reboot_why: Default[Optional[Reason], None]
-    """Why there is nothing."""
+    """Why there is none."""
     aside: Default[Files, []]
-    """Where files of trainers are now that stood where the code has one."""
+    """New paths of trainers' files that were moved because the code has a file of the same name."""
     pruned: Default[AtMost[List[Name], 10_000], []]
     """Old runs that were removed."""
 
 
 class PushResult(Record):
-    """How many files were sent."""
+    """The result of a push."""
 
     bundle: Line
     sent_files: Count
 
 
 class DataPushResult(Record):
-    """What was sent, and what was there already, put by others."""
+    """The number of files that were sent, and of those that others had already put there."""
 
     bundle: Line
     sent_files: Count
     found_files: Default[Count, 0]
     removed_files: Default[Count, 0]
-    """That an earlier push had put there, and that the data set has no more."""
+    """Files of an earlier push that the data set no longer contains."""
     port: Default[Optional[Port], None]
-    """As that of `need`."""
+    """As in `need`."""
 
 
 class DataDropped(Record):
-    """What has become of a directory's files."""
+    """The result of `data drop` for one directory."""
 
     dir: Path
     removed_files: Default[Count, 0]
     freed_bytes: Default[Count, 0]
     kept_files: Default[Count, 0]
-    """That others have put there, or have changed since."""
+    """Files that others have put there or have changed since."""
 
 
 class DataDropResult(Record):
-    """In the order in which the directories were asked for."""
+    """One result for each directory, in the order of the request."""
 
     at: AtMost[List[DataDropped], MOST_PLACES]
 
 
 class Coordinated(Record):
-    """What every answer says of the run's coordinator, on its host."""
+    """The coordinator's view of the run, in every answer of its host."""
 
     coordination: Default[Optional[RunView], None]
-    """Where it answers."""
+    """Null if the coordinator does not answer."""
     away: Default[Optional[Refused], None]
-    """Why it does not answer, where it does not."""
+    """Why the coordinator does not answer; null if it does."""
 
 
 class StatusResult(Coordinated):
@@ -260,17 +260,17 @@ class StatusResult(Coordinated):
     run: Optional[Name]
     time: Epoch
     problem: Default[Optional[Reason], None]
-    """Why the current run is unknown, where it is."""
+    """Why the current run is unknown, if it is."""
     agent_alive: Default[bool, False]
     inventory: Default[Optional[Inventory], None]
     state: Default[Optional[State], None]
     intents: Default[Intents, {}]
-    """What is wanted of this host's tasks."""
+    """The intents of this host's tasks."""
     checkpoints: Default[Reports, []]
 
 
 class RunResult(Record):
-    """Of requests whose answers came before it."""
+    """The result of requests whose answers were sent as frames before it."""
 
     run: Name
 
@@ -285,13 +285,13 @@ class KnownRun(Record):
     live: bool
     tasks: Dict[TaskName, TaskState]
     condition: Default[Optional[Condition], None]
-    """As its coordinator last recorded it; null on the other hosts."""
+    """The condition that its coordinator recorded last; null on the other hosts."""
     by: Default[By, ""]
     """user@host of the person who started it."""
 
 
 class DamagedRun(Record):
-    """A run whose files do not hold what they should; `down` and `gc` remove it. Or they cannot be read; it stays."""
+    """A run with damaged files, which `down` and `gc` remove, or with unreadable files, which stays."""
 
     run: Name
     host: Name
@@ -307,15 +307,15 @@ class ForeignRun(Record):
 
 
 class RunsResult(Record):
-    """All that the host has."""
+    """The runs of the host."""
 
     runs: AtMost[List[KnownRun], MOST_RUNS]
     """The newest, oldest first."""
     omitted: Default[Count, 0]
-    """Others that the list has no room for."""
+    """The number of runs for which the list has no room."""
     damaged: Default[AtMost[List[DamagedRun], MOST_DAMAGED], []]
     foreign: Default[AtMost[List[ForeignRun], MOST_DAMAGED], []]
-    """Where all clusters are asked for."""
+    """Only if the request is for all clusters."""
 
 
 class Survivor(Record):
@@ -333,24 +333,24 @@ Killed = AtMost[Dict[TaskName, Seconds], MOST_TASKS]
 
 
 class Ended(Record):
-    """How the tasks have ended."""
+    """The result of stopping tasks."""
 
     stopped: Tasks
     killed: Default[Killed, {}]
-    """Of these those that did not heed SIGTERM, with the grace period that they had."""
+    """Stopped tasks that were killed after ignoring SIGTERM, each with its grace period."""
     already: Tasks
-    """Had ended before, or end by themselves at that moment."""
+    """Tasks that had ended before, or were ending by themselves."""
     survivors: Survivors
     omitted: Default[Count, 0]
-    """Survivors that the list has no room for."""
+    """The number of survivors for which the list has no room."""
 
 
 class Changed(Coordinated):
-    """What was asked of the tasks is done: on one host, or with `coordination` in the whole run."""
+    """The request for the tasks is executed: on one host, or with `coordination` in the whole run."""
 
     run: Name
     unreached: Default[AtMost[List[Name], 4096], []]
-    """Hosts that are away and where it is not done."""
+    """Unreachable hosts, where it is not executed."""
     inventory: Inventory
 
 
@@ -358,7 +358,7 @@ class StopResult(Changed, Ended):
     """The tasks have ended, or cannot be ended."""
 
     waiting: Default[Tasks, []]
-    """Servers that end when nothing else is left on any host: who asks says so with `others_ended`."""
+    """Servers that end after all other tasks on all hosts; the client confirms that with `others_ended`."""
 
 
 class Leaving(Record):
@@ -366,13 +366,13 @@ class Leaving(Record):
 
     way: StopPhase
     for_s: Default[Optional[Seconds], None]
-    """Since it was sent SIGTERM, until it had ended; null: it was not, or before this stop was asked for."""
+    """Time from SIGTERM until its end or now; null: no SIGTERM was sent, or it was sent before this request."""
     signal: Default[Optional[SignalNumber], None]
-    """That has ended it."""
+    """The signal that ended it."""
 
 
 class Stopping(Record):
-    """What has changed, since the last such frame, of the tasks that are being stopped; nothing within a second."""
+    """Changes of tasks that are being stopped since the last such frame; at most one frame a second."""
 
     grace_s: Seconds
     tasks: AtMost[Dict[TaskName, Leaving], MOST_TASKS]
@@ -385,24 +385,24 @@ class RestartResult(Changed):
 
 
 class Written(Record):
-    """What trainers wrote in their working directory."""
+    """Files that trainers wrote in their working directory."""
 
     cluster: Default[Optional[Name], None]
     id: AtMost[str, 100]
     """The same on hosts that share the directory."""
     path: Path
-    """Of the directory."""
+    """The path of the directory."""
     files: Count
     size_bytes: Count
 
 
 class DownResult(Ended):
-    """What was ended and removed."""
+    """The tasks that were stopped, and the runs that were removed."""
 
     removed: AtMost[List[Name], 10_000]
     """Runs."""
     kept: AtMost[List[Written], MOST_CLUSTERS]
-    """Of this cluster."""
+    """Directories of this cluster with files of trainers, which stay."""
 
 
 class PortsResult(Record):
@@ -425,11 +425,11 @@ class EventsResult(Record):
     run: Name
     next: Count
     passed_over: Default[Count, 0]
-    """Lines that were asked for and are damaged."""
+    """The number of requested lines that are damaged."""
 
 
 class Orphan(Record):
-    """A process of a run that has ended, or is not there any more."""
+    """A process of a run that has ended or was removed."""
 
     pid: Pid
     command: Line
@@ -441,7 +441,7 @@ class DeadRun(Record):
 
     run: Name
     cluster: Optional[Name]
-    """null: its files do not name it any more."""
+    """null: its files no longer name it."""
     host: Name
     reason: Reason
     size_bytes: Default[Count, 0]
@@ -455,28 +455,28 @@ class SetupLog(Record):
 
 
 class SetupLogsResult(Record):
-    """Of the last start: the making of the environment, and the setup."""
+    """Logs of the last start: of creating the environment, and of the setup."""
 
     logs: AtMost[List[SetupLog], MOST_SETUP_LOGS]
 
 
 class GcResult(Record):
-    """What was, or would be, removed."""
+    """The processes and files that were removed, or would be."""
 
     dry_run: bool
     processes: Default[AtMost[List[Orphan], MOST_PROCESSES], []]
     survivors: Default[AtMost[List[Orphan], MOST_PROCESSES], []]
-    """Not even SIGKILL has ended them."""
+    """Processes that survived SIGKILL."""
     runs: Default[AtMost[List[DeadRun], MOST_RUNS], []]
     bundles: Default[AtMost[List[Line], 10_000], []]
     environments: Default[AtMost[List[Line], 10_000], []]
     files: Default[Files, []]
     written: Default[AtMost[List[Written], MOST_CLUSTERS], []]
-    """Removed, or to be removed, as `written` asks for it."""
+    """Directories that `written` removes."""
     kept: Default[AtMost[List[Written], MOST_CLUSTERS], []]
-    """The same, left alone."""
+    """Such directories that stay."""
     omitted: Default[Count, 0]
-    """Of any kind, that its list has no room for."""
+    """The number of items, of any kind, for which the lists have no room."""
     freed_bytes: Default[Count, 0]
 
 
@@ -507,4 +507,4 @@ FRAMES = {
     "landing": Landing,
     "stored": Stored,
 }
-"""By their types. That of a `result` is the request's."""
+"""Frames by their types. The type of a `result` is the request's."""

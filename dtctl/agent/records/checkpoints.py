@@ -1,4 +1,4 @@
-"""What a controller asks of checkpoints, and what a host reports of them."""
+"""Requests of a controller about checkpoints, and the reports of a host."""
 
 import re
 
@@ -7,7 +7,7 @@ from .requests import Request
 from .values import By, Count, Epoch, Hex32, Hex64, Inode, Line, Name, Path, Reason, Seconds, refuse_unfit
 
 MOST_SHARDS = 1000
-"""That are reported of a checkpoint."""
+"""The most shards of a checkpoint that are reported."""
 
 MOST_STORED = MOST_SHARDS + 2
 """Files of a checkpoint that is stored: its shards, the index and the graph."""
@@ -17,11 +17,11 @@ CheckpointKind = OneOf["tensorflow", "keras", "orbax"]
 
 
 class OutputMark(Record):
-    """Who has last started a run that writes to a directory."""
+    """The last start of a run that writes to a directory."""
 
     path: Path
     inode: Inode
-    """Of the directory, which may have been made anew since."""
+    """The inode of the directory, which may have been created again since."""
     cluster: Name
     run: Name
     controller: By
@@ -42,13 +42,13 @@ class Checkpoint(Record):
     problem: Optional[Reason]
     kind: Default[CheckpointKind, "tensorflow"]
     held: Default[AtMost[List[Count], MOST_SHARDS], []]
-    """Which of the shards lie on this host."""
+    """The shards that are on this host."""
     identity: Default[AtMost[str, 100], ""]
     """The same on hosts that share the file."""
 
 
 class CheckpointReport(Record):
-    """Of one directory; `incomplete` are those newer than the newest complete one, `all` stand newest first."""
+    """The checkpoints of a directory. `incomplete`: those newer than the newest complete one. `all`: newest first."""
 
     dir: Path
     newest_complete: Optional[Checkpoint]
@@ -56,26 +56,26 @@ class CheckpointReport(Record):
     all: AtMost[List[Checkpoint], 100]
     problem: Default[Optional[Reason], None]
     identity: Default[AtMost[str, 100], ""]
-    """Of the directory: differs where hosts do not share it, as a rule."""
+    """The identity of the directory; it usually differs on hosts that do not share it."""
     guessed: Default[bool, False]
-    """No setting names it: the lead's command line does, or the lead works there."""
+    """Whether no setting names it, only the lead's command line or working directory."""
 
 
 Reports = AtMost[List[CheckpointReport], 100]
 
 
 class Saved(Record):
-    """What an earlier run of the cluster has saved; `run` null: one of which nothing else is left."""
+    """A checkpoint of an earlier run of the cluster; `run` null: the run was removed."""
 
     run: Optional[Name]
     dir: Path
     checkpoint: Checkpoint
     seen: bool
-    """The run that is to start looks where it lies, by its settings and its command line."""
+    """Whether the run to start reads this directory, by its settings and its command line."""
 
 
 class Verified(Record):
-    """What was found when every byte of a checkpoint was read."""
+    """The result of reading every byte of a checkpoint."""
 
     dir: Path
     prefix: Path
@@ -88,7 +88,7 @@ class Verified(Record):
 
 
 class VerifyResult(Record):
-    """Of each that was asked about."""
+    """One result for each requested checkpoint."""
 
     run: Name
     verified: AtMost[List[Verified], 100]
@@ -101,45 +101,45 @@ class FilePart(Record):
     offset: Count
     total: Count
     identity: AtMost[str, 100]
-    """As long as it is the same, so is what the file held before."""
+    """While it is unchanged, so are the bytes that the file already had."""
 
 
 class Arrived(Record):
-    """How much of a file has arrived."""
+    """The number of bytes of a file that have arrived."""
 
     name: AtMost[str, 300]
     size: Count
 
 
 class FileSent(Arrived):
-    """A file as a whole: of a checkpoint that was fetched, or is to be stored."""
+    """A complete file of a checkpoint that was fetched, or is to be stored."""
 
     sha256: Hex64
 
 
 class FetchResult(Record):
-    """All files that were asked for and are there."""
+    """The requested files that exist."""
 
     run: Name
     files: AtMost[List[FileSent], 1100]
 
 
 class Landing(Record):
-    """The frame `landing`: where a checkpoint is about to arrive, and what of it is there."""
+    """The frame `landing`: the directory for a checkpoint, and the parts of it that are already there."""
 
     dir: Path
     token: Hex32
     """The same on hosts that share the directory."""
     there: bool
-    """This very checkpoint is in its place already."""
+    """Whether this very checkpoint is already in place."""
     have: AtMost[List[Arrived], MOST_STORED]
-    """What an interrupted push has left."""
+    """Files that an interrupted push left."""
     owners: AtMost[List[OutputMark], 1]
-    """Whose runs have written there last, where that is known."""
+    """The last run that wrote there, if known."""
 
 
 class Stored(Record):
-    """The frame `stored`: every file has arrived, and is what it should be; none has its name yet."""
+    """The frame `stored`: every file has arrived and is valid; none has its final name yet."""
 
 
 class StoreResult(Record):
@@ -150,20 +150,20 @@ class StoreResult(Record):
 
 
 class Pruned(Record):
-    """One directory."""
+    """The result for one directory."""
 
     dir: Path
     removed: AtMost[List[Checkpoint], 10_000]
     kept: AtMost[List[Checkpoint], 10_000]
     freed_bytes: Count
     problem: Optional[Reason]
-    """Why not all that was to go has gone."""
+    """Why not everything was removed."""
     listed: bool
-    """TensorFlow's file `checkpoint` names what is left; while a trainer is at work there, it is left to that."""
+    """Whether TensorFlow's file `checkpoint` names the remaining ones; a live trainer updates it itself."""
 
 
 class PruneResult(Record):
-    """What was, or would be, removed."""
+    """The checkpoints that were removed, or would be."""
 
     run: Name
     directories: AtMost[List[Pruned], 100]
@@ -187,17 +187,17 @@ class VerifyRequest(Request):
 
     wanted: AtMost[List[CheckpointPath], 100]
     limit_s: Default[Seconds, 600.0]
-    """How long the reading may take."""
+    """The longest time for reading."""
 
 
 class FetchRequest(Request):
-    """The files of one checkpoint, or the rest of them."""
+    """Fetches the files of one checkpoint, or the rest of them."""
 
     of: CheckpointPath
     files: AtMost[List[AtMost[str, 300]], MOST_STORED]
-    """Those that are wanted, if they are there, in this order."""
+    """The files to send, if they exist, in this order."""
     have: Default[AtMost[List[Had], 1100], []]
-    """What was received of them before."""
+    """The parts of them that were received before."""
 
 
 class PruneRequest(Request):
@@ -212,9 +212,9 @@ class StoreRequest(Request):
     """Takes a checkpoint, moves it into place on `keep`, and names it as the one to be restored."""
 
     dir: Path
-    """With marks."""
+    """The path, with marks."""
     below: Default[Optional[Pattern[str, 200, r"[^/\0]+", "the name of a directory"]], None]
-    """A directory in it, which is made if need be."""
+    """A directory in it, which is created if necessary."""
     name: Pattern[str, 200, r"[^./\\\"\x00-\x1f\x7f][^/\\\"\x00-\x1f\x7f]*", "the name of a checkpoint"]
     files: AtMost[List[FileSent], MOST_STORED]
     push: Hex32

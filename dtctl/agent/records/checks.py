@@ -1,4 +1,4 @@
-"""What `check` asks of a host before a run: a question and its facts for each topic."""
+"""The questions of `check` to a host before a run: a question and its facts for each topic."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
@@ -9,7 +9,7 @@ from .vitals import Busy, Disk, Machine
 MOST_PYTHONS = 20
 MOST_MODULES = 1000
 MOST_FILES = 200
-"""Of a program."""
+"""The most files of a program."""
 MOST_PLACES = 200
 MOST_TAKEN = 1000
 
@@ -18,46 +18,46 @@ Version = AtMost[str, 200]
 
 
 class PythonAsked(Record):
-    """A Python that trainers of this host are started with; marks in it are replaced on the host."""
+    """A Python that starts trainers on this host; marks in it are replaced on the host."""
 
     program: Line
     path: Default[Line, ""]
-    """Where a program without a `/` is looked for."""
+    """The PATH in which a program without a `/` is searched for."""
     python_path: Default[Line, ""]
     """The trainers' PYTHONPATH."""
     modules: Default[AtMost[List[Module], MOST_MODULES], []]
-    """That their programs import."""
+    """The modules that their programs import."""
     cuda: Default[bool, False]
-    """CUDA's libraries are looked for, and GPUs that frameworks see are counted: trainers are given some."""
+    """Whether to search for CUDA's libraries and count the GPUs that frameworks see: trainers are given GPUs."""
     isolated: Default[bool, False]
-    """On the controller: started with -I, in / and without any variable; nothing of `python_path` is imported."""
+    """On the controller: starts it with -I, in / and without variables; nothing of `python_path` is imported."""
     may_start: Default[bool, True]
     """False on a controller whose user has not allowed the cluster file to start it."""
     environment: Default[Optional[Environment], None]
-    """Whose Python it is."""
+    """The environment that contains the Python."""
     bundle: Default[Optional[BundleId], None]
-    """The code that it is to compile, which the host has."""
+    """The bundle of code to compile, which the host has."""
     files: Default[AtMost[List[Path], MOST_FILES], []]
-    """Those of the code."""
+    """The files of the code to compile."""
 
 
 class SoftwareQuestion(Record):
-    """What the trainers' Pythons have."""
+    """Queries the packages of the trainers' Pythons."""
 
     pythons: AtMost[List[PythonAsked], MOST_PYTHONS]
     started: Default[bool, False]
-    """Each is started and asked itself; else the names of its directories are read."""
+    """Whether each Python is started and queried; otherwise the names in its directories are read."""
     imported: Default[bool, False]
-    """The modules are imported, which takes its time."""
+    """Whether the modules are imported, which takes time."""
 
 
 class Imported(Record):
-    """A module that was imported, or was not."""
+    """The result of importing a module."""
 
     seconds: Count
     problem: Default[Line, ""]
     gpus: Default[Optional[Count], None]
-    """How many a framework sees; null: it is none, or was not asked."""
+    """The number of GPUs that a framework sees; null: it is no framework, or was not queried."""
 
 
 class Broken(Record):
@@ -69,11 +69,11 @@ class Broken(Record):
 
 
 class PythonFound(Record):
-    """A Python, as it was asked for, and what it has."""
+    """The facts of a Python; `program` as in the question."""
 
     program: Line
     path: Default[Line, ""]
-    """Empty: there is none."""
+    """Empty: not found."""
     version: Default[Version, ""]
     libc: Default[Version, ""]
     packages: Default[AtMost[Dict[AtMost[str, 100], Version], 100], {}]
@@ -82,28 +82,28 @@ class PythonFound(Record):
     broken: Default[Optional[Broken], None]
     imported: Default[AtMost[Dict[Module, Imported], MOST_MODULES], {}]
     cuda: Default[Line, ""]
-    """Where CUDA's libraries are, as far as it was looked for them."""
+    """The directory of CUDA's libraries, if they were searched for."""
     problem: Default[Line, ""]
-    """Its output instead of an answer."""
+    """Its output, if that is no valid answer."""
 
 
 class SoftwareFacts(Record):
-    """In the order of the question."""
+    """The facts of the Pythons, in the order of the question."""
 
     pythons: AtMost[List[PythonFound], MOST_PYTHONS]
 
 
 class MachineQuestion(Record):
-    """What the host has, and what of it is free."""
+    """Queries the host's resources, and how much of them is free."""
 
     places: Default[AtMost[List[Path], MOST_PLACES], []]
-    """Where the run writes, with marks; where it is not there yet, the directory above it counts."""
+    """Directories that the run writes to, with marks; for a missing one its nearest existing parent counts."""
     gpus: Default[bool, False]
-    """They are read."""
+    """Whether to query the GPUs."""
     rights: Default[bool, False]
-    """What may end processes, or limits them, is looked at."""
+    """Whether to query what may end or limit processes."""
     cluster: Default[Optional[Name], None]
-    """What tasks of its earlier runs took is looked up."""
+    """The cluster for which to report the memory that tasks of earlier runs used."""
 
 
 class GpuTaken(Record):
@@ -116,7 +116,7 @@ class GpuTaken(Record):
 
 
 class Rights(Record):
-    """What may end a user's processes, or limits them. null: unlimited."""
+    """Settings that may end or limit a user's processes. null: unlimited."""
 
     open_files: Default[Optional[Count], None]
     processes: Default[Optional[Count], None]
@@ -128,12 +128,12 @@ class Rights(Record):
 
 
 class TaskMemory(Record):
-    """Of a cluster's tasks on this host."""
+    """The memory of a cluster's tasks on this host."""
 
     took: Default[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
-    """The memory that tasks of earlier runs took here at most."""
+    """The most memory that tasks of earlier runs used here."""
     taking_bytes: Default[Count, 0]
-    """What tasks of the cluster take now."""
+    """The memory that tasks of the cluster use now."""
 
 
 class MachineFacts(TaskMemory):
@@ -152,7 +152,7 @@ class LookFor(Record):
 
     path: Path
     up: Default[Count, 0]
-    """So many directories above it."""
+    """The number of levels above `path` at which they wrote."""
     hosts: AtMost[List[Name], 4096]
 
 
@@ -160,83 +160,83 @@ class StorageQuestion(Record):
     """Marks in paths are replaced on the host."""
 
     token: Name
-    """Of this check: in the names of the files that are written, and removed with the conversation."""
+    """Identifies this check in the names of files that it writes, which are removed with the conversation."""
     host: Name
-    """As which this one writes."""
+    """The name of this host in those files."""
     write: Default[AtMost[List[Path], MOST_PLACES], []]
     """Directories to write to; of one that is not there yet, the one above it."""
     look: Default[AtMost[List[LookFor], MOST_PLACES], []]
     checkpoints: Default[Paths, []]
-    """Whose newest checkpoint is measured."""
+    """Directories whose newest checkpoint is measured."""
     data: Default[AtMost[List[Path], MOST_PLACES], []]
     """Directories that trainers read."""
 
 
 class Written(Record):
-    """A directory that was to be written to. `problem`: the system's words where it could not be."""
+    """The result of writing to a directory. `problem`: the system's error if that failed."""
 
     path: Path
-    """As it was asked for."""
+    """The path as in the request."""
     at: Default[Path, ""]
-    """The directory itself, or what of its path is there."""
+    """The directory itself, or its nearest existing parent."""
     up: Default[Count, 0]
-    """So many directories above it."""
+    """The number of levels that `at` is above it."""
     free_bytes: Default[Count, 0]
     filesystem: Default[AtMost[str, 100], ""]
     """The type of its file system, as ext4 or nfs4; empty where it is unknown."""
     full: Default[bool, False]
-    """Its disk has no room."""
+    """Whether its disk is full."""
     problem: Default[Line, ""]
 
 
 class Looked(Record):
-    """A directory in which others have written: whose files are seen here."""
+    """The hosts whose files are visible here in a directory."""
 
     path: Path
     seen: AtMost[List[Name], 4096]
 
 
 class Data(Record):
-    """What lies in a directory of data."""
+    """The contents of a directory of data."""
 
     path: Path
     there: bool
     files: Default[Count, 0]
     size_bytes: Default[Count, 0]
     whole: Default[bool, True]
-    """All of it was counted."""
+    """Whether all files were counted."""
     digest: Default[Line, ""]
-    """Of all names and sizes, and of the beginnings and ends of some files."""
+    """A digest of all names and sizes, and of the beginnings and ends of some files."""
     problem: Default[Line, ""]
 
 
 class DataHeld(Record):
-    """What a push has put into a directory, and what is left of it."""
+    """The files that a push has put into a directory, and their state."""
 
     dir: Path
-    """As it was asked for."""
+    """The path as in the request."""
     there: bool
     bundle: Default[Optional[BundleId], None]
-    """Of the newest push, also of one that was cut off; null: there was none."""
+    """The bundle of the newest push, even if that was interrupted; null: there was none."""
     files: Default[Count, 0]
-    """That the bundle has."""
+    """The number of files in the bundle."""
     size_bytes: Default[Count, 0]
     missing: Default[Count, 0]
     missing_bytes: Default[Count, 0]
     changed: Default[Count, 0]
     examples: Default[AtMost[List[Path], 10], []]
-    """Of what is missing or changed."""
+    """Examples of missing or changed files."""
 
 
 class DataQuestion(Record):
     """Directories that `data push` fills."""
 
     dirs: AtMost[List[Path], MOST_PLACES]
-    """With marks."""
+    """The paths, with marks."""
 
 
 class DataFacts(Record):
-    """In the order in which they were asked for."""
+    """The facts of the directories, in the order of the request."""
 
     at: AtMost[List[DataHeld], MOST_PLACES]
 
@@ -249,7 +249,7 @@ class CheckpointSize(Record):
 
 
 class StorageFacts(Record):
-    """What has come of the question."""
+    """The answers to StorageQuestion."""
 
     written: Default[AtMost[List[Written], MOST_PLACES], []]
     looked: Default[AtMost[List[Looked], MOST_PLACES], []]
@@ -265,38 +265,38 @@ class UrlAsked(Record):
 
 
 class UrlsQuestion(Record):
-    """What the run's storage URLs are to a Python of its trainers. Marks in variables are replaced on the host."""
+    """Whether a Python of the trainers can use the run's storage URLs. Marks in variables are replaced on the host."""
 
     token: Name
     host: Name
-    """Both are in the name of what is written, and removed."""
+    """Both are in the names of the test files, which are removed."""
     program: Line
     environment: Default[Optional[Environment], None]
     variables: Default[Variables, {}]
     secrets: Default[Variables, {}]
     keep_proxy: Default[bool, False]
     libraries: Default[AtMost[List[OneOf["tensorflow", "fsspec"]], 2], ["tensorflow", "fsspec"]]
-    """The first that is there and knows the scheme is asked."""
+    """The first library that is installed and supports the scheme is used."""
     modules: Default[AtMost[List[Module], MOST_MODULES], []]
-    """That the program imports."""
+    """The modules that the program imports."""
     urls: AtMost[List[UrlAsked], 20]
 
 
 class UrlTried(Record):
-    """What came of a URL. `kind` empty: everything could be done."""
+    """The result for a URL. `kind` empty: every operation succeeded."""
 
     url: StorageUrl
     library: Line
-    """With its version."""
+    """The library with its version."""
     doing: Default[OneOf["", "write", "read", "list", "remove"], ""]
     kind: Default[OneOf["", "missing", "denied", "scheme", "other"], ""]
     said: Default[Line, ""]
     saved: Default[bool, False]
-    """TensorFlow's file `checkpoint` is there."""
+    """Whether TensorFlow's file `checkpoint` exists."""
 
 
 class UrlsFacts(Record):
-    """In the order of the question; nothing where the Python has no library that opens them."""
+    """The results in the order of the question; none if the Python has no library that opens the URLs."""
 
     path: Default[Line, ""]
     problem: Default[Line, ""]
@@ -304,16 +304,16 @@ class UrlsFacts(Record):
 
 
 class SpeedQuestion(Record):
-    """How fast the host computes: it multiplies matrices for so long."""
+    """Measures how fast the host computes: it multiplies matrices for `seconds`."""
 
     python: PythonAsked
     seconds: Within[float, 0.1, 60]
     framework: Default[OneOf["", "tensorflow", "torch"], ""]
-    """That multiplies on the GPUs, where there are some."""
+    """The framework that multiplies on the GPUs; empty: none."""
 
 
 class GpuSpeed(Record):
-    """What one GPU came to, and in what state it was meanwhile. null: its driver does not report it."""
+    """The speed of one GPU, and its state during the measurement. null: its driver does not report it."""
 
     gpu: Count
     name: Default[AtMost[str, 200], ""]
@@ -321,34 +321,34 @@ class GpuSpeed(Record):
     clock_mhz: Default[Optional[Count], None]
     degrees: Default[Optional[Count], None]
     lanes: Default[Optional[Count], None]
-    """Of PCI Express."""
+    """The number of its PCI Express lanes."""
 
 
 class SpeedFacts(Record):
-    """What it came to, and what may explain it."""
+    """The measured speed, and facts that may explain it."""
 
     kind: Default[OneOf["", "numpy", "python"], ""]
-    """With which means; only the same compare."""
+    """The library that was used; only results of the same one are comparable."""
     flops: Default[Within[float, 0, 1e18], 0.0]
     """Additions and multiplications a second, on all processors where NumPy uses them."""
     copied_bytes: Default[Within[float, 0, 1e15], 0.0]
-    """In memory, a second."""
+    """The bytes a second copied in memory."""
     model: Default[Line, ""]
-    """Of the processors."""
+    """The model of the processors."""
     governor: Default[Line, ""]
-    """By which the kernel sets their frequency."""
+    """The governor by which the kernel sets their frequency."""
     machine: Machine
-    """Its shares are of the time of the measurement."""
+    """The machine; its shares are of the time of the measurement."""
     busy: Default[AtMost[List[Busy], 10], []]
-    """Processes of others meanwhile."""
+    """Other processes that kept the processors busy during the measurement."""
     problem: Default[Line, ""]
     gpus: Default[AtMost[List[GpuSpeed], 64], []]
     gpu_problem: Default[Line, ""]
-    """Why there are GPUs, and they could not be measured."""
+    """Why existing GPUs could not be measured."""
 
 
 class Questions(Record):
-    """By topic; null: not asked."""
+    """The questions by topic; null: not asked."""
 
     software: Default[Optional[SoftwareQuestion], None]
     machine: Default[Optional[MachineQuestion], None]

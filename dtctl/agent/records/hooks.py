@@ -16,11 +16,11 @@ _HIDDEN = Unshown("one that is not shown here")
 MOST_HOOKS = 20
 MOST_DELIVERED = 1000
 MOST_BYTES = 24 * 1024
-"""Of an address with its headers: a sender is given all of it at once."""
+"""The largest size of an address with its headers, which a sender is given at once."""
 
 
 class Post(Record):
-    """A hook of the coordinator: where it posts, and what of. Address and headers may hold secrets."""
+    """A hook of the coordinator: its address and events. Address and headers may hold secrets."""
 
     name: Name
     on: AtMost[List[RunEventName], 10]
@@ -45,40 +45,40 @@ Posts = AtMost[List[Post], MOST_HOOKS]
 
 
 class HookFile(Record):
-    """hooks.json: readable for its owner alone, on the coordinator's host alone."""
+    """hooks.json: readable only by its owner, and only on the coordinator's host."""
 
     posts: Posts
 
 
 class Delivered(Record):
-    """What has become of one hook."""
+    """The deliveries to one hook."""
 
     events: Default[AtMost[List[Line], MOST_DELIVERED], []]
-    """Ids of those that were sent to it, or will not be sent any more; the newest last."""
+    """Ids of events that were sent to it or will no longer be sent; the newest last."""
     tries: Default[int, 0]
-    """Of the next one."""
+    """The number of attempts to send the next event."""
     broken: Default[bool, False]
-    """The last one could not be sent to it, which is in the run's event history."""
+    """Whether the last event could not be sent to it; then the run's event history says so."""
 
 
 class HookDeliveries(Record):
-    """told.json: what was delivered to each hook."""
+    """told.json: the deliveries to each hook."""
 
     hooks: AtMost[Dict[Name, Delivered], MOST_HOOKS]
 
 
 class Sent(Record):
-    """What a sender answers: it was taken, or why not."""
+    """The answer of a sender: accepted, or why not."""
 
     problem: Default[Optional[OneOf["answer", "redirect", "unreachable"]], None]
     text: Default[Reason, ""]
-    """Without secrets."""
+    """The error, without secrets."""
     again: Default[bool, False]
-    """It may be taken later."""
+    """Whether a later attempt may succeed."""
 
 
 def problem_of_url(url: str) -> str:
-    """What was expected in place of an address that nothing can be posted to; empty for one that will do."""
+    """The form that was expected instead of an unusable address; empty for a usable one."""
     scheme, _, rest = url.partition("://")
     host = re.split("[/?#]", rest, maxsplit=1)[0]
     if scheme.lower() not in ("http", "https"):

@@ -1,11 +1,11 @@
-"""JSON from outside, and kinds of values: what mypy reads as types checks, at run time, what comes from outside.
+"""Kinds of JSON values: mypy reads them as types, and `checked` validates received JSON by them at run time.
 
     class Exit(Record):
         code: Default[Optional[Count], None]
 
-is a TypedDict to mypy. To `checked` it says what an Exit holds: which fields, of which kinds and ranges, and what
-stands for those that are absent. To docs/generate.py it is a table. Annotations are evaluated as they stand, so modules
-that define records do without `from __future__ import annotations`.
+is a TypedDict to mypy. `checked` reads from it the fields of an Exit, their kinds and ranges, and the defaults of
+absent ones; docs/generate.py makes a table from it. Annotations are evaluated at run time, so modules that define
+records do without `from __future__ import annotations`.
 """
 
 import json
@@ -101,7 +101,7 @@ _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_finite, parse_const
 
 
 class InvalidValue(Exception):
-    """A value does not hold. The text says where in the record, what was expected and what was found."""
+    """A value is invalid. The text names the field, what was expected and what was found."""
 
     def __init__(self, expected: str, found: object) -> None:
         super().__init__(expected)
@@ -111,14 +111,14 @@ class InvalidValue(Exception):
 
     @classmethod
     def at(cls, path: "Tuple[str, ...]", expected: str, found: object) -> "InvalidValue":
-        """For rules about several fields, which say themselves where it is."""
+        """Creates the error for a rule about several fields, which names the path itself."""
         wrong = cls(expected, found)
         wrong.path = list(path)
         return wrong
 
     @property
     def field(self) -> str:
-        """As in `tasks.worker:1.attempt`; empty for the record itself."""
+        """The path, as in `tasks.worker:1.attempt`; empty for the record itself."""
         return ".".join(self.path)
 
     def __str__(self) -> str:
@@ -190,7 +190,7 @@ def also(record: "Type[R]") -> "Callable[[Callable[[R], None]], Callable[[R], No
 
 
 def kind_of(annotation: object) -> Kind:
-    """What an annotation means at run time."""
+    """The kind of an annotation."""
     if isinstance(annotation, Kind):
         return annotation
     kind = _kinds.get(annotation)
@@ -200,7 +200,7 @@ def kind_of(annotation: object) -> Kind:
 
 
 def fields_of(record: object) -> "Dict[str, Tuple[Kind, object]]":
-    """Each field's kind and its default (a Missing: it is required)."""
+    """Field -> its kind and its default (a Missing: it is required)."""
     found: "Dict[str, Tuple[Kind, object]]" = {}
     for one in reversed(record.__mro__):  # type: ignore[attr-defined]
         for name, annotation in one.__dict__.get("__annotations__", {}).items():
@@ -241,7 +241,7 @@ def _record(record: object) -> Kind:
 
 
 def _simple(description: str, fits: "Callable[[Any], bool]", *parts: "Any") -> Kind:
-    """Of values that are taken as they are."""
+    """The kind of values that stay unchanged."""
 
     def take(raw: "Any") -> "Any":
         if fits(raw):
@@ -329,7 +329,7 @@ def _mapping(names: Kind, inner: Kind, most: int = MOST_ENTRIES) -> Kind:
 
 
 def _at_most(kind: "Any", most: int) -> Kind:
-    """Of text so many characters, of lists and mappings so many entries."""
+    """Text of at most `most` characters, or a list or mapping of at most `most` entries."""
     if kind is str:
         return _text(most)
     if kind.parts[0] == "list":
@@ -357,7 +357,7 @@ class _Field:
 
 
 class _Generic:
-    """What makes a kind, or a field, of what is in its brackets."""
+    """Makes a kind, or a field, from the arguments in its brackets."""
 
     def __init__(self, make: "Callable[..., object]") -> None:
         self._make = make
@@ -389,10 +389,10 @@ if not TYPE_CHECKING:
     """NotRequired[KIND]: a field that may be absent, and has no default."""
 
     Within = _Generic(lambda kind, low, high: (_whole if kind is int else _number)(low, high))
-    """Within[int, LOW, HIGH], or of float; both ends belong to it."""
+    """Within[int, LOW, HIGH], or of float; both ends are included."""
 
     Pattern = _Generic(lambda _, most, pattern, description: _pattern(most, pattern, description))
-    """Pattern[str, MOST, PATTERN, WORDS]: text of at most so many characters that matches as a whole."""
+    """Pattern[str, MOST, PATTERN, WORDS]: text of at most MOST characters that matches as a whole."""
 
     AtMost = _Generic(_at_most)
     """AtMost[KIND, N]"""

@@ -17,9 +17,9 @@ class HostReport(Record):
     state: State
     intents: Intents
     kept: bool
-    """The run is kept on this host."""
+    """Whether the run is kept on this host."""
     lost_session: bool
-    """The session ended before that."""
+    """Whether the session ended before the run was kept."""
 
 
 class Hello(HostReport):
@@ -31,38 +31,38 @@ class Hello(HostReport):
     host: Name
     agent: AgentProcess
     events: Count
-    """Lines in its events.jsonl."""
+    """The number of lines in its events.jsonl."""
     moved: Default[Count, 0]
     """The number of the moves that it follows."""
 
 
 class News(HostReport):
-    """When any of it has changed."""
+    """Sent when any of it has changed."""
 
     type: OneOf["state"]
 
 
 class Progress(Record):
-    """In place of `state`, to a coordinator that takes it, when the tasks have only come further since the last one."""
+    """Sent in place of `state`, to a coordinator that supports it, if only the tasks' progress has changed."""
 
     type: OneOf["progress"]
     serial: Count
-    """Of the state that has come of it."""
+    """The serial of the resulting state."""
     machine: NotRequired[Optional[Machine]]
-    """Where it was sampled again."""
+    """The machine, if it was sampled again."""
     tasks: Dict[TaskName, Advance]
-    """Those of which something has changed."""
+    """Tasks with changes."""
 
 
 Events = Record(
     "Events",
     {"type": OneOf["events"], "from": Count, "events": AtMost[List[Optional[Event]], EVENTS_AT_ONCE]},
 )
-"""`from`: the index of the first. null: a damaged line."""
+"""`from`: the index of the first event. null: a damaged line."""
 
 
 class Ping(Record):
-    """An agent whose tasks may move asks for an answer from a coordinator that has its lease."""
+    """An agent whose tasks may move requests an answer, which a coordinator sends only while it has its lease."""
 
     type: OneOf["ping"]
     n: Count
@@ -76,7 +76,7 @@ class Pong(Record):
 
 
 class Beat(Record):
-    """Sent when nothing else was for a while."""
+    """Sent if no other message was sent for a while."""
 
     type: OneOf["beat"]
 
@@ -87,83 +87,83 @@ class Welcome(Record):
     type: OneOf["welcome"]
     v: Within[int, PROTOCOL, PROTOCOL]
     events_from: Count
-    """The index of the first line of events.jsonl that is lacking."""
+    """The index of the first line of events.jsonl that the coordinator lacks."""
     progress: Default[bool, False]
-    """The coordinator takes `progress`."""
+    """Whether the coordinator supports `progress`."""
     may_start: Default[bool, True]
-    """An agent whose machine was restarted may start tasks: the run is still this coordinator's."""
+    """Whether an agent whose machine was restarted may start tasks: the run still belongs to this coordinator."""
     term: Default[Count, 0]
-    """In which it was elected; an agent obeys none of an older one."""
+    """The term in which it was elected; an agent rejects orders of an older one."""
     moved: Default[Moved, {}]
-    """Newer than those that the agent follows: it ends what it has no more, begins anew with them, and says hello."""
+    """Moves newer than those of the agent: it ends tasks that it has lost, restarts with them, and sends a hello."""
 
 
 class Orders(Record):
-    """What is wanted of the tasks of a host."""
+    """The intents of a host's tasks."""
 
     type: OneOf["orders"]
     intents: Intents
     mending: bool
-    """A task or a host was lost and is not back yet: no lack of progress is judged."""
+    """Whether a task or a host was lost and is not back yet: then lack of progress is not judged."""
     first_steps: Default[Dict[TaskName, Seconds], {}]
-    """Of tasks that have reported no step: how long the first step of their peers took."""
+    """For tasks that have reported no step: how long their peers took for the first step."""
     may_start: Default[bool, True]
     """As in the welcome."""
     kept: Default[bool, False]
-    """The coordinator's host keeps the run, and so does every host that began it."""
+    """Whether the coordinator's host keeps the run, and so does every host that began it."""
     over: bool
-    """The run has ended; the agent may go when all its tasks are final."""
+    """Whether the run has ended; the agent may exit when all its tasks are final."""
 
 
 class Lease(Record):
-    """The coordinator asks a voter not to vote for another, for a while."""
+    """The coordinator requests a voter not to vote for another for a while."""
 
     type: OneOf["lease"]
     term: Count
     beat: Count
-    """The answer bears it, too."""
+    """Repeated in the answer."""
     memo: Version
-    """The newest one."""
+    """The version of the newest memo."""
     view: NotRequired[RunView]
-    """It, to a voter that lacks it: cluster.json, in a large run without the hosts' states."""
+    """The memo, for a voter that lacks it: cluster.json, in a large run without the hosts' states."""
     history: NotRequired[AtMost[List[HistoryEvent], EVENTS_AT_ONCE]]
     """Lines of history.jsonl, from the first that the voter lacks."""
     lines: Count
-    """How many history.jsonl has."""
+    """The number of lines of history.jsonl."""
 
 
 class Granted(Record):
-    """A voter's answer to a lease, and to one of an older term: then with the newer one."""
+    """A voter's answer to a lease; if the lease is of an older term, it contains the newer one."""
 
     type: OneOf["granted"]
     term: Count
     beat: Count
     memo: Version
-    """That it holds on its disk."""
+    """The version of the memo on its disk."""
     lines: Count
-    """Of this term's coordinator that it holds of history.jsonl."""
+    """The number of lines of this term's history.jsonl that it holds."""
 
 
 class Canvass(Record):
-    """A candidate asks for a vote."""
+    """A candidate requests a vote."""
 
     type: OneOf["canvass"]
     term: Count
-    """In which it wants to coordinate."""
+    """The term in which it wants to coordinate."""
     trial: bool
-    """The voter only says how it would vote."""
+    """Whether the voter only reports how it would vote."""
     memo: Version
-    """That the candidate holds."""
+    """The version of the memo that the candidate holds."""
 
 
 class Vote(Record):
-    """The answer."""
+    """The answer to a canvass."""
 
     type: OneOf["vote"]
     term: Count
-    """The newest that the voter knows."""
+    """The newest term that the voter knows."""
     coordinator: Optional[Name]
-    """Of that term, if the voter knows."""
+    """The coordinator of that term, if the voter knows it."""
     asked: Count
     """The term in the canvass."""
     trial: bool
@@ -171,21 +171,21 @@ class Vote(Record):
 
 
 class Elsewhere(Record):
-    """The last word to an agent that has come to a voter which does not coordinate."""
+    """The last message to an agent that has connected to a voter which does not coordinate."""
 
     type: OneOf["elsewhere"]
     coordinator: Optional[Name]
-    """Of the newest term that the voter knows; null while one is being elected."""
+    """The coordinator of the newest term that the voter knows; null during an election."""
 
 
 class Over(Record):
-    """The last word to a candidate: its run was ended, or replaced, while its host was away."""
+    """The last message to a candidate: its run was ended or replaced while its host was away."""
 
     type: OneOf["over"]
 
 
 class Refusal(Record):
-    """The last message to an agent that is not wanted."""
+    """The last message to an agent that is rejected."""
 
     type: OneOf["refused"]
     reason: Reason
@@ -212,4 +212,4 @@ FROM_COORDINATOR = {
     "pong": Pong,
     "beat": Beat,
 }
-"""Also what a voter answers to a candidate, and to an agent that comes to it."""
+"""The messages of a coordinator, and of a voter to a candidate or to an agent that connects to it."""

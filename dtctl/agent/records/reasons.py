@@ -19,7 +19,7 @@ MOST_FACTS = 16
 
 
 class Fact(Record):
-    """One fact of a reason. Which fields it has its kind says; a kind that is not known here is of another build."""
+    """One fact of a reason. Its kind determines its fields; an unknown kind comes from another build."""
 
     kind: Pattern[str, 40, r"[a-z]+(_[a-z]+)*", "the kind of a reason"]
     task: NotRequired[TaskName]
@@ -27,7 +27,7 @@ class Fact(Record):
     host: NotRequired[Name]
     run: NotRequired[Name]
     by: NotRequired[By]
-    """Who has asked."""
+    """Who requested it."""
     code: NotRequired[ExitCode]
     signal: NotRequired[SignalNumber]
     port: NotRequired[Port]
@@ -38,17 +38,17 @@ class Fact(Record):
     what: NotRequired[Line]
     """A path, a command or an address."""
     text: NotRequired[Reason]
-    """In words that are not dtctl's: of a system, a library or a log."""
+    """Text of a system, a library or a log, not of dtctl."""
 
 
 Why = AtMost[List[Fact], MOST_FACTS]
 
 
 class Because(Record):
-    """Both forms of one reason."""
+    """A reason in both forms."""
 
     reason: Default[Reason, ""]
-    """The sentence: for people, and for builds that do not know the facts."""
+    """The sentence, for people and for builds that do not know the facts."""
     why: Default[Why, []]
 
 
@@ -89,10 +89,10 @@ SENTENCES = {
     "after_restarts": ", after %(count)d restart%(s)s",
     "after_run_restarts": ", after %(count)d restart%(s)s in the run",
     "no_checkpoint": ", and there is no complete checkpoint to go back to (recovery.allow_scratch: true starts over)",
-    "damaged_checkpoint": "; %(what)s is damaged (%(text)s), and there is no older one beside it that is complete:"
+    "damaged_checkpoint": "; %(what)s is damaged (%(text)s), and its directory has no older complete one:"
     " choose another directory (dirs.output, checkpoint.dir), or start over with recovery.allow_scratch: true",
     "complete_elsewhere": "; %(what)s is complete",
-    # who has asked for it
+    # who requested it
     "stopped": "stopped",
     "stopped_by": "stopped by %(by)s",
     "killed_after": "killed after %(seconds).0f s%(because)s",
@@ -134,7 +134,7 @@ SENTENCES = {
     "run_failed": "the run has failed%(because)s",
     "run_stopped": "the run has stopped%(because)s",
     "hosts_unreachable": "; %(count)d host%(s)s unreachable: %(text)s",
-    # whom the start waits for
+    # what the start waits for
     "hosts_silent": "%(count)d host%(s)s not connected to the coordinator on %(what)s yet: %(text)s",
     "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",
     "asks_others": "nothing is started until the coordinator is connected to %(count)d more host%(s)s of the run, "
@@ -168,18 +168,18 @@ SENTENCES = {
     "trains_again": "training again after %(seconds).1f s",
     "runs_again": "running again after %(seconds).1f s",
     "short_of_target": "the newest complete checkpoint is of step %(step)d, short of the %(of)d that were asked for",
-    # where the time of a run went
+    # how the time of a run was spent
     "goodput": "goodput %(count)d %%%(because)s",
     "spent_start": "starts %(count)d %%",
     "spent_wait": "waits %(count)d %%",
     "spent_again": "steps done again %(count)d %%",
     "spent_stall": "stalls %(count)d %%",
     "spent_away": "hosts away %(count)d %%",
-    "spent_pause": "%(span)s paused beside that",
+    "spent_pause": "%(span)s paused in addition",
     "spent_end": "after the last step %(count)d %%",
     "spent_unsaved": "steps not saved at the end %(count)d %%",
     "comma": ", ",
-    # what a person asks the run for
+    # requests of a person to the run
     "asked_up": "up",
     "asked_stop": "stop",
     "asked_restart": "restart",
@@ -213,7 +213,7 @@ SENTENCES = {
     "hook_works": "hook %(what)s receives messages again",
     "put_aside": "%(text)s; it was put aside as %(what)s",
     "told_anew": ", and rebuilt from the reports of the agents",
-    # what the controller sees by itself
+    # observations of the controller
     "no_part": "its host is not part of the run",
     "absent": "the run was started without its host",
     "not_heard": "its host has not reported yet",
@@ -227,14 +227,15 @@ SENTENCES = {
     # text of another program, or of another build
     "said": "%(text)s",
 }
-"""Of each kind. One that begins with punctuation continues the one before it; `rest` and `because` are what follows."""
+"""Kind -> its sentence. One that begins with punctuation continues the one before it; `rest` and `because` are what
+follows."""
 
 _MADE_FROM = {
     **dict.fromkeys(("span", "later"), "seconds"),
     **dict.fromkeys(("s", "es", "was"), "count"),
     **dict.fromkeys(("rest", "because")),
 }
-"""Words of sentences that are no fields."""
+"""Placeholders of sentences that are not fields, and the fields that they are made from."""
 
 
 def fields_of(kind: str) -> "List[str]":
@@ -262,7 +263,7 @@ def said(text: str) -> "List[Fact]":
 
 
 def because(why: "Iterable[Fact]") -> Because:
-    """As records hold it."""
+    """The reason as records contain it."""
     facts = list(why)[:MOST_FACTS]
     return {"reason": sentence(facts), "why": facts}
 
@@ -273,7 +274,7 @@ def explain(record: Because, why: "Iterable[Fact]") -> None:
 
 
 def why_of(record: Because) -> "List[Fact]":
-    """Why, as a record says it: by its sentence alone where its facts are of another build."""
+    """The facts of a record's reason; its sentence alone if the facts come from another build."""
     return record["why"] if record["why"] and all(map(_is_known, record["why"])) else said(record["reason"])
 
 
@@ -283,7 +284,7 @@ def headline(why: "Iterable[Fact]") -> "Optional[str]":
 
 
 def sentence(why: "Iterable[Fact]") -> str:
-    """Without a full stop; empty where there is no reason. Raises KeyError of kinds that are not known here."""
+    """The sentence of a reason, without a full stop; empty without facts. Raises KeyError for unknown kinds."""
     text = ""
     for one in reversed(list(why)):
         template = SENTENCES[one["kind"]]
@@ -300,7 +301,7 @@ def named(why: "Iterable[Fact]") -> "List[str]":
 
 
 def duration(seconds: float) -> str:
-    """In words, as exact as is of use."""
+    """The duration as text, with useful precision."""
     return "%.0f s" % seconds if seconds < 120 else "%.0f min" % (seconds / 60)
 
 

@@ -1,6 +1,6 @@
-"""What a controller asks of an agent about a run that is there, and the words within a conversation.
+"""Requests of a controller about an existing run, and the messages within a conversation.
 
-Those that need more records than these stand beside them: in starting.py, checkpoints.py and tensorboard.py.
+Requests that need more records are in starting.py, checkpoints.py and tensorboard.py.
 """
 
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also
@@ -8,87 +8,87 @@ from .reasons import Why
 from .values import BundleId, By, Count, Epoch, Line, Name, Port, Seconds, TaskName, Tasks, refuse_unfit
 
 START = b"\x1e"
-"""What a session writes before its greeting; whatever comes before it is the noise of a login shell."""
+"""Written by a session before its greeting; output before it comes from a login shell."""
 
 
 MOST_POINTS = 2000
-"""That are sent of a series."""
+"""The most points of a series that are sent."""
 
 
 MOST_CONTEXT = 1000
-"""Lines before and after each that was found in a log."""
+"""The most lines of context before and after a match in a log."""
 
 
 class Request(Record):
-    """What every request about a run says; `run` null means the cluster's current run on this host."""
+    """The fields of every request about a run; `run` null means the cluster's current run on this host."""
 
     type: Line
     cluster: Name
     host: Name
     run: Default[Optional[Name], None]
     pid: Default[Optional[Count], None]
-    """Of the controller's process: another command that finds the cluster locked shows it."""
+    """The pid of the controller's process, shown by another command that finds the cluster locked."""
 
 
 class PortsRequest(Request):
-    """Asks for free ports, which are kept until the `up` that follows in the same conversation."""
+    """Requests free ports, which are kept until the `up` that follows in the same conversation."""
 
     tasks: Tasks
-    """Those of this host that need one."""
+    """Tasks of this host that need a port."""
     coordinator: Default[bool, False]
-    """The coordinator needs one, too."""
+    """Whether the coordinator needs one, too."""
 
 
 class PushRequest(Request):
-    """Brings a bundle."""
+    """Sends a bundle."""
 
     bundle: BundleId
 
 
 class StatusRequest(Request):
-    """How the run is."""
+    """Queries the state of the run."""
 
     guess: Default[bool, False]
-    """Checkpoints are looked for where no setting leads, too."""
+    """Whether to search for checkpoints also where no setting points to."""
 
 
 class WatchRequest(Request):
-    """The same whenever it changes."""
+    """Requests the state whenever it changes."""
 
     for_s: Default[Optional[Seconds], None]
-    """Ends after so long in any case."""
+    """The longest duration."""
 
 
 class LogsRequest(Request):
-    """Part of what tasks have printed."""
+    """Requests output of tasks."""
 
     tasks: Default[Optional[Tasks], None]
     """null: all on this host."""
     lines: Default[Optional[Count], None]
-    """Of each task; null: all."""
+    """The number of lines of each task; null: all."""
     since: Default[Optional[Epoch], None]
     until: Default[Optional[Epoch], None]
-    """Not of what is followed."""
+    """Not together with `follow`."""
     grep: Default[Optional[AtMost[str, 65536]], None]
     """A regular expression."""
     errors: Default[bool, False]
-    """Only tracebacks and the lines in which programs report why they end."""
+    """Whether to send only tracebacks and lines in which programs report why they end."""
     context: Default[Within[int, 0, MOST_CONTEXT], 0]
-    """Lines before and after each that was found."""
+    """The number of lines before and after each match."""
     previous: Default[bool, False]
-    """Of the attempt before the newest."""
+    """The logs of the attempt before the newest one."""
     attempt: Default[Optional[Count], None]
     all_attempts: Default[bool, False]
-    """From the first one on."""
+    """The logs from the first attempt on."""
     follow: Default[bool, False]
     states: Default[bool, False]
     """`states` frames in between, as `watch` sends them."""
     resume: Default[Dict[TaskName, AtMost[List[Count], 2]], {}]
-    """Attempt and offset to continue from; this holds against `lines` and `since`."""
+    """Attempt and offset to continue from; takes precedence over `lines` and `since`."""
 
 
 class MetricsRequest(Request):
-    """The scalars that trainers have written for TensorBoard."""
+    """Requests the scalars that trainers have written for TensorBoard."""
 
     tags: Default[Optional[AtMost[List[AtMost[str, 1000]], 1000]], None]
     """Tags, or patterns as of file names; null: all."""
@@ -98,14 +98,14 @@ class MetricsRequest(Request):
 
 
 class DumpRequest(Request):
-    """The stacks of live trainers."""
+    """Requests the stacks of live trainers."""
 
     tasks: Default[Optional[Tasks], None]
     """null: all on this host."""
 
 
 class RunsRequest(Record):
-    """The runs of a cluster, or all."""
+    """Requests the runs of a cluster, or all runs."""
 
     type: Line
     cluster: Default[Optional[Name], None]
@@ -113,7 +113,7 @@ class RunsRequest(Record):
 
 
 class StopRequest(Request):
-    """Ends tasks."""
+    """Stops tasks."""
 
     tasks: Default[Optional[Tasks], None]
     """null: all of the run."""
@@ -121,7 +121,7 @@ class StopRequest(Request):
     why: Default[Why, []]
     by: Default[By, ""]
     others_ended: Default[bool, False]
-    """Servers need not wait: nothing else is left on any host."""
+    """Whether servers need not wait, because all other tasks have ended on all hosts."""
 
 
 class RestartRequest(Request):
@@ -139,18 +139,18 @@ class UndrainRequest(Request):
     """The host; null: it is about a job."""
     job: Default[Optional[Name], None]
     count: Default[Count, 0]
-    """How many of the job's tasks are to run: the first ones."""
+    """The number of the job's tasks that may run: the first ones."""
     by: Default[By, ""]
 
 
 class DrainRequest(UndrainRequest):
-    """Ends the tasks of a host, and holds them and those that cannot continue without them; or tasks of a job."""
+    """Stops the tasks of a host, and holds them and those that cannot continue without them; or tasks of a job."""
 
     grace_s: Default[Optional[Seconds], None]
 
 
 class DownRequest(Request):
-    """Ends and removes."""
+    """Stops and removes runs."""
 
     grace_s: Default[Optional[Seconds], None]
     by: Default[By, ""]
@@ -161,7 +161,7 @@ class ExecRequest(Request):
 
     argv: List[str]
     task: Default[Optional[TaskName], None]
-    """Its environment is used, and its secrets' values are masked."""
+    """The task whose environment is used, and whose secrets' values are masked."""
     cwd: Default[OneOf["code", "home"], "home"]
 
 
@@ -190,35 +190,35 @@ class GcRequest(Record):
     dry_run: Default[bool, False]
     all: Default[bool, False]
     written: Default[bool, False]
-    """With what trainers wrote in the working directories of clusters that have no run any more."""
+    """Whether to remove also files of trainers in the working directories of clusters that have no run."""
     over: Default[bool, False]
-    """Every run that is over goes, the newest too."""
+    """Whether to remove every run that has ended, also the newest."""
 
 
 class ControlMessage(Record):
-    """Nothing but its type. `manifest`: and the bundle's, as the bytes of the frame (zlib)."""
+    """A message without fields. `manifest`: the bundle's manifest, as the bytes of the frame (zlib)."""
 
 
 class DigestsWord(Record):
     """`digests`: the SHA-256 of each MiB of one of the bundle's files, as the bytes of the frame."""
 
     index: Count
-    """In the manifest's list."""
+    """The file's index in the manifest's list."""
 
 
 class FileWord(Record):
     """`file`: a part of one of the bundle's files or of a block of it, as the bytes of the frame."""
 
     index: Count
-    """In the manifest's list."""
+    """The file's index in the manifest's list."""
     encoding: Default[OneOf["raw", "zlib"], "raw"]
     """zlib: the bytes of each frame are a whole stream."""
     last: Default[bool, False]
-    """The file, or the block, is complete."""
+    """Whether the file, or the block, is complete."""
 
 
 class FeederWord(Record):
-    """`feeder`: the host that has what is needed; none: the controller sends it, by the next frames."""
+    """`feeder`: the host that has the needed files; none: the controller sends them, in the next frames."""
 
     address: Default[Line, ""]
     port: Default[Optional[Port], None]

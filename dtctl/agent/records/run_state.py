@@ -1,4 +1,4 @@
-"""What is wanted of each task, and how each task is: intent.json, state.json and the files of an attempt."""
+"""The intent and the state of each task: intent.json, state.json and the files of an attempt."""
 
 from .kinds import AtMost, Default, Dict, List, NotRequired, Optional, Pattern, Record, Within
 from .reasons import Because, Why
@@ -42,7 +42,7 @@ Loss = Pattern[str, 64, r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?|nan|inf)"
 
 
 class Process(Record):
-    """A process for ever: by its pid, when it was started (field 22 of /proc/PID/stat), and the boot it belongs to."""
+    """Identifies a process permanently: its pid, its start (field 22 of /proc/PID/stat), and its boot."""
 
     pid: Pid
     start_time: Count
@@ -50,37 +50,37 @@ class Process(Record):
 
 
 class AgentProcess(Process):
-    """A supervisor, and since when it is at work."""
+    """A supervisor, and since when it works."""
 
     since: Default[Epoch, 0.0]
 
 
 class How(Because):
-    """How a person asks for an end."""
+    """A person's request to end the run."""
 
     by: By
     grace_s: Default[Optional[Seconds], None]
 
 
 class Intent(Because):
-    """What is wanted of one task. Of two the one with the higher version holds."""
+    """The desired state of one task. Of two intents, the one with the higher version applies."""
 
     want: Default[Want, "run"]
     generation: Default[Count, 1]
     version: Default[Count, 1]
     """Counts every change."""
     restarts: Default[Count, 0]
-    """What the task's count is set to when this generation begins."""
+    """The value to which the task's count is set when this generation begins."""
     grace_s: Default[Optional[Seconds], None]
     by: Default[By, ""]
     early: Default[bool, False]
-    """It may start before those that it needs are ready: a failure until then is not its own."""
+    """Whether it may start before the tasks that it needs are ready: a failure until then does not count."""
     ends_run: Default[Optional[How], None]
-    """The whole run is to end, as a session on the task's host was asked."""
+    """The request to end the whole run that a session on the task's host received."""
     after: Default[Count, 0]
     """Attempts are numbered from the one after this: it was the last on another host."""
     without: Default[AtMost[List[TaskRange], MOST_TASKS], []]
-    """Tasks that take no part in what trains together with this one, since it was last let run (run/gang.py)."""
+    """Tasks that do not train together with this one, since it was last allowed to run (run/gang.py)."""
 
 
 Intents = Dict[TaskName, Intent]
@@ -91,9 +91,9 @@ class IntentFile(Record):
 
     serial: Count
     session: Default[Optional[Process], None]
-    """The session that began the run; null once the run is kept."""
+    """The session that started the run; null once the run is kept."""
     ends_run: Default[Optional[How], None]
-    """As that of an intent, on a host without tasks."""
+    """The same as in an intent, for a host without tasks."""
     tasks: Intents
 
 
@@ -116,14 +116,14 @@ class Left(Record):
 
 
 class Exit(Ending):
-    """An ending as state.json has it."""
+    """An ending as in state.json."""
 
     retry: Default[bool, True]
-    """Its class of exit may be tried again."""
+    """Whether an attempt with such an exit may be repeated."""
     left_behind: Default[AtMost[List[Left], MOST_LEFT], []]
-    """Processes that were still there when the trainer had ended by itself; they were ended."""
+    """Processes that remained when the trainer had exited by itself; they were ended."""
     killed_after_s: Default[Optional[Seconds], None]
-    """It was asked to end, and had to be killed when this grace period was over."""
+    """The grace period after which it was killed, because it had not ended on request."""
     tail: Default[Tail, ""]
     """The last lines of the log, secrets masked."""
 
@@ -135,21 +135,21 @@ class Past(Record):
     started: Epoch
     ended: Epoch
     asked: bool
-    """dtctl had asked for the exit."""
+    """Whether dtctl requested the exit."""
     code: Default[Optional[Within[int, 0, 255]], None]
     signal: Default[Optional[SignalNumber], None]
     cause: Default[Reason, ""]
     """The cause of its end, by its log."""
     step: Default[Optional[Count], None]
-    """The last that it reported."""
+    """The last step that it reported."""
     short_of_memory: Default[bool, False]
-    """The kernel of its host ended processes for want of memory meanwhile."""
+    """Whether the kernel of its host killed processes for lack of memory during it."""
     hung: Default[bool, False]
-    """It was ended because it did nothing any more."""
+    """Whether it was ended because it hung."""
     why: Default[Why, []]
-    """By what that was seen, and where it hung."""
+    """How the hang was detected, and where it hung."""
     early: Default[bool, False]
-    """It has failed before those that it needs were ready, which counts for nothing."""
+    """Whether it failed before the tasks that it needs were ready, which does not count as a failure."""
 
 
 class Entry(Because):
@@ -160,63 +160,63 @@ class Entry(Because):
     restarts: Default[Count, 0]
     generation: Default[Count, 1]
     version: Default[Count, 0]
-    """Of the intent that it follows."""
+    """The version of the intent that it follows."""
     pid: Default[Optional[Pid], None]
     start_time: Default[Optional[Count], None]
     program: Default[Line, ""]
-    """What its newest attempt was started with: a Python, as a rule."""
+    """The program of its newest attempt, usually a Python."""
     since: Default[Optional[Epoch], None]
     next_start: Default[Optional[Epoch], None]
     ready: Default[bool, False]
-    """Its port listens, by a process of its own; or it runs, where nothing is to listen."""
+    """Whether it is ready: a process of its own listens on its port, or it runs if it has no port."""
     step: Default[Optional[Count], None]
-    """The last in its log."""
+    """The last step in its log."""
     step_line: Default[Line, ""]
     """The line of the log that `step` was read from, secrets masked."""
     step_time: Default[Optional[Epoch], None]
     rate: Default[Optional[PerSecond], None]
-    """Steps a second, at the last one."""
+    """Steps a second, at the last step."""
     loss: Default[Optional[Loss], None]
-    """The last in its log, in the log's own digits."""
+    """The last loss in its log, in the log's own digits."""
     progress: Default[Optional[Epoch], None]
     """When its log last grew."""
     longest_gap_s: Default[Seconds, 0.0]
-    """Between two signs of progress."""
+    """The longest time between two signs of progress."""
     first_step_s: Default[Seconds, 0.0]
     """The longest time from the start of an attempt to its first step; 0: there was no step."""
     ready_s: Default[Seconds, 0.0]
-    """The longest that an attempt took until it was ready; 0: none was, or it was not seen."""
+    """The longest time until an attempt was ready; 0: none was, or it was not observed."""
     cpu: Default[Optional[Processors], None]
-    """Processors that the trainer, and what it has started, kept busy lately."""
+    """The number of processors that the trainer and its child processes kept busy lately."""
     memory_bytes: Default[Optional[Count], None]
-    """Resident, of the same processes."""
+    """The resident memory of the same processes."""
     most_memory_bytes: Default[Count, 0]
-    """The most that was ever seen, in all attempts; 0: none was."""
+    """The most memory that was measured in all attempts; 0: none was."""
     throttled: Default[Optional[Share], None]
-    """In which share of the time lately their control group had used up what it may; null: nothing limits it."""
+    """The share of recent time in which their control group had used up its quota; null: no limit."""
     idle_since: Default[Optional[Epoch], None]
-    """Since when they have done nothing at all: no processor, no bytes, no output but complaints of others."""
+    """Since when they have been idle: no processor time, no bytes, no output but complaints about others."""
     complaint: Default[Optional[Complaint], None]
-    """The newest in its log since the last step."""
+    """The newest complaint in its log since the last step."""
     left: Default[AtMost[List[Left], MOST_LEFT], []]
     exit: Default[Optional[Exit], None]
-    """Until the next attempt begins."""
+    """The exit of the last attempt, until the next one begins."""
     asked: Default[bool, False]
-    """dtctl has asked for the exit."""
+    """Whether dtctl requested the exit."""
     history: Default[AtMost[List[Past], HISTORY], []]
 
 
 APART_S = 60.0
-"""Clocks that differ by less are taken for right."""
+"""Clocks that differ by less count as equal."""
 
 
 def ahead_s(clock: float, other: float) -> float:
-    """By how much the one is ahead of the other, which were read at about the same time."""
+    """How far `clock` is ahead of `other`, if both were read at about the same time; 0 for a small difference."""
     return clock - other if abs(clock - other) >= APART_S else 0.0
 
 
 def on_clock(entry: Entry, ahead_s: float) -> Entry:
-    """With its times by another clock, which is ahead by so much of the one that they were read from."""
+    """The entry with its times by another clock, which is ahead of the entry's by `ahead_s`."""
     if not ahead_s:
         return entry
 
@@ -233,7 +233,7 @@ def on_clock(entry: Entry, ahead_s: float) -> Entry:
 
 
 class Advance(Record):
-    """What has changed of how far a task is, and how busy: fields of its Entry."""
+    """The changes of a task's progress and load: fields of its Entry."""
 
     step: NotRequired[Optional[Count]]
     step_line: NotRequired[Line]
@@ -260,30 +260,30 @@ class State(Record):
     version: Default[Within[int, 1, 1], 1]
     serial: Default[Count, 1]
     intent_serial: Default[Count, 0]
-    """Of the intent.json that is followed."""
+    """The serial of the intent.json that is followed."""
     run: Name
     host: Name
     agent: Default[Optional[AgentProcess], None]
     finished: Default[bool, False]
-    """All tasks are final, and the supervisor has ended."""
+    """Whether all tasks are final and the supervisor has ended."""
     machine: Default[Optional[Machine], None]
     unseen: Default[Optional[AtMost[List[Path], 100]], None]
-    """Directories of checkpoints that are not those that the lead's host has; null: it has not been found out."""
+    """Checkpoint directories that differ from those of the lead's host; null: unknown."""
     tasks: Entries
 
 
 class Holder(Record):
-    """The lock of a cluster on a host: which controller is at work there."""
+    """The lock of a cluster on a host: the controller that works there."""
 
     by: By
     since: Epoch
     command: Default[Line, ""]
     pid: Default[Optional[Count], None]
-    """Of the controller's process, on its machine."""
+    """The pid of the controller's process, on its machine."""
     session: Default[Optional[Process], None]
-    """On this host."""
+    """The session on this host."""
     gone: Default[bool, False]
-    """The controller is; the session is about to end."""
+    """Whether the controller has disconnected; the session is about to end."""
 
 
 class Keeper(Record):
@@ -304,17 +304,17 @@ class Start(Record):
     key: Default[Key, ""]
     argv: Default[List[str], []]
     contained: Default[bool, False]
-    """`pid` is that of the program which runs the trainer in a container, and ends with it."""
+    """Whether `pid` is the program that runs the trainer in a container, and ends with it."""
 
 
 class MadeEnvironment(Record):
-    """environment.json: written last, so an environment without it is not whole."""
+    """environment.json: written last, so that an environment without it is incomplete."""
 
     python: Path
     path: Default[AtMost[List[Path], 100], []]
     """Directories that come first in PATH."""
     variables: Default[Variables, {}]
-    """Others that it sets."""
+    """Other variables that it sets."""
     container: Default[Optional[Container], None]
 
 
@@ -322,7 +322,7 @@ MOST_PATHS = 1_000_000
 
 
 class Copy(Record):
-    """A file of the code as it was when it had just been copied."""
+    """A file of the code as it was right after it was copied."""
 
     sha256: BundleId
     signature: AtMost[str, 100]
@@ -334,22 +334,22 @@ class DataFolder(Record):
 
     dir: Path
     bundle: BundleId
-    """Of the newest push."""
+    """The bundle of the newest push."""
     made: bool
-    """The directory was made for it."""
+    """Whether the directory was created for it."""
     of_others: Default[AtMost[List[Path], MOST_PATHS], []]
-    """What of the bundle was there before."""
+    """Files of the bundle that existed before."""
 
 
 class Code(Record):
-    """code.json. A trainer may write to it, as to all that is its user's: what it claims is looked at again."""
+    """code.json. A trainer may write to it, as to all files of its user, so its contents are verified."""
 
     id: Hex32
-    """Of the directory, which hosts that share it have in common."""
+    """The id of the directory, the same on hosts that share it."""
     run: Default[Optional[Name], None]
-    """That it was last laid out for."""
+    """The run for which it was last prepared."""
     bundle: Default[Optional[BundleId], None]
     files: Default[AtMost[Dict[Path, Copy], MOST_PATHS], {}]
     links: Default[AtMost[Dict[Path, Path], MOST_PATHS], {}]
-    """Those of the push, and one to each file that the setup has made."""
+    """Links of the push, and one to each file that the setup has created."""
     dirs: Default[AtMost[List[Path], MOST_PATHS], []]

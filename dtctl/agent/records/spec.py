@@ -1,4 +1,4 @@
-"""spec.json: what one host has of a run. It never changes."""
+"""spec.json: the part of a run that one host knows. It never changes."""
 
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also, checked
 from .values import (
@@ -33,7 +33,7 @@ SuccessRule = OneOf["lead", "all-workers"]
 
 
 class CoordinatorAddress(Record):
-    """Where the run's coordinator is: its host, and the address that the agents of the others dial."""
+    """The run's coordinator: its host, and the address to which the agents of the other hosts connect."""
 
     host: Name
     address: Line
@@ -48,27 +48,27 @@ class Member(Record):
     address: Default[Optional[Line], None]
     role: Default[Role, "other"]
     scope: Default[Scope, "task"]
-    """What its loss restarts: it alone, it and then the lead, or every task."""
+    """What its loss restarts: only itself, itself and then the lead, or every task."""
     vital: Default[bool, True]
-    """Its failure for good is that of the run."""
+    """Whether the run fails when it finally fails."""
     decides: Default[bool, False]
-    """Its success is, with that of the others that decide, the run's."""
+    """Whether the run's success depends on its success."""
     serves: Default[bool, False]
-    """Others need it to their end: it is not waited for after a success, and stopped last."""
+    """Whether other tasks need it until they end: after a success it is not waited for, and it is stopped last."""
     addressed: Default[bool, False]
-    """Other tasks are started with its address: on another host it needs all of them to start again."""
+    """Whether other tasks are started with its address: if it moves to another host, all of them restart."""
     seat: Default[Optional[Name], None]
-    """The host that `up` has put it on, where another one has taken its place."""
+    """The host on which `up` has put it, if another one has taken over."""
 
 
 class Stage(Record):
-    """Tasks that need those of the stages with the indexes `after`, which stand before it, to be ready."""
+    """Tasks that need the tasks of the earlier stages with the indexes `after` to be ready."""
 
     name: Line
     tasks: Tasks
     after: AtMost[List[Count], 1000]
     held: Default[bool, True]
-    """They start when those are ready; false: at once, and wait by themselves."""
+    """Whether they start when those are ready; false: at once, and wait by themselves."""
 
 
 class TaskSpec(Record):
@@ -80,12 +80,12 @@ class TaskSpec(Record):
     secrets: List[Line]
     """Names of variables."""
     code: bool
-    """It works where the code is, not in the home directory."""
+    """Whether it works in the code directory, not in the home directory."""
     port: Default[Optional[Port], None]
     ready: Default[OneOf["listening", "started"], "started"]
-    """When those that wait for it may start: its port listens, or it runs."""
+    """When tasks that wait for it may start: its port listens, or it runs."""
     own: Default[bool, True]
-    """Its agent restarts it without asking."""
+    """Whether its agent restarts it without the coordinator."""
     keep_proxy: Default[bool, False]
 
 
@@ -97,45 +97,45 @@ class Setup(Record):
 
 
 MAKER_SETTINGS = ("PIP_", "UV_", "CONDA_", "MAMBA_", "MODULEPATH")
-"""How the names of variables begin that take part in the making of an environment."""
+"""Prefixes of variables that affect the creation of an environment."""
 
 
 Engine = OneOf["podman", "docker", "apptainer"]
 
 
 class Container(Record):
-    """The image that trains, as it is on the host, and the program that runs it (run/containers.py)."""
+    """The image of the trainers, as it is on the host, and the program that runs it (run/containers.py)."""
 
     program: Path
     engine: Engine
     image: Line
-    """Its id, or with apptainer its file."""
+    """The image's id, or with apptainer its file."""
     pulled: Default[bool, False]
-    """It was not there before the environment was made."""
+    """Whether it was pulled when the environment was created."""
     options: Default[AtMost[List[Line], 100], []]
-    """Words that make the trainer in it the user of the host."""
+    """Options that run the trainer in it as the user of the host."""
 
 
 class Environment(Record):
-    """Whose Python trains: made on the host before the setup, once for each content (run/environments.py)."""
+    """The environment whose Python trains, created before the setup, once for each content (run/environments.py)."""
 
     kind: OneOf["requirements", "uv", "conda", "modules", "container"]
     what: Line
     """The file or directory of the code, the name of a conda environment, the modules, or the image."""
     python: Default[Optional[Line], None]
-    """The interpreter that it is made with, or with modules and containers the one that trains; null: the usual one."""
+    """The interpreter that creates it, or with modules and containers the one that trains; null: the default."""
     engine: Default[Optional[Engine], None]
-    """Of a container; null: the first that the host has."""
+    """The engine of a container; null: the first that the host has."""
     options: Default[AtMost[List[Line], 100], []]
-    """Further words of the user for the program that runs the container."""
+    """Additional options of the user for the program that runs the container."""
     mounts: Default[Paths, []]
     """Directories of the host that are in the container, at the same paths, where they exist."""
     files: Default[AtMost[Dict[Path, Hex64], 100], {}]
-    """Of the code: what it is made of, with their SHA-256."""
+    """Files of the code from which it is created, with their SHA-256."""
     env: Default[Variables, {}]
-    """Variables that it is made with."""
+    """Variables with which it is created."""
     wheels: Default[Optional[BundleId], None]
-    """Holds all that is installed, as wheels; null: what makes it fetches that."""
+    """The bundle of all wheels to install; null: the installer downloads them."""
     directory: Default[Optional[Name], None]
     """Below `environments/`; the host writes it."""
     container: Default[Optional[Container], None]
@@ -151,34 +151,34 @@ class RecoverySpec(Record):
     reset_after_s: Seconds
     max_run_restarts: Default[Count, 100]
     repeat: Default[Count, 0]
-    """After so many ends of the same cause, without a new step, a task has failed; 0: never."""
+    """After this many ends with the same cause, without a new step, a task has failed; 0: never."""
     allow_scratch: Default[bool, False]
     retry: Default[AtMost[List[ExitCode], 256], []]
     permanent: Default[AtMost[List[ExitCode], 256], []]
     stall_s: Default[Optional[Seconds], None]
-    """null: learnt; 0: off."""
+    """null: estimated; 0: off."""
     first_step_s: Default[Optional[Seconds], None]
-    """null: learnt from earlier attempts and from peers; 0: off."""
+    """null: estimated from earlier attempts and from peers; 0: off."""
     host_timeout_s: Default[Optional[Seconds], None]
     """null: never."""
     reboot: Default[OneOf["auto", "never"], "auto"]
     replace_s: Default[Optional[Seconds], None]
-    """A host that was unreachable for so long is replaced by a spare; null: never."""
+    """A host that is unreachable for this long is replaced by a spare; null: never."""
 
 
 MOST_SEATS = 4096
 
 Seat = Name
-"""The place of a host of the roster, named after it: its tasks are those that `up` has put there."""
+"""A host's place in the roster, named after the host: the tasks that `up` has put there."""
 
 
 class Moved(Record):
-    """Who has taken the places of whom. Also moved.json: as the agent there follows it."""
+    """The hosts that have replaced others. Also moved.json: as the agent there follows it."""
 
     number: Default[Count, 0]
-    """Counts the changes: of two the one with the higher number holds."""
+    """Counts the changes: of two records the one with the higher number applies."""
     term: Default[Count, 0]
-    """In which the coordinator was elected that has decided the last one."""
+    """The term of the coordinator that decided the last change."""
     seats: Default[AtMost[Dict[Seat, Name], MOST_SEATS], {}]
     """Seat -> the host that has its tasks. Every other host has its own."""
 
@@ -188,11 +188,11 @@ class Spare(Record):
 
     address: Line
     addresses: Default[AtMost[Dict[TaskName, Optional[Line]], MOST_TASKS], {}]
-    """Of the tasks that it can take: where each would listen here."""
+    """For each task that it can take over: its address on this host."""
 
 
 class Inventory(Record):
-    """What a host reports of a run to any controller: names alone. How a host is reached never comes from a host."""
+    """A host's report of a run to any controller: only names. A host never reports how a host is reached."""
 
     cluster: Name
     run: Name
@@ -203,77 +203,78 @@ class Inventory(Record):
     roster: AtMost[List[Member], MOST_TASKS]
     """Every task of the run."""
     replaced: Default[AtMost[Dict[Name, Name], 4096], {}]
-    """Hosts of the cluster file, and those that have taken their places in this run."""
+    """Hosts of the cluster file, and the hosts that replaced them in this run."""
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
     replicas: Default[AtMost[Dict[Name, Count], 4096], {}]
-    """Of jobs: how many of its tasks run at first, where that is not all."""
+    """Job -> the number of its tasks that run at first, if not all."""
     settings: Default[AtMost[Dict[Line, Line], 4096], {}]
-    """Keys of the cluster file as it was started, without what says how hosts are reached. Secrets are masked."""
+    """The cluster file's keys at the start, without those about how hosts are reached. Secrets are masked."""
     strategy: Default[Optional[Line], None]
     elected: Default[Optional[Name], None]
     """The host that coordinates the run; null: the lead's, as at the beginning."""
     term: Default[Count, 0]
-    """In which it was elected."""
+    """The term in which it was elected."""
     spares: Default[AtMost[Dict[Name, Spare], MOST_SEATS], {}]
     arbiters: Default[AtMost[List[Name], MOST_SEATS], []]
     """Hosts that only vote."""
     moved: Default[Moved, {}]
-    """The roster is as it is after that."""
+    """The moves that the roster already contains."""
     resizes: Default[bool, False]
-    """Its tasks train together, with as many as take part when they are started: argv and env have marks for that."""
+    """Whether its tasks train together, with as many as take part when they start: argv and env have marks for that."""
     min_workers: Default[Optional[Count], None]
-    """It continues with so many tasks that train, the lead among them, while hosts are away; null: it waits."""
+    """The least number of training tasks, including the lead, with which it continues while hosts are away; null: it
+    waits."""
 
 
 FEWEST_VOTERS = 3
-"""Of two, neither is a majority when the other is gone."""
+"""With two voters, one alone is no majority."""
 
 MOST_VOTERS = 7
 
 
 class Spec(Inventory):
-    """spec.json: all that an agent has to know of its run. It never changes.
+    """spec.json: everything that an agent needs to know of its run. It never changes.
 
-    `elected`, `term` and `coordinator`, and `moved`, `roster` and `tasks`, are those of the moment where an agent or a
+    `elected`, `term` and `coordinator`, and `moved`, `roster` and `tasks`, are those at the time when an agent or a
     session has read it (run/gang.py).
     """
 
     version: Within[int, VERSION, VERSION]
     host: Name
     digest: Line
-    """What makes two `up` the same."""
+    """A digest that is the same for equal runs of `up`."""
     controller: By
-    """Who has started it."""
+    """The person who started it."""
     tasks: AtMost[List[TaskSpec], MOST_TASKS]
-    """Those of this host."""
+    """The tasks of this host."""
     seats: Default[AtMost[Dict[Seat, AtMost[List[TaskSpec], MOST_TASKS]], MOST_SEATS], {}]
-    """Those that it would have in the place of another host."""
+    """Seat of another host -> the tasks that this host would have there."""
     grace_s: Seconds
     recovery: RecoverySpec
     dirs: Default[Paths, []]
     """Made before the start."""
     brought_along: Default[Paths, []]
-    """Looked for after the setup: a host that lacks one is refused."""
+    """Paths that must exist after the setup: a host that lacks one is refused."""
     checkpoint_dirs: Default[Paths, []]
     keeps_checkpoints_by_url: Default[bool, False]
-    """They are in storage that every host sees, by its URLs."""
+    """Whether checkpoints are in storage that every host can read by its URLs."""
     bundle: Default[Optional[BundleId], None]
     environment: Default[Optional[Environment], None]
     setup: Default[Optional[Setup], None]
     coordinator: CoordinatorAddress
     voters: Default[AtMost[List[CoordinatorAddress], MOST_VOTERS], []]
-    """Hosts that elect another coordinator when this one is gone; the first of them is that of the beginning."""
+    """Hosts that elect another coordinator when this one fails; the first of them is the first coordinator."""
     stages: Default[AtMost[List[Stage], 1000], []]
     needs_checkpoint: Default[bool, False]
-    """Parameters live on ps tasks: one that is lost without any complete checkpoint has lost them."""
+    """Whether parameters are on ps tasks: if one is lost without any complete checkpoint, they are lost."""
     settle_s: Default[Seconds, 0.0]
     active_deadline_s: Default[Optional[Seconds], None]
     ttl_s: Default[Optional[Seconds], None]
     keep: Default[Count, 10]
     log_limit_bytes: Default[Optional[Count], None]
-    """Of all logs of a task together; null: there is no limit."""
+    """The limit for all logs of a task together; null: there is no limit."""
     start_timeout_s: Default[Seconds, 600.0]
 
 
@@ -298,7 +299,7 @@ def _can_be_given_to_programs(spec: Spec) -> None:
 
 @also(Spec)
 def _has_whole_seats(spec: Spec) -> None:
-    """What a host would have in the place of another is that one's tasks."""
+    """Requires that the tasks of each seat are the tasks of that host."""
     for seat, tasks in spec["seats"].items():
         there = [member["task"] for member in spec["roster"] if member["host"] == seat]
         if not there or sorted(task["id"] for task in tasks) != sorted(there):
@@ -311,7 +312,7 @@ def _has_whole_seats(spec: Spec) -> None:
 
 @also(Spec)
 def _is_of_one_piece(spec: Spec) -> None:
-    """Tasks, roster, stages and lead are about the same tasks."""
+    """Requires that tasks, roster, stages and lead are about the same tasks."""
     own = [task["id"] for task in spec["tasks"]]
     if len(set(own)) < len(own):
         raise InvalidValue.at(("tasks",), "each task once", own)
@@ -334,7 +335,7 @@ def _has_its_lead(inventory: Inventory) -> None:
 
 
 def check_absent(spec: Spec, absent: "Iterable[str]") -> None:
-    """A run can be without any of its hosts but the one that decides for it."""
+    """Requires that only hosts of the run are absent, and not the coordinator's."""
     known = set(hosts_of(spec)) - {spec["coordinator"]["host"]}
     for host in absent:
         if host not in known:
@@ -342,7 +343,7 @@ def check_absent(spec: Spec, absent: "Iterable[str]") -> None:
 
 
 def hosts_of(inventory: Inventory) -> List[str]:
-    """All that have a part in the run: those of the roster as `up` has made it, spares and arbiters."""
+    """All hosts of the run: those of the roster as `up` has made it, spares and arbiters."""
     found = [member["host"] for member in inventory["roster"]]
     return [*dict.fromkeys([*found, *inventory["moved"]["seats"], *inventory["spares"], *inventory["arbiters"]])]
 
@@ -356,7 +357,7 @@ def _check_roster(roster: List[Member], lead: TaskName) -> None:
 
 
 def coordinates(spec: Spec) -> bool:
-    """Whether this host's agent decides for the run: that of the lead's host, or the one that was elected last."""
+    """Whether this host's agent coordinates the run: on the lead's host, or elected last."""
     return spec["coordinator"]["host"] == spec["host"]
 
 
@@ -366,23 +367,23 @@ def has_lead(spec: Spec) -> bool:
 
 
 def voters_of(spec: Spec) -> List[CoordinatorAddress]:
-    """Those that have a part in the run; none where they are too few for a majority without one of them."""
+    """The voters that take part in the run; none if they are too few for a majority without one of them."""
     present = [voter for voter in spec["voters"] if voter["host"] not in spec["absent"]]
     return present if len(present) >= FEWEST_VOTERS else []
 
 
 def votes(spec: Spec) -> bool:
-    """Whether this host is one of them."""
+    """Whether this host is a voter."""
     return any(voter["host"] == spec["host"] for voter in voters_of(spec))
 
 
 def is_alone(spec: Spec) -> bool:
-    """Whether no other host has a part in the run: then its coordinator needs neither port nor key."""
+    """Whether the run has no other host: then its coordinator needs neither port nor key."""
     return hosts_of(spec) == [spec["host"]]
 
 
 def link_port(spec: Spec) -> Optional[int]:
-    """Where this host's agent listens as the coordinator, or for the elections of another; None where it does not."""
+    """The port on which this host's agent listens as coordinator or as voter; None if it does not."""
     if is_alone(spec):
         return None
     listeners = [*voters_of(spec), spec["coordinator"]]
@@ -393,26 +394,29 @@ DRIFT = 1.25
 """Clocks of two hosts may differ by a quarter, as in the elections."""
 
 KILL_S = 5.0
-"""What is killed is gone by then."""
+"""The time after which a killed process has ended."""
 
 ELECTION_S = 30.0
-"""Another coordinator has been elected by then."""
+"""The time within which another coordinator is elected."""
 
 
 def shortest_replace_s(grace_s: float) -> float:
-    """A host that is cut off has to end its tasks before others have them, but not whenever a coordinator is lost."""
+    """The shortest `replace_s`.
+
+    A host that is cut off must end its tasks before others start them, but not whenever a coordinator is lost.
+    """
     return (ELECTION_S + grace_s + KILL_S) * DRIFT
 
 
 def given_up_s(spec: Spec) -> Optional[float]:
-    """After so long without a host others have its tasks, or train together without them; None: never."""
+    """How long a host is missed before others get its tasks, or train together without them; None: forever."""
     recovery = spec["recovery"]
     leave_s = recovery["host_timeout_s"] if spec["resizes"] and spec["min_workers"] is not None else None
     return min((limit_s for limit_s in (recovery["replace_s"], leave_s) if limit_s is not None), default=None)
 
 
 def fence_s(spec: Spec) -> Optional[float]:
-    """After so long without the coordinator a host ends its tasks, as it is given up soon; None: never."""
+    """How long a host may miss the coordinator before it stops its tasks, as others soon get them; None: forever."""
     limit_s = given_up_s(spec)
     return None if limit_s is None or not voters_of(spec) else max(0.0, limit_s / DRIFT - spec["grace_s"] - KILL_S)
 
@@ -423,23 +427,23 @@ def kept_by_coordinator(spec: Spec) -> bool:
 
 
 def ports_of(spec: Spec) -> List[int]:
-    """All that is going to listen on this host."""
+    """All ports that are used on this host."""
     return [port for port in (link_port(spec), *(task["port"] for task in spec["tasks"])) if port is not None]
 
 
 def gpus_of(task: TaskSpec) -> List[int]:
-    """Those that it may use, where it is given some."""
+    """The GPUs that it may use, if it is given some."""
     indexes = task["env"].get("CUDA_VISIBLE_DEVICES", "").split(",")
     return [int(index) for index in indexes if len(index) < 5 and index.isascii() and index.isdigit()]
 
 
 def comes_back_alone(role: Role, scope: Scope) -> bool:
-    """Whether a task's agent may start it again without asking the coordinator: it holds no state of others."""
+    """Whether a task's agent may restart it without the coordinator: it holds no state of others."""
     return scope == "task" and role not in ("lead", "ps")
 
 
 def may_be_absent(role: Role, scope: Scope, strategy: Optional[str]) -> bool:
-    """Whether a run can begin, go on and succeed without the task: no task needs its state or waits for it.
+    """Whether a run can start, continue and succeed without the task: no task needs its state or waits for it.
 
     That is so of a worker that trains by itself with the ps tasks. An evaluator only reads checkpoints.
     """
@@ -459,7 +463,7 @@ def trainers_of(roster: "Iterable[Member]", lead: TaskName) -> List[TaskName]:
 
 
 def batch_share(batch: int, task: TaskName, ranks: List[TaskName]) -> int:
-    """Of one that trains; the first ones have one more. Others have as much as the last one."""
+    """The batch size of a training task; the first ones have one more. Other tasks get the size of the last one."""
     rank = ranks.index(task) if task in ranks else len(ranks) - 1
     return (batch + len(ranks) - 1 - rank) // len(ranks)
 

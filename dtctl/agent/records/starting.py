@@ -1,4 +1,4 @@
-"""What a controller asks of an agent before a run, and to start one."""
+"""Requests of a controller to an agent before a run, and to start one."""
 
 from .checks import MOST_PLACES, Questions
 from .hooks import Posts
@@ -9,19 +9,19 @@ from .values import BundleId, Hex64, Line, Name, Path, Pem, Port, Variables, ref
 
 
 class Credentials(Record):
-    """By which the agents of a run know each other: those of one host."""
+    """The credentials of one host, by which the agents of a run authenticate each other."""
 
     key: Pem
     certificate: Pem
     """It names the run and the host."""
     authority: Pem
-    """Whose certificates are taken for the run's."""
+    """The authority that signs the run's certificates."""
     knock: Hex64
-    """The secret that an agent shows before any TLS."""
+    """The secret that an agent sends before any TLS."""
 
 
 class Latecomers(Record):
-    """latecomers.json: on the coordinator's host, what the hosts need to join that the run was started without."""
+    """latecomers.json: on the coordinator's host, the credentials of hosts that the run was started without."""
 
     credentials: AtMost[Dict[Name, Credentials], 4096]
 
@@ -34,7 +34,7 @@ class UpRequest(Request):
     secrets: Default[Optional[Variables], None]
     credentials: Default[Optional[Credentials], None]
     hooks: Default[Posts, []]
-    """Those that its coordinator notifies; of the coordinator's host alone."""
+    """Hooks that its coordinator notifies; only for the coordinator's host."""
     withheld: Default[AtMost[List[Line], 1000], []]
     """Names of variables that no trainer inherits: they hold what hooks need."""
     replace: Default[bool, False]
@@ -43,11 +43,11 @@ class UpRequest(Request):
     outputs: Default[Paths, []]
     """Directories that the run writes to and reads checkpoints from, with marks."""
     ask: Default[Optional[Questions], None]
-    """What the host is asked to check before `prepared`."""
+    """Questions that the host answers before `prepared`."""
 
 
 class PythonRequest(Request):
-    """Which Python makes an environment, if that is not there yet."""
+    """Queries the Python that creates an environment, if that does not exist yet."""
 
     environment: Environment
 
@@ -86,54 +86,54 @@ class Markers(Record):
 
 
 class PythonFacts(Record):
-    """By which pip chooses what can be installed."""
+    """Facts by which pip selects packages."""
 
     abi: Marker
     libc: Marker
-    """As `glibc 2.36`; empty: another one."""
+    """The C library, as `glibc 2.36`; empty: another one."""
     markers: Markers
 
 
 class PythonResult(Record):
-    """null: the environment is there, and nothing has to be installed."""
+    """null: the environment exists, and nothing has to be installed."""
 
     python: Optional[PythonFacts]
 
 
 class DataPushRequest(Request):
-    """Brings a bundle's files into a directory."""
+    """Sends a bundle's files into a directory."""
 
     dir: Path
-    """With marks."""
+    """The path, with marks."""
     bundle: BundleId
     overwrite: Default[bool, False]
-    """Files that others have put there, and that differ, are replaced."""
+    """Whether to replace differing files that others have put there."""
     credentials: Default[Optional[Credentials], None]
-    """Only the hosts that send the files to each other have these; None: the controller sends them."""
+    """Set for hosts that send the files to each other; null: the controller sends them."""
     ports: Default[AtMost[List[Port], 1024], []]
-    """Those that other hosts should be able to reach here: the first free one is listened on, or else any."""
+    """Ports that other hosts should be able to reach here: the first free one is used, or else any."""
 
 
 class DataRequest(Request):
-    """What dtctl has put into these directories: to be looked at, hashed or removed."""
+    """Inspects, hashes or removes the files that dtctl has put into these directories."""
 
     dirs: AtMost[List[Path], MOST_PLACES]
-    """With marks."""
+    """The paths, with marks."""
 
 
 class CheckRequest(Request):
-    """What the host has of what a run needs; may be asked again and again, as each answer leads to more questions."""
+    """Checks what a run needs on the host; may be repeated, as each answer leads to more questions."""
 
     ask: Questions
 
 
 class StartMessage(Record):
-    """`start`: what was prepared begins, on all hosts that are there."""
+    """`start`: starts what was prepared, on all present hosts."""
 
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run is started without."""
     latecomers: Default[AtMost[Dict[Name, Credentials], 4096], {}]
-    """Those that they will need to join it; for the coordinator's host alone, which keeps it for them."""
+    """Credentials with which they join it later; only for the coordinator's host, which keeps them."""
 
 
 class LookWord(Record):
@@ -144,7 +144,7 @@ class LookWord(Record):
 
 @also(UpRequest)
 def _is_of_its_spec(request: UpRequest) -> None:
-    """What the request says is what its spec says."""
+    """Requires that the request agrees with its spec."""
     spec = request["spec"]
     if spec["cluster"] != request["cluster"]:
         raise InvalidValue.at(("spec", "cluster"), "the request's cluster, %s" % request["cluster"], spec["cluster"])

@@ -1,4 +1,4 @@
-"""What trainers write for TensorBoard, scalars and event files; and the connections of a browser."""
+"""Files of trainers for TensorBoard: scalars and event files; and the connections of a browser."""
 
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Pattern, Record, Within, also
 from .requests import Request
@@ -9,25 +9,25 @@ MOST_PROBLEMS = 100
 LONGEST_PATH = 8192
 
 Number = Pattern[str, 32, r"nan|-?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)", "a number as Python writes it"]
-"""As text: JSON has no word for what a loss becomes when training diverges."""
+"""A number as text: JSON has no value for the loss of a diverged training."""
 
 
 class Problem(Record):
-    """A file or a directory that was not read as a whole, and why."""
+    """A file or a directory that was not read completely, and why."""
 
     path: Path
     problem: Reason
 
 
 class SeriesPoints(Record):
-    """The points of one tag, by their steps; `steps`, `times` and `values` are as long as each other."""
+    """The points of one tag, by their steps; `steps`, `times` and `values` have the same length."""
 
     tag: AtMost[str, 1000]
     count: Count
-    """Of all its points; those that are sent may be fewer."""
+    """The number of all its points; fewer may be sent."""
     least: Optional[Number]
     most: Optional[Number]
-    """Of the numbers among its values."""
+    """The range of its values, without NaN."""
     steps: AtMost[List[Count], 2000]
     times: AtMost[List[Epoch], 2000]
     values: AtMost[List[Number], 2000]
@@ -59,43 +59,43 @@ Folders = AtMost[List[FolderPoints], MOST_SCALAR_FOLDERS]
 
 
 class Points(Record):
-    """The frame `points`: what has been found since the one before."""
+    """The frame `points`: the points that were found since the one before."""
 
     run: Name
     folders: Folders
 
 
 class MetricsResult(Record):
-    """What was read from the files."""
+    """The points that were read from the files."""
 
     run: Name
     time: Epoch
     dirs: AtMost[List[Path], 100]
-    """Where it was looked for event files."""
+    """The directories that were searched for event files."""
     folders: Default[Folders, []]
     problems: Default[AtMost[List[Problem], MOST_PROBLEMS], []]
     unread_bytes: Default[Count, 0]
-    """There was no time for them."""
+    """Bytes for which there was no time."""
     omitted: Default[Count, 0]
-    """Values of tags that there was no room for."""
+    """Values of tags for which there was no room."""
 
 
 MOST_FOLDERS = 1000
 MOST_CHANNELS = 64
 WINDOW_BYTES = 256 * 1024
-"""How much of a connection may be on its way in one direction, not yet taken by whom it is for."""
+"""The most bytes of a connection in one direction that the receiver has not confirmed yet."""
 PIECE_BYTES = 64 * 1024
 ALIVE_S = 10.0
-"""How often a controller says that it is there."""
+"""The interval of a controller's messages that it is alive."""
 SILENCE_S = 60.0
-"""After so long without a byte from it TensorBoard is ended."""
+"""If the controller sends nothing for this long, TensorBoard is ended."""
 
 FileName = Pattern[str, 255, r"[^/\0]*tfevents[^/\0]*", "the name of an event file"]
 Channel = Within[int, 0, 2**31]
 """One connection of the browser's; numbers are not used again."""
 
 PROBE = "import sys; from importlib.util import find_spec; sys.exit(3 if find_spec('tensorboard') is None else 0)"
-"""It ends with 3 where there is no TensorBoard."""
+"""A program that exits with 3 if TensorBoard is missing."""
 
 LIFELINE = """\
 import array, os, runpy, shutil, socket, socketserver, sys, threading
@@ -139,7 +139,7 @@ program that it would start on a port of its own, does not begin.
 
 
 class FileHad(Record):
-    """How much of an event file the controller has."""
+    """The part of an event file that the controller has."""
 
     dir: Path
     name: Path
@@ -149,10 +149,10 @@ class FileHad(Record):
 
 
 class EventFilesRequest(Request):
-    """The event files themselves, and what is added to them, until the conversation ends."""
+    """Requests the event files themselves, and their new contents, until the conversation ends."""
 
     without: Default[AtMost[List[FolderAt], MOST_FOLDERS], []]
-    """Another host sends these."""
+    """Directories that another host sends."""
     have: Default[AtMost[List[FileHad], 10_000], []]
 
 
@@ -165,31 +165,31 @@ class ChannelWord(Record):
 
 
 class TakenWord(ChannelWord):
-    """`taken`: so many bytes of a connection have reached their receiver; in both directions."""
+    """`taken`: `size` bytes of a connection have reached their receiver; in both directions."""
 
     size: Count
 
 
 class EventDirsResult(Record):
-    """What was found."""
+    """The directories with event files, and the Python with TensorBoard."""
 
     run: Name
     dirs: AtMost[List[Path], 100]
-    """Where it was looked."""
+    """The directories that were searched."""
     folders: AtMost[List[FolderAt], MOST_FOLDERS]
     sizes: AtMost[Dict[AtMost[str, 8], Count], 8]
     """`files` and `bytes` of all folders together."""
     tensorboard: Optional[Line]
-    """The Python that has it."""
+    """The Python that has TensorBoard."""
     tried: AtMost[List[Line], 20]
-    """Those that have not."""
+    """The Pythons that lack TensorBoard."""
 
 
 class TensorboardReady(Record):
     """The frame `tensorboard_ready`: TensorBoard on the host takes connections; sent once."""
 
     dirs: AtMost[List[Path], 100]
-    """What it shows."""
+    """The directories that it shows."""
     python: Line
 
 
@@ -208,10 +208,10 @@ class EventFile(FolderAt):
     file: FileName
     inode: Inode
     offset: Count
-    """0 begins the file anew."""
+    """The offset of the data in the file; 0 replaces the file."""
 
 
 class CaughtUp(Record):
-    """The frame `caught_up`: all that is there was sent; sent once."""
+    """The frame `caught_up`: all existing contents were sent; sent once."""
 
     files: Count

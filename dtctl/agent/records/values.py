@@ -1,4 +1,4 @@
-"""The words that records are made of: names, numbers and texts, each with its form and its limits."""
+"""The values of records: names, numbers and texts, each with its form and its limits."""
 
 import re
 from itertools import chain
@@ -18,33 +18,33 @@ MARK = re.compile(
     r"|(ADDRESS|HOST|PORT)\((%s:[0-9]{1,6})\)|(HOSTS|QUOTED|SPACED|WORDS|COUNT)\((%s)\)|BATCH\(([0-9]{1,15})\))"
     % (_JOB, _JOB)
 )
-"""From INDEX on they depend on who takes part in an attempt (run/gang.py)."""
+"""All marks; those from INDEX on depend on the tasks that take part in an attempt (run/gang.py)."""
 
 
 INDEX = "\0INDEX"
-"""The task's place among those of its job that take part."""
+"""The task's index among the tasks of its job that take part."""
 
 
 def address_mark(task: str, part: str = "ADDRESS") -> str:
-    """Stands for where a task listens at the moment when another one is started: HOST:PORT, or one part of it."""
+    """A mark for the address of a task when another one is started: HOST:PORT, or one part of it."""
     return "\0%s(%s)" % (part, task)
 
 
 def job_mark(job: str, part: str = "HOSTS") -> str:
-    """Stands for the addresses of the tasks of a job that take part in an attempt, or their number: COUNT.
+    """A mark for the addresses of the tasks of a job that take part in an attempt, or their number: COUNT.
 
-    Between addresses is a comma; QUOTED: as within a list of JSON; SPACED: a blank; WORDS: each is a word.
+    Addresses are separated by commas; QUOTED: as within a list of JSON; SPACED: by blanks; WORDS: each is an argument.
     """
     return "\0%s(%s)" % (part, job)
 
 
 def separated(text: str, part: str) -> str:
-    """With its lists of addresses in another form."""
+    """The text with its lists of addresses in another form."""
     return re.sub(r"\0HOSTS(?=\()", "\0" + part, text)
 
 
 def can_be_given(text: str) -> bool:
-    """False for text that no process can be given: with a NUL that is no mark's, or with half a character."""
+    """False for text that no process can be given: with a NUL outside a mark, or with half a character."""
     if "\0" in text and "\0" in MARK.sub("", text):
         return False
     try:
@@ -55,7 +55,7 @@ def can_be_given(text: str) -> bool:
 
 
 def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
-    """Of arguments, names and values of variables, and paths."""
+    """Refuses texts that no process can be given: arguments, names and values of variables, and paths."""
     for text in chain(*texts):
         if not can_be_given(text):
             raise InvalidValue.at(
@@ -67,18 +67,19 @@ URL_SCHEMES = ("gs", "s3", "hdfs", "webhdfs", "viewfs", "abfs", "abfss", "az")
 """Schemes that trainers write to and read from."""
 
 READ_SCHEMES = (*URL_SCHEMES, "http", "https")
-"""Those that they only read from as well."""
+"""The same, and those that they only read from."""
 
 ANY_URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
 """The beginning of a URL of any scheme."""
 
 _NO_HOST = ("hdfs", "viewfs")
-"""Hadoop's own configuration names their server."""
+"""Schemes whose server may come from Hadoop's own configuration."""
 
 
 def url_pattern(schemes: "Sequence[str]") -> str:
-    """Of URLs with these schemes. A password or a query may be a secret, no variable is filled in, and `::` names
-    another file system to fsspec.
+    """The pattern of URLs with these schemes.
+
+    A password or a query may be a secret, no variable is expanded, and `::` names another file system to fsspec.
     """
     bare = "|".join(one for one in schemes if one in _NO_HOST)
     named = r"(?:%s)://(?![/@])" % "|".join(schemes)
@@ -94,7 +95,7 @@ _NAMED_BY_DNS = ("hdfs", "webhdfs", "viewfs", "abfs")
 
 
 def normal_url(place: str) -> str:
-    """The same for all ways to write one storage URL; a path stays as it is, but for slashes at its end."""
+    """A normal form, the same for all forms of one storage URL; a path changes only by slashes at its end."""
     scheme, found, rest = place.partition("://")
     if not found:
         return place.rstrip("/") or place
@@ -107,7 +108,7 @@ def normal_url(place: str) -> str:
 
 
 def paths_of(places: "Iterable[str]") -> "List[str]":
-    """Those that are paths on a host."""
+    """The places that are paths on a host."""
     return [place for place in places if not is_storage_url(place)]
 
 
@@ -123,16 +124,16 @@ MOST_FILES = 10_000
 MOST_TAKEN = 100
 MOST_CLUSTERS = 10_000
 LARGE_BYTES = 16 << 20
-"""Of a file of this size or more a host may ask for blocks."""
+"""The least size of a file of which a host may request blocks."""
 CHUNK_BYTES = 256 * 1024
-"""Of a file in one frame at most, before compression (docs/agent.md, "Bundles")."""
+"""The most bytes of a file in one frame, before compression (docs/agent.md, "Bundles")."""
 
 BLOCK_BYTES = 1 << 20
 MOST_SETUP_LOGS = 2
 MOST_SETUP_LOG = 1 << 20
 
 Name = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'"]
-"""Of a cluster, a host or a run: one component of a path and nothing else."""
+"""The name of a cluster, a host or a run: one component of a path."""
 
 TaskName = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}", "a task such as worker:1"]
 TaskRange = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}(?:-[0-9]{1,6})?", "tasks such as worker:1-3"]
@@ -141,9 +142,9 @@ VariableName = Pattern[str, 4096, r"[^=\0]+", "the name of a variable"]
 
 Path = AtMost[str, 8192]
 StorageUrl = Pattern[str, 8192, url_pattern(READ_SCHEMES), "a storage URL"]
-"""A place that trainers open themselves. It is no path, and no host makes or removes it."""
+"""A URL that trainers open themselves. It is no path, and no host creates or removes it."""
 Inode = Pattern[str, 20, r"[0-9]+", "the number of an inode"]
-"""As text: it may have more digits than every reader of JSON can hold."""
+"""A number as text: it may have more digits than some readers of JSON can hold."""
 Hex32 = Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
 Hex64 = Pattern[str, 64, r"[0-9a-f]{64}", "64 hex digits"]
 
@@ -161,7 +162,7 @@ MOST_REASON = 4096
 Reason = AtMost[str, MOST_REASON]
 """A sentence or two for people."""
 By = AtMost[str, 300]
-"""Who asks: user@host of a controller, or `coordinator`."""
+"""Who makes a request: user@host of a controller, or `coordinator`."""
 Line = AtMost[str, 4096]
 Tail = AtMost[str, 8192]
 """The end of a log."""
@@ -170,7 +171,7 @@ Pem = AtMost[str, 65536]
 TaskState = OneOf["pending", "starting", "running", "backoff", "stalled", "succeeded", "failed", "stopped"]
 FINAL = ("succeeded", "failed", "stopped")
 StopPhase = OneOf["waits", "saving", "killed", "ended", "away"]
-"""How a stop gets on: the task waits for others, was sent SIGTERM, outlives SIGKILL, has ended, or is unknown."""
+"""The progress of a stop: the task waits for others, was sent SIGTERM, survived SIGKILL, has ended, or is unknown."""
 Want = OneOf["run", "hold", "finish", "stop"]
 Role = OneOf["lead", "ps", "worker", "evaluator", "other"]
 Scope = OneOf["task", "with-lead", "gang"]
@@ -183,5 +184,5 @@ Variables = Dict[VariableName, str]
 
 
 def brief(text: str) -> str:
-    """A reason that every record takes, however much went into it."""
+    """The text, shortened to the limit of a reason."""
     return text if len(text) <= MOST_REASON else text[: MOST_REASON - 4] + " ..."

@@ -1,4 +1,4 @@
-"""How machines and processes do: what agents sample while a run continues, and what `diagnose` gathers."""
+"""The health of machines and processes: samples of agents during a run, and the facts for `diagnose`."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
 from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, Pid, Port, Reason, TaskName, TaskState
@@ -9,11 +9,11 @@ MOST_GPUS = 64
 
 Share = Within[float, 0, 1]
 Processors = Within[float, 0, 1e6]
-"""How many a process keeps busy; two and a half: 2.5."""
+"""The number of processors that a process keeps busy, such as 2.5."""
 
 
 class Waiting(Record):
-    """The share of the last 10 s in which something had to wait for it (/proc/pressure); null: it is not known."""
+    """The share of the last 10 s in which processes waited for the resource (/proc/pressure); null: unknown."""
 
     cpu: Default[Optional[Share], None]
     memory: Default[Optional[Share], None]
@@ -25,14 +25,14 @@ Throttle = OneOf["thermal", "power_cap", "power_brake", "hardware"]
 
 
 class GpuUser(Record):
-    """A process that has memory of a GPU."""
+    """A process that uses memory of a GPU."""
 
     pid: Pid
     name: AtMost[str, 100]
     user: AtMost[str, 100]
     used_bytes: Default[Optional[Count], None]
     run: Default[Optional[Name], None]
-    """Of dtctl's, with its task; null: none of this user's."""
+    """The run of dtctl with its task; null: no run of this user."""
     task: Default[Optional[TaskName], None]
 
 
@@ -43,19 +43,19 @@ class Gpu(Record):
     name: Default[AtMost[str, 200], ""]
     driver: Default[AtMost[str, 100], ""]
     lost: Default[bool, False]
-    """It does not answer its driver any more; none of its figures is known."""
+    """Whether it no longer answers its driver; all its figures are unknown."""
     busy: Default[Optional[Share], None]
-    """In the mean since the sample before."""
+    """The mean since the previous sample."""
     used_bytes: Default[Count, 0]
     memory_bytes: Default[Count, 0]
     degrees: Default[Optional[Count], None]
     clock_mhz: Default[Optional[Count], None]
     most_clock_mhz: Default[Optional[Count], None]
     lanes: Default[Optional[Count], None]
-    """Of PCIe."""
+    """The number of its PCIe lanes."""
     throttled: Default[AtMost[List[Throttle], 4], []]
     ecc_errors: Default[Count, 0]
-    """Uncorrected, since the driver was loaded."""
+    """Uncorrected errors since the driver was loaded."""
     xid: Default[Optional[Count], None]
     """The last error that the driver reported since the agent was started, by its number."""
     given: Default[AtMost[List[TaskName], 1000], []]
@@ -69,12 +69,12 @@ class Gpus(Record):
     problem: Default[OneOf["", "no_driver", "silent", "error"], ""]
     """Why they are unknown. silent: the driver does not return."""
     text: Default[Line, ""]
-    """The driver's words."""
+    """The driver's message."""
     each: Default[AtMost[List[Gpu], MOST_GPUS], []]
 
 
 class Disk(Record):
-    """What is left where a run writes."""
+    """The free space of a disk that a run writes to."""
 
     path: Path
     free_bytes: Count
@@ -85,7 +85,7 @@ class Disk(Record):
 
 FULL_SHARE = 0.01
 FULL_BYTES = 100 << 20
-"""Less than this is left on a disk that is full."""
+"""A disk with less free space than this counts as full."""
 
 
 def is_full(disk: Disk) -> bool:
@@ -93,25 +93,25 @@ def is_full(disk: Disk) -> bool:
 
 
 class Machine(Record):
-    """A host, as its agent sampled it; shares are of the time since the sample before."""
+    """A host, as its agent sampled it; shares are of the time since the previous sample."""
 
     time: Epoch
     cpus: Count
     load: Within[float, 0, 1e9]
-    """Of the last minute."""
+    """The load average of the last minute."""
     busy: Default[Optional[Share], None]
-    """Of its processors."""
+    """The busy share of its processors."""
     stolen: Default[Optional[Share], None]
-    """Of its processors, by other guests of the machine that it is a guest of."""
+    """The share of its processors' time that other guests of the same machine took."""
     memory_bytes: Count
     available_bytes: Count
     resent: Default[Optional[Share], None]
-    """Of the TCP segments that it sent, those that had to be sent again."""
+    """The share of its sent TCP segments that were retransmitted."""
     waiting: Waiting
     gpus: Default[Optional[Gpus], None]
-    """null: it has none, or they were not read yet."""
+    """null: it has none, or they were not queried yet."""
     full: Default[Optional[Disk], None]
-    """The disk of the run's directory, where that is full: then the agent cannot write what it sees."""
+    """The disk of the run's directory, if it is full: then the agent cannot save its observations."""
 
 
 class Complaint(Record):
@@ -119,12 +119,12 @@ class Complaint(Record):
 
     text: Line
     since: Epoch
-    """When the first of its kind was seen; a step ends it."""
+    """The time of the first of its kind; a step ends it."""
     last: Epoch
 
 
 class Busy(Record):
-    """A process that is none of the run's, and keeps the host's processors busy."""
+    """A process outside the run that keeps the host's processors busy."""
 
     pid: Pid
     name: AtMost[str, 100]
@@ -139,11 +139,11 @@ class Unreached(Record):
     address: Line
     problem: OneOf["refused", "timeout", "no_route", "denied", "unresolved", "other"]
     text: Line
-    """The system's words."""
+    """The system's error."""
 
 
 class Diverged(Record):
-    """A scalar whose newest value is no number any more."""
+    """A scalar whose newest value is NaN or infinite."""
 
     path: Path
     tag: AtMost[str, 1000]
@@ -151,7 +151,7 @@ class Diverged(Record):
 
 
 class TaskVitals(Record):
-    """A task, looked at now."""
+    """The current state of a task."""
 
     cpu: Default[Optional[Processors], None]
     memory_bytes: Default[Optional[Count], None]
@@ -159,17 +159,17 @@ class TaskVitals(Record):
     """Stopped by a signal."""
     port: Default[Optional[Port], None]
     listens: Default[bool, False]
-    """A process of the run listens on its port."""
+    """Whether a process of the run listens on its port."""
     holder: Default[Line, ""]
-    """Who else does."""
+    """Another process that listens there."""
     python: Default[Line, ""]
-    """The program that it is started with."""
+    """The program with which it is started."""
     packages: Default[AtMost[Dict[AtMost[str, 100], AtMost[str, 100]], 100], {}]
-    """Versions of what trains, as that Python has them."""
+    """Versions of frameworks, as that Python has them."""
     log: Default[AtMost[str, MOST_LOG], ""]
     """The end of its newest log, secrets masked."""
     lost_log: Default[AtMost[str, MOST_LOG], ""]
-    """The end of the log of the last attempt that ended unasked, where another has begun since."""
+    """The end of the log of the last attempt that ended unexpectedly, if another has begun since."""
 
 
 class DiagnoseResult(Record):
@@ -208,11 +208,11 @@ Missing = OneOf[
     "ended",
     "no_time",
 ]
-"""Why the faulthandler of a process was not asked, or has not answered."""
+"""Why the faulthandler of a process was not triggered, or gave no answer."""
 
 
 class Frame(Record):
-    """One call; `line` null where it is not known."""
+    """One call; `line` null: unknown."""
 
     function: _Name
     file: AtMost[str, LONGEST_PATH]
@@ -225,29 +225,29 @@ class Stack(Record):
     thread: Pattern[str, 18, r"0x[0-9a-f]+", "the number of a thread in hex"]
     """As Python's `threading.get_ident` returns it."""
     name: _Name
-    """Empty where it is not known."""
+    """Empty: unknown."""
     tid: Optional[Pid]
-    """Its number in the kernel, where it is known."""
+    """Its number in the kernel, if known."""
     main: bool
     active: Optional[bool]
-    """It was at work, and did not wait; null: not known."""
+    """Whether it was running, not waiting; null: unknown."""
     gil: Optional[bool]
     frames: AtMost[List[Frame], MOST_FRAMES]
     omitted: Count
-    """Further frames, at least so many."""
+    """The number of omitted frames, at least."""
 
 
 class Thread(Record):
-    """One thread as the kernel shows it."""
+    """One thread as the kernel reports it."""
 
     tid: Pid
     name: Line
     state: Line
     """As in `S (sleeping)`."""
     wchan: Line
-    """Where in the kernel it waits; empty where this user may not know it."""
+    """The kernel function in which it waits; empty if this user may not read it."""
     kernel: AtMost[List[Line], 32]
-    """Its stack in the kernel, where this user may read that."""
+    """Its stack in the kernel, if this user may read that."""
 
 
 class ProcessDump(Record):
@@ -261,7 +261,7 @@ class ProcessDump(Record):
     stacks_omitted: Default[Count, 0]
     missing: Default[Optional[Missing], None]
     said: Default[Reason, ""]
-    """What py-spy printed when it could not read them."""
+    """The output of py-spy if it could not read them."""
     threads: AtMost[List[Thread], MOST_THREADS]
     threads_omitted: Default[Count, 0]
 
@@ -274,4 +274,4 @@ class Dump(Record):
     state: TaskState
     processes: AtMost[List[ProcessDump], MOST_PROCESSES]
     omitted: Default[Count, 0]
-    """Processes that there was no room for."""
+    """The number of processes for which there was no room."""

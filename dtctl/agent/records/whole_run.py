@@ -1,4 +1,4 @@
-"""What the coordinator knows: cluster.json, requests.json, and the lines of the event history."""
+"""The coordinator's records: cluster.json, requests.json, and the lines of the event history."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
@@ -22,36 +22,37 @@ from .values import (
 
 MOST_PACE = 1e12
 MOST_SPANS = 300
-"""The newest; of those before only the seconds are known."""
+"""The most spans; of older ones only the seconds are kept."""
 
 Spent = OneOf["kept", "again", "start", "wait", "stall", "away", "pause", "end", "unsaved"]
-"""What a second was spent on (run/goodput.py)."""
+"""The use of a second (run/goodput.py)."""
 
 
 class Span(Record):
-    """From the end of the span before it."""
+    """A span of time, from the end of the one before it."""
 
     what: Spent
     end_s: Seconds
-    """Since the account was begun."""
+    """Seconds since the start of the account."""
     step: Default[Optional[Count], None]
-    """The newest that had been reported by then."""
+    """The newest step that was reported by then."""
 
 
 class Account(Record):
-    """Every second since `since` is in `before`, in one of `spans`, or after the last of them, and not judged yet."""
+    """The use of each second since `since`: in `before`, in a span, or after the last span and not judged yet."""
 
     since: Epoch
     seconds: Seconds
     spans: Default[AtMost[List[Span], MOST_SPANS + 1], []]
     before: Default[Dict[Spent, Seconds], {}]
-    """In spans that there is no room for."""
+    """The seconds of spans for which there is no room."""
     training: Default[bool, False]
-    """A step was reported, and nothing has interrupted the training since: the time since the last span is open."""
+    """Whether a step was reported and nothing has interrupted the training since: the time since the last span is open.
+    """
     again_to: Default[Optional[Count], None]
     """The training had reached this step before: steps until then are done again."""
     away: Default[bool, False]
-    """A host was away in the time that is not judged yet."""
+    """Whether a host was away in the time that is not judged yet."""
     gap_s: Default[Seconds, 0.0]
     """The usual time between two reported steps."""
     pace: Default[Within[float, 0, MOST_PACE], 0.0]
@@ -68,7 +69,7 @@ MOST_REQUESTS = 1000
 
 
 class Condition(Because):
-    """What held of the run since a moment, in the words of Kubeflow's TFJob."""
+    """The condition of the run since a moment, in the terms of Kubeflow's TFJob."""
 
     type: Outcome
     cause: Optional[TaskName]
@@ -76,24 +77,24 @@ class Condition(Because):
 
 
 class Contact(Record):
-    """What the coordinator has of a host."""
+    """The coordinator's record of a host."""
 
     connected: Default[bool, False]
     heard: Default[Optional[Epoch], None]
     over: Default[bool, False]
-    """Nothing of the run is left to do there."""
+    """Whether the run has ended there."""
     absent: Default[bool, False]
-    """The run was started without it, and it has not joined since."""
+    """Whether the run was started without it and it has not joined since."""
     drained: Default[Optional[By], None]
-    """Who has drained it while it has no task: it takes no place. What has tasks is drained by their intents."""
+    """Who drained it while it had no task: it replaces no host. A drain of a host with tasks is in their intents."""
     silent_s: Default[Optional[Seconds], None]
-    """How long it was away when others took places: the coordinator that begins anew by that counts on, once."""
+    """How long it was away when hosts were replaced: a restarted coordinator continues the count from it once."""
     state: Default[Optional[State], None]
-    """As it was last reported."""
+    """The state that was reported last."""
 
 
 def clock_ahead_s(contact: Contact) -> float:
-    """By how much the coordinator's clock is ahead of the host's: its agent samples the host every 10 s."""
+    """How far the coordinator's clock is ahead of the host's: its agent samples the host every 10 s."""
     machine = contact["state"]["machine"] if contact["state"] is not None else None
     return ahead_s(contact["heard"], machine["time"]) if machine is not None and contact["heard"] is not None else 0.0
 
@@ -105,37 +106,37 @@ class Collateral(Because):
 
 
 class Incident(Because):
-    """A loss, and what became of it."""
+    """A loss of a task, and its recovery."""
 
     id: Count
     task: TaskName
     host: Name
     attempt: Count
-    """That was lost."""
+    """The attempt that was lost."""
     ended: Epoch
     noticed: Epoch
     scope: Scope
     tasks: Tasks
-    """Those that are restarted."""
+    """The tasks that are restarted."""
     own: bool
-    """By its agent alone."""
+    """Whether its agent restarts it alone."""
     collateral: AtMost[List[Collateral], 10_000]
     step: Optional[Count]
-    """The last that was seen before it."""
+    """The last step before it."""
     told: Dict[TaskName, Optional[Count]]
-    """The steps when its tasks were let start again."""
+    """The steps of its tasks when they were allowed to start again."""
     back_to: Optional[Count]
-    """Step of the checkpoint that the training went back to."""
+    """The step of the checkpoint from which the training continued."""
     begun: Optional[Epoch]
-    """Its tasks may start again since then."""
+    """The time since when its tasks may start again."""
     recovered: Optional[Epoch]
-    """It trains again since then."""
+    """The time since when it trains again."""
     closed: Optional[Reason]
-    """Why it is no longer awaited."""
+    """Why its recovery is no longer awaited."""
 
 
 def has_steps(incident: Incident) -> bool:
-    """Whether its run had reported steps. If not, it cannot be seen from outside that it trains."""
+    """Whether its run had reported steps. If not, dtctl cannot observe that it trains."""
     return any(step is not None for step in (incident["step"], *incident["told"].values()))
 
 
@@ -147,67 +148,67 @@ class RunView(Record):
     run: Name
     time: Epoch
     elapsed_s: Seconds
-    """Active, for the deadline."""
+    """The active time, for the deadline."""
     phase: Phase
     condition: Condition
     conditions: AtMost[List[Condition], MOST_CONDITIONS]
-    """Of the past, oldest first."""
+    """Past conditions, oldest first."""
     warnings: AtMost[List[Reason], MOST_WARNINGS]
     """The sentences of `alerts`."""
     alerts: Default[AtMost[List[Because], MOST_WARNINGS], []]
-    """What a person should know of. Builds that know no kinds of warnings have none."""
+    """Warnings for a person. Empty from builds without kinds of warnings."""
     hosts: AtMost[Dict[Name, Contact], MOST_HOSTS]
     intents: Intents
     incidents: AtMost[List[Incident], MOST_INCIDENTS]
     restarts: Count
     request_serial: Count
     missing: Optional[Reason]
-    """Who the start waits for, and why."""
+    """What the start waits for, and why."""
     noted: Default[Dict[TaskName, Count], {}]
-    """The last attempt of each task whose end was judged."""
+    """Task -> its last attempt whose end was judged."""
     account: Default[Optional[Account], None]
-    """Where its time went; null in a run that a build without accounts has begun."""
+    """How its time was spent; null in a run that was started by a build without accounts."""
     moved: Default[Moved, {}]
     leased: Default[bool, True]
-    """Its coordinator had its lease: otherwise another may have been elected, who knows more."""
+    """Whether its coordinator had its lease: otherwise another one may have been elected, which knows more."""
 
 
 Version = AtMost[List[Count], 2]
-"""Of a memo: the term of the coordinator that wrote it, and its serial."""
+"""The version of a memo: the term of the coordinator that wrote it, and its serial."""
 
 
 class Ballot(Record):
-    """ballot.json: what an agent knows of the elections of its run's coordinator, and how it has voted."""
+    """ballot.json: an agent's knowledge of the elections of its run's coordinator, and its vote."""
 
     term: Count
-    """The newest that it knows."""
+    """The newest term that it knows."""
     voted: Optional[Name]
-    """For whom it has voted in this term; null: for none."""
+    """The host for which it has voted in this term; null: none."""
     coordinator: Optional[Name]
-    """Of this term; null while that is unknown."""
+    """The coordinator of this term; null while unknown."""
     last: Default[Optional[Name], None]
     """The newest coordinator that it knows, of any term."""
 
 
 class Memo(Record):
-    """memo.json: what a voter would begin with as coordinator."""
+    """memo.json: the view with which a voter would start as coordinator."""
 
     version: Version
     view: RunView
-    """In a large run without the hosts' states."""
+    """The view; in a large run without the hosts' states."""
 
 
 class PostedRequest(Because):
-    """What a person asks of the coordinator, as a session has written it down."""
+    """A person's request to the coordinator, as a session has recorded it."""
 
     serial: Count
     kind: OneOf["stop", "restart", "drain", "undrain"]
     tasks: Default[Optional[Tasks], None]
     """null: all."""
     host: Default[Optional[Name], None]
-    """That is drained, or no longer."""
+    """The host to drain or undrain."""
     job: Default[Optional[Name], None]
-    """In place of a host: all but its first `count` tasks are, or are no longer."""
+    """The job to scale, in place of a host: all but its first `count` tasks are drained or undrained."""
     count: Default[Optional[Count], None]
     grace_s: Default[Optional[Seconds], None]
     by: Default[By, ""]

@@ -42,13 +42,18 @@ class DamagedRun:
     def record(self) -> answers.DamagedRun:
         return {"run": self.id, "host": self.host, "cluster": self.cluster, "problem": self.problem}
 
+    @property
+    def is_gone(self) -> bool:
+        """Nothing is left of it but processes."""
+        return not os.path.lexists(self.directory)
+
     def is_dead(self) -> bool:
         """It was begun on this machine, and no agent, keeper or trainer of it is left."""
         if self.unread is not None:
             return False
         files = RunFiles(self.directory)
         try:
-            if not os.path.lexists(self.directory):
+            if self.is_gone:
                 return not orphans.of_directory(self._root, self.directory)
             if not files.is_of_this_machine() or orphans.of_directory(self._root, self.directory):
                 return False
@@ -88,7 +93,7 @@ def of_cluster(
 ) -> Tuple[List[runs.Run], List[DamagedRun]]:
     """The run that a request names, or, with `named` None, all of a cluster on a host: those that hold, and the others.
 
-    Oldest first. Each is read once.
+    Oldest first. Each is read once. One whose cluster is unknown counts if it is named, or has no files any more.
     """
     whole: List[runs.Run] = []
     damaged: List[DamagedRun] = []
@@ -97,7 +102,7 @@ def of_cluster(
             continue
         if isinstance(found, runs.Run):
             whole += [found] if found.spec["cluster"] == cluster else []
-        elif found.host == host and found.cluster in (cluster, None if named else cluster):
+        elif found.host == host and (found.cluster == cluster or (found.cluster is None and (named or found.is_gone))):
             damaged.append(found)
     return sorted(whole, key=lambda run: run.spec["created"]), damaged
 

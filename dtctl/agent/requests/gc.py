@@ -75,7 +75,11 @@ class _Sweep:
         """Directories of the runs that are removed, or would be."""
 
     def end_strays(self) -> None:
-        found = [orphan for orphan in orphans.find(self._talk.root) if self._cluster in (None, orphan.cluster)]
+        found = [
+            orphan
+            for orphan in orphans.find(self._talk.root)
+            if self._cluster is None or orphan.cluster in (self._cluster, None)
+        ]
         left = [] if self._dry_run else orphans.end(found)
         for orphan in found:
             found_one: Orphan = {"pid": orphan.process.pid, "command": orphan.command, "run": orphan.run}

@@ -157,11 +157,11 @@ class Run:
         agent = state["agent"]
         if agent != before:
             return True
-        alive = agent is not None and processes.find(agent) is not None
+        alive = agent is not None and processes.resumed(processes.find(agent)) is not None
         return alive and not state["finished"] and self.supervised()
 
     def keep_supervised(self) -> None:
-        """Starts a new agent for a live run whose agent was killed."""
+        """Starts a new agent for a live run whose agent was killed, and resumes one that a signal has stopped."""
         if not self.finished():
             self.supervise()
 
@@ -213,16 +213,19 @@ class Run:
         return processes.of_attempt(paths.attempt_directory(self.files.directory, task, newest))
 
     def end_supervisor(self, limit_s: float = SUPERVISOR_END_LIMIT_S) -> None:
-        """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing."""
+        """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing.
+
+        So is a guard that a signal has stopped.
+        """
         import signal
 
         if self.ends_within(limit_s):
             return
+        from . import orphans  # scans all processes
+
         revival.retire(self.files)
-        agent = self.state()["agent"]
-        waiting = processes.find(agent) if agent is not None else None
-        if waiting is not None:
-            processes.send_signal([waiting], signal.SIGKILL)
+        there = orphans.of_directory(self.files.root, self.files.directory)
+        processes.send_signal([one.process for one in there if one.is_agent], signal.SIGKILL)
         self.ends_within(SUPERVISOR_END_LIMIT_S)
 
     def ends_within(self, limit_s: float) -> bool:

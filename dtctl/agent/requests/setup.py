@@ -188,7 +188,7 @@ def _place(talk: Conversation, spec: Spec, code: Optional[str]) -> str:
 
 
 def _digest(text: str, own: Mapping[str, str], made_in: Optional[str]) -> str:
-    """A setup may have installed packages: in an environment that was made anew it runs again."""
+    """A setup may have installed packages: in an environment that was created again it runs again."""
     import hashlib
     import json
 

@@ -209,7 +209,7 @@ def environment_of(run: runs.Run) -> Dict[str, str]:
 
 
 def _pythons(run: runs.Run, variables: Dict[str, str]) -> Iterator[str]:
-    """Those that tasks are run by, or that stand beside their programs; then those of the PATH."""
+    """Interpreters of tasks, or those in the directories of their programs; then those in the PATH."""
     marks = environment.Marks(environment.code_directory(run.files.root, run.spec), run.files.inherited())
     path = variables.get("PATH")
     for task in run.spec["tasks"]:

@@ -144,6 +144,12 @@ _COMPLAINT_LINES = 20
 _HARMLESS = r"Unable to register cu|failed call to cuInit|cuda_platform|computation placer already|TF-TRT"
 """Errors that TensorFlow logs at each start on a machine without a GPU."""
 
+
+def is_harmless(line: str) -> bool:
+    """Whether a line reports an error that no program dies of."""
+    return re.search(_HARMLESS, line) is not None
+
+
 _GLOG = r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?%s(?:\d{4} [\d:.]+ +\d+)? (?P<file>[\w./-]+:\d+)\] (?P<message>.+)"
 _DIRECTORIES = r"[\w./-]*/"
 
@@ -186,7 +192,7 @@ _COMPLAINTS: Tuple[Tuple[str, Extract], ...] = (
 
 
 def _complaint(lines: List[str]) -> Optional[str]:
-    last = [line for line in lines if line and not re.search(_HARMLESS, line)][-_COMPLAINT_LINES:]
+    last = [line for line in lines if line and not is_harmless(line)][-_COMPLAINT_LINES:]
     for pattern, extract in _COMPLAINTS:
         for at in range(len(last) - 1, -1, -1):
             matched = re.match(pattern, last[at])
@@ -200,7 +206,7 @@ _ALONE = r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)(?:: .*)?\Z"
 
 def complains(line: str) -> bool:
     """Whether a line reports an error by itself: one by which programs end, or an exception without a traceback."""
-    if re.search(_HARMLESS, line):
+    if is_harmless(line):
         return False
     return any(re.match(pattern, line) for pattern, _ in _COMPLAINTS) or re.match(_ALONE, line) is not None
 

@@ -271,11 +271,11 @@ def _unknown(wall: float, damage: Exception) -> Ending:
 
 
 def _keeper_lives(start: Start) -> bool:
-    """Whether the keeper lives: it then writes exit.json, or waits for space on a full disk."""
+    """Whether the keeper lives: it then writes exit.json, or waits for space on a full disk. Resumes a stopped one."""
     keeper = start["keeper"]
     if keeper is None or start["boot_id"] != processes.boot_id():
         return False
-    return processes.living(keeper["pid"], keeper["start_time"]) is not None
+    return processes.resumed(processes.living(keeper["pid"], keeper["start_time"])) is not None
 
 
 KEPT_BYTES = 1 << 20

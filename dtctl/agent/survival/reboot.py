@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _KEPT = "source"
-"""The bootstrap's, which writes it anew with all others."""
+"""Written by the bootstrap, together with all others."""
 _SETTLED = "settled"
 
 

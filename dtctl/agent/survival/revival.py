@@ -68,7 +68,7 @@ def is_over(files: RunFiles) -> bool:
     try:
         return is_retired(files) or files.state()["finished"]
     except paths.Damaged:
-        return False  # an agent writes it anew
+        return False  # an agent writes it again
 
 
 def every(root: str, host: Optional[str] = None) -> Iterator[RunFiles]:

@@ -201,7 +201,7 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
     if own.unread:
         errors.note(f"not all of it was checked: {own.unread}")
     with (
-        scope.on_interrupt("what has arrived is kept beside its place, without its name", AGAIN),
+        scope.on_interrupt("received files are kept under temporary names", AGAIN),
         render.progress.UpProgress([one.host for one in where], quiet=output == "json") as progress,
     ):
         pushed = operations.checkpoints.push.push(

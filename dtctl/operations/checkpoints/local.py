@@ -18,7 +18,7 @@ from dtctl.folder import open_regular, read_regular
 
 _FILE = re.compile(r"(.+)\.(index|meta|data-[0-9]{5}-of-[0-9]{5})\Z", re.DOTALL)
 _NAME = re.compile(r"(?!\.)[^/\\\"\x00-\x1f\x7f]{1,200}\Z")
-FOR_KERAS = "put it beside the code, which `dtctl up` sends, and have the trainer load it"
+FOR_KERAS = "put it into the code directory, which `dtctl up` sends, and let the trainer load it"
 _LOOK_S = 30.0
 _MOST_STATE_BYTES = 4 << 20
 _BLOCK = 1 << 20

@@ -113,7 +113,7 @@ def _refuse_live(outcomes: Outcomes[None]) -> None:
     for error in outcomes.errors.values():
         if isinstance(error, AgentError) and error.code == "run_live":
             raise PreflightError(
-                f"{error.summary}: its trainers would save beside the checkpoint, and go on from their own",
+                f"{error.summary}: its trainers would save their own checkpoints there, and continue from those",
                 detail="nothing was sent",
                 hint="dtctl stop    stops it; then try again",
             )

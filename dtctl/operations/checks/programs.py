@@ -31,7 +31,7 @@ _USES = {
     "saves_sharded": re.compile(r"\bsharded\s*=\s*True\b|\bMonitoredTrainingSession\b|\bParameterServerStrategy\b"),
     "keras_2": re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b"),
 }
-"""What has to be known of a program beside its imports."""
+"""Facts about a program other than its imports."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def program_of(command: Sequence[str], code: Path, python_path: Iterable[Path] =
 
 
 def _imported(roots: Sequence[Path], files: list[Path]) -> tuple[dict[str, tuple[Path, int]], set[Path]] | None:
-    """Of the files and of the modules beside them that they import. None where one changes the rules, or is unclear."""
+    """The facts of the files and of the code's modules that they import; None if one is unclear or alters rules."""
     wanted: dict[str, tuple[Path, int]] = {}
     seen: set[Path] = set()
     while files:

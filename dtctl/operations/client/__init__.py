@@ -12,12 +12,12 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dtctl.agent.records import EXCHANGES
-from dtctl.agent.records.kinds import InvalidValue
+from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.timeouts import PATIENCE_S
-from dtctl.transport.wire import checked_result, untrue
+from dtctl.transport.wire import untrue
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -218,9 +218,8 @@ def final(
     session: Session, kind: str, message: Message, record: type[R], check: Callable[[R], None] = lambda answer: None
 ) -> R:
     """The `result` frame of a request as its record. Raises TransportError when it does not hold."""
-    host = session.host.name
-    answer = checked_result(host, kind, message, record)
-    with about(host, f"answered `{kind}` with an invalid record"):
+    with about(session.host.name, f"answered `{kind}` with an invalid record"):
+        answer = checked(record, message.fields)
         check(answer)
     return answer
 
@@ -237,4 +236,4 @@ class about:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, InvalidValue):
-            raise untrue(self._host, f"{self._what}: {error}") from error
+            raise untrue(self._host, f"{self._what}: {error}") from error.with_traceback(None)

@@ -64,7 +64,7 @@ class _Refusal:
 class PersistentTransport:
     """A transport whose conversations continue after they were closed. A context manager: at its end they are over.
 
-    One that an error has ended, or that was left within an answer, is begun anew. A host that cannot be reached, or
+    One that an error has ended, or that was left within an answer, is started again. A host that cannot be reached, or
     did not answer in time, is not dialled for a while: until then it fails at once.
     """
 

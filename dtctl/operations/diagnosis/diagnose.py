@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.vitals import DiagnoseResult
+from dtctl.agent.run.cause import is_harmless
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
@@ -96,7 +97,7 @@ def _last_lines(log: str) -> tuple[str, ...]:
 
 def _row_of(facts: Facts, task: TaskStatus, end: End) -> tuple[Signature, dict[str, object]] | None:
     """The row, and its fields. A success is only looked at for what its trainer takes for one."""
-    log = "\n".join(end.log.splitlines()[-_LOG_LINES:])
+    log = "\n".join(line for line in end.log.splitlines()[-_LOG_LINES:] if not is_harmless(line))
     if end.code == 0 and task.state not in ENDED:
         return next((one for one in _fitting(facts, task, log) if one[0].name == "diverged"), None)
     for text in (end.cause, log if not end.cause or _VAGUE.match(end.cause) else ""):

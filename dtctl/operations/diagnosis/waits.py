@@ -148,6 +148,14 @@ def never_ready(facts: Facts) -> Iterator[Match]:
             yield _seen(facts, task, ())
 
 
+def timed_out(facts: Facts) -> Iterator[Match]:
+    """The host that was unreachable for so long that the run failed."""
+    for one in facts.status.verdict.why:
+        if one["kind"] == "host_gone":
+            tasks = tuple(task.id for task in facts.on(one["host"]))
+            yield Match(tasks, (one["host"],), {"away_s": one["seconds"]})
+
+
 def frozen(facts: Facts) -> Iterator[Match]:
     waiting = waits(facts)
     for task in facts.tasks:

@@ -22,7 +22,7 @@ from dtctl.operations.storage import Place, StorageError
 from dtctl.paths import cache_directory
 
 EVERY_S = 60.0
-"""A place is listed once in so long at most, unless somebody asks for its checkpoints."""
+"""A place is listed at most once in this time, except by `dtctl checkpoints`."""
 
 LIMIT_S = 30.0
 """For a listing and what is read with it."""

@@ -222,7 +222,7 @@ def _copy_all(place: Place, lacking: Iterable[tuple[Object, int]], files: Folder
 
 
 def _copy(place: Place, one: Object, files: Folder, room: int, until: float) -> int:
-    """Adds what the object has grown by, so many bytes at most; how many are left. A shorter one begins anew."""
+    """Appends new bytes of the object, at most `room`; returns how many are left. A shorter object is copied again."""
     directory, _, name = one.name.rpartition("/")
     with files.below(directory, make=PRIVATE) as folder:
         known = folder.find(name)

@@ -102,7 +102,7 @@ def _some(found_files: EventFileSources, order: list[str]) -> Location:
         raise PreflightError(
             "neither the hosts nor this machine have TensorBoard",
             detail="\n".join(tried[:10]),
-            hint="pip install tensorboard    here, beside dtctl, or in the environment that trains",
+            hint="pip install tensorboard    here, in dtctl's environment, or in that of the trainers",
         )
     host = max(with_it, key=lambda name: len(keys_of(found_files.answers[name])))
     own = keys_of(found_files.answers[host])

@@ -192,7 +192,7 @@ def _check_keys(cluster: Cluster, findings: Findings) -> None:
 
 def _who_writes(known_hosts: str, cluster: Cluster) -> str:
     if why_not_written(Path(known_hosts), cluster.file.absolute().parent):
-        return "known_hosts: known_hosts    is a file beside this one, which dtctl trust may write; or leave it out"
+        return "known_hosts: known_hosts    is a file next to this one, which dtctl trust may write; or leave it out"
     return "dtctl trust    shows the hosts' keys and writes it"
 
 

@@ -226,7 +226,7 @@ def check_place(file: Path, project: Path | None) -> None:
     """Raises TransportError for a file that a cluster file in `project` may not choose for new keys."""
     if reason := why_not_written(file, project):
         raise _unwritable(
-            file, reason, hint="known_hosts: known_hosts    names a file beside the cluster file; or leave it out"
+            file, reason, hint="known_hosts: known_hosts    names a file next to the cluster file; or leave it out"
         )
     try:
         with suppress(FileNotFoundError), folder_of(file, project):

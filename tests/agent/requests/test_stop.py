@@ -54,6 +54,14 @@ def test_stop_ends_a_trainer_that_is_frozen(host: AgentHost) -> None:
     assert host.log(spec, "worker:0").endswith("saved\n")
 
 
+def test_stop_ends_a_task_whose_agent_and_keeper_are_frozen(host: AgentHost) -> None:
+    spec, pid = host.running(task("worker:0", "sleep", "1000"))
+    kill(host.supervisor(spec), signal.SIGSTOP)
+    kill(host.start_record(spec, "worker:0")["keeper"]["pid"], signal.SIGSTOP)
+    assert stop(host)["stopped"] == ["worker:0"]
+    assert not alive(pid)
+
+
 def test_a_second_stop_may_shorten_the_grace_period(host: AgentHost) -> None:
     spec = host.started(shell("worker:0", IGNORES_SIGTERM), grace_s=600)
     ready(host, spec)

@@ -125,6 +125,13 @@ def test_a_supervisor_that_cannot_begin_is_tried_again_until_it_can(host: AgentH
     assert not alive(pid)
 
 
+def test_down_ends_a_guard_that_is_frozen(host: AgentHost) -> None:
+    host.started(task("worker:0", "sleep", "1000"))
+    kill(guard(host), signal.SIGSTOP)
+    host.ask("down", grace_s=None, by="ada")
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
 def test_there_are_never_two_supervisors_whatever_is_killed(host: AgentHost) -> None:
     spec, pid = host.running(task("worker:0", "sleep", "1000"))
     rng = random.Random(7)

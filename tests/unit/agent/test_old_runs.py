@@ -13,7 +13,7 @@ import pytest
 from dtctl.agent.host import files, machine, paths
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.spec import Spec
-from dtctl.agent.requests import damaged_runs, runs
+from dtctl.agent.requests import damaged_runs, orphans, runs
 from dtctl.agent.requests.down import _Removal, expired
 from dtctl.agent.run.runfiles import NEW, REMOVED
 from tests.unit.agent.test_records import LED
@@ -123,6 +123,15 @@ def test_a_run_that_may_be_whole_stays_and_down_reports_why(
     with pytest.raises(OSError, match="Input/output error"):
         _Removal(talk).remove_damaged(found, {"by": "me", "grace_s": 0.0, "reason": "", "why": []})
     assert spec.exists()
+
+
+def test_down_of_a_cluster_ends_agents_of_a_run_without_files_that_may_be_its_own(
+    talk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [(str(tmp_path / "r-2" / host), None, "gone") for host in ("h1", "h2")]
+    monkeypatch.setattr(orphans, "without_files", lambda root: left)
+    _, found = damaged_runs.of_cluster(talk, "c", "h1", None)
+    assert [(one.id, one.host) for one in found] == [("r-2", "h1")], "it is what keeps `up` from this host"
 
 
 @pytest.mark.parametrize("prefix", [NEW, REMOVED])

@@ -33,6 +33,8 @@ REFUSED = (
 )
 PYTHON = {"python": "/opt/venv/bin/python"}
 
+NO_GPU = "E0000 00:00:1795715781.222044 43 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: Failed\n"
+
 IGNORED = LeftOut("data/", ".gitignore:1 data/")
 
 RECOGNISED = [one for one in ENDED_LOGS if "finding" in one.expected]
@@ -194,6 +196,7 @@ BY_FACTS = [
         "gpu-a cannot run /nope: No such file or directory",
     ),
     ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
+    ("killed", facts(ended("worker:0", NO_GPU, **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
     (
         "illegal_instruction",
         facts(ended("worker:0", "", code=None, signal=4)),
@@ -224,6 +227,11 @@ BY_FACTS = [
         "the state of ps:0 is unknown; s takes its place after recovery.replace",
     ),
     ("host_away", scaled_down("worker:1"), "the state of worker:1 is unknown\n"),
+    (
+        "host_timed_out",
+        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, (fact("host_gone", host="gpu-a", seconds=61.0),))),
+        "gpu-a was unreachable for 1m1s, longer than recovery.host_timeout",
+    ),
     (
         "coordinator_away",
         without_coordinator(facts(running("worker:0"), PS), "gpu-a"),

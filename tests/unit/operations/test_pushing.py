@@ -62,7 +62,7 @@ def test_single_file_keras_checkpoint_is_refused_with_a_remedy(name: str, tmp_pa
     for path in (tmp_path, tmp_path / name):
         with pytest.raises(PreflightError, match="is a file of Keras") as error:
             find(path)
-        assert "beside the code" in error.value.hint
+        assert "into the code directory" in error.value.hint
 
 
 @pytest.mark.parametrize("kind", ["tf1_sharded", "tf2_step", "tf2_counter", "tf2_optimizer", "tf1_plain"])

@@ -78,7 +78,7 @@ def _nftables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tup
 
 
 def _iptables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tuple[list[str], list[str]]:
-    """A chain of its own for each family, made anew whenever these are run."""
+    """A chain of its own for each family, created again whenever these are run."""
     chain = "DTCTL-" + "".join(letter if letter.isalnum() else "-" for letter in cluster)[:20]
     jump = f"INPUT -p tcp -j {chain}"
     lines, undo = [], []

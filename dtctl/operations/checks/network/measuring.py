@@ -100,7 +100,7 @@ def _ms(seconds: float) -> str:
 
 
 def _different(behind: Behind, answers: Answers[Facts]) -> dict[str, Any]:
-    """Its link beside those of the others, where they have something in common."""
+    """Compares a host's link with those of the others, if they share a property."""
     links = _links(answers)
     answer: dict[str, Any] = {}
     if behind.host not in links:
