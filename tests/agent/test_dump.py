@@ -188,7 +188,7 @@ def test_py_spy_is_asked_first_where_it_is(host: AgentHost) -> None:
     ],
     ids=["permission", "object", "frames"],
 )
-def test_where_py_spy_cannot_tell_the_handler_is_asked(host: AgentHost, script: str, text: str) -> None:
+def test_handler_is_used_where_py_spy_fails(host: AgentHost, script: str, text: str) -> None:
     spy(host, script)
     up(host, python("worker:0", TRAINS), python("worker:1", WAITS, "-I"))
     found = {one["task"]: one["processes"][0] for one in dumped(host)}

@@ -71,14 +71,14 @@ def test_a_proxy_of_the_host_is_used() -> None:
         assert server.bodies
 
 
-def test_the_command_line_tells_nothing_of_it() -> None:
+def test_command_line_contains_no_secret_of_the_post() -> None:
     with receiver() as server:
         at_work = delivery(server.url("T0ps3cret"))
         assert "T0ps3cret" not in " ".join(map(str, at_work._process.args))  # type: ignore[arg-type]
         at_work.end()
 
 
-def test_the_longest_post_fits_into_a_pipe_that_nobody_reads_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_longest_post_fits_into_an_unread_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/sleep")  # which fails at once, having read nothing
     bad = "\N{SNOWMAN}"
     why = [fact("task_failed", task="worker:0"), *[fact("cause", text=bad * 4096)] * 8]
@@ -125,7 +125,7 @@ def test_a_redirection_is_not_followed(server: Server) -> None:
     assert len(server.bodies) == 1
 
 
-def test_what_is_no_answer_of_http_is_a_failure_like_others(server: Server) -> None:
+def test_invalid_http_response_is_a_failure(server: Server) -> None:
     assert post(server, "babble")["problem"] == "unreachable"
 
 

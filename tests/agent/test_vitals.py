@@ -71,7 +71,7 @@ def known(reader: Reader, **wanted: Any) -> Any:
         ("", {"problem": "no_driver", "text": "the driver finds no GPU"}),
     ],
 )
-def test_what_the_driver_says_is_known(fake: Gpus, reader: Reader, line: str, shown: dict[str, Any]) -> None:
+def test_facts_of_the_driver_are_reported(fake: Gpus, reader: Reader, line: str, shown: dict[str, Any]) -> None:
     fake.are(line)
     assert known(reader, **shown)
 
@@ -95,7 +95,7 @@ def test_a_gpu_that_a_task_is_given_and_that_is_not_there_is_lost(fake: Gpus) ->
 
 
 @pytest.mark.parametrize("function", ["nvmlInit_v2", "nvmlDeviceGetUtilizationRates", "nvmlEventSetWait_v2"])
-def test_a_library_that_hangs_delays_nobody_and_is_tried_again(
+def test_hanging_library_delays_no_task_and_is_tried_again(
     fake: Gpus, reader: Reader, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
     monkeypatch.setattr(gpus, "SILENT_S", 0.5)
@@ -116,7 +116,7 @@ def test_a_library_that_hangs_delays_nobody_and_is_tried_again(
     assert known(reader, problem="", lost=False)
 
 
-def test_a_library_that_crashes_takes_nobody_along(fake: Gpus, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crashing_library_ends_no_other_process(fake: Gpus, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "RETRY_S", 0.2)
     fake.are(gpu(), "crash nvmlDeviceGetTemperature")
     assert known(reader, problem="error", each=[])

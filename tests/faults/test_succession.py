@@ -16,7 +16,7 @@ def lost_tasks(user: Desk) -> list[str]:
     return [task["task"] for task in user.status()["tasks"] if task["state"] == "lost"]
 
 
-def test_a_run_without_its_coordinators_host_recovers_is_shown_and_stopped(fleet: Fleet, user: Desk) -> None:
+def test_run_without_its_coordinators_host_recovers_and_can_be_shown_and_stopped(fleet: Fleet, user: Desk) -> None:
     scene = stand_in(fleet, user, ASYNC)
     scene.up()
     lost = fleet["gpu-3"]

@@ -42,7 +42,6 @@ HEARD = {
     "checkpoints": "status result, verify result, part, fetch result, prune result, landing, stored, store result",
     "data": "need, data_push result, data_status result, progress, data_verify result, data_drop result",
     "wait": "status result, states, watch result",
-    "runs": "runs result",
     "compare": "status result, metrics result",
     "exec": "output, exec result",
     "stop": "stop result, status result",
@@ -51,12 +50,11 @@ HEARD = {
     "drain": "drain result, status result",
     "undrain": "undrain result, status result",
     "down": "stop result, status result, down result, gc result",
-    "gc": "gc result",
     "push": "need, push result",
     "up": _MADE_READY,
     "replace": _MADE_READY,
 }
-"""Command -> the answers of hosts to it."""
+"""Command -> the answers of hosts to it; of other commands, the result of the request of the same name."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Spoken:
 
     def hears(self) -> set[str]:
         """The names of the frames that answer it (host_lies.py)."""
-        return {"greeting", *HEARD[self.name].split(", ")} if self.name in HEARD else set()
+        return {"greeting", *HEARD.get(self.name, f"{self.name} result").split(", ")}
 
     def codes(self, interrupted: bool) -> set[int]:
         if self.name == "exec":

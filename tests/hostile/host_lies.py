@@ -55,11 +55,7 @@ def escaped(fields: Fields) -> None:
                     escaped(one)
 
 
-RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
-RESULTS += "down result, exec result, gc result, push result, up result, metrics result, dump result, check result, "
-RESULTS += "event_dirs result, tensorboard result, diagnose result, verify result, fetch result, prune result, "
-RESULTS += "data_push result, data_status result, data_verify result, data_drop result, "
-RESULTS += "store result, drain result, undrain result, setup_logs result"
+RESULTS = "* result"
 RUNS_OF = "status result, stop result, restart result, drain result, undrain result"
 """Answers that report a run with its inventory."""
 BAIT = 2

@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
@@ -40,7 +41,8 @@ Change = Callable[[Fields], object]
 
 @dataclass(frozen=True)
 class Lie:
-    """`names`: the frames that it changes, as in `Said.name`, separated by commas; `*` is all except the greeting."""
+    """`names`: the frames that it changes, as in `Said.name`, separated by commas; `*` is all except the greeting, and
+    `* result` the result of any request."""
 
     names: str
     chunks: Callable[[Said], Chunks]
@@ -49,7 +51,9 @@ class Lie:
         return self.chunks(said) if self.is_about(said.name) else [said.encoded()]
 
     def is_about(self, name: str) -> bool:
-        return name != "greeting" if self.names == "*" else name in self.names.split(", ")
+        if self.names == "*":
+            return name != "greeting"
+        return any(fnmatchcase(name, one) for one in self.names.split(", "))
 
 
 HONEST = Lie("", lambda said: [])

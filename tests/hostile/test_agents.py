@@ -160,7 +160,7 @@ def test_a_flood_of_events_fills_no_disk_and_blocks_no_agent(silent: Liar) -> No
     assert reported[0].startswith("c sends more")
 
 
-def test_after_all_lies_the_neighbour_trains_and_the_genuine_agent_is_connected(liar: Liar) -> None:
+def test_after_all_lies_the_other_host_trains_and_the_genuine_agent_connects(liar: Liar) -> None:
     liar.thaw()
     eventually(liar.is_heard, what="the genuine agent to be back")
     steps = {task: step_of(liar, task) for task in PLACES}
@@ -168,7 +168,7 @@ def test_after_all_lies_the_neighbour_trains_and_the_genuine_agent_is_connected(
 
 
 @pytest.mark.parametrize("what", ["intents of a foreign task, later", "a history of null", "no JSON"])
-def test_a_liar_is_disconnected_and_the_genuine_agent_reconnects(liar: Liar, what: str) -> None:
+def test_lying_agent_is_disconnected_and_the_genuine_one_reconnects(liar: Liar, what: str) -> None:
     liar.thaw()
     eventually(liar.is_heard, what="the genuine agent to be there")
     before = others(liar)
@@ -184,7 +184,7 @@ def test_invalid_messages_are_reported_with_the_name_of_the_host(liar: Liar) -> 
     assert sum("sent an invalid message" in text for text in reported) <= 10
 
 
-def test_the_run_can_be_stopped_after_all_lies(liar: Liar) -> None:
+def test_run_can_be_stopped_after_all_lies(liar: Liar) -> None:
     liar.cluster.stop("a", "b", "c")
     eventually(liar.cluster.all_ended, 60, "every agent to be gone")
     assert liar.cluster.view()["condition"]["type"] == "Stopped"

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from dtctl.agent.records import EXCHANGES
+from dtctl.agent.records.answers import FRAMES
 from dtctl.cli.app import app
 from dtctl.errors import ExitCode
 from tests.hostile.bench import ADDRESSES, Bench, Done, liars
@@ -119,7 +121,10 @@ def test_every_command_is_tried() -> None:
 def test_every_lie_reaches_a_command_and_every_command_is_lied_to() -> None:
     assert all(some(what) for what in LIES)
     tried = {one.words for what in LIES for one in some(what)}
-    assert tried == {one.words for one in COMMANDS.values() if one.hears()}
+    assert tried == {one.words for one in COMMANDS.values()}
+    frames = {*FRAMES, *(f"{request} result" for request in EXCHANGES)}
+    unknown = {one.name: one.hears() - frames for one in COMMANDS.values() if one.hears() - frames}
+    assert not unknown, f"tests/hostile/commands.py: HEARD lacks the frames that these commands hear: {unknown}"
 
 
 def test_answers_of_genuine_hosts_are_shown(sockets: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ CLUSTER = cluster_text(jobs='{worker: {hosts: "node-[1-2]"}}', recovery="{mode: 
 ERROR = "OSError: the data is away"
 
 
-def test_what_a_run_has_printed_is_found_and_saved(home: Desk) -> None:
+def test_output_of_a_run_is_found_and_saved(home: Desk) -> None:
     home.write_cluster(CLUSTER)
     (home.project / "stand_in.py").write_text(TRAINER)
     done = home.run("up", "--local", "-f", timeout_s=120)
@@ -86,7 +86,7 @@ HOSTILE_TRAINER = f"import sys\nsys.stdout.buffer.write({HOSTILE_LOG!r})\nsys.ex
 ONE_WORKER = cluster_text(jobs="{worker: {hosts: [node-1]}}", recovery="{max_restarts: 0}")
 
 
-def test_logs_are_safe_for_a_terminal_and_raw_prints_bytes(home: Desk) -> None:
+def test_log_cannot_control_the_terminal_and_raw_passes_its_bytes(home: Desk) -> None:
     home.write_cluster(ONE_WORKER)
     (home.project / "stand_in.py").write_text(HOSTILE_TRAINER)
     done = home.run("up", "--local", "-f", timeout_s=120)

@@ -153,7 +153,7 @@ def test_a_listing_of_many_pages_is_whole(monkeypatch: pytest.MonkeyPatch) -> No
         assert len(look(place)["all"]) == 2
 
 
-def test_a_listing_is_cached_for_a_minute(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_is_cached_for_a_minute(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"{bucket.url}/digits"
     assert at_urls(record(url))[0].report["all"] == []
     upload(bucket, DATA / "tf1_plain", "digits")
@@ -291,7 +291,7 @@ def test_event_files_are_fetched_as_far_as_they_have_grown_once_a_minute(
     assert points(url) == [1]
 
 
-def test_cached_files_unused_for_a_month_are_removed(bucket: Bucket, cache: Path) -> None:
+def test_cache_entries_unused_for_a_month_are_removed(bucket: Bucket, cache: Path) -> None:
     for url in ("old", "new"):
         points(f"{bucket.url}/{url}")
         at_urls(record(f"{bucket.url}/{url}"))
@@ -345,7 +345,7 @@ def scalar(step: int) -> bytes:
 
 @pytest.mark.parametrize("refusal", [webhdfs.EXPIRED, webhdfs.UNAVAILABLE])
 @pytest.mark.parametrize("of_data", [False, True])
-def test_the_last_listing_is_kept_with_its_time_while_a_bucket_is_unreadable(
+def test_unreadable_bucket_keeps_its_last_state_with_the_time(
     bucket: Bucket, refusal: webhdfs.Refusal, of_data: bool
 ) -> None:
     upload(bucket, DATA / "tf1_plain", "digits")
@@ -367,7 +367,7 @@ def test_the_last_listing_is_kept_with_its_time_while_a_bucket_is_unreadable(
 
 @pytest.mark.parametrize("away_s", at_night([1.5, 60.0], but=[1.5]))
 @pytest.mark.timeout(300)
-def test_temporary_refusals_are_retried_and_are_no_damage(
+def test_temporary_refusal_of_a_server_is_retried_and_is_no_damage(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away_s: float
 ) -> None:
     upload(bucket, DATA / "tf1_plain", "digits")

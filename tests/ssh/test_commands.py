@@ -95,7 +95,7 @@ def test_a_run_without_a_record_here_continues_and_is_found_by_its_file(user: De
         assert user.dtctl("stop", "-c", str(file), cwd=user.home) == "1 task stopped, 0 left\n"
 
 
-def test_a_corrected_key_in_the_cluster_file_is_used_at_once(user: Desk) -> None:
+def test_corrected_key_in_the_file_is_used_for_the_run_at_once(user: Desk) -> None:
     with Sshd() as sshd:
         configure(user, sshd)
         key = next(line.split()[1] for line in sshd.ssh_config_text("testhost").splitlines() if "IdentityFile" in line)
@@ -148,7 +148,7 @@ def test_a_second_controller_is_refused_with_the_holder_of_the_lock(user: Desk, 
     assert "wait for it, or interrupt it there" in second.stderr
 
 
-def test_a_certain_failure_is_reported_and_nothing_starts(user: Desk) -> None:
+def test_certain_failure_is_reported_and_nothing_starts(user: Desk) -> None:
     with Sshd() as sshd:
         configure(user, sshd)
         (user.project / "near.py").write_text("import json\n\nimport no_such_thing\n")

@@ -88,7 +88,7 @@ def test_a_wrong_passphrase_may_be_corrected(sshd: Sshd) -> None:
     log_in(direct(sshd, identity_file=str(locked("ed25519"))), SshTransport(passphrase=lambda _: next(answers)))
 
 
-def test_after_three_wrong_passphrases_there_is_no_prompt(sshd: Sshd) -> None:
+def test_no_prompt_after_three_wrong_passphrases(sshd: Sshd) -> None:
     asked: list[str] = []
 
     def passphrase(path: str) -> str:

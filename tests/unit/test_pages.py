@@ -176,7 +176,8 @@ def test_the_files_that_the_page_names_exist() -> None:
 
 def test_every_request_is_on_the_page_of_the_agent() -> None:
     requests = (ROOT / "docs" / "agent.md").read_text().partition("## Requests")[2].partition("## The spec")[0]
-    assert EXCHANGES.keys() - set(re.findall(r"\*\*(\w+)\*\*", requests)) == set()
+    lacking = EXCHANGES.keys() - set(re.findall(r"\*\*(\w+)\*\*", requests))
+    assert not lacking, f'docs/agent.md, "Requests", has no sentence on {", ".join(f"**{one}**" for one in lacking)}'
 
 
 def test_every_room_of_the_agent_has_its_row() -> None:

@@ -69,7 +69,7 @@ def test_before_the_first_step_a_signal_still_kills() -> None:
     assert signal.getsignal(signal.SIGTERM) != before
 
 
-def test_a_signal_that_somebody_else_has_taken_is_taken_back_at_the_next_step() -> None:
+def test_replaced_signal_handler_is_restored_at_the_next_step() -> None:
     stop = Stop()
     steps = stop.between(itertools.count())
     next(steps)

@@ -134,7 +134,7 @@ class Coordinator:
         before, known["heard"] = known["state"], wall
         if message["type"] == "hello":
             self.contacts.greet(host, now)
-            self._book.forget(host, may_start=self.may_start, kept=message["kept"])
+            self._book.forget(host, kept=message["kept"])
         if before is not None and before["tasks"] and not message["state"]["tasks"] and not self.view.tasks_on(host):
             self.contacts.note_replaced(host, before["tasks"])
         known["state"] = message["state"]

@@ -106,6 +106,11 @@ class Election:
         """This voter was elected last, as far as it knows. Whether it may decide, `has_lease` says."""
         return self._leads
 
+    @property
+    def is_candidate(self) -> bool:
+        """This voter asks for votes that still count."""
+        return self._granted is not None
+
     def has_lease(self, now: float) -> bool:
         """Whether this voter leads and no other can have been elected."""
         return self._leads and now < self._lease_until()

@@ -310,7 +310,7 @@ class Leading:
             self._welcome.add(host)
             held = self._history.received(host)
             welcome = {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True}
-            hub.send(host, {**welcome, "may_start": self.may_start, "term": self._term})
+            hub.send(host, {**welcome, "may_start": False, "term": self._term})  # that comes with the orders
         if self.coordinator.receive(host, message, now, wall):
             self._news()
 

@@ -86,11 +86,11 @@ class OrderBook:
         """The fields other than intents that each host was sent last."""
         self._over: Set[str] = set()
 
-    def forget(self, host: str, *, may_start: bool, kept: bool) -> None:
-        """`may_start`: as in the host's welcome. `kept`: as in its hello."""
+    def forget(self, host: str, *, kept: bool) -> None:
+        """`kept`: as in the host's hello. Until its orders have come the host starts nothing, if it was restarted."""
         self._versions[host] = {}
         self._over.discard(host)
-        self._beside[host] = {**_AT_FIRST, "may_start": may_start, "kept": kept}
+        self._beside[host] = {**_AT_FIRST, "may_start": False, "kept": kept}
 
     def confirm(self, host: str, offered: Mapping[str, Intent]) -> None:
         """The intents that the agent there follows, whether they are this coordinator's or a person's."""

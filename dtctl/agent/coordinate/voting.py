@@ -99,7 +99,7 @@ class Voter:
             for message in call.step(now):
                 self.is_over = self.is_over or message["type"] == "over"
                 self.receive(host, message, now)
-            if now >= call.until:
+            if now >= call.until or not self.election.is_candidate:  # it would take the seat of this host's agent
                 self._calls.pop(host).close()
         self.election.step(now)
         self._save()  # before any of it is said

@@ -1,10 +1,10 @@
 """The fields of dtctl's records: types, ranges and defaults. Every interface validates its input by them.
 
-Here: what may be asked of an agent, by records that are named as MODULE.NAME; each is imported when it is needed.
+Here: the requests to an agent, by records that are named as MODULE.NAME; each is imported when it is needed.
 """
 
 PROTOCOL = 2
-"""Of a controller and a session."""
+"""The version of the protocol between controller and session."""
 
 
 class Exchange:
@@ -50,7 +50,7 @@ EXCHANGES = {
     "store": Exchange("checkpoints.store", "checkpoints.StoreRequest", "checkpoints.StoreResult"),
     "gc": Exchange("gc.collect", "requests.GcRequest", "answers.GcResult"),
 }
-"""By the types of requests. One that asks for nothing but what a host knows has the plain `requests.Request`."""
+"""Request type -> its records. A request without parameters has the plain `requests.Request`."""
 
 
 WORDS = {
@@ -69,4 +69,4 @@ WORDS = {
     "taken": "tensorboard.TakenWord",
     "closed": "tensorboard.ChannelWord",
 }
-"""What a controller says within a request."""
+"""The messages that a controller sends during a request."""

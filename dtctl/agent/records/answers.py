@@ -135,7 +135,7 @@ class Facts(Record):
 
 
 class Joining(Record):
-    """What a host needs to join a live run that was started without it."""
+    """The data that a host needs to join a live run that was started without it."""
 
     inventory: Inventory
     credentials: AtMost[Dict[Name, Credentials], 4096]

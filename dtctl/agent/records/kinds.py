@@ -50,16 +50,16 @@ LONGEST_TEXT = 1 << 20
 """Characters of a text that says nothing else."""
 
 MOST_ENTRIES = 20_000
-"""Of a list or a mapping that says nothing else."""
+"""The default limit of entries in a list or a mapping."""
 
 MOST = 2**53
-"""What every reader of JSON can hold exactly (RFC 8259, section 6)."""
+"""The largest integer that every JSON reader represents exactly (RFC 8259, section 6)."""
 
 _SHOWN = 60
 
 
 _DIGITS = 20
-"""Of an integer: more than any count or time has. Long ones take time that grows with the square of their length."""
+"""The most digits of an integer, more than any count or time has. Parsing takes quadratic time."""
 
 
 MOST_BRACKETS = 1_000_000

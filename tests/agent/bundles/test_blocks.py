@@ -177,7 +177,7 @@ def test_a_transfer_that_was_cut_off_resumes(large: Path, root: Path) -> None:
     assert left_in(root) == {bundle.id}
 
 
-def test_what_a_killed_session_has_received_is_used(large: Path, root: Path) -> None:
+def test_data_of_a_killed_session_is_reused(large: Path, root: Path) -> None:
     bundle = scan(large)
     dead = root / "bundles" / ".incoming-dead"
     dead.mkdir(parents=True)
@@ -189,7 +189,7 @@ def test_what_a_killed_session_has_received_is_used(large: Path, root: Path) -> 
     assert left_in(root) == {bundle.id}
 
 
-def test_what_nobody_has_resumed_for_a_day_is_removed(large: Path, root: Path) -> None:
+def test_partial_transfer_is_removed_after_a_day(large: Path, root: Path) -> None:
     (root / "bundles").mkdir(parents=True)
     old, new = root / "bundles" / f".partial-{'0' * 64}", root / "bundles" / f".partial-{'1' * 64}"
     for path, age_s in ((old, 90_000), (new, 60)):

@@ -89,7 +89,7 @@ def test_a_link_to_the_directory_is_followed_and_stays(source: Path, root: Path,
     assert content(tmp_path / "disk") == content(source)
 
 
-def test_what_has_arrived_before_a_cut_is_not_sent_again(source: Path, root: Path, place: Path) -> None:
+def test_files_received_before_a_lost_connection_are_not_sent_again(source: Path, root: Path, place: Path) -> None:
     (source / "zebra").write_bytes(random.Random(1).randbytes(LARGE_BYTES + 1))
     bundle = scan(source, data=True)
     request: Any = {"dir": str(place), "bundle": bundle.id, "overwrite": False, "credentials": None}
@@ -162,7 +162,7 @@ def needed_blocks(bundle: Bundle, session: Any) -> list[int]:
     return blocks
 
 
-def test_what_the_source_has_no_more_goes_and_what_others_have_put_there_stays(
+def test_files_missing_in_the_source_are_removed_and_files_of_others_stay(
     source: Path, root: Path, place: Path
 ) -> None:
     push(source, root, place)
@@ -186,9 +186,7 @@ WAYS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_others_have_put_there_is_not_replaced_unless_it_may_be(
-    source: Path, root: Path, place: Path, way: str
-) -> None:
+def test_files_of_others_are_replaced_only_with_overwrite(source: Path, root: Path, place: Path, way: str) -> None:
     (place / "cat").mkdir(parents=True)
     WAYS[way](place)
     before = content(place)
@@ -201,7 +199,7 @@ def test_what_others_have_put_there_is_not_replaced_unless_it_may_be(
     assert content(place) == content(source)
 
 
-def test_what_was_there_and_is_right_is_not_sent_and_not_removed(source: Path, root: Path, place: Path) -> None:
+def test_existing_right_files_are_neither_sent_nor_removed(source: Path, root: Path, place: Path) -> None:
     (place / "cat").mkdir(parents=True)
     (place / "cat" / "1").write_bytes((source / "cat" / "1").read_bytes())
     answer, sent = push(source, root, place)
@@ -221,7 +219,7 @@ def test_a_file_that_has_changed_and_kept_its_size_is_sent(source: Path, root: P
     assert content(place) == content(source)
 
 
-def test_what_was_there_is_hashed_once(source: Path, root: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_files_are_hashed_once(source: Path, root: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "cat").mkdir(parents=True)
     (place / "cat" / "1").write_bytes((source / "cat" / "1").read_bytes())
     monkeypatch.setattr(tree, "_SETTLED_NS", -(10**12))
@@ -278,7 +276,7 @@ def test_changes_are_seen_by_time_and_confirmed_by_reading(source: Path, root: P
     assert content(place) == content(source)
 
 
-def test_what_a_hash_alone_tells_is_found_by_reading(source: Path, root: Path, place: Path) -> None:
+def test_change_that_only_the_hash_shows_is_found_by_verify(source: Path, root: Path, place: Path) -> None:
     push(source, root, place)
     file = place / "dog" / "1"
     stats = root / "data"

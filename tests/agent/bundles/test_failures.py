@@ -34,7 +34,7 @@ from tests.agent.link.ends import PipeSession, agent_process, conversation
         ({"encoding": "raw", "last": False}, b"", Gone, None),
     ],
 )
-def test_what_does_not_match_the_manifest_an_abort_and_the_controllers_end_leave_nothing(
+def test_mismatch_abort_and_lost_controller_leave_nothing(
     code: Path, root: Path, frame: dict[str, Any], payload: bytes, ends: type[Exception], code_of_error: str | None
 ) -> None:
     bundle = scan(code)

@@ -47,7 +47,7 @@ def sent(directory: Path) -> set[str]:
         return set()
 
 
-def test_what_is_sent_is_what_git_would_add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sent_files_are_those_that_git_would_add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     subprocess.run(["git", "init", "-q", str(tmp_path / "repository")], check=True)
     seen: set[int] = set()

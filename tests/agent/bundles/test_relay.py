@@ -120,7 +120,7 @@ EVERYTHING = ["a/1", "a/2", "b/1", "empty", "large"]
         pytest.param(lambda held: _cut(held / "large"), [], list(range(5, BLOCKS)), id="dies in a large file"),
     ],
 )
-def test_what_a_feeder_does_not_send_rightly_the_controller_does(
+def test_controller_sends_files_that_a_feeder_sends_wrongly(
     happens: Callable[[Path], None], files: list[str], blocks: list[int], bundle: Bundle, tmp_path: Path
 ) -> None:
     shown = credentials()

@@ -165,7 +165,7 @@ def test_what_makes_no_sense_is_refused(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("value", [[], None, "text", 7, {}])
-def test_what_is_no_manifest_is_refused(value: Any) -> None:
+def test_invalid_manifest_is_refused(value: Any) -> None:
     with pytest.raises(Refused):
         parse(value)
 

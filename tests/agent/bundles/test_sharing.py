@@ -56,7 +56,7 @@ def test_a_stalled_transfer_does_not_block_another(code: Path, root: Path, monke
     assert left_in(root) == {bundle.id}
 
 
-def test_what_a_killed_agent_received_is_removed_by_the_next(code: Path, root: Path) -> None:
+def test_partial_data_of_a_killed_agent_is_removed_by_the_next(code: Path, root: Path) -> None:
     bundle = scan(code)
     with agent_process(sys.executable, ENSURE, str(root), bundle.id) as (session, process):
         with Sender(bundle) as sender:

@@ -37,7 +37,7 @@ def test_the_working_directory_holds_the_code_as_it_was_pushed(code: Path, root:
     assert not any(path.is_symlink() for path in tree.rglob("*.py"))
 
 
-def test_what_a_trainer_wrote_is_there_after_a_change_of_the_code(code: Path, root: Path, tree: Path) -> None:
+def test_trainer_output_remains_after_a_change_of_the_code(code: Path, root: Path, tree: Path) -> None:
     start(code, root, "r1")
     (tree / "model").mkdir()
     (tree / "model" / "ckpt-1").write_text("hours of work")
@@ -73,7 +73,7 @@ def test_a_stale_file_that_a_trainer_has_changed_is_the_trainers(code: Path, roo
     assert (tree / "results.csv").read_text() == "a,b\n1,2\n"
 
 
-def test_where_both_have_written_the_push_wins_and_the_other_is_moved_aside(code: Path, root: Path, tree: Path) -> None:
+def test_pushed_file_wins_and_the_changed_one_is_moved_aside(code: Path, root: Path, tree: Path) -> None:
     (code / "results.csv").write_text("a,b\n")
     start(code, root, "r1")
     (tree / "results.csv").write_text("a,b\n1,2\n")

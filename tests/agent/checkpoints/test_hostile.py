@@ -51,14 +51,14 @@ def newest(found: CheckpointReport) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize("what", impostors.NO_FILES)
-def test_what_is_no_index_is_named_and_the_one_before_it_counts(output: Path, what: str) -> None:
+def test_invalid_index_is_reported_and_the_previous_checkpoint_counts(output: Path, what: str) -> None:
     impostors.NO_FILES[what](output / "model.ckpt-999.index")
     assert newest(look(output)) == ("model.ckpt-100", f"the index {impostors.said(what)}")
     assert reading.newest([str(output)]) == look(output)["newest_complete"]
 
 
 @pytest.mark.parametrize("what", impostors.NO_FILES)
-def test_what_is_no_shard_is_named(output: Path, what: str) -> None:
+def test_invalid_shard_is_reported(output: Path, what: str) -> None:
     shutil.copy(output / "model.ckpt-100.index", output / "model.ckpt-999.index")
     impostors.NO_FILES[what](output / "model.ckpt-999.data-00000-of-00001")
     problem = f"model.ckpt-999.data-00000-of-00001 {impostors.said(what)}"
@@ -87,7 +87,7 @@ CRAFTED: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", CRAFTED)
-def test_an_index_that_claims_what_cannot_be_is_damaged(output: Path, name: str) -> None:
+def test_index_with_impossible_claims_is_damaged(output: Path, name: str) -> None:
     content, problem = CRAFTED[name]
     (output / "model.ckpt-999.index").write_bytes(content)
     before = time.process_time()
@@ -257,7 +257,7 @@ def test_a_state_file_that_is_none_is_left_alone(damaged: Path, what: str) -> No
     assert look(damaged)["incomplete"] == []
 
 
-def test_the_state_file_stays_readable_for_whom_it_was(damaged: Path) -> None:
+def test_state_file_keeps_its_permissions(damaged: Path) -> None:
     (damaged / "checkpoint").chmod(0o644)
     repair_directory(str(damaged))
     assert (damaged / "checkpoint").read_text() == 'model_checkpoint_path: "model.ckpt-100"\n'

@@ -55,7 +55,7 @@ def test_the_newest_stay_and_the_list_names_what_is_left(directory: Path) -> Non
     ]
 
 
-def test_a_dry_run_tells_the_same_and_removes_nothing(directory: Path) -> None:
+def test_dry_run_reports_the_same_and_removes_nothing(directory: Path) -> None:
     before = (directory / "checkpoint").read_text()
     result = pruned(directory, 1, dry_run=True)
     assert left(directory) == list(STEPS)
@@ -71,7 +71,7 @@ def test_while_a_run_is_live_its_list_is_left_to_the_trainer(directory: Path) ->
     assert not result["listed"]
 
 
-def test_what_is_incomplete_neither_counts_nor_goes(directory: Path) -> None:
+def test_incomplete_checkpoints_neither_count_nor_are_removed(directory: Path) -> None:
     cut(directory / "model.ckpt-400.data-00000-of-00001")
     cut(directory / "model.ckpt-100.data-00000-of-00001")
     pruned(directory, 1)
@@ -88,7 +88,7 @@ def test_where_the_newest_is_damaged_within_the_newest_sound_one_stays(directory
     assert left(directory) == [200, 300, 400]
 
 
-def test_where_none_is_sound_none_goes(directory: Path) -> None:
+def test_without_a_sound_checkpoint_none_is_removed(directory: Path) -> None:
     for path in directory.glob("*.data-*"):
         path.write_bytes(bytes(path.stat().st_size))
     assert pruned(directory, 1)["removed"] == []

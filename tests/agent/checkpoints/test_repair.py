@@ -147,7 +147,7 @@ def test_the_only_checkpoint_is_set_aside_only_with_allow_scratch(flipped: Path)
     assert "checkpoint" in names(flipped / "damaged"), "or TensorFlow would look for what it names"
 
 
-def test_what_keras_wrote_is_never_set_aside(flipped: Path) -> None:
+def test_keras_files_are_never_set_aside(flipped: Path) -> None:
     (flipped / "model.weights.h5").write_bytes(b"cut")
     assert len(repair_directory(str(flipped), distrust=True)) == 1
     assert "model.weights.h5" in names(flipped)

@@ -189,7 +189,7 @@ def flipped(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-def test_what_tensorflow_wrote_is_sound(prefix: Path) -> None:
+def test_checkpoints_of_tensorflow_are_sound(prefix: Path) -> None:
     verdict = verify(str(prefix))
     assert (verdict.problems, verdict.unread, verdict.sound) == ([], None, True)
     data = sum(path.stat().st_size for path in prefix.parent.glob(f"{prefix.name}.data-*"))
@@ -241,7 +241,7 @@ def test_time_that_is_over_is_reported_and_nothing_is_judged(tmp_path: Path, mon
     assert not verdict.sound
 
 
-def test_a_fifo_in_the_place_of_a_shard_holds_nobody_up(tmp_path: Path) -> None:
+def test_fifo_instead_of_a_shard_blocks_no_reader(tmp_path: Path) -> None:
     shutil.copytree(DATA / "tf2_step", tmp_path / "copy")
     shard = tmp_path / "copy/ckpt-1.data-00000-of-00001"
     shard.unlink()

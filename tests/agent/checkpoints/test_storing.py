@@ -141,7 +141,7 @@ def test_where_its_last_steps_were_cut_short_the_next_one_ends_them(
     assert seen(place) == {*FILES, "checkpoint"}
 
 
-def test_what_is_given_up_before_a_byte_has_come_leaves_nothing(begin: Begin, place: Path) -> None:
+def test_push_cancelled_before_the_first_byte_leaves_nothing(begin: Begin, place: Path) -> None:
     begin().leave()
     assert seen(place) == set()
     arrival = begin()
@@ -189,7 +189,7 @@ def test_another_one_of_its_name_is_never_touched(name: str, begin: Begin, place
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
 
 
-def test_files_without_an_index_that_nobody_has_pushed_are_not_touched(begin: Begin, place: Path) -> None:
+def test_foreign_files_without_an_index_are_not_touched(begin: Begin, place: Path) -> None:
     place.mkdir()
     (place / SHARD).write_bytes(b"of a save that was cut off")
     with pytest.raises(Refused, match="another checkpoint is called"):

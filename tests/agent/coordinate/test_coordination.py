@@ -220,7 +220,7 @@ def test_tasks_start_and_the_run_ends_by_itself_with_its_ps(cluster: Cluster) ->
     assert ended == ["worker:0", "ps:0"]
 
 
-def test_every_host_told_to_stop_ends_the_run(cluster: Cluster) -> None:
+def test_stop_on_every_host_ends_the_run(cluster: Cluster) -> None:
     cluster.up()
     cluster.stop("a", "b", "c")
     eventually(cluster.all_ended, what="every agent to be gone")
@@ -252,7 +252,7 @@ def test_a_drained_host_stays_drained_when_its_agent_is_killed_and_can_be_asked_
 
 
 @pytest.mark.parametrize("name", ["c", "b"])
-def test_a_host_that_shuts_down_saves_is_lost_by_nobody_and_starts_again(cluster: Cluster, name: str) -> None:
+def test_host_that_shuts_down_saves_and_starts_again_without_a_loss(cluster: Cluster, name: str) -> None:
     """As systemd ends a machine: SIGTERM to every process at once, and the end when they are gone."""
     cluster.up(recovery={"max_restarts": 0, "backoff_min_s": 0.1, "backoff_max_s": 0.5, "reset_after_s": 600})
     eventually(cluster.running, what="the start")
@@ -272,9 +272,7 @@ def test_a_host_that_shuts_down_saves_is_lost_by_nobody_and_starts_again(cluster
 
 
 @pytest.mark.parametrize("asked", ["stop", "replace"])
-def test_a_host_that_was_away_when_its_run_was_ended_does_not_meddle_with_the_next(
-    cluster: Cluster, asked: str
-) -> None:
+def test_host_that_missed_the_end_of_its_run_leaves_the_next_run_alone(cluster: Cluster, asked: str) -> None:
     cluster.up()
     eventually(cluster.running, what="the start")
     old = cluster.specs["a"]

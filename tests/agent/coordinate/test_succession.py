@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -52,3 +53,6 @@ def test_one_that_was_frozen_while_another_was_elected_follows_it(voting: Cluste
     eventually(lambda: elected(voting, "a", "b", "c") not in (None, "b"), 30, "agreement")
     eventually(lambda: voting.view()["hosts"]["b"]["connected"], 30, "the one that was frozen")
     assert voting.entry("chief:0")["attempt"] == 1
+    time.sleep(2)
+    history = voting.hosts[voting.leading].run_directory(voting.specs[voting.leading]) / "history.jsonl"
+    assert history.read_text().count("it has connected again") <= 1, "its candidacy is over"

@@ -196,7 +196,7 @@ def takes(coordinator: Coordinator) -> None:
     coordinator.view["request_serial"] = len(coordinator.requests())
 
 
-def test_stop_tells_what_outlives_it(coordinator: Coordinator) -> None:
+def test_stop_reports_survivors(coordinator: Coordinator) -> None:
     coordinator.does = takes
     coordinator.set("ps:0", left=[{"pid": 7, "command": "stuck"}])
     answer = ask(stop.stop, tasks=["ps:0"], grace_s=0)

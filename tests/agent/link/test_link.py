@@ -88,7 +88,7 @@ def test_the_second_connection_of_a_host_replaces_the_first(links: Links) -> Non
     assert first.said("welcome") == []
 
 
-def test_an_agent_that_is_refused_hears_why_though_it_talks_on(links: Links) -> None:
+def test_refused_agent_gets_the_reason_while_it_still_sends(links: Links) -> None:
     links.hub.ask("refuse", "h9", "it is not there, so that nothing happens")
     agent = links.agent("h9")
     for _ in range(50):

@@ -131,7 +131,7 @@ def test_pieces_of_one_line_lose_only_empty_lines(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_no_error_is_not_reported(name: str) -> None:
+def test_lines_without_errors_are_not_reported(name: str) -> None:
     assert excerpt(HARMLESS[name]) == ""
     assert excerpt(HARMLESS[name] + PLAIN + HARMLESS[name]) == PLAIN
 

@@ -121,7 +121,7 @@ def test_there_is_no_previous_attempt_of_the_first(run: Run) -> None:
         run.serve(previous=True)
 
 
-def test_what_several_tasks_have_printed_comes_together(run: Run) -> None:
+def test_output_of_several_tasks_is_merged(run: Run) -> None:
     run.states = {"worker:0": "running", "ps:0": "running"}
     run.log(b"w\n")
     run.log(b"p\n", task="ps:0")
@@ -164,7 +164,7 @@ def replaced(run: Run, what: str) -> Path:
 
 
 @pytest.mark.parametrize("what", impostors.NO_FILES)
-def test_what_is_no_log_is_named_in_its_place(run: Run, what: str) -> None:
+def test_invalid_log_is_reported_in_its_place(run: Run, what: str) -> None:
     log = replaced(run, what)
     message = f"dtctl: the log of attempt 1 cannot be read: it {impostors.said(what)}\n".encode()
     assert text(run.serve()) == message

@@ -111,7 +111,7 @@ def test_sessions_that_compile_at_the_same_time_keep_each_others_modules(new_hos
 
 
 @pytest.mark.parametrize("name", ["__main__.py", "dtctl_agent/dump/site/sitecustomize.py"])
-def test_a_plain_file_that_was_replaced_is_kept_anew(new_host: AgentHost, name: str) -> None:
+def test_replaced_plain_file_is_kept_again(new_host: AgentHost, name: str) -> None:
     new_host.open().close()
     file = kept_program(new_host) / name
     content = file.read_bytes()
@@ -230,7 +230,7 @@ def test_a_refusal_shows_no_secret(host: AgentHost) -> None:
 
 @pytest.mark.parametrize("line", [b"no json\n", b"[]\n", b'{"kind": 1}\n', b"[" * 1_000_000 + b"\n"])
 @pytest.mark.parametrize("within", [False, True])
-def test_what_is_no_frame_ends_the_conversation_with_a_refusal(host: AgentHost, line: bytes, within: bool) -> None:
+def test_invalid_frame_ends_the_conversation_with_a_refusal(host: AgentHost, line: bytes, within: bool) -> None:
     with host.open() as talk:
         if within:
             talk.send("exec", cluster="c", host="h1", argv=["sleep", "1000"])

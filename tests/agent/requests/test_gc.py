@@ -204,7 +204,7 @@ def test_what_was_half_made_or_half_removed_goes_once_it_is_old(host: AgentHost)
     assert not any(path.exists() for path in (old, empty, removed))
 
 
-def test_programs_that_nobody_runs_from_go(host: AgentHost) -> None:
+def test_unused_programs_are_removed(host: AgentHost) -> None:
     host.started(task("worker:0", "sleep", "1000"))
     (mine,) = (path for path in (host.root / "agent").iterdir() if len(path.name) == 64)
     old, fresh, in_use, back = (host.root / "agent" / (digit * 64) for digit in "0123")

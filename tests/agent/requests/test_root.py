@@ -52,7 +52,7 @@ def test_so_is_one_with_such_a_directory_in_it(host: AgentHost, name: str) -> No
 
 @ROOT
 @pytest.mark.parametrize("name", ["", "agent", "runs"])
-def test_what_another_user_has_made_is_refused(host: AgentHost, name: str) -> None:
+def test_root_of_another_user_is_refused(host: AgentHost, name: str) -> None:
     (host.root / name).mkdir(parents=True)
     os.chown(host.root / name, NOBODY, NOBODY)
     frame = refused(host)

@@ -226,4 +226,4 @@ def test_only_one_function_of_the_agent_forks() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in ("fork", "forkpty") and ast.unparse(node.value) == "os"
     }
-    assert forks == {"programs.py"}
+    assert forks == {"daemon.py"}

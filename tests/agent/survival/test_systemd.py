@@ -43,7 +43,7 @@ def test_what_is_in_the_scope_of_a_login_is_reported_by_its_cgroup(cgroup: str, 
         (Rules(True, only="ada", exclude="ada"), False),
     ],
 )
-def test_whom_logind_means(rules: Rules, meant: bool) -> None:
+def test_rules_of_logind_cover_a_user(rules: Rules, meant: bool) -> None:
     """As manager_shall_kill in systemd's src/login/logind-core.c."""
     assert rules.cover("ada") is meant
 
@@ -144,7 +144,7 @@ def test_an_excluded_user_is_left_alone(strict: AgentHost) -> None:
     assert not (strict.home / "ran").exists()
 
 
-def test_outside_of_a_login_nobody_is_asked(strict: AgentHost) -> None:
+def test_logind_is_not_queried_outside_of_a_login(strict: AgentHost) -> None:
     (strict.home / "cgroup").write_text("0::/system.slice/ssh.service\n")
     (strict.directory / "bin" / "busctl").write_text("#!/bin/sh\ntouch $HOME/asked\n")
     strict.up(strict.spec(task("worker:0", "sleep", "1000")))

@@ -111,7 +111,7 @@ def test_any_log_has_a_cause_or_none(log: str) -> None:
         ("2024-01-01 10:00:00.1: E tensorflow/x.cc:1] failed call to cuInit: UNKNOWN ERROR (303)", False),
     ],
 )
-def test_a_line_that_tells_of_an_error_by_itself_is_known(line: str, tells: bool) -> None:
+def test_error_line_without_context_is_recognised(line: str, tells: bool) -> None:
     assert complains(line) is tells
 
 

@@ -138,7 +138,7 @@ def test_the_time_after_the_last_step_is_judged_by_the_outcome(outcome: str, hun
     ),
     st.sampled_from(["", "Succeeded", "Failed", "Stopped"]),
 )
-def test_whatever_happens_the_parts_add_up(happenings: list[tuple[str, float, int, bool, bool]], outcome: str) -> None:
+def test_categories_always_add_up(happenings: list[tuple[str, float, int, bool, bool]], outcome: str) -> None:
     run = Run()
     for what, seconds, step, lost, hung in happenings:
         if what == "tell":

@@ -215,7 +215,7 @@ def test_a_frozen_task_is_put_down_at_the_limit_and_not_before(
     assert hung == [False] * (len(moments) - 1) + [True]
 
 
-def test_what_a_first_step_took_tells_little_only_if_it_was_excused_before_that() -> None:
+def test_first_step_counts_unless_the_task_was_excused_before() -> None:
     watched = Watched()
     watched.seconds(5)
     assert not watched.dog.has_waited

@@ -173,7 +173,7 @@ def test_a_child_that_is_forked_while_the_table_is_read_is_in_it(monkeypatch: py
     assert proc.read == [1, 30, 31]
 
 
-def test_a_machine_on_which_there_is_always_somebody_new_is_not_listed_for_ever(
+def test_listing_of_processes_ends_although_new_ones_keep_appearing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     proc = Proc(monkeypatch, {1}, *([1, pid] for pid in range(100, 200)))
@@ -299,7 +299,7 @@ def test_the_last_one_to_write_is_the_owner_and_nothing_is_added_to_the_director
     assert {path.name for path in output.parent.iterdir()} == {"out", "root"}
 
 
-def test_an_empty_directory_and_one_that_was_made_anew_have_no_owner(root: str, output: Path) -> None:
+def test_empty_and_recreated_directories_have_no_owner(root: str, output: Path) -> None:
     write(root, output)
     (output / "checkpoint").unlink()
     assert owners(root, output) == []

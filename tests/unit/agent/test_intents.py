@@ -312,7 +312,7 @@ class Session(runs.Run):
         pass
 
 
-def test_a_session_that_finds_the_file_damaged_has_the_supervisor_mend_it(
+def test_session_that_finds_a_damaged_file_lets_the_supervisor_repair_it(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     followed = reading(files, None, lambda _: None)

@@ -60,7 +60,7 @@ def test_clusters_and_hosts_count_for_themselves() -> None:
     assert gone(standing(0, 10.0, keep=1), standing(1, 10.0, keep=1), *others) == ["r0"]
 
 
-def test_of_a_cluster_that_was_taken_down_every_run_that_is_over_goes() -> None:
+def test_all_ended_runs_of_a_removed_cluster_are_removed() -> None:
     standings = [standing(0, 10.0, current=True), standing(1, None), standing(2, 10.0)]
     assert sorted(run for run, _ in expired(standings, 1000.0, over=True)) == ["r0", "r2"]
 

@@ -70,7 +70,7 @@ def test_task_with_cpu_disk_or_network_activity_is_active(
     assert usage.works is works
 
 
-def test_of_a_process_that_has_ended_nothing_is_known() -> None:
+def test_ended_process_has_no_facts() -> None:
     usage = Usage(2**22 - 1)
     usage.sample(1.0)
     usage.sample(2.0)

@@ -205,7 +205,7 @@ def test_explicit_dtctlignore_line_overrides_secret_rules(code: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["!*", "!**", "!keys/**", "!*.json", "!.*", "!keys/*"])
-def test_a_line_that_includes_all_files_does_not_include_secrets(code: Path, line: str) -> None:
+def test_pattern_that_matches_everything_does_not_admit_secrets(code: Path, line: str) -> None:
     write(code, {".env": "X=1", "keys/id_rsa": KEY, "gcp.json": '{"private_key": "-----BEGIN PRIVATE KEY"}'})
     write(code, {".dtctlignore": f"*.log\n{line}\n"})
     bundle = scan(code)
@@ -272,7 +272,7 @@ def test_a_hard_link_of_a_secret_outside_is_not_sent(code: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("content", ["", "\n", "  \n\n"])
-def test_an_empty_env_file_withholds_no_other_file(code: Path, tmp_path: Path, content: str) -> None:
+def test_empty_env_file_excludes_no_other_file(code: Path, tmp_path: Path, content: str) -> None:
     (tmp_path / "env").write_text(content)
     write(code, {"__init__.py": content})
     assert sent(scan(code, secret_files=[tmp_path / "env", tmp_path / "nowhere"])) == {"train.py", "__init__.py"}

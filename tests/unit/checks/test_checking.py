@@ -114,7 +114,7 @@ def test_the_machine_form_has_all_that_was_found() -> None:
     assert {"what": "tensorflow", "hosts": dict.fromkeys("acd", "2.21.0")} in document["topics"]["software"]
 
 
-def test_in_passing_a_greeting_tells_the_time() -> None:
+def test_greeting_shows_a_wrong_clock() -> None:
     value = context(brief=True)
     passing = InPassing(value)
 

@@ -113,7 +113,7 @@ def test_the_user_of_a_gpu_is_named() -> None:
     )
 
 
-def test_whose_run_has_taken_a_gpu_is_named_with_its_tasks() -> None:
+def test_run_that_uses_a_gpu_is_named_with_its_tasks() -> None:
     facts = {"a": machine(gpus=gpus(0, 0), gpus_taken=[taken(0), taken(1)])}
     (found,) = judged(TOPIC, with_gpus(2), facts)
     assert sentence(found) == "GPU 0-1 of a is in use: it is assigned to worker:3 of your run other-1"

@@ -167,7 +167,7 @@ def test_room_is_reported_by_the_directory_with_the_least_and_data_by_host() -> 
     assert lines(facts) == {"checkpoints that fit": {"c": 5}, "data": {"d": "3 files, 0.0 MB"}}
 
 
-def test_who_sees_what_the_lead_saves_is_reported_once_it_was_looked_for() -> None:
+def test_hosts_that_see_the_leads_checkpoints_are_reported_after_the_check() -> None:
     def statements(*rounds: Any) -> list[tuple[str, Any]]:
         return [
             (one.kind, dict(one.fields))
@@ -219,7 +219,7 @@ def test_data_that_is_missing_is_reported_with_those_who_would_read_it_there() -
         ([{}, {"there": False}], "missing"),
     ],
 )
-def test_what_a_host_has_is_reported_in_short(disks: list[dict[str, Any]], expected: str) -> None:
+def test_facts_of_a_host_are_summarized(disks: list[dict[str, Any]], expected: str) -> None:
     assert data_text(storage(data=[{**DATASET, **each} for each in disks])) == expected
 
 

@@ -76,7 +76,7 @@ def facts(kind: str = "", said: str = "", library: str = "TensorFlow 2.21.0", **
     return checked(UrlsFacts, {"path": "/usr/bin/python3", "tried": [{**one, **fields}]})
 
 
-def test_a_host_that_can_passes_and_the_others_are_told_together() -> None:
+def test_hosts_without_access_are_reported_together() -> None:
     refused = facts("denied", "HTTP response code 401: Anonymous caller")
     (one,) = judged(TOPIC, of({"output": OUT}), {"p": refused, "w": refused, "x": facts()})
     assert sentence(one) == (

@@ -1,10 +1,12 @@
 """Cluster files with a mistake, and what is said of each: read from mistakes.txt.
 
-There `-` and `+` change lines of GOOD, and `=` are the lines of a whole file; what is said of it follows.
+There `-` and `+` change lines of GOOD, and `=` are the lines of a whole file; what is said of it follows. `…` stands
+for any part of a line, such as most of a list that is tested elsewhere.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +46,11 @@ class Mistake(NamedTuple):
     name: str
     text: str
     messages: str
+
+    @property
+    def pattern(self) -> str:
+        """Of the messages as they may be."""
+        return ".*".join(map(re.escape, self.messages.split("…")))
 
 
 def _mistakes() -> Iterator[Mistake]:

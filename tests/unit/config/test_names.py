@@ -146,7 +146,7 @@ def test_openssh_takes_what_passes(host: str) -> None:
 
 @needs_ssh
 @pytest.mark.parametrize("name", [name for name in NO_NAMES if name and "\0" not in name])
-def test_what_openssh_refuses_never_passes(name: str) -> None:
+def test_names_that_openssh_refuses_are_refused(name: str) -> None:
     done = subprocess.run(["ssh", "-F", "none", "-G", "--", name], capture_output=True, check=False)
     if done.returncode != 0:
         assert not _passes(check_host, name)

@@ -58,7 +58,7 @@ def test_each_host_has_one_connection_for_all_looks() -> None:
     assert reports[-1].errors == {}
 
 
-def test_of_the_history_only_what_is_new_is_asked_for() -> None:
+def test_only_new_lines_of_the_history_are_requested() -> None:
     agents = Growing(viewed())
     with Following(record(), FakeTransport(agents), {}) as following:
         lengths = [len(following.report().events) for _ in range(3)]
@@ -97,7 +97,7 @@ def test_scalars_of_a_host_that_has_gone_stay_as_they_were(monkeypatch: pytest.M
         assert "b" in found.errors
 
 
-def test_without_its_coordinator_the_others_tell_what_they_know_and_the_history_is_read_anew_after() -> None:
+def test_without_the_coordinator_other_hosts_are_shown_and_the_history_is_read_again_later() -> None:
     agents = Growing(viewed())
     transport = FakeTransport(agents)
     with Following(record(), transport, {}) as following:
@@ -221,7 +221,7 @@ def test_it_is_one_whole_document_that_says_where_it_stands(read: Read) -> None:
     assert levels.count(1) == 1
 
 
-def test_what_hosts_say_becomes_no_tag_and_no_attribute(read: Read) -> None:
+def test_text_of_hosts_becomes_no_tag_and_no_attribute(read: Read) -> None:
     assert len(read.named("script")) == 1, "the page's own"
     names = {name for name, _ in read.tags}
     assert not names & {"img", "iframe", "object", "embed", "base", "form", "audio", "video"}

@@ -244,7 +244,7 @@ def test_there_are_only_so_many_readers() -> None:
             reader.close()
 
 
-def test_what_hosts_say_is_escaped_in_what_is_reported_later_too() -> None:
+def test_text_of_hosts_is_escaped_in_later_updates() -> None:
     board = Board()
     board.put(parts(report()))
     text = json.dumps(board.since(0)[1])

@@ -152,7 +152,7 @@ def test_a_pull_continues_where_the_last_one_ended(landing: Landing, directory: 
     again.check(data, 8, sha256(b"12345678").hexdigest())
 
 
-def test_a_file_that_has_changed_meanwhile_begins_anew(landing: Landing) -> None:
+def test_changed_file_is_downloaded_from_its_beginning(landing: Landing) -> None:
     put(landing, "m-7.index", b"old")
     landed(landing, "m-7.index", b"index", "1-8-4")
 

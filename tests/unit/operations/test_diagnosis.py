@@ -77,16 +77,18 @@ def first_hint(found: Facts) -> str:
 
 @pytest.mark.parametrize("end", RECOGNISED, ids=lambda end: end.name)
 def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
-    name, log = end.expected["finding"], end.log
+    name, number = end.expected["finding"], end.expected.get("signal")
+    log = end.log
+    how: dict[str, Any] = {"code": None, "signal": int(number)} if number else {"code": 1}
     held = fact("port_held", port=2222, text="pid 41 (nginx)") if name == "port_taken" else None
-    found = facts(ended("worker:0", log, beside=held), hosts={"gpu-a": FULL if name == "disk_full" else KNOWN})
+    found = facts(ended("worker:0", log, beside=held, **how), hosts={"gpu-a": FULL if name == "disk_full" else KNOWN})
     assert names(found)[0] == name
     assert end.expected.get("means", "") in first_hint(found)
     assert FULLEST.get(name, "") in first_hint(found)
     assert end.expected.get("remedy", "") in first_hint(found)
     assert "{" not in first_hint(found)
     for of_hosts in ({}, {"gpu-a": host()}):
-        unknown = facts(ended("worker:0", log), hosts=of_hosts)
+        unknown = facts(ended("worker:0", log, **how), hosts=of_hosts)
         assert names(unknown)[0] == name
         assert "{" not in first_hint(unknown)
 

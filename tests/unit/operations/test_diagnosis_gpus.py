@@ -98,7 +98,7 @@ OF_GPUS = [
 
 
 @pytest.mark.parametrize(("name", "found", "text"), OF_GPUS, ids=[f"{n}-{one[0]}" for n, one in enumerate(OF_GPUS)])
-def test_what_is_wrong_with_gpus_is_found_by_the_status_alone(name: str, found: Facts, text: str) -> None:
+def test_gpu_problems_are_found_from_the_status_alone(name: str, found: Facts, text: str) -> None:
     (only,) = in_short(found.status)
     assert only.signature.name == name
     assert text in "\n".join([*paragraph(only), ""])
@@ -122,7 +122,7 @@ def test_what_is_wrong_with_gpus_is_found_by_the_status_alone(name: str, found: 
         {"task": None, "ecc_errors": 4},
     ],
 )
-def test_what_is_usual_or_of_no_task_is_no_finding(fields: dict[str, Any]) -> None:
+def test_normal_values_and_gpus_without_tasks_are_no_findings(fields: dict[str, Any]) -> None:
     found = one_each(gpu(task="worker:3"), gpu(1, **{"task": "worker:3", **fields}))
     assert in_short(found.status) == ()
 

@@ -113,7 +113,7 @@ def test_tasks_that_do_not_run_are_ignored_for_behind() -> None:
         ((30.0,), 9, False),
     ],
 )
-def test_a_run_is_silent_when_the_last_step_of_anybody_is_half_a_minute_ago(
+def test_run_is_silent_half_a_minute_after_its_last_step(
     ages: tuple[float | None, ...], target: int | None, tells: bool
 ) -> None:
     found = of_record(facts(*late(*ages)), target_step=target)
@@ -308,7 +308,7 @@ def test_one_has_not_begun_when_most_of_its_peers_reported_a_step_in_a_fifth_of_
     assert ("worker:9" in who(hosts.not_begun(found))) is tells
 
 
-def test_one_that_has_not_begun_is_reported_with_the_slowest_of_its_peers() -> None:
+def test_task_that_has_not_begun_is_reported_with_its_slowest_peer() -> None:
     (seen,) = hosts.not_begun(facts(running("chief:0"), *PEERS, started("worker:9")))
     assert seen == Match((TaskId("worker", 9),), ("on-worker:9",), {"age_s": 300.0, "others_s": 24.0})
     (seen,) = hosts.not_begun(facts(running("chief:0"), *PEERS, started("worker:9", idle_since=900.0)))
@@ -316,7 +316,7 @@ def test_one_that_has_not_begun_is_reported_with_the_slowest_of_its_peers() -> N
 
 
 @pytest.mark.parametrize("fields", [{"step": 0}, {"state": TaskState.STARTING}, {"id": TaskId("ps", 9)}])
-def test_who_has_reported_a_step_or_does_not_run_or_tells_none_has_not_failed_to_begin(fields: dict[str, Any]) -> None:
+def test_task_with_a_step_or_not_running_or_never_reporting_has_not_failed_to_begin(fields: dict[str, Any]) -> None:
     late = changed(started("worker:9"), **fields)
     peers = [replace(one, id=TaskId(late.id.job, one.id.index)) for one in PEERS]
     assert who(hosts.not_begun(facts(running("chief:0"), *peers, late))) == []
@@ -357,13 +357,15 @@ def idle(*ages: float | None, jobs: tuple[str, ...] = ("ps:0", "worker:0", "work
         ((300.0, None, 130.0), False),
     ],
 )
-def test_nobody_begins_when_the_last_to_work_has_stopped_for_long(ages: tuple[float | None, ...], tells: bool) -> None:
+def test_idle_start_is_detected_when_the_last_task_has_been_idle_for_long(
+    ages: tuple[float | None, ...], tells: bool
+) -> None:
     found = idle(*ages)
     assert bool(list(hosts.nobody_begins(found))) is tells
     assert not list(hosts.nobody_begins(decided(found)))
 
 
-def test_that_nobody_begins_is_reported_for_those_who_train_with_the_first_to_stop_where_it_stands_out() -> None:
+def test_idle_start_is_reported_for_training_tasks_with_the_first_idle_one() -> None:
     (seen,) = hosts.nobody_begins(idle(500.0, 150.0, 160.0))
     first, second = TaskId("worker", 1), TaskId("worker", 0)
     assert (seen.tasks, seen.hosts) == ((first, second), ("on-worker:1", "on-worker:0"))

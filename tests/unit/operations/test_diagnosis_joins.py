@@ -28,7 +28,7 @@ def test_a_port_is_that_of_the_log_or_the_tasks_own_or_unknown() -> None:
     assert signatures.port(facts(TASK), running("worker:9"), {}) == {"port": "?"}
 
 
-def test_who_holds_a_port_is_reported_as_it_was_at_the_end_before_what_it_is_now() -> None:
+def test_holder_of_a_port_at_the_end_is_reported_before_the_present_one() -> None:
     hosts = {"gpu-a": host({"worker:0": vitals(holder="pid 8 (now)")})}
     assert signatures.port(facts(TASK, hosts=hosts), TASK, {}) == {"port": "2222", "holder": "pid 8 (now)"}
     held = changed(TASK, why=(fact("port_held", port=9, text="pid 7 (then)"),))

@@ -125,7 +125,7 @@ def test_a_lock_may_name_its_own_project_and_no_other_directory() -> None:
     assert refused.value.summary == "uv.lock: near is the directory ../near, which changes without its name"
 
 
-def test_a_host_is_told_its_interpreter_and_the_settings_of_its_maker() -> None:
+def test_host_gets_its_interpreter_and_the_settings_of_its_maker() -> None:
     files = files_of("{requirements: requirements.txt, python: python3.11}")
     plan = make_plan(check_cluster(Path("cluster.yaml")).cluster, lambda reach: "a")
     assert [task.argv[0] for task in plan.tasks] == ["\0PYTHON"] * 2

@@ -102,7 +102,7 @@ def test_the_end_waits_for_the_logs_of_hosts_that_can_be_reached() -> None:
 FAILED = entry("failed", reason="exit code 2")
 
 
-def test_what_hosts_report_while_the_coordinator_is_away_has_the_verdict_of_status() -> None:
+def test_reports_of_hosts_without_the_coordinator_have_the_verdict_of_status() -> None:
     """The worker of the coordinator's own host is unknown, and a ps still runs: decided, but not over."""
 
     def reported(host: str, answer: dict[str, Any]) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def test_a_command_here_makes_no_other_run_and_a_post_does() -> None:
     assert digest(cluster(hooks={"web": hook(post="${URL}")}), None) != plain
 
 
-def test_a_file_that_says_nothing_of_hooks_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_without_hooks_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text("name: demo\n")
     assert cluster_with_hooks(file, "demo") is None

@@ -54,7 +54,7 @@ def test_the_run_starts_without_a_host_of_a_worker(launch: Start) -> None:
     assert [heard[host, "start"]["absent"] for host in "abc"] == [["d"]] * 3
 
 
-def test_what_the_missing_host_will_need_is_kept_where_the_run_is_decided_and_nowhere_else(launch: Start) -> None:
+def test_credentials_of_a_missing_host_are_kept_only_on_the_coordinators_host(launch: Start) -> None:
     _, heard = without(launch, 1, "d")
     assert [sorted(heard[host, "start"]["latecomers"]) for host in "abc"] == [[], [], ["d"]]
     assert "PRIVATE KEY" in heard["c", "start"]["latecomers"]["d"]["key"]

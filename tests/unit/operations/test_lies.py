@@ -185,7 +185,7 @@ def claims(run: str) -> Callable[[Answer], Answer]:
 
 
 @pytest.mark.parametrize("run", ["digits-9", "digits-1"], ids=["a run of its own", "the run of all, contradicted"])
-def test_one_liar_among_four_decides_nothing(run: str) -> None:
+def test_one_lying_host_of_four_decides_nothing(run: str) -> None:
     found = everywhere(claims(run))
     assert list(found.errors) == ["d"]
     assert (found.record.run, found.record.created, found.record.roster) == ("digits-1", 1000.0, record().roster)
@@ -203,7 +203,7 @@ def test_the_newer_run_that_several_hosts_report_is_trusted() -> None:
     assert status_of_hosts(record(run=None), FakeTransport(agents)).record.run == "digits-2"  # type: ignore[arg-type]
 
 
-def test_of_two_contradicting_hosts_the_leads_is_trusted() -> None:
+def test_leads_host_is_trusted_if_two_hosts_contradict_each_other() -> None:
     transport = FakeTransport(Liar("d", "status", claims("digits-9")), {name: TransportError("off") for name in "ab"})
     assert status_of_hosts(dataclasses.replace(record(), run=None), transport).record.run == "digits-1"
 
@@ -321,7 +321,7 @@ LOGS: list[tuple[str, Callable[[], Script]]] = [
 
 
 @pytest.mark.parametrize(("why", "frames"), LOGS, ids=[why for why, _ in LOGS])
-def test_logs_of_one_liar_do_not_withhold_those_of_the_others(why: str, frames: Callable[[], Script]) -> None:
+def test_logs_of_a_lying_host_do_not_withhold_those_of_others(why: str, frames: Callable[[], Script]) -> None:
     shown: list[LogLines] = []
     found = read_logs(record(), FakeTransport(talker("logs", frames)), LogRequest(ALL, lines=5), shown.append)
     assert list(found.errors) == ["d"]

@@ -129,7 +129,7 @@ def test_a_bug_in_a_thread_is_raised_where_lines_are_shown() -> None:
         )
 
 
-def test_what_a_host_reported_before_it_was_lost_is_shown() -> None:
+def test_lines_received_before_a_host_was_lost_are_shown() -> None:
     def script_of(task: str) -> Script:
         return [log(task, b"x\n"), ConnectionLost("gone") if task == "ps:1" else dict(END)]
 
@@ -141,7 +141,7 @@ def test_what_a_host_reported_before_it_was_lost_is_shown() -> None:
     assert sorted(found.answered) == ["c", "d"]
 
 
-def test_each_attempt_is_saved_in_a_file_of_its_own_that_nobody_else_reads(tmp_path: Path) -> None:
+def test_each_attempt_is_saved_in_its_own_private_file(tmp_path: Path) -> None:
     def script_of(task: str) -> Script:
         return [log(task, b"one\n"), log(task, b"two\n"), log(task, b"again\n", attempt=2), dict(END)]
 

@@ -102,7 +102,7 @@ def test_a_directory_that_a_group_may_write_to_is_refused_unless_the_group_is_th
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make directories of others")
-def test_a_directory_of_somebody_else_is_refused(state: Path) -> None:
+def test_directory_of_another_user_is_refused(state: Path) -> None:
     state.mkdir(parents=True, mode=0o700)
     os.chown(state, 65534, 65534)
     with pytest.raises(PreflightError, match="belongs to nobody, not to you"):
@@ -131,7 +131,7 @@ def test_an_invalid_run_id_touches_no_file(state: Path, memory: Memory, run: str
     assert {path: path.read_bytes() for path in state.parent.rglob("*") if path.is_file()} == before
 
 
-def test_a_host_that_lies_about_what_it_removed_makes_nothing_of_ours_go(state: Path) -> None:
+def test_false_claim_of_removal_removes_no_record(state: Path) -> None:
     memory = Memory()
     for run in ("digits-1", "digits-2", "digits-3"):
         memory.save(record(run))

@@ -133,7 +133,7 @@ def test_hosts_choose_other_ports_where_the_file_sets_none_of_those_that_are_tak
     assert (moved.coordinator_port == CHOSEN_PORT) is ("the coordinator" not in fixed)
 
 
-def test_ports_that_the_file_sets_are_set_anew_beside_each_other() -> None:
+def test_ports_set_in_the_file_are_moved_without_overlap() -> None:
     ps, worker = job("ps", ["a", "a"], [1, 2], own_port=True), job("worker", ["a"], [3], own_port=True)
     value = cluster(ps, worker, own_coordinator_port=True)
     answer = prepared(taken=[taken(1, "ps:0"), taken(3, "worker:0"), taken(5, "the coordinator")], free_from=[2400])
@@ -143,7 +143,7 @@ def test_ports_that_the_file_sets_are_set_anew_beside_each_other() -> None:
     )
 
 
-def test_where_no_common_ports_are_free_the_hosts_are_to_choose() -> None:
+def test_hosts_choose_ports_if_no_common_ones_are_free() -> None:
     one = prepared(taken=[taken(2222, "ps:0")], free_from=[2400])
     assert refused(cluster(), a=one, b=prepared(free_from=[2500])).hint.startswith("write ports: auto in ")
 

@@ -92,7 +92,7 @@ def test_an_unreachable_host_is_skipped_for_a_while(monkeypatch: pytest.MonkeyPa
         assert transport.opened.count("c") == 4
 
 
-def test_a_host_that_only_beats_costs_one_patience_and_the_others_are_asked_again() -> None:
+def test_host_that_sends_only_heartbeats_costs_one_timeout_and_others_are_queried_again() -> None:
     agents = Beating(viewed())
     transport = FakeTransport(agents)
     with for_one_command(transport) as kept:
@@ -118,7 +118,7 @@ def test_a_host_with_invalid_answers_is_skipped_for_a_while(monkeypatch: pytest.
             kept.open(record().route_to("c"))
 
 
-def test_of_many_hosts_few_conversations_are_kept() -> None:
+def test_few_conversations_are_kept_with_many_hosts() -> None:
     transport = FakeTransport(Agents(viewed()))
     with PersistentTransport(transport, most=2) as kept:
         assert len(ask(record(), kept, request_of_status(record())).results) == 4

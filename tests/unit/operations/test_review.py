@@ -147,7 +147,7 @@ def test_an_env_file_that_is_not_here_is_reported_with_all_other_mistakes_but_it
     ]
 
 
-def test_an_env_file_that_says_nothing_is_reported_with_all_other_mistakes_and_shows_nothing_of_itself() -> None:
+def test_invalid_env_file_is_reported_with_all_other_mistakes_without_its_content() -> None:
     Path("env").write_text("hunter2\n")
     mistakes, _ = look("[python, gone.py]", "  secrets: [A_KEY]\n  env_file: env\n")
     here = Path.cwd()
@@ -237,7 +237,7 @@ def test_two_agents_may_claim_a_port_and_a_refused_one_is_not_kept_from_others(p
     assert local_ports._CLAIM.format(port) == host_ports.CLAIM % port
 
 
-def test_a_port_that_somebody_listens_on_is_not_free(port: int) -> None:
+def test_port_with_a_listener_is_not_free(port: int) -> None:
     with socket.socket() as listener:
         listener.bind(("", port))
         listener.listen()

@@ -151,7 +151,7 @@ def test_host_outside_of_the_run_is_not_believed() -> None:
     assert agreed(RECORD, answers) is None
 
 
-def test_host_speaks_of_tasks_that_it_has_or_had() -> None:
+def test_host_reports_tasks_that_it_has_or_had() -> None:
     tasks = {host: list(names) for host, names in tasks_of(AFTER).items()}
     assert tasks == {
         "a": ["ps:0"], "b": ["ps:1"], "c": ["worker:0"], "d": ["worker:1"], "s": ["worker:0"], "t": [], "z": [],

@@ -164,7 +164,7 @@ def test_a_flood_of_progress_does_not_flood_the_screen(sender: Sender) -> None:
     assert 1 <= len(reports) < 500
 
 
-def test_what_a_setup_prints_is_shown_up_to_a_limit(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_of_a_setup_is_shown_up_to_a_limit(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readying, "SETUP_TEXT_BYTES", 1000)
     frames: Frames = [{"type": "progress", "phase": "setup", "payload": b"x" * 99 + b"\n"} for _ in range(100)]
     with sender:
@@ -174,7 +174,7 @@ def test_what_a_setup_prints_is_shown_up_to_a_limit(sender: Sender, monkeypatch:
     assert len(reports) == 11
 
 
-def test_a_push_to_one_liar_is_a_push_to_all_others(tmp_path: Path) -> None:
+def test_push_to_a_lying_host_reaches_all_others(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print()")
 
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> Frames:

@@ -139,14 +139,14 @@ def test_sender_blocks_when_the_window_is_full() -> None:
     ],
     ids=["of nobody", "before any", "of another kind", "ready again"],
 )
-def test_a_host_that_says_what_cannot_be_is_not_trusted(frame: dict[str, Any], payload: bytes) -> None:
+def test_impossible_report_of_a_host_is_rejected(frame: dict[str, Any], payload: bytes) -> None:
     context = Scene()
     context.far.tell(frame, payload)
     assert isinstance(context.ended(), TransportError)
 
 
 @pytest.mark.parametrize("size", [65536, 8 << 20])
-def test_a_host_that_sends_too_much_is_hung_up_on(size: int) -> None:
+def test_host_that_sends_too_much_is_disconnected(size: int) -> None:
     context = Scene()
     context.connect()
     for _ in range(200):
@@ -476,7 +476,9 @@ def test_copies_are_of_each_directory_once_and_of_hosts_that_may_still_have_some
         ({"a": answer("x")}, False, Location("a", "not_here", left_out=("gs://b",))),
     ],
 )
-def test_what_is_at_a_storage_url_is_shown_here(hosts: dict[str, EventDirsResult], here: bool, place: Location) -> None:
+def test_event_files_at_a_storage_url_are_shown_on_this_machine(
+    hosts: dict[str, EventDirsResult], here: bool, place: Location
+) -> None:
     assert choose(found_files(**hosts), "a", copy=False, here=here, urls=("gs://b/x", "gs://b/y")) == place
 
 

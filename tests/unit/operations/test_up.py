@@ -155,7 +155,7 @@ def received(transport: FakeTransport) -> dict[str, str]:
     return {name: " ".join(session.received) for name, session in transport.sessions.items()}
 
 
-def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Start) -> None:
+def test_all_hosts_are_prepared_then_started_then_ordered_to_keep(launch: Start) -> None:
     transport, notes = FakeTransport(willing), Notes()
     result = started(launch, transport, notes)
     assert [str(task) for task in result.started] == ["ps:0", "ps:1", "worker:0", "worker:1"]
@@ -264,7 +264,7 @@ def test_a_host_that_cannot_start_takes_the_others_back(launch: Start) -> None:
     assert [transport.sessions[name].received[-1] for name in "abc"] == ["abort"] * 3
 
 
-def test_hosts_that_wait_for_one_that_cannot_start_are_called_back_and_are_not_blamed(launch: Start) -> None:
+def test_hosts_that_wait_for_a_failed_one_are_cancelled_without_an_error(launch: Start) -> None:
     taken = AgentError("port_taken", "port 2222 is taken")
     waiting = agents(start=lambda session, _: [taken] if session.host.name == "d" else [])
     with pytest.raises(DtctlError, match="cannot start on 1 of 4 hosts") as error:
@@ -343,7 +343,7 @@ def test_a_coordinators_host_whose_decision_is_not_known_decides_all_the_same(la
     assert notes.order == ["begin", "save"], "the run is found again if it is kept"
 
 
-def test_what_a_setup_prints_is_reported(launch: Start) -> None:
+def test_output_of_a_setup_is_reported(launch: Start) -> None:
     report = Hearing()
     printed = {"type": "progress", "phase": "setup", "payload": "grüße\n".encode()}
     up(launch, FakeTransport(agents(up=lambda *_: [dict(printed), READY])), report, Notes())
@@ -360,7 +360,7 @@ def test_every_host_gets_its_own_credentials_without_the_authority_key(launch: S
         assert len({each[field] for each in given.values()}) == different
 
 
-def test_the_run_is_written_down_before_any_host_hears_of_it_and_again_before_one_is_asked_to_keep_it(
+def test_run_is_recorded_before_any_host_is_contacted_and_again_before_keep(
     launch: Start,
 ) -> None:
     order: list[str] = []

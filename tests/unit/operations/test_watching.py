@@ -114,7 +114,7 @@ def test_a_view_is_as_old_as_the_answer_before_it_at_the_most() -> None:
     assert times[2] == 1020.0
 
 
-def test_while_the_coordinator_is_away_every_host_is_asked_until_it_is_back() -> None:
+def test_every_host_is_queried_while_the_coordinator_is_away() -> None:
     held = threading.Event()
 
     class Going(Watched):
@@ -184,7 +184,7 @@ def test_a_run_that_has_moved_is_watched_where_it_is() -> None:
     assert first.record.coordinator == "d"
 
 
-def test_a_host_that_speaks_of_tasks_of_others_is_not_trusted() -> None:
+def test_report_about_tasks_of_other_hosts_is_rejected() -> None:
     lie = viewed(hosts={"a": {"state": state_of("a", {"ps:1": entry()})}})
     agents = Watched(c=[[states(lie), dict(RESULT)]])
     found = seen(watch_run(record(), FakeTransport(agents)), lambda found: isinstance(found[-1], Disconnected))

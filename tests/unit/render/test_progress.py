@@ -361,7 +361,7 @@ def test_output_is_printed_above_the_progress_line() -> None:
         assert seen(screen) == ["worker:0 | step 1", "waiting for gpu-3", ""]
 
 
-def test_an_empty_line_is_not_drawn() -> None:
+def test_empty_line_is_not_drawn() -> None:
     with terminal() as screen:
         LastLine(lambda: "").draw()
         assert screen.getvalue() == ""
@@ -388,7 +388,7 @@ def test_a_line_is_redrawn_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> Non
         assert seen(screen) == [""]
 
 
-def test_a_command_without_output_shows_the_awaited_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_command_shows_the_hosts_that_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REDRAWN_S", 0.001)
     monkeypatch.setattr(console, "interactive", lambda: True)
     monkeypatch.setattr(console, "columns", lambda: 80)

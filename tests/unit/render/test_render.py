@@ -171,7 +171,7 @@ def test_a_start_without_some_hosts_reports_them_by_reasons(capsys: pytest.Captu
     ]
 
 
-def test_the_hint_of_a_host_is_not_shown_as_a_hint_of_dtctl(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hint_of_a_host_is_not_shown_as_one_of_dtctl(capsys: pytest.CaptureFixture[str]) -> None:
     """`curl http://... | sh` in the place where dtctl shows the next command."""
 
     def refused(host: str) -> AgentError:

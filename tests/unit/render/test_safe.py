@@ -70,7 +70,7 @@ def test_control_characters_are_escaped(text: str, shown: str) -> None:
         (b"\xc0\x9b\xe0\x80\x9b overlong\n", "\ufffd\ufffd\ufffd\ufffd\ufffd overlong", "\ufffd" * 5 + " overlong"),
     ],
 )
-def test_only_colours_of_a_log_are_kept_and_end_with_their_line(data: bytes, colored: str, plain: str) -> None:
+def test_log_keeps_only_colours_which_end_with_their_line(data: bytes, colored: str, plain: str) -> None:
     assert log_lines(data, color=True) == [colored]
     assert log_lines(data, color=False) == [plain]
 

@@ -84,7 +84,7 @@ class Beating(Told):
 
 
 @pytest.mark.parametrize("hosts", ["c", "b", "bc"])
-def test_hosts_that_only_beat_cost_one_patience_each_and_what_they_were_not_asked_for_is_reported(hosts: str) -> None:
+def test_hosts_that_send_only_heartbeats_cost_one_timeout_each_and_skipped_requests_are_reported(hosts: str) -> None:
     agents = Beating(hosts)
     found = gather(record(), FakeTransport(agents), {})
     assert agents.waits == Counter(hosts)
@@ -97,7 +97,7 @@ def test_hosts_that_only_beat_cost_one_patience_each_and_what_they_were_not_aske
             assert ": not asked for events and metrics any more" in written
 
 
-def test_a_coordinator_that_has_no_history_to_tell_is_not_asked_for_scalars_then() -> None:
+def test_coordinator_without_history_is_not_queried_for_scalars() -> None:
     agents = Beating("c", ("events",))
     found = gather(record(), FakeTransport(agents), {})
     assert agents.waits == {"c": 1}
@@ -106,7 +106,7 @@ def test_a_coordinator_that_has_no_history_to_tell_is_not_asked_for_scalars_then
     assert {one.host for one in found.scalars.series} == set("abd")
 
 
-def test_a_coordinator_whose_history_is_not_to_be_trusted_costs_no_time_and_is_asked_for_scalars_all_the_same() -> None:
+def test_invalid_history_costs_no_time_and_scalars_are_still_queried() -> None:
     class Strange(Told):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
             answer = super().__call__(session, fields)
@@ -143,7 +143,7 @@ def test_hosts_that_were_spared_the_same_are_reported_in_one_line(capsys: pytest
     ]
 
 
-def test_without_the_coordinators_host_the_others_tell_the_rest() -> None:
+def test_without_the_coordinators_host_other_hosts_are_reported() -> None:
     away = TransportError("cannot reach c")
     found = gather(record(), FakeTransport(Told(viewed()), {"c": away}), {})
     assert list(found.errors) == ["c"]
@@ -160,7 +160,7 @@ def test_report_without_any_answer_has_no_data() -> None:
 
 
 @pytest.mark.parametrize("tag", ["global_step/sec", "steps_per_second"])
-def test_a_rate_that_trainers_tell_themselves_is_not_made_anew(tag: str) -> None:
+def test_rate_logged_by_trainers_is_not_computed_again(tag: str) -> None:
     class Rates(Told):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
             answer = super().__call__(session, fields)
@@ -202,7 +202,7 @@ def test_invalid_output_path_is_refused(tmp_path: Path, force: bool) -> None:
         write_report(tmp_path / "file" / "a.html", TEXT, force=force)
 
 
-def test_what_the_system_refuses_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusal_of_the_system_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "dtctl.operations.report.replace_file", Mock(side_effect=OSError(28, "No space left on device"))
     )
@@ -236,7 +236,7 @@ def shown(tmp_path: Path, environ: dict[str, str] | None = None) -> str:
     return "\n".join(read_configuration(file, environ or {}).lines)
 
 
-def test_what_is_no_secret_is_reported_as_it_was_written(tmp_path: Path) -> None:
+def test_text_without_secrets_is_reported_unchanged(tmp_path: Path) -> None:
     text = shown(tmp_path)
     for line in ("name: digits", "  a: user@10.0.0.1", "    gpus: 2", "  - DB_PASSWORD", "  author: Ann", "  - 10"):
         assert line in text, line

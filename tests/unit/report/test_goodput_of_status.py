@@ -117,7 +117,7 @@ def test_numbers_read_as_people_write_them() -> None:
     assert gain_text(several) == "without the 3 losses of ps:1: 4.0 % more"
 
 
-def test_where_logs_tell_no_step_event_files_do() -> None:
+def test_steps_come_from_event_files_if_logs_have_none() -> None:
     silent = {**account(), "reached": None}
     silent["spans"] = [
         {"what": "wait", "end_s": 10.0, "step": None}, {"what": "start", "end_s": 60.0, "step": None},

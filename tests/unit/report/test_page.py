@@ -80,14 +80,14 @@ def test_it_is_one_whole_document(read: Read) -> None:
     assert read.text_in("title")[0].startswith("digits-1: Failed")
 
 
-def test_what_hosts_say_becomes_no_tag_and_no_attribute(read: Read) -> None:
+def test_text_of_hosts_becomes_no_tag_and_no_attribute(read: Read) -> None:
     names = {name for name, _ in read.tags}
     assert not names & {"script", "img", "iframe", "object", "embed", "link", "base", "form", "audio", "video"}
     assert not [one for _, attributes in read.tags for one in attributes if one.startswith("on") or one in FETCHES]
     assert sum("<script>" in text for _, text in read.texts) >= 8, "it is there, as text"
 
 
-def test_what_hosts_say_moves_and_hides_nothing(read: Read) -> None:
+def test_text_of_hosts_moves_and_hides_nothing(read: Read) -> None:
     assert [text for _, text in read.texts if left_in(text.replace("\n", ""))] == []
 
 
@@ -136,7 +136,7 @@ def test_tables_have_captions_and_headings_and_can_be_scrolled_by_key(read: Read
     assert all(one["tabindex"] == "0" and one["aria-label"] for one in regions)
 
 
-def test_it_tells_the_result_its_cause_the_goodput_and_what_is_missing(read: Read) -> None:
+def test_page_shows_result_cause_goodput_and_missing_hosts(read: Read) -> None:
     page_text = "".join(text for _, text in read.texts)
     for expected in ("Failed", "The end of worker:0's log", "45 % of the 1m40s until the outcome went into steps that",
                   "steps not saved at the end", "a checkpoint every 10s in place of 20s", "3.11.2", "2 CPUs, 8.0 GB",
@@ -227,7 +227,7 @@ def test_a_curve_has_gaps_where_its_values_are_no_numbers() -> None:
     assert scaled(0.0, -1.7e308, 1.7e308) == 0.5
 
 
-def test_markdown_tells_the_same_and_neither_tags_nor_marks_of_hosts_hold_in_it() -> None:
+def test_markdown_has_the_same_content_and_escapes_text_of_hosts() -> None:
     text = markdown(report(Path("/nowhere/cluster.yaml")))
     assert text.split("\n")[1].startswith(MARK)
     outside = "".join(re.split(r"````\w+\n.*?\n````", text, flags=re.DOTALL)).replace(MARK, "")

@@ -107,7 +107,7 @@ def test_a_host_that_reads_nothing_is_explained_by_its_exit() -> None:
         session.receive()
 
 
-def test_after_the_greeting_a_failed_send_raises_connection_lost() -> None:
+def test_failed_send_after_the_greeting_is_lost_at_once() -> None:
     pipe = Pipe(b"\x1e" + frame(GREETING))
     session = begun(pipe)
     session.greeted()

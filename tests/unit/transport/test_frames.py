@@ -177,7 +177,7 @@ def test_a_closed_reader_is_the_end() -> None:
         Wire(io.BytesIO(), writer).send({"type": "x"})
 
 
-def test_a_listening_wire_returns_frames_and_the_end_without_blocking() -> None:
+def test_listening_wire_reports_frames_and_the_end_without_waiting() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as reader:
         wire = Wire(reader, io.BytesIO())

@@ -189,7 +189,7 @@ def test_pinning_starts_a_new_line_after_one_that_has_no_end(tmp_path: Path) -> 
     assert file.read_text().splitlines() == [line("gpu-a", 1), line("gpu-b", 2)]
 
 
-def test_learning_does_not_replace_a_line_written_meanwhile(tmp_path: Path) -> None:
+def test_pinning_keeps_lines_written_meanwhile(tmp_path: Path) -> None:
     file, known = tmp_path / "known_hosts", KnownHosts()
     assert known.of("gpu-a", [file]) == []
     file.write_text(line("gpu-a", 1) + "\n")

@@ -51,9 +51,7 @@ def test_known_hosts_with_unfinished_tasks_are_expected() -> None:
 
 
 @pytest.mark.parametrize(("counts_on", "since"), [(True, 60.0), (False, 100.0)])
-def test_how_long_a_host_was_silent_is_counted_on_once_and_only_where_nobody_can_have_heard_it(
-    counts_on: bool, since: float
-) -> None:
+def test_absence_is_counted_on_once_and_only_without_another_coordinator(counts_on: bool, since: float) -> None:
     view = views.running()
     view.hosts["a"]["silent_s"] = 40.0
     reported = Reports(view)

@@ -147,14 +147,14 @@ def test_an_answer_of_a_host_that_does_not_vote_counts_for_nothing() -> None:
     assert candidate.ballot["term"] == 2
 
 
-def test_a_candidacy_is_never_for_an_older_term_than_one_that_was_heard_of_over_orders() -> None:
+def test_candidate_never_uses_a_term_older_than_one_seen_in_orders() -> None:
     voter = _voter("a", coordinator="b")
     voter.follow(7, "c", 1.0)
     voter.step(30.0)
     assert {message["term"] for _, message in voter.take()} == {8}
 
 
-def test_a_coordinator_that_has_missed_an_election_follows_whom_a_voter_names() -> None:
+def test_coordinator_that_missed_an_election_follows_the_one_a_voter_names() -> None:
     missed = _voter("a", coordinator="a")
     missed.step(20.0)
     refused = {"type": "vote", "term": 3, "coordinator": "c", "asked": 2, "trial": True, "granted": False}

@@ -253,7 +253,7 @@ def test_a_welcome_to_a_run_that_goes_on_is_enough(followed: Any) -> None:
     assert followed(WELCOME).may_start
 
 
-def test_newer_moves_are_what_an_agent_begins_anew_with_and_it_reports_nothing_before(followed: Any) -> None:
+def test_agent_restarts_with_newer_moves_before_it_reports_anything(followed: Any) -> None:
     part = followed({"type": "connected"})
     assert part.moved is None
     part = followed({**WELCOME, "moved": moved(b="s")})

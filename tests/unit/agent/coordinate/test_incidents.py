@@ -148,7 +148,7 @@ def lose(view: View, kind: str = "stalled") -> Any:
     )
 
 
-def test_restarts_of_everybody_in_vain_are_counted_from_the_last_back() -> None:
+def test_failed_restarts_of_all_tasks_are_counted_backwards() -> None:
     view = views.running()
     assert in_vain(view) == 0
 
@@ -180,7 +180,7 @@ def test_a_shorter_limit_of_the_start_holds_for_a_run_that_never_began() -> None
     assert beginning.update(view, 160.0) == 60.0
 
 
-def test_the_ten_minutes_begin_anew_when_somebody_has_worked() -> None:
+def test_work_of_any_task_resets_the_ten_minutes() -> None:
     beginning, view = Beginning(), idle()
     beginning.update(view, 100.0)
     views.reported(view, "worker:0", idle_since=None)
@@ -246,7 +246,7 @@ def test_run_never_began_if_all_that_train_are_idle_without_a_step(case: str) ->
     assert (judged(view) is not None) is never_began
 
 
-def test_everybody_who_trains_is_restarted_and_the_ps_tasks_where_something_is_saved() -> None:
+def test_all_training_tasks_restart_and_ps_tasks_only_with_a_checkpoint() -> None:
     view = idle()
     view.roster["worker:1"]["role"] = "evaluator"
     assert set(whom_to_restart(view, saved=True)) == {"chief:0", "worker:0", "ps:0", "ps:1"}

@@ -210,7 +210,7 @@ def end(view: View, *tasks: str, state: str = "stopped") -> None:
     views.reported(view, *tasks, state=state)
 
 
-def test_after_a_failure_all_are_stopped_at_once_and_servers_when_nobody_is_left_whom_they_serve() -> None:
+def test_after_a_failure_all_tasks_stop_at_once_and_servers_last() -> None:
     view, shutdown = decided("Failed")
     assert wanted(view, "run") == PS_TASKS | OTHERS
     shutdown.step(100.0)

@@ -173,9 +173,7 @@ def test_a_host_that_is_lost_while_another_is_replaced_is_replaced_in_its_own_ti
 
 
 @pytest.mark.parametrize(("resumed", "counted_s"), [({}, 40.0), ({"rebooted": True}, 0.0), ({"before": "s"}, 0.0)])
-def test_how_long_a_host_was_silent_is_not_counted_on_where_another_may_have_heard_it(
-    resumed: Any, counted_s: float
-) -> None:
+def test_absence_is_not_counted_on_if_another_coordinator_was_possible(resumed: Any, counted_s: float) -> None:
     world = made("async-ps")
     world.data["hosts"]["a"]["silent_s"] = 40.0
     world._take("c")
@@ -357,7 +355,7 @@ def test_a_coordinator_that_has_lost_the_majority_says_how_the_run_can_go_on_wit
 
 
 @pytest.mark.parametrize(("terms", "waits"), [(1, False), (2, True)])
-def test_what_another_may_have_decided_otherwise_is_counted_anew(terms: int, waits: bool) -> None:
+def test_absence_is_counted_from_zero_if_another_coordinator_was_possible(terms: int, waits: bool) -> None:
     """A coordinator in between may have heard the host, whose tasks go on from then."""
     world = made("async-ps")
     world.crash("e")

@@ -178,12 +178,13 @@ def test_what_holds_beside_the_intents_is_sent_when_it_changes() -> None:
     assert set(news(book)) == set("abcd")
 
 
-def test_after_another_hello_all_intents_are_sent_and_the_welcome_counts_as_sent() -> None:
+def test_after_another_hello_a_host_may_start_by_the_orders_that_have_all_intents() -> None:
     view = views.running()
     book = known(view)
-    book.forget("a", may_start=True, kept=True)
-    assert list(news(book)["a"]["intents"]) == ["ps:0"]
-    book.forget("a", may_start=False, kept=True)
+    book.forget("a", kept=True)
+    orders = news(book)["a"]
+    assert (list(orders["intents"]), orders["may_start"]) == (["ps:0"], True)
+    book.forget("a", kept=True)
     book.confirm("a", {"ps:0": view.intents["ps:0"]})
     assert list(news(book, may_start=False)) == ["b", "c", "d"]
     assert list(news(book)) == ["a", "b", "c", "d"]
@@ -192,13 +193,12 @@ def test_after_another_hello_all_intents_are_sent_and_the_welcome_counts_as_sent
 def test_an_agent_is_sent_that_the_run_is_kept_unless_its_hello_said_so() -> None:
     view = views.running()
     book = known(view)
-    for host in "ab":
-        book.forget(host, may_start=True, kept=False)
+    for host in "abcd":
+        book.forget(host, kept=host in "cd")
         book.confirm(host, {task: view.intents[task] for task in view.tasks_on(host)})
-    book.forget("c", may_start=True, kept=True)
-    book.confirm("c", {"chief:0": view.intents["chief:0"]})
-    assert {host: orders["kept"] for host, orders in news(book).items()} == {"a": True, "b": True}
-    assert news(book) == {}
+    sent = news(book, may_start=False)
+    assert {host: orders["kept"] for host, orders in sent.items()} == {"a": True, "b": True}
+    assert news(book, may_start=False) == {}
 
 
 def test_an_agent_is_released_once_and_again_after_another_hello() -> None:
@@ -207,6 +207,6 @@ def test_an_agent_is_released_once_and_again_after_another_hello() -> None:
     assert {host: orders["over"] for host, orders in news(book, done=("a",)).items()} == {"a": True}
     assert (book.is_over("a"), book.is_over("b")) == (True, False)
     assert news(book, done=("a",)) == {}
-    book.forget("a", may_start=True, kept=True)
+    book.forget("a", kept=True)
     assert not book.is_over("a")
     assert news(book, done=("a",))["a"]["over"] is True

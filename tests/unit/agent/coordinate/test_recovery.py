@@ -36,7 +36,7 @@ def test_lost_ps_is_reported_with_the_rollback_step() -> None:
     assert "back to step 1000, 237 steps lost" in world.decisions[-1]
 
 
-def test_while_something_is_mended_only_the_step_that_ends_that_calls_for_a_decision() -> None:
+def test_during_a_recovery_only_the_step_that_ends_it_triggers_a_decision() -> None:
     world = async_ps()
     world.tell_step("chief:0", 1237)
     world.die("ps:1")

@@ -347,7 +347,7 @@ def test_a_lead_that_takes_ps_with_it_needs_a_checkpoint_too() -> None:
     assert run.step() is not None
 
 
-def test_whoever_keeps_no_parameters_needs_no_checkpoint() -> None:
+def test_task_without_parameters_needs_no_checkpoint() -> None:
     for run, task in ((Run(needs_checkpoint=True), "chief:0"), (Run(needs_checkpoint=False), "ps:0")):
         run.checkpoint = None
         run.dies(task)
@@ -366,7 +366,7 @@ def test_a_ps_that_has_ended_well_is_lost_if_the_run_has_not_ended_by_then() -> 
     assert len(run.incidents) == 1
 
 
-def test_the_time_of_a_ps_that_has_ended_counts_anew_when_it_has_run_again() -> None:
+def test_time_of_an_ended_ps_restarts_after_it_has_run_again() -> None:
     run = Run()
     run.dies("ps:0", state="succeeded", signal=None, code=0)
     run.step(100.0)
@@ -410,7 +410,9 @@ def hung(**fields: Any) -> Run:
     ("why", "stall_s", "limit_s"),
     [(STALLED, None, SILENCE_S), (STALLED, 20.0, SILENCE_S), (STALLED, 300.0, 300.0), (FROZEN, None, SILENCE_S)],
 )
-def test_a_hang_that_outlives_the_restart_restarts_everybody(why: Fact, stall_s: float | None, limit_s: float) -> None:
+def test_hang_that_continues_after_a_restart_restarts_all_tasks(
+    why: Fact, stall_s: float | None, limit_s: float
+) -> None:
     run = back(why, recovery={"stall_s": stall_s})
     run.step(101.0 + limit_s - 0.1)
     assert len(run.incidents) == 1
@@ -468,7 +470,7 @@ def test_silence_after_a_loss_is_limited_by_the_first_steps_of_peers(
     assert (run.held, headline(run.incidents[-1]["why"])) == (ALL, "still_silent")
 
 
-def test_each_restart_of_everybody_in_vain_is_waited_for_twice_as_long() -> None:
+def test_limit_doubles_after_each_failed_restart_of_all_tasks() -> None:
     run = hung(recovery={"max_restarts": 9})
     now = 101.0 + SILENCE_S
     run.step(now)
@@ -507,7 +509,7 @@ def test_a_silence_after_a_loss_that_has_a_reason_is_no_hang(why: str) -> None:
     assert len(run.incidents) == count
 
 
-def test_a_ps_that_leaves_again_before_anybody_has_trained_is_lost_again() -> None:
+def test_ps_that_exits_again_before_any_step_is_lost_again() -> None:
     run = lost("ps:0")
     run.begins("ps:0")
     run.back("ps:0")
@@ -519,7 +521,7 @@ def test_a_ps_that_leaves_again_before_anybody_has_trained_is_lost_again() -> No
     assert (first["closed"], second["why"]) == ("ps:0 was lost again", [fact("ps_ended")])
 
 
-def test_a_task_that_somebody_else_has_let_start_is_not_waited_for() -> None:
+def test_incident_begins_when_a_person_has_restarted_its_task() -> None:
     run = lost("ps:0")
     run.view.wanted(["ps:0"], want="run", generation=run.view.intents["ps:0"]["generation"] + 1, by="me@desk")
     run.step(101.5)
@@ -575,7 +577,7 @@ def test_what_an_agent_says_is_believed_only_of_the_attempt_that_waits_for_anoth
         ("async-ps", "worker:1", fact("goes_alone")),
     ],
 )
-def test_a_decision_tells_the_loss_and_who_is_started_again(strategy: str, task: str, plan: Fact) -> None:
+def test_decision_names_the_loss_and_the_restarted_tasks(strategy: str, task: str, plan: Fact) -> None:
     run = lost(task, strategy)
     assert run.reported == [{"why": [fact("killed", signal=9), plan], "task": task}]
 
@@ -605,7 +607,7 @@ def seconds(kind: str, after_s: float) -> Fact:
         ("ps:0", (None, None), 100, [fact("back_to_step", step=100), fact("and"), seconds("runs_again", 0.5)]),
     ],
 )
-def test_a_recovery_tells_what_it_has_cost(
+def test_recovery_reports_its_cost(
     task: str, steps: tuple[int | None, int | None], checkpoint: int | None, recovery: list[Fact]
 ) -> None:
     run = Run(needs_checkpoint=False)
@@ -678,7 +680,7 @@ def test_a_loss_all_of_whose_tasks_were_stopped_is_over_and_not_before() -> None
     assert run.incidents[0]["closed"] is not None
 
 
-def test_a_silence_is_counted_anew_when_a_host_was_away() -> None:
+def test_silence_is_counted_from_zero_after_a_host_was_away() -> None:
     run = hung()
     run.view.hosts["a"]["connected"] = False
     run.step(150.0)

@@ -136,7 +136,7 @@ def test_workers_of_async_ps_go_on_untouched() -> None:
     assert (world.states["worker:2"], held(world)) == ("running", [])
 
 
-def test_what_the_agent_of_a_host_that_was_left_out_has_stopped_is_no_wish_of_a_person() -> None:
+def test_tasks_stopped_by_a_left_out_hosts_agent_are_no_request_of_a_person() -> None:
     world = of("async-ps", min_workers=2, recovery=GIVEN_UP)
     intents = world.coordinator.view.intents
     own = intents["worker:2"].copy()
@@ -177,7 +177,7 @@ def test_scaling_counts_who_is_left_out_already(count: int, can: bool) -> None:
     assert may_scale(view.spec, "worker", too_many, view.intents) == can
 
 
-def test_a_coordinator_without_a_majority_gives_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coordinator_without_a_majority_leaves_out_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
     world = of(min_workers=4, recovery=GIVEN_UP)
     monkeypatch.setattr(Coordinator, "may_start", False)
     world.crash("d")

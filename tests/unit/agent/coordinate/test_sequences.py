@@ -31,18 +31,18 @@ def test_every_run_trains_again_after_faults_in_pairs_and_sequences(first: int) 
 
 
 @pytest.mark.parametrize("seed", ONCE_UNHEALED)
-def test_what_did_not_heal_once_does(seed: int) -> None:
+def test_failure_of_an_earlier_sequence_now_recovers(seed: int) -> None:
     Sequence(seed).run()
 
 
-def test_a_seed_tells_the_same_story_twice() -> None:
+def test_seed_reproduces_the_same_sequence() -> None:
     histories = []
     for sequence in (Sequence(7) for _ in range(2)):
         histories.append((sequence.run(), sequence.events))
     assert histories[0] == histories[1]
 
 
-def test_a_story_that_does_not_end_well_is_told_with_its_seed() -> None:
+def test_failed_sequence_is_reported_with_its_seed() -> None:
     sequence = Sequence(3)
     sequence.trial.request("stop")
     with pytest.raises(AssertionError, match=r"FAULTS_SEED=3 .*\n(.*\n)*now .* last step at"):

@@ -56,9 +56,7 @@ def test_the_one_worker_beside_the_lead_that_never_does_anything_is_found_by_the
 
 @pytest.mark.parametrize("strategy", ["sync-ps", "collective"])
 @pytest.mark.parametrize("task", ["worker:1", "the lead"])
-def test_a_hang_at_the_very_first_start_that_silences_everybody_is_found_as_nobody_works(
-    strategy: str, task: str
-) -> None:
+def test_hang_of_all_tasks_at_the_first_start_is_detected_by_idleness(strategy: str, task: str) -> None:
     trial = Trial(strategy, PLACES[strategy], 1, recovery=RECOVERY)
     hanging = trial.spec["lead"] if task == "the lead" else task
     trial.checkpoint = None
@@ -101,7 +99,7 @@ def test_tasks_that_wait_for_an_away_host_are_not_taken_for_hung(strategy: str, 
 
 
 @pytest.mark.parametrize("after_s", [0.25, 1.0, 2.0, 4.0, 8.0, 12.0])
-def test_a_frozen_lead_that_a_person_restarts_at_any_moment_is_mended_when_it_trains(after_s: float) -> None:
+def test_frozen_lead_restarted_by_a_person_has_recovered_when_it_trains(after_s: float) -> None:
     trial = trained(stall_s=10.0)
     trial.set_mode("chief:0", "frozen")
     trial.until(lambda: trial.states["chief:0"] != "running", 30)

@@ -185,7 +185,7 @@ def test_a_mistake_of_the_program_fails_the_start_at_once() -> None:
     assert (world.condition, world.data["condition"]["cause"]) == ("Failed", "worker:1")
 
 
-def test_a_success_short_of_its_target_is_told_with_a_warning() -> None:
+def test_success_short_of_its_target_has_a_warning() -> None:
     world = async_ps(target_step=1000)
     world.checkpoint = 700
     world.die("chief:0", code=0)
@@ -238,7 +238,7 @@ def test_a_machine_that_slept_has_not_used_up_the_deadline() -> None:
     assert world.condition == "Running"
 
 
-def test_a_stop_after_the_success_waits_for_nobody_and_the_run_has_still_succeeded() -> None:
+def test_stop_after_the_success_does_not_wait_and_keeps_the_outcome() -> None:
     world = async_ps()
     world.die("chief:0", code=0)
     world.run_for(1)

@@ -137,7 +137,7 @@ def test_after_a_minute_delays_double_up_to_fifteen_seconds() -> None:
     assert [made.next_s(100.0 + SOON_FOR_S) for _ in range(4)] == [6, 12, RETRY_LAST_S, RETRY_LAST_S]
 
 
-def test_a_success_begins_the_delays_and_the_minute_anew() -> None:
+def test_success_resets_the_delays_and_the_minute() -> None:
     made = retry()
     for _ in range(10):
         made.next_s(100.0)

@@ -199,7 +199,7 @@ def test_a_read_ends_at_its_deadline_and_the_next_continues(out: Path, monkeypat
     assert reader.unread_bytes == 0
 
 
-def test_a_file_that_was_replaced_is_read_anew(out: Path) -> None:
+def test_replaced_file_is_read_from_its_beginning(out: Path) -> None:
     (out / NAME).write_bytes(b"".join(scalar(step, "loss", 1.0) for step in range(10)))
     reader = refresh(out)
     (out / "new").write_bytes(scalar(0, "loss", 2.0))

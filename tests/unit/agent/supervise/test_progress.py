@@ -224,7 +224,7 @@ def test_a_rate_of_few_steps_is_between_the_last_two() -> None:
     assert rate.update(1200.0, 6600) == 1.0
 
 
-def test_after_a_return_to_a_checkpoint_a_rate_begins_anew() -> None:
+def test_rate_restarts_after_a_return_to_a_checkpoint() -> None:
     rate = Rate()
     rate.update(0.0, 100)
     rate.update(1.0, 200)

@@ -216,7 +216,7 @@ def moves(role: ScriptedRole, state: State) -> None:
     role.moved = moved(b="s")
 
 
-def test_a_spare_that_takes_a_place_is_begun_anew_with_its_tasks(
+def test_agent_of_a_spare_restarts_with_the_tasks_that_it_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = spread(tmp_path, "s")
@@ -227,7 +227,7 @@ def test_a_spare_that_takes_a_place_is_begun_anew_with_its_tasks(
     assert files.events.count == 0, "nothing was damaged"
 
 
-def test_a_host_whose_place_was_taken_ends_its_tasks_at_once_before_it_is_begun_anew(
+def test_replaced_host_ends_its_tasks_before_its_agent_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = spread(tmp_path, "b")
@@ -256,9 +256,7 @@ def test_a_host_that_is_cut_off_holds_its_tasks_with_the_time_that_is_left(
 
 
 @pytest.mark.parametrize("why", ["full disk", "moves of another run"])
-def test_an_agent_that_cannot_begin_anew_goes_on_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
-) -> None:
+def test_agent_that_cannot_restart_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     def orders(role: ScriptedRole, state: State) -> None:
         role.moved = moved(b="s") if why == "full disk" else moved(x="s")
 

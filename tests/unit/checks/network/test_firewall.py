@@ -74,7 +74,7 @@ FRIENDS = {"a": ["10.0.0.10", "fd00::2"], "b": ["10.0.0.9", "gpu-b"], "c": ["10.
 """An address that two hosts have is named once, and a name not at all; they stand in the order of their numbers."""
 
 
-def test_a_table_of_nftables_is_made_anew_and_lets_in_each_family_by_its_own_word() -> None:
+def test_nftables_table_is_recreated_and_admits_each_address_family() -> None:
     assert firewall("demo-1", {"a": [2223, 2222, 2222], "b": []}, FRIENDS, "nftables") == (
         Rules(
             ("a",),
@@ -99,7 +99,7 @@ def test_a_table_of_nftables_is_made_anew_and_lets_in_each_family_by_its_own_wor
     assert not any("ip6" in line for line in alone.lines)
 
 
-def test_a_chain_of_iptables_is_made_anew_for_each_family() -> None:
+def test_iptables_chain_is_recreated_for_each_address_family() -> None:
     (rules,) = firewall("demo", {"a": [2222]}, FRIENDS, "iptables")
 
     def chain(program: str, *friends: str) -> list[str]:

@@ -43,7 +43,7 @@ def test_another_hosts_name_that_stands_for_loopback_is_reported_with_the_host_t
     ("problem", "kind"),
     [("other_host", "other_host"), ("stranger", "stranger"), ("silent", "silent"), ("cut_off", "large_packets")],
 )
-def test_who_answers_in_a_hosts_place_or_not_at_all_is_reported(problem: str, kind: str) -> None:
+def test_other_host_or_no_answer_is_reported(problem: str, kind: str) -> None:
     (cause,) = judge(with_names({("gpu-2", "gpu-1"): (address("gpu-1"), problem)}, by="gpu-4"))
     assert (cause.kind, cause.hosts, cause.others) == (kind, ("gpu-1",), ("gpu-2",))
 

@@ -152,7 +152,7 @@ def test_a_proxy_that_tasks_are_started_with_is_a_problem_unless_the_hosts_are_e
 
 
 @pytest.mark.parametrize(("strategy", "signature"), [("auto", "own_loopback"), ("ddp", "own_loopback_told")])
-def test_the_own_name_that_stands_for_loopback_breaks_what_tells_its_own_address(strategy: Any, signature: str) -> None:
+def test_own_name_resolving_to_loopback_breaks_tasks_that_announce_their_address(strategy: Any, signature: str) -> None:
     value = context(cluster(job("worker", ["a", "b"], [2222, 2222]), strategy=strategy))
     rounds = played(value)
     rounds[0]["b"]["resolved"][0].update(addresses=["127.0.1.1"])

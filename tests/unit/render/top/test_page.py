@@ -81,7 +81,7 @@ def test_unreachable_hosts_are_shown_before_their_last_reports() -> None:
     ]
 
 
-def test_waits_warnings_and_incidents_of_the_coordinator_are_shown() -> None:
+def test_waits_warnings_and_recoveries_of_the_coordinator_are_shown() -> None:
     view = viewed(missing="ps:1 is not there", warnings=["odd"], incidents=[incident(recovered=None)])
     coordination = Coordination.of(checked(RunView, view), record().roster)
     lines = [joined(line) for line in problems(snapshot(coordination=coordination), 10)]
@@ -99,7 +99,7 @@ def test_lines_without_room_are_counted() -> None:
 
 
 @pytest.mark.parametrize("size", [(20, 6), (40, 10), (80, 24), (200, 60)])
-def test_with_many_problems_the_table_keeps_some_lines_and_nothing_is_too_wide(size: tuple[int, int]) -> None:
+def test_table_keeps_some_lines_and_fits_the_width_with_any_problems(size: tuple[int, int]) -> None:
     tasks = [task(f"worker:{index}", "failed", why=f"{index} " + "why " * 60) for index in range(20)]
     lines = top_of(snapshot(*tasks), *size)
     assert max(map(len, lines)) <= size[0]
@@ -114,7 +114,7 @@ def test_lines_are_broken_at_blanks_and_long_words_anywhere() -> None:
     assert wrapped([("short", "")], 10) == [[("short", "")]]
 
 
-def test_curves_are_from_event_files_or_since_the_screen_was_opened() -> None:
+def test_curves_begin_with_top_or_with_the_run_if_there_are_event_files() -> None:
     seen = histories(*(_at(second, 1.0 / second, 10.0 + second) for second in range(1, 10)))
     assert joined(curves(seen, (), 80)).startswith("loss 1 to 0.111 █")
     points = [Point(step, 10.0 * step, 5.0 - step) for step in range(5)]
@@ -146,7 +146,7 @@ def test_curves_restart_with_another_run() -> None:
     assert seen.loss(TaskId("worker", 0)) == [0.5]
 
 
-def test_the_rate_has_a_gap_at_a_rollback() -> None:
+def test_rate_has_a_gap_where_training_went_back() -> None:
     (at, _, rate), (_, _, gap) = rates_of([Point(1, 1.0, 0.0), Point(3, 2.0, 0.0), Point(2, 3.0, 0.0)])
     assert (at, rate) == (3, 2.0)
     assert math.isnan(gap)
@@ -160,7 +160,7 @@ def test_a_curve_is_drawn_by_its_steps_however_dense_its_points_are() -> None:
     assert spread([(7.0, 1.0)] * 9, 3) == [1.0] * 3
 
 
-def test_the_training_loss_is_drawn_among_several_losses() -> None:
+def test_training_loss_is_drawn_if_there_are_several() -> None:
     losses = Losses()
     for name, tag in (("validation", "loss"), ("train", "loss/regularization"), ("train", "loss"), ("eval", "loss")):
         losses.add(Series(tag, name, "a", "/out", (Point(1, 1.0, len(name) + len(tag)),), 1))
