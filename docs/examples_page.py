@@ -19,7 +19,7 @@ def examples() -> str:
     parts = [
         "# Examples",
         "<!-- Written by docs/generate.py from examples/*.yaml; change it there. -->",
-        "Whole cluster files for the four usual ways of training, and one for machines behind a jump host. Each goes "
+        "Whole cluster files for the four usual strategies, and one for machines behind a jump host. Each goes "
         "with a trainer of `dtctl init`; to use one, write the trainer, put the file in the place of its "
         "`cluster.yaml`, and change hosts and paths. [Concepts](concepts.md) says when to choose which way; "
         "`dtctl explain KEY` describes a key.",

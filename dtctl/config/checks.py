@@ -272,7 +272,7 @@ def check_lead(content: ClusterFile, findings: Findings) -> None:
     lead = lead_among(jobs)
     if lead.job in _LEADING:
         for job, meant in _slips(jobs, _KNOWN):
-            summary = f"jobs.{job}: dtctl knows no job of this name, so its tasks have no part in the way of training"
+            summary = f"jobs.{job}: dtctl knows no job of this name, so the strategy does not cover its tasks"
             findings.doubt(("jobs", job), summary, f"did you mean '{meant}'?", at_key=True)
         return
     slips = _slips(jobs, _LEADING)
@@ -364,7 +364,7 @@ _WITHOUT_PS = ("mirrored", "ddp")
 
 
 def check_strategy(content: ClusterFile, findings: Findings) -> None:
-    """A way of training needs the jobs that it trains with."""
+    """Reports jobs that the strategy needs and the file lacks."""
     strategy, jobs = content.strategy, findings.names_in("jobs")
     if not jobs:
         return

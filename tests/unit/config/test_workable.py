@@ -96,7 +96,7 @@ NAMES: dict[str, tuple[str, str]] = {
     ),
     "jobs: {worker: {hosts: cpu}, evaluater: {hosts: cpu}}": (
         "",
-        "3:30: jobs.evaluater: dtctl knows no job of this name, so its tasks have no part in the way of training | "
+        "3:30: jobs.evaluater: dtctl knows no job of this name, so the strategy does not cover its tasks | "
         "did you mean 'evaluator'?",
     ),
 }
