@@ -1,4 +1,4 @@
-"""The first thing that runs on a host: finds the agent's program there, or has it sent, and enters it.
+"""The first program that runs on a host: finds the agent's program there, or requests it, and runs it.
 
 A session reads this text from its standard input (docs/agent.md, "Start of a conversation"). The program keeps it as
 `__main__.py` for the processes that start without a session. Every Python 3 can read it, to be able to say that it is
@@ -11,11 +11,11 @@ import stat
 import sys
 
 SOURCE = "source"
-"""The program as it was sent. The SHA-256 of what is packed in it is the name of the directory."""
+"""The program as it was sent. The SHA-256 of its unpacked content is the name of the directory."""
 MOST_BYTES = 1 << 26
 HEAD_BYTES = 1 << 17
 COLLECTED_AFTER = 50000
-"""New objects: a session that answers one request never makes so many, and most of those that it makes stay."""
+"""The number of new objects before a collection: a session for one request rarely creates as many, and most stay."""
 
 
 def say(**frame: object) -> None:
@@ -32,7 +32,7 @@ def fail(code: str, summary: str, detail: str, hint: str) -> None:
 
 
 def content(path: str, most: int) -> bytes:
-    """At most so many bytes of a regular file of its directory's owner, which no other user may write to; else none."""
+    """At most `most` bytes of a regular file of its directory's owner, which no other user may write to; else none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except EnvironmentError:
@@ -47,7 +47,7 @@ def content(path: str, most: int) -> bytes:
 
 
 def refuse_unsafe(root: str, program: str) -> None:
-    """Fails where another user may put something into the directories that are there already, or has made them.
+    """Fails if another user may write to the existing directories, or has created them.
 
     What is run and kept there would be that user's. A link is followed when it is this user's own.
     """
@@ -68,7 +68,7 @@ def refuse_unsafe(root: str, program: str) -> None:
 
 
 def unsafe(path: str, owners: list) -> tuple:  # type: ignore[type-arg]
-    """Why a directory must not be used: summary, detail and hint; empty when it may be, or is not there."""
+    """Why a directory must not be used: summary, detail and hint; empty if it may be used, or does not exist."""
     try:
         link = found = os.lstat(path)
         if stat.S_ISLNK(link.st_mode):
@@ -92,7 +92,7 @@ def unsafe(path: str, owners: list) -> tuple:  # type: ignore[type-arg]
 
 
 def maps_owners(directory: str, owner: int) -> bool:
-    """Whether what we make there is `owner`'s as well: so it is where a file server has another number for us."""
+    """Whether a new file there belongs to `owner`, too, as on a file server that has another number for this user."""
     path = os.path.join(directory, ".owner-%d" % os.getpid())
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -106,7 +106,7 @@ def maps_owners(directory: str, owner: int) -> bool:
 
 
 def compiled_path(program: str) -> str:
-    """Where its modules are, compiled by this version of Python."""
+    """The path of its modules, compiled by this version of Python."""
     return os.path.join(program, "%s.code" % sys.implementation.cache_tag)
 
 
@@ -131,7 +131,7 @@ def imports(program: str) -> bool:
 
 
 def sources(program: str, packed: bytes = b"") -> dict:  # type: ignore[type-arg]
-    """The texts of its files, by their paths; none where they are not what the program's name says."""
+    """Path -> text of its files; empty if they do not match the program's name."""
     import json
     import zlib
     from hashlib import sha256
@@ -151,7 +151,7 @@ def sources(program: str, packed: bytes = b"") -> dict:  # type: ignore[type-arg
 
 
 def received(reader, size: int) -> bytes:  # type: ignore[no-untyped-def]
-    """The packed program. What the controller had asked for before it knew that there is none is passed over."""
+    """The packed program. Requests that the controller sent before it knew that there is none are skipped."""
     if not size:
         say(type="lacking")
         line = reader.readline()
@@ -163,7 +163,7 @@ def received(reader, size: int) -> bytes:  # type: ignore[no-untyped-def]
         size = int(line or b"-1")
     packed = reader.read(max(size, 0))
     if len(packed) != size:
-        os._exit(0)  # the controller is gone
+        os._exit(0)  # the controller has disconnected
     return bytes(packed)
 
 
@@ -198,7 +198,7 @@ def enter_session() -> None:
     from importlib import import_module
 
     with suppress(EnvironmentError):
-        os.utime(program, None)  # in use again: `gc` must not take it for abandoned
+        os.utime(program, None)  # in use again: `gc` must not remove it
     import_module("dtctl_agent.requests.session").main(root, [word.decode("ascii") for word in stay])
 
 

@@ -1,4 +1,4 @@
-"""What every request works with."""
+"""The conversation with a controller, which every request uses."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ MOST_BYTES = 256 * 1024 * 1024
 
 
 class Gone(Exception):
-    """The controller is gone: its end of the conversation is closed."""
+    """The controller has disconnected: its end of the conversation is closed."""
 
 
 class Wire:
     """One conversation. `send` and `fill_silence` may be called from any thread, everything else from one.
 
-    At first `receive` reads the stream itself, which is fastest for a bundle's bytes. A request that has to
-    notice frames or the end of input while it works calls `start_listening` once; from then on a thread reads,
-    `poll` waits with a limit, `fileno` can be waited for with select, and `receive` still works.
+    At first `receive` reads the stream itself, which is fastest for a bundle's bytes. A request that must notice frames
+    or the end of input during its work calls `start_listening` once; from then on a thread reads, `poll` waits with a
+    limit, `fileno` can be waited for with select, and `receive` still works.
 
-    What is no frame raises Refused, and nothing is read after it.
+    Anything but a frame raises Refused, and nothing is read after it.
     """
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
@@ -55,7 +55,7 @@ class Wire:
         self._fault: Optional[BaseException] = None
         self._last_sent = time.monotonic()
         self.noticed = False
-        """The code that works for the controller has noticed that it is gone."""
+        """Whether the code that works for the controller has noticed that it has disconnected."""
 
     def send(self, fields: Mapping[str, object], payload: bytes = b"") -> None:
         """Writes one frame; `bytes` is added when there is a payload. Raises Gone."""
@@ -63,7 +63,7 @@ class Wire:
             self._write(fields, payload)
 
     def fill_silence(self, fields: Mapping[str, object], silence_s: float) -> float:
-        """Writes a frame if nothing was sent for that long; returns the seconds until the next look. Raises Gone."""
+        """Writes a frame if nothing was sent for `silence_s`; returns the seconds until the next check. Raises Gone."""
         if not self._sending.acquire(False):
             return silence_s  # something is being sent
         try:
@@ -88,7 +88,7 @@ class Wire:
         self._last_sent = time.monotonic()
 
     def receive(self) -> Frame:
-        """The next frame, however long it takes. Raises Gone and Refused."""
+        """The next frame, without a time limit. Raises Gone and Refused."""
         if self._frames is None:
             with self._noticing():
                 return self._read()
@@ -106,7 +106,7 @@ class Wire:
         _thread.start_new_thread(self._listen, ())
 
     def poll(self, timeout_s: Optional[float]) -> Optional[Frame]:
-        """The next frame, or None when none has come within `timeout_s` (None: no limit). Raises Gone and Refused."""
+        """The next frame, or None if there is none within `timeout_s` (None: no limit). Raises Gone and Refused."""
         assert self._frames is not None, "start_listening comes first"
         if not select.select([self._bell[0]], [], [], timeout_s)[0]:
             return None
@@ -116,11 +116,11 @@ class Wire:
         return self._frames.popleft()
 
     def is_gone(self) -> bool:
-        """True once the controller has closed its end; only after `start_listening`."""
+        """Whether the controller has closed its end; only after `start_listening`."""
         return self._fault is not None
 
     def await_hangup(self, wanted: Callable[[], bool]) -> bool:
-        """True when the controller has closed its end, whether or not all that it sent was read; else not `wanted`."""
+        """Waits while `wanted`; True once the controller has closed its end, even with unread frames."""
         try:
             poll = select.poll()
             poll.register(self._reader.fileno(), select.POLLRDHUP)
@@ -171,7 +171,7 @@ class Wire:
 
 
 def _frame(line: bytes) -> Tuple[Dict[str, Any], int]:
-    """The fields of a frame, and how many bytes follow it. Raises Refused."""
+    """The fields of a frame, and the number of bytes that follow it. Raises Refused."""
     try:
         fields = kinds.parse_json(line)
     except ValueError as error:
@@ -194,7 +194,7 @@ _HIDDEN = ("secrets", "credentials", "hooks")
 
 
 class Conversation:
-    """One controller's."""
+    """The conversation of one controller."""
 
     def __init__(self, root: str, wire: Wire) -> None:
         self.root = root
@@ -203,17 +203,17 @@ class Conversation:
         self._at_since = 0.0
         self._has_beaten = False
         self.held: List[socket.socket] = []
-        """They keep the ports of tasks that are still to start."""
+        """Sockets that hold the ports of tasks that will start."""
         self.leaving: List[Callable[[], object]] = []
-        """What is to be done at `leave`; an OSError of it is ignored."""
+        """Functions that `leave` calls; their OSErrors are ignored."""
 
     def send(self, kind: str, frame: Mapping[str, object]) -> None:
-        """Raises Gone."""
+        """Sends a frame. Raises Gone."""
         self.wire.send(dict(frame, type=kind))
 
     @contextmanager
     def at(self, what: Optional[str]) -> Iterator[None]:
-        """While it lasts, beats say that the session is at this; None: it is the controller's turn, and none go out."""
+        """While it lasts, beats report `what` as the session's work; None: no beats, as it is the controller's turn."""
         before = self._at
         self._turn_to(what)
         try:
@@ -242,29 +242,29 @@ class Conversation:
             pass  # ValueError: the stream was closed
 
     def expect(self, *types: str) -> str:
-        """The type of the next frame, which has to be one of these. Raises Gone, Refused, and Aborted for `abort`."""
+        """The type of the next frame, which must be one of these. Raises Gone, Refused, and Aborted for `abort`."""
         return str(self.receive(*types)["type"])
 
     def receive(self, *types: str) -> Dict[str, Any]:
-        """The next frame, which has to be one of these. Raises as `expect`."""
+        """The next frame, which must be one of these. Raises as `expect`."""
         with self.at(None):
             return expect_control(self.wire.receive()[0], *types)
 
     def leave(self) -> None:
-        """Called when the conversation is over, however it ends, or earlier. Clears up what was made for it."""
+        """Releases the resources of the conversation, at its end for any reason, or earlier."""
         while self.leaving:
             with suppress(OSError):
                 self.leaving.pop(0)()
 
     def pause(self, seconds: float) -> None:
-        """Waits, and listens to the controller: raises Gone when it is gone, Aborted when it says `abort`."""
+        """Waits, and reads from the controller: raises Gone when it has disconnected, Aborted for `abort`."""
         self.wire.start_listening()
         frame = self.wire.poll(seconds)
         if frame is not None:
             expect_control(frame[0])
 
     def wait(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Looks again and again; False when the time is over. Raises as `pause`."""
+        """Polls until `done`; False when the time is over. Raises as `pause`."""
 
         deadline = time.monotonic() + limit_s
         delay = 0.01
@@ -277,7 +277,7 @@ class Conversation:
 
 
 class Aborted(Exception):
-    """The controller asks to stop what is being done."""
+    """The controller has cancelled the current work."""
 
 
 def expect_control(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The life of the agent's processes on a host: they are the only ones of a run, and go when it is over.
+"""Entry points of the agent's processes on a host: the only processes of a run, which exit at its end.
 
 python3 -IS ~/.dtctl/agent/SHA256 supervise RUN_DIRECTORY        by a keeper or a restart; a session forks instead
-python3 -IS ~/.dtctl/agent/SHA256 post                           by a coordinator, to notify a hook; on stdin what
-python3 -BIS ~/.dtctl/agent/current revive                       after a restart of the machine
+python3 -IS ~/.dtctl/agent/SHA256 post                           by a coordinator, to notify a hook by its stdin
+python3 -BIS ~/.dtctl/agent/current revive                       after a reboot of the machine
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .run.runfiles import RunFiles
 from .survival import revival
 
 LOCK_LIMIT_S = 10.0
-"""How long an agent that is about to end is waited for."""
+"""The longest wait for an agent that is about to end."""
 
 
 def supervise(directory: str) -> None:
-    """The whole of a run on this host. This process becomes the guard of the one that supervises."""
+    """Runs a run on this host. This process becomes the guard of the one that supervises."""
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which programs that are run would inherit
     files = RunFiles(directory)
@@ -54,7 +54,7 @@ def main_command_line() -> None:
     if len(argv) == 2 and argv[0] == "supervise":
         supervise(argv[1])
     elif argv == ["post"]:
-        from .hooks import sender  # not before: it brings TLS along
+        from .hooks import sender  # imported late: it loads TLS
 
         sender.main()
     elif argv == ["revive"]:

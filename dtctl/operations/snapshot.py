@@ -175,8 +175,9 @@ class Coordination:
     @property
     def in_doubt(self) -> bool:
         """Whether the coordinator has no lease, or no connection to any other host although it expects some."""
-        others = [contact for contact in self.contacts.values() if not (contact["over"] or contact["absent"])]
-        is_alone = len(self.contacts) > 1 and sum(contact["connected"] for contact in others) <= 1 < len(others)
+        others = [contact for contact in self.contacts.values() if not contact["absent"]]
+        in_touch = [contact for contact in others if contact["connected"] or contact["over"]]
+        is_alone = len(in_touch) <= 1 < len(others)
         return is_alone or not (self.view["leased"] or self.view["phase"] == "ended")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Large files of a bundle: what a file of the same name or a broken transfer holds of one is not sent again."""
+"""Large files of a bundle: blocks in a file of the same name, or of an interrupted transfer, are not sent again."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Partial:
         return min(BLOCK_BYTES, self._size - number * BLOCK_BYTES)
 
     def missing(self, digests: bytes, seeds: Mapping[str, bytes]) -> List[int]:
-        """Takes the blocks that are right from the file itself and from the seeds; which are in none of them.
+        """Takes intact blocks from the file itself and from the seeds; returns those that are in none of them.
 
-        `seeds`: paths, with the digests of their blocks where those are known; such a file is not hashed.
+        `seeds`: paths, with the digests of their blocks if known; such a file is not hashed.
         """
         import hashlib
 
@@ -86,7 +86,7 @@ def write_at(descriptor: int, data: bytes, offset: int) -> None:
 
 
 def keep(store: str, directory: str) -> None:
-    """What has arrived of large files waits in `store` for another session."""
+    """Moves received parts of large files into `store`, for another session."""
     with suppress(OSError):
         for name in os.listdir(directory):
             if name.startswith(PARTIAL):

@@ -1,9 +1,9 @@
 """A data set: the files of a bundle in a directory of the user's, where trainers read them.
 
-data/KEY/place.json       which directory that is, and what in it others had put there before
-data/KEY/BUNDLE.json      the manifest, also of a push that was cut off
+data/KEY/place.json       the path of that directory, and its files that others had put there before
+data/KEY/BUNDLE.json      the manifest, also of an interrupted push
 data/KEY/stats.json       as of a bundle (tree.py)
-DIR/.dtctl-incoming/      while a push is under way: its lock, and what arrives, on the disk where it stays
+DIR/.dtctl-incoming/      during a push: its lock, and arriving files, on the disk of their final place
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 _INCOMING = ".dtctl-incoming"
 GIVEN_UP_S = 60.0
-"""After so long without a byte another push takes over what one has received."""
+"""After this long without a byte another push takes over the received files."""
 _MOST_BYTES = 256 * 1024 * 1024
 _NAMED = 10
 
 
 class DataSet:
-    """What dtctl has put into one directory. Raises OSError."""
+    """The files that dtctl has put into one directory. Raises OSError."""
 
     def __init__(self, root: str, directory: str) -> None:
         self.directory = os.path.realpath(directory)
@@ -76,7 +76,7 @@ class DataSet:
         return every.difference(self._place["of_others"])
 
     def held(self, asked: str, verify: Optional[Callable[[int], None]] = None) -> DataHeld:
-        """Its state by sizes and times; with `verify`, which is called for each MiB, by what the files hold."""
+        """Its state by sizes and times; with `verify`, which is called for each MiB, by the files' contents."""
         answer = made(DataHeld, dir=asked, there=os.path.isdir(self.directory))
         if self._manifest is None:
             return answer
@@ -98,7 +98,7 @@ class DataSet:
         return answer
 
     def push(self, request: DataPushRequest, wire: Wire, refuse_live: Callable[[], None]) -> DataPushResult:
-        """Makes the directory hold the bundle. `refuse_live` is called before anything in it is changed."""
+        """Puts the bundle into the directory. `refuse_live` is called before the first change."""
         self._make_directories()
         manifest, text = self._manifest, b""
         if manifest is None or self.bundle != request["bundle"]:
@@ -115,7 +115,7 @@ class DataSet:
             refuse_live()
             tree.remember()  # so that what was hashed just now is not hashed again
             with self._turn() as lock:
-                self._load()  # another session may have pushed meanwhile
+                self._load()  # another session may have pushed since
                 tree = self._tree(manifest, lambda size: None if lock is None else locks.show_life(lock))
                 lacking = tree.damaged()
                 of_others = _refuse_other(tree, lacking, self._ours(), overwrite=request["overwrite"])
@@ -139,7 +139,7 @@ class DataSet:
         paths.make_directory(self._base)
 
     def _stale(self, manifest: Manifest) -> Set[str]:
-        """Of an earlier push, and not of this one."""
+        """The paths of an earlier push that are not in this one."""
         dirs = (path for path, _ in manifest.dirs)
         return self._ours().difference(manifest.paths(), dirs)
 
@@ -162,7 +162,7 @@ class DataSet:
 
     @contextmanager
     def _turn(self) -> Iterator[Optional[int]]:
-        """Alone in the directory, which hosts may share. What has arrived of a push that was cut off stays in it.
+        """Waits until it is alone in the directory, which hosts may share. Parts of an interrupted push stay in it.
 
         None: its holder has been silent for long. Its connection is cut, and its host has not noticed.
         """
@@ -187,7 +187,7 @@ class DataSet:
 
     def _fill(self, tree: Tree, lacking: List[int], wire: Wire, lock: Optional[int], relay: Optional[Relay]) -> int:
         store.remove_abandoned(self._incoming)
-        if lock is None:  # of the silent one, who writes nothing into it but what belongs there
+        if lock is None:  # of the silent holder, which writes only valid contents into it
             for name in paths.entries(self._incoming):
                 blocks.keep(self._incoming, os.path.join(self._incoming, name))
         try:
@@ -198,7 +198,7 @@ class DataSet:
             tree.remember()  # what has arrived is not hashed again
             raise
         for name in paths.entries(self._incoming):
-            if name.startswith("." + blocks.PARTIAL):  # of a file that the data set has no more
+            if name.startswith("." + blocks.PARTIAL):  # of a file that the data set no longer has
                 os.unlink(os.path.join(self._incoming, name))
         return sent
 
@@ -217,8 +217,11 @@ class DataSet:
         return answer
 
     def _remove(self, wanted: Set[str]) -> Tuple[int, int, int]:
-        """Files that are as they were put there, links, and directories that are empty then; files and bytes removed,
-        and how many files stay. Nothing is reached through a link that somebody has put in the place of a directory."""
+        """Removes unchanged files, links, and directories that are then empty; returns files, bytes, and remaining
+        files.
+
+        No link that others have put in the place of a directory is followed.
+        """
         manifest = self._manifest
         if manifest is None:
             return 0, 0, 0
@@ -250,7 +253,7 @@ class DataSet:
 
 
 def _relay(tree: Tree, lacking: List[int], request: DataPushRequest) -> Optional[Relay]:
-    """It serves until the conversation ends, and this process with it."""
+    """The relay, which serves until the conversation ends, and this process with it."""
     if request["credentials"] is None:
         return None
     from .relay import Relay
@@ -259,7 +262,7 @@ def _relay(tree: Tree, lacking: List[int], request: DataPushRequest) -> Optional
 
 
 def _refuse_other(tree: Tree, lacking: List[int], ours: Set[str], *, overwrite: bool) -> Set[str]:
-    """What of the tree is there, is right, and was put there by others. Raises Refused for what is in the way."""
+    """Intact paths of the tree that others have put there. Raises Refused for conflicting ones."""
     manifest = tree.manifest
     wrong = {manifest.files[index][0] for index in lacking}
     right: Dict[str, bool] = {path: path not in wrong for path, *_ in manifest.files}

@@ -1,4 +1,4 @@
-"""A bundle's missing files: from other bundles of this host where it holds them, else over the wire."""
+"""Gets a bundle's missing files: from other bundles of this host if they contain them, else over the wire."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 _MOST_SOURCES = 8
 _MUCH_BYTES = 1 << 20
 IDLE_S = 60.0
-"""A feeder that sends so long no byte of a file is given up."""
+"""A feeder that sends no byte of a file for this long is given up."""
 
 
 class Sources:
-    """Where on this host a file with a certain content may be. What is there now has to be checked."""
+    """Places on this host that may have a file with a certain content. Their files must be verified."""
 
     def __init__(self, bundles: List[str]) -> None:
         self._places: Dict[str, str] = {}
         self._shared: Dict[str, Tuple[Tree, int]] = {}
         """Files of other bundles, of which this one may have another name: no trainer works in either."""
         self.trees: List[Tree] = []
-        """Of the bundles that have been read, the newest first."""
+        """The trees of the bundles that were read, the newest first."""
         self._unread = bundles[:_MOST_SOURCES]
 
     def read_next(self, missed_bytes: int) -> bool:
@@ -54,7 +54,7 @@ class Sources:
         return False
 
     def add(self, sha256: str, place: str) -> None:
-        """Of the tree that is filled: its own files are copies of each other, and this one wins."""
+        """Adds a file of the tree that is filled: its own files are copies of each other; the last one is used."""
         self._shared.pop(sha256, None)
         self._places[sha256] = place
 
@@ -105,7 +105,10 @@ class Filling:
         self._partials: Dict[int, Partial] = {}
 
     def fill(self, lacking: List[int]) -> int:
-        """Makes the tree what its manifest says, given the files that it lacks. The number of files that were sent."""
+        """Completes the tree according to its manifest, given the missing files.
+
+        Returns the number of files that were sent.
+        """
         try:
             return self._fill(lacking)
         except OSError as error:
@@ -125,7 +128,7 @@ class Filling:
         for index in missed:
             contents.setdefault(tree.manifest.files[index][3], index)
         asked = dict.fromkeys(contents.values())
-        """In this order; what has arrived is no more in it."""
+        """Requested files in this order, without those that have arrived."""
         twins = [index for index in missed if index not in asked]
         sent = len(asked)
         while asked:
@@ -138,7 +141,7 @@ class Filling:
         return sent
 
     def _ask(self, asked: Dict[int, None]) -> None:
-        """Takes what has arrived out of `asked`: everything, where the controller itself sends it."""
+        """Requests files, and removes arrived ones from `asked`: all of them, if the controller itself sends them."""
         partly = self._missing_blocks(asked)
         whole = [index for index in asked if index not in partly]
         blocks: List[BlockAt] = [
@@ -157,7 +160,7 @@ class Filling:
             with self._relay.connected(*feeder) as other:
                 other.send(need)
                 self._take(asked, partly, other, progress)
-        except (Refused, Aborted, Gone):  # the rest comes from elsewhere, and what it sent was verified
+        except (Refused, Aborted, Gone):  # another source sends the rest, and received files were verified
             if self._wire.noticed:
                 raise
 
@@ -182,7 +185,7 @@ class Filling:
             del asked[index]
 
     def _missing_blocks(self, asked: Iterable[int]) -> Dict[int, List[int]]:
-        """Of the large files of which something may be here already, the blocks that are not."""
+        """Large files of which parts may be on this host -> their missing blocks."""
         tree = self._tree
         seeds: Dict[int, List[Tree]] = {}
         for index in asked:
@@ -261,7 +264,7 @@ def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
 
 
 class _Progress:
-    """Says how far it is, at most ten times a second."""
+    """Reports progress, at most ten times a second."""
 
     def __init__(self, total: int, wire: Wire, lock: Optional[int]) -> None:
         self._total = total
@@ -289,7 +292,7 @@ class _Progress:
 def _inflate(payload: bytes, most: int) -> bytes:
     stream = zlib.decompressobj()
     try:
-        data = stream.decompress(payload, most + 1)  # one more, or the stream's end would not be seen
+        data = stream.decompress(payload, most + 1)  # one more, or the stream's end would not be detected
     except zlib.error as error:
         raise Refused("bundle_damaged", "compressed bytes were damaged on their way here", str(error)) from error
     if len(data) > most or not stream.eof or stream.unused_data:

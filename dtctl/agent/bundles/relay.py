@@ -1,7 +1,8 @@
-"""One host of a push among others: it hands what it has of a tree to them, and takes from one of them what it lacks.
+"""One host of a push: it sends the files of a tree that it has to others, and gets missing files from one of them.
 
-Both ends show the certificate that the controller has made for this push, and the frames are those of the controller's
-own transfer. Peers are not trusted: files are verified by their hashes, and the controller sends what is missing.
+Both ends show the certificate that the controller has created for this push, and the frames are those of the
+controller's own transfer. Peers are not trusted: files are verified by their hashes, and the controller sends missing
+ones.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 5.0
 SILENCE_S = 20.0
-"""One that sends nothing for so long is given up; a feeder that waits for its own files says so more often."""
+"""A peer that sends nothing for this long is given up; a feeder that waits for its own files sends more often."""
 _ALIVE_S = 5.0
 _PAUSE_S = 0.05
 """A guest that is woken for each file takes the processor from what brings the files."""
@@ -75,7 +76,7 @@ class Relay:
 
     @contextmanager
     def connected(self, address: str, port: int) -> Iterator[Wire]:
-        """To another host of the push. What goes wrong there, at first or later, raises Gone."""
+        """Connects to another host of the push. Any failure there, at first or later, raises Gone."""
         with ExitStack() as stack:
             try:
                 connection = stack.enter_context(socket.create_connection((address, port), CONNECT_S))
@@ -87,7 +88,7 @@ class Relay:
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
-            with suppress(OSError):  # a guest that is gone already
+            with suppress(OSError):  # a guest that has already disconnected
                 connection = listener.accept()[0]
                 if self._guests.acquire(blocking=False):
                     threading.Thread(target=self._attend, args=(connection,), daemon=True).start()
@@ -107,7 +108,7 @@ class Relay:
             self._guests.release()
 
     def _give(self, need: Need, wire: Wire) -> None:
-        """Raises Gone, Refused and OSError."""
+        """Sends the requested files and blocks. Raises Gone, Refused and OSError."""
         entries = self._tree.manifest.files
         wanted: List[Tuple[int, Optional[int]]] = [(index, None) for index in need["files"]]
         wanted += [(one["index"], one["number"]) for one in need["blocks"]]
@@ -141,7 +142,7 @@ class Relay:
                     wire.send({"type": "file", "index": index, "encoding": "raw", "last": last}, piece)
 
     def _readable(self, index: int, at: int, wire: Wire) -> Tuple[str, int]:
-        """Where the file is, and how much of it is there: something after `at`, or all."""
+        """The path of the file, and its available size: something after `at`, or all."""
         path, _, whole, _ = self._tree.manifest.files[index]
         next_alive = time.monotonic() + _ALIVE_S
         while True:

@@ -39,7 +39,7 @@ def push(talk: Conversation, request: PushRequest) -> PushResult:
 
 
 def ensure(root: str, bundle_id: str, wire: Wire) -> str:
-    """The directory of the bundle's tree, which is complete and as its manifest says. Raises Refused, Gone."""
+    """The directory of the bundle's tree, complete and according to its manifest. Raises Refused, Gone."""
     return obtain(root, bundle_id, wire)[0]
 
 
@@ -62,7 +62,7 @@ def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
             received += sent
             if is_new:
                 _use(base)
-                if _is_complete(base):  # not pruned meanwhile; every file was checked as it arrived
+                if _is_complete(base):  # not pruned since; every file was checked as it arrived
                     return os.path.join(base, "tree"), received
     except OSError as error:
         raise from_os_error(error, "store the bundle") from error
@@ -79,20 +79,20 @@ def prune(root: str, keep: set[str], before: Callable[[], None] = lambda: None) 
                 os.rename(base, os.path.join(incoming.path, "bundle"))
             os.unlink(base + ".lock")
         except FileNotFoundError:
-            continue  # somebody else has removed it
+            continue  # another process has removed it
         except OSError as error:
             raise from_os_error(error, "remove a bundle") from error
 
 
 def unneeded(root: str, keep: set[str]) -> Iterator[str]:
-    """The bundles that are neither in `keep` nor being prepared. Each is locked until the next one is asked for."""
+    """The bundles that are neither in `keep` nor being prepared. Each is locked until the next one is requested."""
     store = os.path.join(root, "bundles")
     for name in entries(store):
         if not is_bundle_id(name) or name in keep:
             continue
         base = os.path.join(store, name)
         _release(base)
-        with suppress(FileNotFoundError), locks.alone(base + ".lock", create=True) as alone:  # somebody else removes it
+        with suppress(FileNotFoundError), locks.alone(base + ".lock", create=True) as alone:  # removed concurrently
             if alone:
                 yield base
 
@@ -146,7 +146,7 @@ def _move_into_place(new_base: str, base: str) -> bool:
 
 
 def _is_complete(base: str) -> bool:
-    """At a glance; the manifest may still turn out to be damaged."""
+    """Whether a bundle looks complete; its manifest may still be damaged."""
     return os.path.exists(os.path.join(base, "manifest.json"))
 
 
@@ -162,7 +162,7 @@ def _others(store: str, bundle_id: str) -> List[str]:
 
 
 def _use(base: str) -> None:
-    """Holds the bundle against pruning until this process ends."""
+    """Protects the bundle from pruning until this process ends."""
     path = base + ".lock"
     if path not in _in_use:
         descriptor = locks.share(path)
@@ -224,7 +224,10 @@ def remove_abandoned(store: str) -> None:
 
 
 def abandoned(store: str) -> Iterator[str]:
-    """What no session receives into any more. Each is locked, where it can be, until the next one is asked for."""
+    """Directories into which no session receives any more.
+
+    Each is locked, if possible, until the next one is requested.
+    """
     for name in entries(store):
         if name.startswith(_PREFIX):
             path = os.path.join(store, name)

@@ -1,8 +1,8 @@
-"""The files of one bundle on disk: are they as its manifest says, and how they become so.
+"""The files of one bundle on disk: verifies them by its manifest, and completes them.
 
 BASE/tree/...       the code
-BASE/stats.json     {path: [size, mtime_ns, ctime_ns, inode, sha256, blocks]} of each file when that was last seen to be
-                    right; `blocks`: the SHA-256 of each block of a large file that has arrived by blocks, else empty
+BASE/stats.json     {path: [size, mtime_ns, ctime_ns, inode, sha256, blocks]} of each file when it was last found valid;
+                    `blocks`: the SHA-256 of each block of a large file that has arrived by blocks, else empty
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Manifest:
 
     @classmethod
     def parse(cls, text: bytes, bundle_id: str) -> Manifest:
-        """From the canonical JSON that the id is the hash of. Raises Refused."""
+        """The manifest of the canonical JSON whose hash is the id. Raises Refused."""
         import hashlib
 
         if hashlib.sha256(text).hexdigest() != bundle_id:
@@ -68,14 +68,14 @@ class Manifest:
 
     @classmethod
     def load(cls, path: str, bundle_id: str) -> Optional[Manifest]:
-        """From a complete bundle's own copy; None when there is none, or none that can be believed."""
+        """The manifest from a complete bundle's own copy; None if there is no valid one."""
         try:
             return cls.parse(files.read(path, MOST_BYTES), bundle_id)
         except (OSError, Refused):
             return None
 
     def paths(self) -> Set[str]:
-        """Of the files and links."""
+        """The paths of the files and links."""
         return {entry[0] for entry in self.files} | {entry[0] for entry in self.links}
 
     def _check(self) -> None:
@@ -188,7 +188,7 @@ class Tree:
         return self._stats.get(path, [])[:5] == [*signature(found), sha256]
 
     def condition(self, index: int) -> Optional[bool]:
-        """Whether one file is as it was when its hash was last seen, without reading it; None where there is none."""
+        """Whether one file is unchanged since its hash was computed, without reading it; None if it is missing."""
         path, _, size, _ = self.manifest.files[index]
         try:
             found = os.lstat(self.place(path))
@@ -198,7 +198,7 @@ class Tree:
         return stat.S_ISREG(found.st_mode) and found.st_size == size and is_known
 
     def has_its_shape(self) -> bool:
-        """Directories with their modes, and links, are as the manifest says."""
+        """Whether directories with their modes, and links, match the manifest."""
         return (
             mode_of(self.root) is not None
             and all(mode_of(self.place(path)) == mode for path, mode in self.manifest.dirs)
@@ -206,7 +206,7 @@ class Tree:
         )
 
     def shape(self) -> None:
-        """Makes directories, writable until `settle`, and links. Removes what is in their way."""
+        """Creates directories, writable until `settle`, and links. Removes other entries in their place."""
         if mode_of(self.root) is None:
             _unlink(self.root)
             os.mkdir(self.root, 0o700)
@@ -227,10 +227,10 @@ class Tree:
                 os.symlink(target, place)
 
     def install(self, index: int, chunks: Iterable[bytes], staging: str) -> bool:
-        """Puts one file into place, whole or not at all; False when `chunks` are not what its hash says.
+        """Puts one file into place atomically; False if `chunks` do not match its hash.
 
-        It is renamed over what is there, so a trainer that has the old file open keeps it. Where it fails, what has
-        arrived of a large file stays: some of its blocks are right.
+        It is renamed over an existing file, so a trainer that has the old file open keeps it. If it fails, the received
+        part of a large file stays: some of its blocks are valid.
         """
         import hashlib
 
@@ -261,7 +261,7 @@ class Tree:
         return True
 
     def part(self, index: int, staging: str) -> str:
-        """Where a file arrives; a large one under a name by which another session finds what has arrived."""
+        """The path at which a file arrives; a large one has a name by which another session finds it."""
         _, _, size, sha256 = self.manifest.files[index]
         if size >= LARGE_BYTES:
             return os.path.join(staging, PARTIAL + sha256)
@@ -272,12 +272,12 @@ class Tree:
         return self.place(path) if self._fresh else os.path.join(staging, f"part-{index}")
 
     def adopt(self, index: int, part: str, digests: bytes) -> None:
-        """Puts a file into place that has arrived by blocks, each of which is what the controller's digest says."""
+        """Puts a file into place that has arrived by blocks, each of which matches the controller's digest."""
         os.chmod(part, self.manifest.files[index][1])
         self._put(part, index, digests.hex())
 
     def digests(self, path: str) -> bytes:
-        """Of the blocks of a file, if they are known and it is as it was when its hash was last seen; else empty."""
+        """The digests of a file's blocks, if known and the file is unchanged since it was hashed; else empty."""
         known = self._stats.get(path, [])
         try:
             return bytes.fromhex(known[5]) if known[:4] == signature(os.lstat(self.place(path))) else b""
@@ -285,9 +285,9 @@ class Tree:
             return b""
 
     def share(self, index: int, other: Tree, at: int, staging: str) -> bool:
-        """Makes one file another name of one in the tree of another bundle; False where that cannot be.
+        """Makes one file a hard link to one in the tree of another bundle; False if that is not possible.
 
-        What is written into it there later is seen here as in any file: it has other times then.
+        Later writes to it there are detected here as in any file, by its times.
         """
         _, mode, _, sha256 = self.manifest.files[index]
         theirs, their_mode, _, their_sha256 = other.manifest.files[at]
@@ -302,7 +302,7 @@ class Tree:
             try:
                 os.link(other.place(theirs), part, follow_symlinks=False)
                 found = os.lstat(part)
-            except OSError:  # not on this file system, or too many names, or it is gone
+            except OSError:  # not on this file system, or too many names, or it was removed
                 return False
             # All but the time of the inode's last change, which is another one now that the file has another name.
             if [found.st_size, found.st_mtime_ns, found.st_ino] != [*known[:2], known[3]]:
@@ -315,7 +315,7 @@ class Tree:
         return True
 
     def _put(self, part: str, index: int, digests: str = "", found: Optional[os.stat_result] = None) -> List[Any]:
-        """Renames what has been seen to be right; returns what `_stats` has of it. `found`: it is in its place."""
+        """Renames a valid file; returns its entry in `_stats`. `found`: it is in its place."""
         path, _, _, sha256 = self.manifest.files[index]
         place = self.place(path)
         if part != place:
@@ -342,7 +342,7 @@ class Tree:
         )
 
     def forget(self) -> None:
-        """Every file is hashed again."""
+        """Forgets all hashes, so that every file is hashed again."""
         self._stats = {}
 
     def remember(self) -> None:
@@ -378,7 +378,7 @@ def file_sha256(path: str, alive: Callable[[int], None] = lambda size: None) -> 
 
 
 def remove_tree(path: str) -> None:
-    """Removes a directory with all that it holds, write-protected directories too. What is gone already is no error."""
+    """Removes a directory with its contents, also write-protected directories. Missing entries are no error."""
     try:
         os.chmod(path, 0o700)
         with os.scandir(path) as entries:
@@ -406,7 +406,7 @@ def signature(found: os.stat_result) -> List[int]:
 
 
 def mode_of(directory: str) -> int | None:
-    """None for what is not a directory."""
+    """The mode of a directory; None for anything else."""
     try:
         found = os.lstat(directory).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -415,7 +415,7 @@ def mode_of(directory: str) -> int | None:
 
 
 def target_of(link: str) -> str | None:
-    """None for what is not a link."""
+    """The target of a link; None for anything else."""
     try:
         return os.readlink(link)
     except OSError:

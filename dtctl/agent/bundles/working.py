@@ -1,12 +1,12 @@
-"""The directory that a cluster's trainers work in: a copy of the pushed code, and the files that they write.
+"""The working directory of a cluster's trainers: a copy of the pushed code, and files that they write.
 
 work/CLUSTER/tree/...     the working directory; one for all hosts and runs of the cluster below this root
-work/CLUSTER/code.json    what in it was copied, to distinguish it from files of trainers
-work/CLUSTER/lock         shared by sessions that are about to start a run, exclusive to clear the directory away
+work/CLUSTER/code.json    the copied files, to distinguish them from files of trainers
+work/CLUSTER/lock         shared by sessions that are about to start a run, exclusive to remove the directory
 work/CLUSTER/turn         exclusive to change it
 
-A copy, and not links into the bundle: Python takes the directory of a script, and of what it imports, from where a link
-leads to, so that files that programs write next to their own would end up in the bundle.
+A copy, and not links into the bundle: Python resolves links to determine the directory of a script and of its imports,
+so files that programs write next to their own would end up in the bundle.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _claimed: Dict[str, int] = {}
 
 
 def lay_out(root: str, cluster: str, run: str, bundle: str) -> List[str]:
-    """Brings the directory to this bundle, once for a run; returns where files of trainers were moved to.
+    """Updates the directory to this bundle, once for a run; returns the new paths of moved files of trainers.
 
-    Files of the last code that the new one lacks go, what trainers have written stays. Where they have written to a
-    pushed file, or one is pushed where they have written, the pushed one wins, and theirs is moved aside.
+    Files of the last code that the new one lacks are removed, files of trainers stay. If they have changed a pushed
+    file, or one is pushed where they have written, the pushed one replaces it, and theirs is moved aside.
     """
     place = _WorkingDirectory(root, cluster)
     try:
@@ -83,7 +83,7 @@ def clear(root: str, cluster: str, dry_run: bool = False) -> Tuple[int, Optional
 
 
 def remove(root: str, cluster: str) -> bool:
-    """With what trainers have written; False when a session is about to use it."""
+    """Removes it with files of trainers; False if a session is about to use it."""
     place = _WorkingDirectory(root, cluster)
     with place.alone() as alone:
         if alone:
@@ -92,12 +92,12 @@ def remove(root: str, cluster: str) -> bool:
 
 
 def directory(root: str, cluster: str) -> str:
-    """All that is kept of it, locks too."""
+    """The directory with all of its data, also locks."""
     return os.path.dirname(paths.working_directory(root, cluster))
 
 
 def clusters(root: str) -> List[str]:
-    """Those that have a working directory here."""
+    """The clusters that have a working directory here."""
     return [name for name in paths.entries(os.path.join(root, "work")) if paths.is_component(name)]
 
 
@@ -109,7 +109,7 @@ class _WorkingDirectory:
         self.tree = paths.working_directory(root, cluster)
 
     def code(self) -> Code:
-        """code.json. A damaged one is as good as none: then a pushed file is known by its content alone."""
+        """Reads code.json. A damaged one counts as none: then a pushed file is recognised only by its content."""
         try:
             found = paths.read_record(self._path("code.json"), Code, _MOST_BYTES)
         except (OSError, paths.Damaged):
@@ -120,7 +120,7 @@ class _WorkingDirectory:
         paths.write_json(self._path("code.json"), code)
 
     def claim(self) -> None:
-        """Until this process ends."""
+        """Holds the shared lock until this process ends."""
         path = self._path("lock")
         while path not in _claimed:
             paths.make_directory(self.base)
@@ -132,7 +132,7 @@ class _WorkingDirectory:
 
     @contextmanager
     def turn(self) -> Iterator[Callable[[], None]]:
-        """Gives what shows those who wait that somebody is at work."""
+        """Waits for the exclusive lock; yields a function that shows waiting processes that this one works."""
         with locks.closing(locks.wait_turn(self._path("turn"), done=lambda: False)) as lock:
             yield lambda: None if lock is None else locks.show_life(lock)
 
@@ -157,7 +157,7 @@ _PYTHONS = "__pycache__"
 
 
 class Source:
-    """What belongs into the directory: the files of the push, to be copied, and links to what the setup has made."""
+    """The contents of the directory: the files of the push, which are copied, and links to files of the setup."""
 
     def __init__(self, tree: str, manifest: Manifest) -> None:
         self.tree = tree
@@ -223,7 +223,10 @@ class Ours:
 
 
 class Change:
-    """From the code that is there to another, or to none. `keep` writes code.json; `alive` is called now and then."""
+    """Changes the code in the directory to another, or to none.
+
+    `keep` writes code.json; `alive` is called periodically.
+    """
 
     def __init__(
         self, tree: str, code: Code, keep: Callable[[Code], None], alive: Callable[[], None] = lambda: None
@@ -310,7 +313,7 @@ class Change:
         os.symlink(target, place)
 
     def _clear(self, path: str) -> None:
-        """Makes room: ours goes, and what a trainer has put there is moved aside."""
+        """Clears a path: removes a file of dtctl, moves one of a trainer aside."""
         place = self._at(path)
         if self._is_ours(path):
             os.unlink(place)
@@ -328,7 +331,7 @@ class Change:
 
 
 def _both(was: Code, now: Code) -> Code:
-    """Of a change that was broken off: what is there is as the one says, or as the other."""
+    """The record during a change: each entry may be as in either code."""
     return {
         **now,
         "run": None,
@@ -350,14 +353,14 @@ def _content(place: str) -> Optional[str]:
 
 
 def _copy(source: str, target: str, mode: int) -> None:
-    """By the kernel, which on some file systems shares the blocks; never through a link."""
+    """Copies by the kernel, which on some file systems shares the blocks; never through a link."""
     with files.opened(source) as reads, files.opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as writes:
         _pour(reads, writes)
         os.fchmod(writes, mode)
 
 
 def _pour(reads: int, writes: int) -> None:
-    with suppress(OSError):  # not between these file systems, or not by this kernel; a full disk is met again below
+    with suppress(OSError):  # not between these file systems, or not by this kernel; a full disk is reported below
         while os.copy_file_range(reads, writes, _CHUNK):
             pass
     while True:

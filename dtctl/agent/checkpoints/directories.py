@@ -1,7 +1,6 @@
-"""Where a run's checkpoints are: in those of its settings, or else on its lead's command line and where it works.
+"""Finds a run's checkpoint directories: those of its settings, or else by its lead's command line and directory.
 
-It also finds checkpoints of earlier runs of the cluster, so that dtctl can warn of a run that ignores them and begins
-at step 0.
+It also finds checkpoints of earlier runs of the cluster, to report them if a run would start at step 0 without them.
 """
 
 from __future__ import annotations
@@ -26,13 +25,16 @@ _MOST_PLACES = 20
 _MOST_RUNS = 20
 _LIMIT_S = 2.0
 _CLOCK_S = 2.0
-"""What is as old as a run is its own: file systems round their times."""
+"""The tolerance for a checkpoint's age compared with its run's, as file systems round their times."""
 
 _FLAG = r"(?s)-{0,2}[A-Za-z_][\w.-]*=(.+)\Z"
 
 
 class Run:
-    """One run as far as it matters here. `code`: where its tasks work; `words` replaces the marks in its spec."""
+    """The data of a run that matters here.
+
+    `code`: its tasks' working directory; `words` replaces the marks in its spec.
+    """
 
     def __init__(self, spec: Spec, code: Optional[str], expand: Expand) -> None:
         self.id = spec["run"]
@@ -43,7 +45,7 @@ class Run:
         self._argv = [word for task in spec["tasks"] if task["id"] == spec["lead"] for word in expand(task["argv"])]
 
     def places(self) -> List[str]:
-        """Its checkpoint directories; of a run that has none those that may be some."""
+        """Its checkpoint directories; candidates if it has none."""
         return self.known or self.guessed()
 
     def guessed(self) -> List[str]:
@@ -73,13 +75,13 @@ class Run:
 
 
 def _is_looked_into(path: str, base: str) -> bool:
-    """By who looks for checkpoints in `base`."""
+    """Whether a search for checkpoints in `base` includes this path."""
     real = os.path.realpath(path)
     return base in (real, os.path.dirname(real))
 
 
 def values(argv: Iterable[str]) -> List[str]:
-    """What may be a path, of a command line: of --name=VALUE the value, and words that are no flags."""
+    """Possible paths in a command line: of --name=VALUE the value, and words that are no flags."""
     found = []
     for word in argv:
         flag = re.match(_FLAG, word)
@@ -90,7 +92,7 @@ def values(argv: Iterable[str]) -> List[str]:
 
 
 def report(run: Run) -> List[CheckpointReport]:
-    """As `reading.report`; of directories that only may be the right ones those that hold a checkpoint."""
+    """The checkpoints as in `reading.report`; of candidates only those with a checkpoint."""
     found = reading.report(run.places())
     if run.known:
         return found
@@ -101,9 +103,9 @@ def report(run: Run) -> List[CheckpointReport]:
 
 
 def saved(new: Run, before: Sequence[Run], marked: Iterable[str]) -> List[Saved]:
-    """The newest complete checkpoints that earlier runs have saved here, the newest first, and whether `new` sees them.
+    """The newest complete checkpoints of earlier runs here, the newest first, and whether `new` finds them.
 
-    `marked`: directories that earlier runs were started to write to, of which nothing else may be left.
+    `marked`: directories to which earlier runs were started to write, even if these runs were removed.
     """
     runs: Dict[str, List[Run]] = {}
     for run in sorted(before, key=lambda one: one.created, reverse=True)[:_MOST_RUNS]:

@@ -1,16 +1,16 @@
-"""What is read of checkpoints besides TensorFlow's own files of tensors: Keras, Orbax, and the file `checkpoint`.
+"""Reads checkpoints other than TensorFlow's own files of tensors: Keras, Orbax, and the file `checkpoint`.
 
-Keras 3 saves a zip archive (`.keras`) or an HDF5 file (`.weights.h5`), each whole in one file. Both contain the
-length of the file, so a truncated one is found without Keras. `BackupAndRestore` writes `latest.weights.h5`, or
-`epoch_1.weights.h5`, and `training_metadata.json` beside it.
+Keras 3 saves a zip archive (`.keras`) or an HDF5 file (`.weights.h5`), each in a single file. Both contain the length
+of the file, so a truncated one is detected without Keras. `BackupAndRestore` writes `latest.weights.h5`, or
+`epoch_1.weights.h5`, and `training_metadata.json` next to it.
 
 Orbax saves a directory for each checkpoint, with a file of metadata in it, as programs of JAX write them. A save works
-in a directory whose name has a suffix, and renames it when it has ended; where a storage cannot rename a directory at
-once, `commit_success.txt` is written last (orbax/checkpoint/_src/path/atomicity.py).
+in a directory whose name has a suffix, and renames it when it has ended; if a storage cannot rename a directory
+atomically, `commit_success.txt` is written last (orbax/checkpoint/_src/path/atomicity.py).
 
-TensorFlow's file `checkpoint` says which checkpoint of its directory is to be restored, and which others there are: a
-text CheckpointState (tensorflow/python/training/checkpoint_state.proto), one field a line. TF1 writes absolute paths,
-TF2 names beside it, and times that stand for the paths with the same index.
+TensorFlow's file `checkpoint` names the checkpoint of its directory to restore, and the others: a text CheckpointState
+(tensorflow/python/training/checkpoint_state.proto), one field a line. TF1 writes absolute paths, TF2 relative names,
+and times for the paths with the same index.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def keras_problem(path: str) -> Optional[str]:
 
 
 def keras_damage(path: str, check: Callable[[], None] = lambda: None) -> List[str]:
-    """What is wrong in the file. An archive has a checksum of each part; of an HDF5 file only the length is known.
+    """The damage in the file. An archive has a checksum of each part; of an HDF5 file only the length is known.
 
-    A small archive may hold terabytes: `check` is called after each piece, and what it raises ends the reading.
+    A small archive may contain terabytes: `check` is called after each piece, and an exception of it ends the reading.
     """
     import zipfile  # rarely needed
 
@@ -76,7 +76,7 @@ def keras_damage(path: str, check: Callable[[], None] = lambda: None) -> List[st
 
 
 class _Archive(io.BufferedReader):
-    """Its table of contents is read as a whole, and may claim any size."""
+    """Limits reads: the table of contents is read as a whole, and may claim any size."""
 
     def read(self, size: Optional[int] = -1) -> bytes:
         if size is not None and size > _MOST_CONTENTS:
@@ -97,7 +97,7 @@ def _is_sound(archive: ZipFile, part: ZipInfo, check: Callable[[], None]) -> boo
 
 
 def _of_hdf5(file: BinaryIO) -> Optional[str]:
-    """By the superblock, which comes first (HDF5 file format specification, II.A)."""
+    """The damage by the superblock, which comes first (HDF5 file format specification, II.A)."""
     head = file.read(_SUPERBLOCK_BYTES)
     size = os.fstat(file.fileno()).st_size
     if not head.startswith(_SIGNATURE) or len(head) < 48:
@@ -106,7 +106,7 @@ def _of_hdf5(file: BinaryIO) -> Optional[str]:
     place = {0: 24, 1: 28, 2: 12, 3: 12}.get(version)
     width = head[13] if version < 2 else head[9]
     if place is None or width != 8:
-        return None  # of a kind that is not known here
+        return None  # of an unknown kind
     at = place + 16  # after the base address and one more
     (end,) = struct.unpack_from("<Q", head, at)
     return None if size >= end else "it is cut short: it has %d of %d bytes" % (size, end)
@@ -115,7 +115,7 @@ def _of_hdf5(file: BinaryIO) -> Optional[str]:
 METADATA = "_CHECKPOINT_METADATA"
 COMMITTED = "commit_success.txt"
 ORBAX_MARKS = (METADATA, COMMITTED, "_METADATA", os.path.join("default", "_METADATA"))
-"""By one of these names in it a directory is known; the last two are those of versions before 0.6."""
+"""Files that identify a directory as a checkpoint; the last two are of versions before 0.6."""
 
 _UNFINISHED = r"\.orbax-checkpoint-tmp(?:-[0-9]+)?\Z"
 _STEP = r"(?:\A|[_-])([0-9]{1,15})\Z"
@@ -131,7 +131,7 @@ def is_orbax(path: str) -> bool:
 
 
 def orbax_step(name: str) -> Optional[int]:
-    """By the name of its directory, as a CheckpointManager chooses it: `100`, `checkpoint_100`."""
+    """The step by the name of its directory, as a CheckpointManager chooses it: `100`, `checkpoint_100`."""
     found = re.search(_STEP, re.sub(_UNFINISHED, "", os.path.basename(name)))
     return int(found.group(1)) if found else None
 
@@ -154,14 +154,14 @@ def orbax_problem(path: str) -> Optional[str]:
 
 
 def orbax_modified(path: str) -> float:
-    """When it was written: that of its metadata, else its own. Raises OSError."""
+    """The time of its last change: that of its metadata, else its own. Raises OSError."""
     with suppress(FileNotFoundError):
         return os.lstat(os.path.join(path, METADATA)).st_mtime
     return os.lstat(path).st_mtime
 
 
 def orbax_size_bytes(path: str, budget: Budget, depth: int = 0) -> int:
-    """Of the files in it; links are not followed. Raises OSError, Spent."""
+    """The size of the files in it; links are not followed. Raises OSError, Spent."""
     total = 0
     with os.scandir(path) as listed:
         for entry in listed:
@@ -188,7 +188,7 @@ def restored_name(state: str) -> Optional[str]:
 
 
 def with_renamed(text: str, damaged: str, good: str) -> str:
-    """Names `good` where it names `damaged`, in the form in which it writes paths, and no longer lists `damaged`."""
+    """The text with `good` in place of `damaged`, with paths in the same form; it no longer lists `damaged`."""
     restored, listed, preserved = _parsed(text)
     if restored is not None and os.path.basename(restored) == damaged:
         restored = restored[: -len(damaged)] + good
@@ -196,9 +196,9 @@ def with_renamed(text: str, damaged: str, good: str) -> str:
 
 
 def with_newest(text: str, name: str, now: float) -> str:
-    """The same with `name` as the one that is to be restored, and as the newest of all; nothing else is forgotten.
+    """The text with `name` as the checkpoint to restore, and as the newest; all others stay listed.
 
-    `name` may hold neither quotes nor backslashes.
+    `name` may contain neither quotes nor backslashes.
     """
     _, listed, preserved = _parsed(text)
     at = "%s%r" % (_TIMESTAMP, now) if any(at for _, at in listed) else ""

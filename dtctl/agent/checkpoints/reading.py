@@ -1,11 +1,11 @@
-"""The checkpoints of TensorFlow, Keras and Orbax in a run's directories, without these (docs/agent.md, "Checkpoints").
+"""The checkpoints of TensorFlow, Keras and Orbax, read without these libraries (docs/agent.md, "Checkpoints").
 
-Looked at: each directory and those directly in it, as tasks like to save to `output/chief/`. Not looked at: what a
-save in progress calls its files, the directories that sharded saves work in, those whose names TensorFlow's guide
-gives to what other workers than the chief must save and throw away, and those in which a checkpoint arrives.
+It reads each directory and its direct subdirectories, as tasks often save to `output/chief/`. It skips files of a save
+in progress, the directories that sharded saves work in, those whose names TensorFlow's guide gives to temporary saves
+of workers other than the chief, and those in which a checkpoint arrives.
 
-Other users may write there, and the file system may hang: nothing is believed before it was checked, nothing but
-regular files is opened, and a look ends after a few seconds, with what it has found by then.
+Other users may write there, and the file system may hang: everything is validated, only regular files are opened, and a
+search ends after a few seconds, with its findings so far.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ ASIDE = "damaged"
 """The subdirectory to which damaged checkpoints are moved."""
 
 LOOK_S = 3.0
-"""How long a report takes at most; each directory gets a little even when those before it have used that up.
+"""The time limit of a report; each directory gets a little time even if those before it have used that up.
 
 The coordinator waits for it: with the repair before it, that is less than the time after which agents give it up."""
 
 LEAST_S = 0.5
 
 MOST_NAMES = 100_000
-"""In a directory and those in it."""
+"""The most names in a directory and its subdirectories."""
 
 NOT_KNOWN = made(Checkpoint, prefix="", step=None, time=0.0, size_bytes=0, shards=0, complete=True, problem=None)
-"""In the place of the newest complete checkpoint: whether there is one is unknown."""
+"""Used instead of the newest complete checkpoint if it is unknown whether there is one."""
 
 _MOST = 20
 _MOST_INDEX_BYTES = MOST_BYTES
-"""Of all indexes that are read in one directory."""
+"""The most bytes of all indexes that are read in one directory."""
 
 _INDEX = r"(?s)(.+)\.index\Z"
 _DATA = r"(?s)(.+)\.data-([0-9]{5})-of-([0-9]{5})\Z"
@@ -54,7 +54,7 @@ _PASSING = r"(?s).*_temp(_[0-9a-f]{32})?\Z|workertemp_[0-9]+\Z|\..*\.part\Z"
 
 
 class _Files:
-    """What belongs to one checkpoint, by the names of its files."""
+    """The parts of one checkpoint, by the names of its files."""
 
     __slots__ = ("data", "held", "identity", "index_bytes", "kind", "prefix", "shards", "time")
 
@@ -71,7 +71,7 @@ class _Files:
 
 
 class _Look:
-    """What one directory was found to hold."""
+    """The findings in one directory."""
 
     def __init__(self, directory: str, budget: Budget, most: int = _MOST) -> None:
         self.directory = directory
@@ -97,13 +97,13 @@ class _Look:
 
 
 def report(directories: List[str]) -> List[CheckpointReport]:
-    """For each directory: the newest complete checkpoint, newer ones that are incomplete, and all (newest first)."""
+    """For each directory: the newest complete checkpoint, newer incomplete ones, and all (newest first)."""
     until = time.monotonic() + LOOK_S
     return [_answer(directory, max(until, time.monotonic() + LEAST_S)) for directory in directories]
 
 
 def newest(directories: List[str]) -> Optional[Checkpoint]:
-    """The newest complete one of whole models; NOT_KNOWN when none was found and not all could be looked at."""
+    """The newest complete checkpoint of a whole model; NOT_KNOWN if none was found and not everything could be read."""
     found = report(directories)
     complete = [one for each in found for one in each["all"] if one["complete"] and one["kind"] != "keras"]
     if not complete and any(each["problem"] is not None for each in found):
@@ -141,7 +141,7 @@ def _list(listing: _Look) -> None:
 
 
 def _collect(listing: _Look, below: str) -> List[str]:
-    """Adds the checkpoints of one directory; the directories in it that may hold more."""
+    """Adds the checkpoints of one directory; returns its subdirectories that may contain more."""
     directories: List[str] = []
     try:
         with os.scandir(os.path.join(listing.directory, below)) as listed:
@@ -226,7 +226,7 @@ def _look_into(listing: _Look) -> None:
 
 
 def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Checkpoint]:
-    """None when it has been deleted in the meantime, as trainers do with old ones."""
+    """A checkpoint by its files; None if it has just been deleted, as trainers do with old ones."""
     prefix = os.path.join(directory, found.prefix)
     step, shards = number_in(prefix), found.shards
     size_bytes = found.index_bytes or 0
@@ -270,7 +270,7 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
 
 
 def prefix_of(name: str) -> Optional[str]:
-    """Of the checkpoint that a file belongs to, by its name; None for any other file."""
+    """The prefix of the checkpoint to which a file belongs, by its name; None for any other file."""
     match = re.match(_INDEX, name) or re.match(_DATA, name)
     whole = name if re.match(formats.KERAS_NAME, name) else None
     return match.group(1) if match else whole

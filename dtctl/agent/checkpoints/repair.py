@@ -1,11 +1,12 @@
-"""Sets damaged checkpoints aside, so that a trainer which starts again goes back to the newest complete one.
+"""Sets damaged checkpoints aside, so that a restarted trainer restores the newest complete one.
 
-TensorFlow restores what its file `checkpoint` names and ends with DataLossError when that was cut off by a full disk or
-a crash, for ever.
-Nothing is deleted: the files are moved into a subdirectory. Bytes that differ from what was saved are found
-where a trainer has failed to restore them: to read everything takes long, and each restart would wait for it.
+TensorFlow restores the checkpoint that its file `checkpoint` names, and fails each time with DataLossError if that was
+cut off by a full disk or a crash. Nothing is deleted: the files are moved into a directory next to them. Bytes that
+differ from the saved ones are searched for only after a trainer has failed to restore them: to read everything takes
+long, and each restart would wait for it.
 
-Other users may write there: all is done below a descriptor of the directory, so that no link of theirs leads away.
+Other users may write there: all operations are below a descriptor of the directory, so that their links are not
+followed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ..records.answers import Checkpoint
 
 LIMIT_S = reading.LOOK_S + 1.0
-"""Nothing is touched after that: by then a task may write there again."""
+"""The time limit of a repair: after that a task may write there again."""
 
 _STATE = formats.STATE_FILE
 _MOST_STATE_BYTES = 4 * 1024 * 1024
@@ -40,8 +41,8 @@ class _TooLate(Exception):
 def repair_directory(directory: str, distrust: bool = False, scratch: bool = False) -> List[str]:
     """Sets damaged checkpoints aside and reports what it did. Call it only while no task writes there.
 
-    Without a complete checkpoint it touches nothing, unless `scratch` says that the training may start over. With
-    `distrust` it reads those that look complete, too.
+    Without a complete checkpoint it changes nothing, unless `scratch` allows the training to start over. With
+    `distrust` it also reads those that look complete.
     """
     until = time.monotonic() + LIMIT_S
     try:
@@ -69,7 +70,7 @@ def _repair(directory: str, until: float, distrust: bool, scratch: bool) -> List
 
 
 def _set_aside(directory: str, below: str, damaged: str, good: Optional[str], until: float) -> str:
-    """What happened, in words. `good`: what is restored in its place; None: nothing."""
+    """The result as text. `good`: the checkpoint to restore in its place; None: none."""
     try:
         with OpenDirectory.of(directory, below, until) as place:
             if good is None:
@@ -102,14 +103,14 @@ class OpenDirectory:
             os.close(descriptor)
 
     def state(self) -> str:
-        """What the file `checkpoint` says; empty where there is none that TensorFlow has written."""
+        """The text of the file `checkpoint`; empty if TensorFlow has written none."""
         try:
             return files.read(_STATE, _MOST_STATE_BYTES, self.descriptor).decode("utf-8", "surrogateescape")
         except (FileNotFoundError, files.Unfit):
             return ""
 
     def rename_in_state(self, renamed: Dict[str, str]) -> None:
-        """Lets the file `checkpoint` name the other where it names one of these, and list these no more."""
+        """Replaces these checkpoints in the file `checkpoint` by the others, and removes them from its list."""
         text = self.state()
         if text:
             for name, other in renamed.items():
@@ -117,7 +118,7 @@ class OpenDirectory:
             self._write_state(text)
 
     def name_newest(self, name: str, now: float) -> None:
-        """Lets the file `checkpoint` name this one as the one to be restored; what else it lists stays."""
+        """Makes the file `checkpoint` name this checkpoint as the one to restore; its other entries stay."""
         self._write_state(formats.with_newest(self.state(), name, now))
 
     def _write_state(self, text: str) -> None:
@@ -142,7 +143,7 @@ class OpenDirectory:
         self._move([entry for entry in found if entry.startswith(beginnings)])
 
     def move_state(self) -> None:
-        """Away with the file that says what is to be restored."""
+        """Sets the file `checkpoint` aside."""
         with suppress(FileNotFoundError):
             os.stat(_STATE, dir_fd=self.descriptor, follow_symlinks=False)
             self._move([_STATE])
@@ -222,10 +223,10 @@ def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Op
 
 
 def _found(directory: str, until: float, distrust: bool) -> Tuple[List[Checkpoint], Optional[str]]:
-    """TensorFlow's, the newest first, and why there may be more.
+    """TensorFlow's checkpoints, the newest first, and why there may be more.
 
-    With `distrust` what is damaged within its files counts as such, as far down as the first sound one; what there is
-    no time to read is left as it looks.
+    With `distrust` those with damaged bytes count as damaged, down to the first intact one; those for which there is no
+    time count by their looks.
     """
     report = reading.inspect(directory, until)
     budget, sound, found = Budget(until, 0), set(), []

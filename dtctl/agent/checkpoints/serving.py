@@ -1,6 +1,6 @@
-"""Answers what is asked about single checkpoints: read them, send them, remove old ones.
+"""Handles requests about single checkpoints: reads, sends and removes them.
 
-Only what the host has reported can be named: a directory of the run, and a checkpoint that was found in it.
+Only reported checkpoints can be named: a directory of the run, and a checkpoint in it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PRUNE_LIMIT_S = 600.0
 
 
 class _Time(Budget):
-    """Raises what `alive` does, too: the controller may be gone."""
+    """A budget that also raises the exceptions of `alive`: the controller may have disconnected."""
 
     def __init__(self, limit_s: float, alive: Alive) -> None:
         super().__init__(time.monotonic() + limit_s, reading.MOST_NAMES)
@@ -120,7 +120,7 @@ def _path(run: Run, wanted: CheckpointPath) -> str:
 
 
 def send_files(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
-    """In the order in which they were asked for. `path`: the checkpoint's. Raises Refused for one that changes."""
+    """Sends files, in the order of the request. `path`: the checkpoint's. Raises Refused if a file changes."""
     had = {one["name"]: one for one in request["have"]}
     place, name = os.path.split(path)
     for one in request["files"]:

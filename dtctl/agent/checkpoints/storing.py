@@ -1,17 +1,17 @@
 """Receives a checkpoint from a controller under temporary names, and renames its files when it is complete.
 
-DIR/.NAME.part/id-PUSH    a random name, by which hosts that share the directory are known
-DIR/NAME.data-..., .index in the end, the index last: without it the others are not taken for a checkpoint
-DIR/checkpoint            then it is named as the one that is restored
+DIR/.NAME.part/id-PUSH    a random name, which identifies hosts that share the directory
+DIR/NAME.data-..., .index at the end, the index last: without it the others do not count as a checkpoint
+DIR/checkpoint            then names it as the one to restore
 
-Files of a checkpoint arrive so on a host and on the controller, and come into their place together:
+Files of a checkpoint arrive in this way on a host and on the controller, and move to their place together:
 
-DIR/.NAME.part/arrived    which version of each file arrives, so that another try can continue
-DIR/.NAME.part/placing    {file: inode} while files come into their place: those that are not here any more are there
-DIR/.NAME.part/...        what has arrived so far, for this user alone
+DIR/.NAME.part/arrived    the version of each arriving file, so that another attempt can continue
+DIR/.NAME.part/placing    {file: inode} while files are moved: those that are missing here are already in place
+DIR/.NAME.part/...        the received files, readable only by this user
 
-Nothing that is there already is overwritten. Other users may write there: all is done below descriptors of the
-directories, and nothing but regular files is opened.
+No existing file is overwritten. Other users may write there: all operations are below descriptors of the directories,
+and only regular files are opened.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TOKEN_S = 5.0
 
 
 class Arrival:
-    """One checkpoint on its way. Raises Refused, OSError; what has arrived stays for another try."""
+    """A checkpoint that is arriving. Raises Refused, OSError; received bytes stay for another attempt."""
 
     def __init__(self, directory: str, request: StoreRequest) -> None:
         os.makedirs(directory, exist_ok=True)
@@ -98,19 +98,19 @@ class Arrival:
         """Gives the files their names, the index last, and then names the checkpoint to TensorFlow."""
         if not self.there:
             self._refuse_other()
-            self._parts.move_into_place(list(self.files), now)  # the newest, however long it was on its way
+            self._parts.move_into_place(list(self.files), now)  # the newest, however long the transfer took
             os.fsync(self._place)
         OpenDirectory(self._place, time.monotonic() + 60.0).name_newest(self.name, now)
         os.fsync(self._place)
         self._parts.clear()
 
     def leave(self) -> None:
-        """What is given up before a byte has come leaves nothing."""
+        """Removes the directory if no byte has arrived."""
         if not any(self._sizes.values()):
             self._parts.clear()
 
     def _is_there(self) -> bool:
-        """This very checkpoint. Raises Refused for another one of its name."""
+        """Whether this very checkpoint is in place. Raises Refused for another one with its name."""
         if find(self.name + ".index", self._place) is None:
             return False
         try:
@@ -156,7 +156,7 @@ class Arrival:
             return token
         except FileExistsError:
             until = time.monotonic() + _TOKEN_S
-            while time.monotonic() < until:  # created, but perhaps not written yet
+            while time.monotonic() < until:  # created, but possibly not written yet
                 found = files.read(self._id, 64, self._at).decode("ascii", "replace")
                 if len(found) == len(token) and not set(found) - set("0123456789abcdef"):
                     return found
@@ -164,7 +164,7 @@ class Arrival:
             return token
 
     def _forget_others(self) -> None:
-        """What belongs to another version of a file, to another checkpoint of the name or to another push, goes."""
+        """Removes parts of another version of a file, of another checkpoint with the name, or of another push."""
         self._parts.expect({name: one["sha256"] for name, one in self.files.items()})
         for name in self._parts.names():
             outdated = name in self._parts.versions and name not in self.files
@@ -176,7 +176,7 @@ class Arrival:
 
 
 class Elsewhere:
-    """One at a storage URL: the controller writes it there itself, and no run may start here meanwhile."""
+    """A checkpoint at a storage URL: the controller writes it there itself, and no run may start here during that."""
 
     there = complete = True
 
@@ -198,7 +198,7 @@ class Elsewhere:
         """The controller has given it its name."""
 
     def leave(self) -> None:
-        """Nothing of it is here."""
+        """Does nothing, as none of it is on this host."""
 
 
 def _open_below(directory: str, name: Optional[str]) -> int:
@@ -216,7 +216,7 @@ _MOST_NOTE_BYTES = 4 << 20
 
 
 def folder_name(name: str) -> str:
-    """Of the directory in which the files of checkpoint `name` arrive."""
+    """The name of the directory in which the files of checkpoint `name` arrive."""
     return ".%s.part" % name
 
 
@@ -238,7 +238,7 @@ class Parts:
         self.remove(_PLACING)
 
     def expect(self, versions: Mapping[str, str]) -> None:
-        """These files arrive now; what has arrived of another version goes."""
+        """Expects these files; removes parts of other versions."""
         if any(self.versions.get(name) != version for name, version in versions.items()):
             for name, version in versions.items():
                 if self.versions.get(name) != version:
@@ -247,7 +247,7 @@ class Parts:
             self._write(_ARRIVED, self.versions)
 
     def size(self, name: str) -> int:
-        """How much of a file there is."""
+        """The number of received bytes of a file."""
         try:
             return files.stat_regular(name, self._at).st_size
         except FileNotFoundError:
@@ -260,7 +260,7 @@ class Parts:
             file.write(data)
 
     def verify(self, name: str, size: int, sha256: str, alive: Callable[[], None] = lambda: None) -> bool:
-        """Reads the file, which is on the disk then; one that is not what it should be goes."""
+        """Syncs and reads the file; removes it if it is not the expected one."""
         with files.opened(name, os.O_RDWR | os.O_CREAT, self._at) as file:
             os.fsync(file)
             same = is_same(file, size, sha256, alive)
@@ -320,7 +320,7 @@ def create(name: str, at: int) -> int:
 
 
 def find(name: str, at: int) -> Optional[os.stat_result]:
-    """What has this name, a link too."""
+    """The status of the entry with this name, also of a link; None if there is none."""
     with suppress(FileNotFoundError):
         return os.stat(name, dir_fd=at, follow_symlinks=False)
     return None

@@ -1,4 +1,4 @@
-"""What one TensorFlow checkpoint holds, by its index: are all shards there and long enough, and which step is it.
+"""Reads a TensorFlow checkpoint by its index: whether all shards exist and are long enough, and its step.
 
 The layout: `tensorflow/core/util/tensor_bundle/tensor_bundle.h`; PREFIX.index and PREFIX.data-00000-of-00002.
 """
@@ -25,13 +25,13 @@ _BETWEEN_CHECKS = 1000
 
 
 class Damaged(Exception):
-    """The file is not what its own checksums and lengths say, or is of a kind that cannot be read here."""
+    """The file does not match its own checksums and lengths, or is of an unsupported kind."""
 
 
 def entries(table: bytes, check: Callable[[], None] = lambda: None) -> Iterator[Tuple[bytes, bytes]]:
-    """Keys and values of a whole table in order. Raises Damaged, and what `check` does, which is called now and then.
+    """Keys and values of a whole table in order. Raises Damaged, and exceptions of `check`, which it calls repeatedly.
 
-    The work is at most in proportion to the size: every block is read once, and none of them lies in another.
+    The work is at most proportional to the size: every block is read once, and none of them overlaps another.
     """
     if len(table) < _FOOTER_SIZE or struct.unpack("<Q", table[-8:])[0] != _MAGIC:
         raise Damaged("the index is cut short, or is not an index")
@@ -107,7 +107,7 @@ MOST_BYTES = 16 * 1024 * 1024
 """The most bytes of an index: about 160,000 tensors, and three seconds of checksums."""
 
 _MOST_SHARDS = 99999
-"""Their numbers have five digits in the files' names."""
+"""The most shards: their numbers have five digits in the files' names."""
 
 _LARGEST = (1 << 63) - 1
 _MOST_STEP_VARIABLES = 1000
@@ -122,7 +122,7 @@ _NUMBER = r"-([0-9]{1,18})\Z"
 
 
 class Entry:
-    """A BundleEntryProto: where a tensor lies. Raises Damaged."""
+    """A BundleEntryProto: the position of a tensor. Raises Damaged."""
 
     __slots__ = ("crc32c", "dtype", "offset", "shard", "size")
 
@@ -159,7 +159,7 @@ class Index:
         self._check = check
         self._keep = keep
         self._needed: Dict[int, int] = {}
-        """How long each shard has to be."""
+        """Shard -> its required length."""
         self._telling: Dict[str, Entry] = {}
         self._misplaced: Optional[str] = None
         table = entries(files.read(prefix + ".index", MOST_BYTES), check)
@@ -197,7 +197,7 @@ class Index:
         return f"{self.prefix}.data-{shard:05d}-of-{self.shards:05d}"
 
     def problem(self) -> Optional[str]:
-        """Why the shards cannot hold what the index says; None when they can."""
+        """Why the shards do not match the index; None if they do."""
         if self._misplaced is not None:
             return self._misplaced
         for shard in range(self.shards):
@@ -217,7 +217,7 @@ class Index:
     def step(self) -> Optional[int]:
         """The training step: of a variable that counts it, else the number in the checkpoint's name.
 
-        That number is no step when it only counts the checkpoints, as that of `tf.train.Checkpoint.save` does.
+        That number is no step if it only counts the checkpoints, as that of `tf.train.Checkpoint.save` does.
         """
         for name in self._step_variables():
             value = self._scalar(self._telling[name])
@@ -252,7 +252,7 @@ class Index:
 
 
 def _rank(name: str) -> Optional[Tuple[int, int]]:
-    """How telling a variable is that counts steps, and how deep it lies; None for any other."""
+    """The rank of a variable that counts steps, and its depth; None for any other variable."""
     path = name[: -len(_OBJECT_GRAPH_SUFFIX)] if name.endswith(_OBJECT_GRAPH_SUFFIX) else name
     last = path.rpartition("/")[2]
     if last in _STEP_NAMES and (path != name or last == "global_step"):
@@ -267,7 +267,7 @@ def number_in(prefix: str) -> Optional[int]:
 
 
 def file_size(path: str) -> Optional[int]:
-    """Of what is there; None when nothing is."""
+    """The size of a file; None if there is none."""
     try:
         return os.lstat(path).st_size
     except FileNotFoundError:

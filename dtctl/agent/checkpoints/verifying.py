@@ -29,7 +29,7 @@ _LONGEST_LENGTHS = 16 * 1024 * 1024
 
 
 class Verdict:
-    """`problems` is empty where all that was read is as it was saved; `unread` says why not all of it was read."""
+    """`problems` is empty if all bytes that were read are as saved; `unread`: why not all were read."""
 
     def __init__(self) -> None:
         self.problems: List[str] = []
@@ -48,7 +48,7 @@ class Verdict:
 
 
 def verify(prefix: str, check: Callable[[], None] = lambda: None) -> Verdict:
-    """Reads all of it that lies here. `check` is called now and then; a Spent that it raises ends the reading."""
+    """Reads all of its files on this host. `check` is called periodically; if it raises Spent, the reading ends."""
     verdict = Verdict()
     try:
         _verify(prefix, verdict, check)
@@ -99,7 +99,7 @@ def _verify(prefix: str, verdict: Verdict, check: Callable[[], None]) -> None:
 
 
 def _shown(name: str) -> str:
-    """For people; parts of a partitioned variable have keys of their own (`tensor_slice_util`, OrderedCode)."""
+    """The name for people; parts of a partitioned variable have their own keys (`tensor_slice_util`, OrderedCode)."""
     if name.startswith("\0"):
         name = "a part of %s" % name[1:].split("\0")[0]
     return "".join(char if char.isprintable() else "?" for char in name[:200])
@@ -149,7 +149,7 @@ def _of_rest(part: _Part, crc: int) -> int:
 
 
 def _of_strings(part: _Part) -> int:
-    """Their lengths as varints, a checksum of the lengths as plain numbers, then the strings (WriteStringTensor)."""
+    """Verifies strings (WriteStringTensor): lengths as varints, a checksum of the plain lengths, then the strings."""
     total, lengths, buffer = part.left, bytearray(), b""
     used = sum_of_lengths = 0
     while used + 4 + sum_of_lengths < total:
@@ -192,9 +192,9 @@ def _varint(part: _Part, buffer: bytes) -> Tuple[int, int, bytes]:
 def divide(
     report: CheckpointReport, keep: int, is_damaged: Callable[[Checkpoint], bool]
 ) -> Iterator[Tuple[str, List[Checkpoint], List[Checkpoint]]]:
-    """Of each directory with complete checkpoints of TensorFlow what stays and what may go, the newest first.
+    """For each directory with complete TensorFlow checkpoints: those that stay and those to remove, the newest first.
 
-    Where those that are to stay are damaged, older ones stay too.
+    If those to keep are damaged, older ones stay, too.
     """
     by_place: Dict[str, List[Checkpoint]] = {}
     for one in report["all"]:

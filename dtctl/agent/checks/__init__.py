@@ -1,4 +1,4 @@
-"""Answers `check`: each topic that is asked about is a module of its name here, with a function `inspect`."""
+"""Answers `check`: each topic of the questions is a module of its name here, with a function `inspect`."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def by_the_way(talk: Conversation, asked: Optional[Questions]) -> Facts:
 
 
 def until_start(talk: Conversation) -> StartMessage:
-    """Answers further questions until the controller says `start`. Raises as Conversation.expect.
+    """Answers further questions until the controller sends `start`. Raises as Conversation.expect.
 
-    What was made to look, such as ports that are listened on, is gone when it returns.
+    Resources of the checks, such as ports that are listened on, are released when it returns.
     """
     try:
         while True:
             message = talk.receive("start", "look")
             if message["type"] == "start":
-                return message  # type: ignore[return-value]  # by the table of words
+                return message  # type: ignore[return-value]  # by the table of messages
             talk.send("looked", by_the_way(talk, message["ask"]))
     finally:
         talk.leave()
 
 
 def inspect(talk: Conversation, asked: Questions) -> CheckFacts:
-    """A topic's facts, or null where it was not asked about."""
+    """The facts of each topic, or null without a question."""
     facts: Dict[str, object] = {}
     for topic, question in asked.items():
         facts[topic] = None

@@ -1,4 +1,4 @@
-"""Whether the data set that `data push` brings is there, by sizes and times."""
+"""Checks whether the data set of `data push` is there, by sizes and times."""
 
 from __future__ import annotations
 

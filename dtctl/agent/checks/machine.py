@@ -1,4 +1,4 @@
-"""What the host has, and what of it is free."""
+"""The host's resources, and how much of them is free."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from ..records.run_state import State
 
 _MOST_RUNS = 10
-"""Of the newest, in which what tasks took is looked up."""
+"""The most runs, the newest ones, in which the tasks' memory is looked up."""
 _SELINUX = "/sys/fs/selinux/enforce"
 _GPUS_S = 15.0
-"""Until a driver that was unloaded knows its GPUs."""
+"""The time limit until a driver that was unloaded knows its GPUs."""
 
 
 def inspect(talk: Conversation, question: MachineQuestion) -> MachineFacts:
@@ -58,7 +58,7 @@ def _rights() -> Rights:
 
 
 def _limit(what: int) -> Optional[int]:
-    """What trainers get: they inherit it from this login."""
+    """The limit of trainers, who inherit it from this login."""
     soft = resource.getrlimit(what)[0]
     return None if soft == resource.RLIM_INFINITY else soft
 
@@ -81,7 +81,7 @@ def _gpus_taken(root: str) -> Iterator[GpuTaken]:
 
 
 def _memory(root: str, cluster: Optional[str]) -> TaskMemory:
-    """What each task took at most in its newest run that recorded it, and what all take now."""
+    """The most memory of each task in its newest run that recorded it, and the memory in use by all tasks."""
     took: Dict[str, int] = {}
     taking = 0
     for state in _states(root, cluster) if cluster is not None else ():
@@ -93,7 +93,7 @@ def _memory(root: str, cluster: Optional[str]) -> TaskMemory:
 
 
 def _states(root: str, cluster: str) -> Iterator[State]:
-    """Of the cluster's runs on this host, the newest first: their names hold the time of the start."""
+    """The states of the cluster's runs on this host, the newest first: their names contain the time of the start."""
     named = [files for files in revival.every(root) if files.directory.split(os.sep)[-2].startswith(cluster + "-")]
     for files in sorted(named, key=lambda files: files.directory, reverse=True)[:_MOST_RUNS]:
         try:

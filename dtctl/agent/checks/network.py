@@ -48,7 +48,7 @@ def _listen(talk: Conversation, question: NetworkQuestion) -> List[Bound]:
 
 
 def _live_ports(talk: Conversation, question: NetworkQuestion) -> FrozenSet[int]:
-    """Those of the cluster's current run, if that has not ended for good."""
+    """The ports of the cluster's current run, unless that has finally ended."""
     if question["cluster"] is None:
         return frozenset()
     directory = paths.cluster_directory(talk.root, question["cluster"], question["host"])
@@ -106,7 +106,7 @@ def _latency(connection: socket.socket) -> Optional[float]:
 
 
 def _received(connection: socket.socket, seconds: float) -> float:
-    """Counted from the first bytes on, so that the start of the other side does not count."""
+    """The received bytes a second, counted from the first bytes on, without the start of the other side."""
     buffer = bytearray(1 << 20)
     connection.recv_into(buffer)
     began, count = time.monotonic(), 0
@@ -119,7 +119,7 @@ def _received(connection: socket.socket, seconds: float) -> float:
 
 
 def _sent(connection: socket.socket, seconds: float) -> float:
-    """What the system takes; its own buffer is filled before the clock starts."""
+    """The bytes a second that the system accepts; its own buffer is filled before the measurement."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
     _send(connection, seconds / 4)
     count, passed = _send(connection, seconds)
@@ -127,7 +127,7 @@ def _sent(connection: socket.socket, seconds: float) -> float:
 
 
 def _send(connection: socket.socket, seconds: float) -> Tuple[int, float]:
-    """How many bytes, in what time. On a slow link a part of a chunk is taken at a time."""
+    """The number of sent bytes, and the time. On a slow link only a part of a chunk is accepted at a time."""
     began, count = time.monotonic(), 0
     while True:
         count += connection.send(CHUNK)
@@ -137,7 +137,7 @@ def _send(connection: socket.socket, seconds: float) -> Tuple[int, float]:
 
 
 def _again(connection: socket.socket) -> Optional[float]:
-    """tcp(7), TCP_INFO: tcpi_total_retrans, and tcpi_segs_out where the kernel has it (4.2)."""
+    """The share of segments sent again: tcp(7), TCP_INFO: tcpi_total_retrans, and tcpi_segs_out since Linux 4.2."""
     answer = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
     if len(answer) < 140:
         return None

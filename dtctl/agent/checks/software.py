@@ -1,4 +1,4 @@
-"""What the trainers' Pythons have, asked without importing any of it."""
+"""The packages of the trainers' Pythons, queried without importing them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 PROBE_S = 60.0
-"""A Python whose packages lie on a slow network disk takes its time."""
+"""The time limit of a probe: a Python with packages on a slow network disk takes long."""
 IMPORT_S = 240.0
 
 _SCRIPT = """\
@@ -34,7 +34,7 @@ asked = json.loads(sys.argv[1])
 %s
 print("\\n" + json.dumps(answer))
 """
-"""Around each: what it is asked, and its answer, behind whatever else it prints."""
+"""The frame of each script: reads its input, and marks its answer among other output."""
 
 _PROBE = """\
 try:
@@ -77,10 +77,10 @@ def broken():
                 compile(opened.read(), file, "exec", dont_inherit=True)
         except SyntaxError as error:
             return {"file": file, "line": error.lineno or 1, "problem": str(error.msg)}
-        except Exception:  # it cannot be read, or is too deep: not for us to say
+        except Exception:  # unreadable or too deep: reported elsewhere
             pass
 sys.path += asked["path"]
-if asked["code"]:  # what the setup has made there counts, too; a name without a dot is looked up without an import
+if asked["code"]:  # files of the setup there count, too; a name without a dot is looked up without an import
     sys.path += [asked["code"]] + sorted({os.path.dirname(asked["code"] + "/" + file) for file in asked["files"]})
 answer = {"version": "%d.%d.%d" % sys.version_info[:3], "libc": libc, "packages": found,
         "cuda": cuda_at, "missing": [name for name in asked["modules"] if lacks(name)], "broken": broken()}
@@ -110,7 +110,7 @@ for name in counts if gpus else ():
 
 
 class Python:
-    """One that is asked about, and what is found out."""
+    """A Python of the question, and its facts."""
 
     def __init__(self, root: str, asked: PythonAsked) -> None:
         self._asked = asked
@@ -126,12 +126,12 @@ class Python:
         self.found = made(PythonFound, program=asked["program"], path=path[:4096])
 
     def read(self) -> None:
-        """By the names of its directories."""
+        """Reads its packages by the names of its directories."""
         if self.found["path"] and self._box is None:
             self.found["packages"] = machine_load.package_versions(self.found["path"], os.path.expanduser("~"))
 
     def start(self) -> None:
-        """By its own word, and where it cannot say one by the names of its directories."""
+        """Queries the Python itself; if it gives no answer, reads the names of its directories."""
         wanted = [name.replace("_", "-") for name in machine_load.WANTED]
         asked = {
             "packages": wanted,
@@ -160,7 +160,7 @@ class Python:
             self.found["imported"] = answer
 
     def run(self, script: str, asked: object, limit_s: float, more: Optional[Mapping[str, str]] = None) -> Any:
-        """The `answer` of a script that was `asked` this, or None: why is in `problem`. `more`: variables for it."""
+        """The `answer` of a script to `asked`; None: the reason is in `problem`. `more`: variables for it."""
         import subprocess
 
         if not self.found["path"] or not self._asked["may_start"]:
@@ -195,12 +195,12 @@ class Python:
         return None
 
     def _of_trainers(self) -> Dict[str, str]:
-        """What they are given of a search path; PATH is the image's. Without GPUs to be counted it sees none."""
+        """The trainers' variables for a search path; PATH is the image's. Unless GPUs are counted, none is visible."""
         path = {"PYTHONPATH": self._variables["PYTHONPATH"]} if self._asked["python_path"] else {}
         return path if self._asked["cuda"] else {**path, "CUDA_VISIBLE_DEVICES": "-1"}
 
     def _other_places(self) -> List[str]:
-        """Where its trainers find modules, too: what -I leaves out."""
+        """The additional directories in which its trainers find modules, which -I excludes."""
         parts = self._variables.get("PYTHONPATH", "").split(":")
         pattern = os.path.expanduser("~/.local/lib/python3.*/site-packages")
         return [part for part in parts if os.path.isabs(part)] + sorted(glob.glob(pattern))

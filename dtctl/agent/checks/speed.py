@@ -1,4 +1,4 @@
-"""How fast the host and its GPUs multiply matrices, and what may explain that."""
+"""The speed with which the host and its GPUs multiply matrices, and facts that may explain it."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def inspect(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
 
 
 def _model() -> str:
-    """proc(5): `model name` on x86; other processors have their kind in the greeting alone."""
+    """The processors' model, `model name` of proc(5) on x86; others have their kind only in the greeting."""
     found = re.search(r"^model name\s*:(.*)$", machine.text("/proc/cpuinfo"), re.MULTILINE)
     return found[1].strip()[:4096] if found else ""
 
 
 _GPU_PATIENCE_S = 240.0
-"""For the import, and until the driver has set up all GPUs."""
+"""The time limit for the import, and until the driver has set up all GPUs."""
 _DRIVER_S = 15.0
 _LOOK_EVERY_S = 1.0
 
@@ -132,7 +132,7 @@ answer = [rate(multiplication(number)) for number in range(count)]
 
 
 def _measure_gpus(python: Python, framework: str, seconds: float) -> Tuple[List[GpuSpeed], str]:
-    """One GPU after the other, and why GPUs that are there were not measured."""
+    """The speeds of the GPUs, measured one after the other, and why existing GPUs were not measured."""
     there = Reader().wait(_DRIVER_S)["each"]
     if not there or not framework:
         return [], ""
@@ -152,7 +152,7 @@ def _measure_gpus(python: Python, framework: str, seconds: float) -> Tuple[List[
 
 
 class _States:
-    """What the driver reports of each GPU while they multiply."""
+    """The driver's data about each GPU while they multiply."""
 
     def __init__(self) -> None:
         self._found: Dict[int, List[Gpu]] = {}

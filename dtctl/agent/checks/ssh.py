@@ -1,4 +1,4 @@
-"""How logins over SSH begin on this host: the shell and its start-up files, and how many the server lets in."""
+"""How SSH logins start on this host: the shell and its start-up files, and the server's limits."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _MOST_FILES = 50
 _MOST_BYTES = 1 << 20
 _CONFIGURATION = "/etc/ssh/sshd_config"
 _STARTUPS = re.compile(r"\[listener\] \d+ of (\d+)-(\d+) startups")
-"""In the title of sshd's own process (since OpenSSH 8.2), which everybody may read."""
+"""The limits in the title of sshd's own process (since OpenSSH 8.2), which all users may read."""
 _FILE = re.compile(r"(?:^|\s)-f\s?(\S+)")
 _DEFAULTS = {"maxstartups": "10:30:100", "maxsessions": "10"}
 """sshd_config(5)"""
 
 
 def inspect(talk: Conversation, question: SshQuestion) -> SshFacts:
-    """Of a conversation over SSH; of any other only the machine is known."""
+    """The facts of a conversation over SSH; of any other only the machine is known."""
     answer = made(SshFacts, shell=_shell(), machine=machine.identity()[:4096])
     if "SSH_CONNECTION" not in os.environ:
         return answer
@@ -115,7 +115,7 @@ def _limits(listener: str) -> Tuple[Dict[str, str], str]:
 
 
 def _asked(file: Optional[str]) -> Dict[str, str]:
-    """What `sshd -T` prints, as a rule for root alone."""
+    """The settings that `sshd -T` prints, usually only for root."""
     if os.geteuid() != 0:
         return {}
     for program in ("/usr/sbin/sshd", "/usr/local/sbin/sshd"):
@@ -126,7 +126,7 @@ def _asked(file: Optional[str]) -> Dict[str, str]:
 
 
 def _lines(path: str, seen: List[str]) -> Optional[List[str]]:
-    """Of a file, with those of the files that it includes in their place; None where it cannot be read."""
+    """The lines of a file, with those of included files in their place; None if it is unreadable."""
     import glob
 
     if path in seen or len(seen) > _MOST_FILES:
@@ -152,7 +152,7 @@ def _lines(path: str, seen: List[str]) -> Optional[List[str]]:
 
 
 def settings(lines: List[str]) -> Dict[str, str]:
-    """Those of the limits that lines of sshd_config(5) say; the first of a kind holds."""
+    """The limits in lines of sshd_config(5); the first of a kind applies."""
     named = [_setting(line) for line in reversed(lines)]
     return {word: value.strip('"') for word, value in named if word in _DEFAULTS}
 

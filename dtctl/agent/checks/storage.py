@@ -1,4 +1,4 @@
-"""Whether the run can write where it wants to, who sees that, and what lies there: checkpoints and data."""
+"""Whether the run can write to its directories, which hosts see that, and their contents: checkpoints and data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
 
     File = Tuple[str, int]
-    "Its path below the directory, and its size."
+    """A file's path below the directory, and its size."""
 
 
 _PREFIX = ".dtctl-check-"
@@ -99,7 +99,7 @@ def _clear(at: str) -> None:
     with suppress(OSError), os.scandir(at) as entries:
         for entry in entries:
             if entry.name.startswith(_PREFIX):
-                with suppress(OSError):  # another user's, or gone
+                with suppress(OSError):  # another user's, or removed
                     if time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD_S:
                         os.unlink(entry.path)
 
@@ -119,7 +119,7 @@ def _inspect(path: str, asked: LookFor, token: str) -> Looked:
 
 
 def _seen(path: str, names: Dict[str, str]) -> List[str]:
-    """Asked for by name, as a list of the directory may be an old one."""
+    """The hosts whose files are visible here, checked by name, as a directory's list may be outdated."""
     deadline = time.monotonic() + _SEEN_S
     while True:
         seen = [host for host, file in names.items() if os.path.lexists(file)]
@@ -129,7 +129,7 @@ def _seen(path: str, names: Dict[str, str]) -> List[str]:
 
 
 def _sizes(asked: List[str], paths: List[str]) -> List[CheckpointSize]:
-    """Of the newest complete checkpoint in each directory that has one."""
+    """The size of the newest complete checkpoint in each directory that has one."""
     found: List[CheckpointSize] = []
     for name, path in zip(asked, paths):
         for report in reading.report([path]):
@@ -181,14 +181,14 @@ def _files(root: str) -> Iterator[File]:
         for name in here:
             if not name.startswith("."):
                 path = os.path.join(directory, name)
-                with suppress(OSError):  # gone, or a link to nowhere
+                with suppress(OSError):  # removed, or a dangling link
                     status = os.stat(path)
                     if stat.S_ISREG(status.st_mode):
                         yield os.path.relpath(path, root), status.st_size
 
 
 def _digest(root: str, counted: List[File]) -> str:
-    """Of all names and sizes, and of the first and the last piece of some files, the same ones on every host."""
+    """A digest of all names and sizes, and of the first and last piece of some files, the same ones on every host."""
     whole = hashlib.sha256()
     for name, size in counted:
         whole.update(b"%s\0%d\0" % (os.fsencode(name), size))

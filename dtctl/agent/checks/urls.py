@@ -1,4 +1,4 @@
-"""Whether trainers can use the run's storage URLs from here: their own Python is asked, as it is started for them."""
+"""Checks whether trainers can use the run's storage URLs on this host: in their own Python, started as for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 LIMIT_S = 90.0
-"""Of one Python: it imports TensorFlow, which takes its time, and a storage far away does not answer at once."""
+"""The time limit of one Python: importing TensorFlow takes long, and a distant storage does not answer at once."""
 
 _PROBE = """\
 import re
@@ -40,7 +40,7 @@ class ByTensorflow:
         with self.files.GFile(url) as file:
             file.read()
     def list(self, url):
-        # an empty answer does not say why
+        # an empty answer names no reason
         if not self.files.isdir(url) and not self.files.exists(url):
             self.files.listdir(url)
     def has(self, url):
@@ -164,7 +164,7 @@ def inspect(talk: Conversation, question: UrlsQuestion) -> UrlsFacts:
 
 
 def _variables(question: UrlsQuestion, marks: environment.Marks) -> Dict[str, str]:
-    """As the trainers have them, but for what names the code, which is not there yet."""
+    """The trainers' variables, except those that contain the code directory, which does not exist yet."""
     proxies = {name: value for name, value in environment.base().items() if name.lower() in environment.PROXIES}
     given = {name: value for name, value in question["variables"].items() if CODE not in value}
     return {**(proxies if question["keep_proxy"] else {}), **marks.values(given), **question["secrets"]}

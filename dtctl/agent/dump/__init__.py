@@ -1,4 +1,4 @@
-"""What the kernel shows of the threads of a process, as far as this user may read it."""
+"""The kernel's data about threads of a process, as far as this user may read it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SITE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "site")
 """Comes first in the PYTHONPATH of trainers."""
 
 SIGNAL = 57
-"""As site/sitecustomize.py has it, which does its work when it is imported, and so never is here."""
+"""The same as in site/sitecustomize.py, which works when it is imported, and so never is here."""
 
 FILE = "stacks"
-"""In the attempt's directory; the same there."""
+"""The name of the file in the attempt's directory, the same as there."""
 
 
 _LONGEST = 300
@@ -28,7 +28,7 @@ _DEEPEST = 32
 
 
 def kernel_threads(pid: int, most: int) -> Tuple[List[Thread], int]:
-    """At most so many of its threads, and how many there are besides."""
+    """At most `most` of its threads, and the number of omitted ones."""
     names = sorted(_threads_of(pid), key=int)
     found = [_thread(pid, name) for name in names[:most]]
     return [thread for thread in found if thread is not None], max(0, len(names) - most)
@@ -61,7 +61,7 @@ def fields(status: str) -> Dict[str, str]:
 
 
 class Signals:
-    """What becomes of a signal that is sent to a process: proc(5), Sig* of /proc/PID/status."""
+    """How a process handles a signal: proc(5), Sig* of /proc/PID/status."""
 
     def __init__(self, pid: int, number: int) -> None:
         self._bit = 1 << (number - 1)
@@ -73,7 +73,7 @@ class Signals:
         threads = {name: fields(processes.proc_text(pid, "task/%s/status" % name)) for name in _threads_of(pid)}
         known = {name: each for name, each in threads.items() if "SigBlk" in each}
         self.blocked_by = {name for name, each in known.items() if self._has(each, "SigBlk")}
-        """Threads that block it, as the one that runs its handler does meanwhile."""
+        """Threads that block it, like the one that runs its handler."""
         self.is_blocked = bool(known) and len(self.blocked_by) == len(known)
 
     def _has(self, status: Dict[str, str], name: str) -> bool:
@@ -84,7 +84,7 @@ class Signals:
 
 
 def descriptors_of(pid: int, path: str) -> List[str]:
-    """The descriptors of a process that are open on this file; empty when they cannot be looked at."""
+    """The descriptors of a process that are open on this file; empty if they are unreadable."""
     directory = "/proc/%d/fd" % pid
     real = os.path.realpath(path)
     found = []

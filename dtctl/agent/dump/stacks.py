@@ -1,8 +1,8 @@
-"""The stacks of a trainer: by its faulthandler, which is sent a signal, writes them and continues, or by py-spy.
+"""The stacks of a trainer: by its faulthandler, which writes them on a signal and continues, or by py-spy.
 
-The handler was installed by site/sitecustomize.py, and may be gone: a trainer can set another, block the signal or
-close the file. A process gets the signal only if it was just seen to handle it: else the signal would end it.
-At the end: what answers `dump` (docs/agent.md, "dump").
+The handler was installed by site/sitecustomize.py, and may no longer work: a trainer can set another one, block the
+signal or close the file. A process gets the signal only if it was just observed to handle it: otherwise the signal
+would end it. At the end: the handler of `dump` (docs/agent.md, "dump").
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 MOST_FRAMES_IN_ALL = 4000
 MOST_THREADS_IN_ALL = 1500
-"""Of one task, which is sent in one frame of the protocol."""
+"""The most threads of one task, which is sent in one frame of the protocol."""
 
 
 def frame(function: str, file: str, number: Optional[int]) -> Frame:
@@ -48,14 +48,14 @@ def frame(function: str, file: str, number: Optional[int]) -> Frame:
 
 
 class Room:
-    """How many frames and threads may still be reported of a task."""
+    """The number of frames and threads of a task that may still be reported."""
 
     def __init__(self) -> None:
         self._left = MOST_FRAMES_IN_ALL
         self.threads = MOST_THREADS_IN_ALL
 
     def take(self, stacks: List[Stack]) -> Tuple[List[Stack], int]:
-        """Those that there is room for, the innermost frames of each; and how many stacks there is none for."""
+        """The stacks for which there is room, with the innermost frames of each; and the number of omitted stacks."""
         kept: List[Stack] = []
         for stack in stacks[:MOST_STACKS]:
             most = min(MOST_FRAMES, self._left)
@@ -125,7 +125,7 @@ class Stacks:
 
 
 def _wait(process: processes.Process, opened: int, before: Set[str]) -> Optional[Missing]:
-    """Until the handler has written all: while it runs, a thread blocks the signal that did not `before`."""
+    """Waits until the handler has written everything: until then a thread blocks the signal that did not `before`."""
     until = time.monotonic() + LIMIT_S
     while time.monotonic() < until:
         signals = Signals(process.pid, SIGNAL)
@@ -138,7 +138,7 @@ def _wait(process: processes.Process, opened: int, before: Set[str]) -> Optional
 
 
 def read(text: str) -> List[Stack]:
-    """What faulthandler writes (cpython/Python/traceback.c, _Py_DumpTracebackThreads)."""
+    """The stacks in faulthandler's output (cpython/Python/traceback.c, _Py_DumpTracebackThreads)."""
     stacks: List[Stack] = []
     for each in text.split("\n"):
         head, one = re.match(_HEAD, each), re.match(_FRAME, each)
@@ -172,7 +172,7 @@ def _begun(thread: str, name: str) -> Stack:
 
 
 def find_py_spy(argv: List[str], variables: Dict[str, str]) -> Optional[str]:
-    """Beside the trainer's interpreter, or where the trainer would find it."""
+    """The path of py-spy, next to the trainer's interpreter or in the trainer's PATH."""
     directories = [os.path.dirname(word) for word in argv[:1] if os.path.isabs(word)]
     directories += [directory for directory in variables.get("PATH", "").split(":") if os.path.isabs(directory)]
     for directory in directories:
@@ -240,13 +240,13 @@ def _stack(answer: Dict[str, Any]) -> Stack:
 
 
 ALL_LIMIT_S = 60.0
-"""For all tasks of a host; those that come later are reported without stacks."""
+"""The time limit for all tasks of a host; later ones are reported without stacks."""
 TURN_S = 10.0
-"""How long another who asks for the same task's stacks is waited for."""
+"""How long to wait for another request for the same task's stacks."""
 
 
 def serve(files: RunFiles, tasks: Dict[str, Entry], send: Callable[[Dump], None]) -> None:
-    """Reports each of these tasks, one after the other; `tasks` holds their entries of state.json."""
+    """Reports each of these tasks, one after the other; `tasks` contains their entries of state.json."""
     masks = Masks(files.secrets().values())
     until = time.monotonic() + ALL_LIMIT_S
     for task, entry in tasks.items():
@@ -275,7 +275,7 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
 
 
 class _Asked:
-    """The processes of one task, asked one after the other."""
+    """The processes of one task, which are dumped one after the other."""
 
     def __init__(self, stacks: Stacks, masks: Masks, until: float) -> None:
         self._stacks = stacks
@@ -290,7 +290,7 @@ class _Asked:
         missing: Optional[Missing] = None
         way: Optional[str] = None
         most = min(MOST_THREADS, self._room.threads)
-        kernel, kernel_omitted = kernel_threads(pid, most)  # before it is asked, which wakes it
+        kernel, kernel_omitted = kernel_threads(pid, most)  # before the signal, which wakes it
         self._room.threads -= len(kernel)
         if time.monotonic() > self._until:
             missing = "no_time"
@@ -325,7 +325,7 @@ class _Asked:
         return ("faulthandler" if stacks else None), stacks, hindrance, text
 
     def _is_python(self, pid: int) -> bool:
-        """It runs Python's own program, or one that has loaded Python and answers."""
+        """Whether it runs Python's own program, or one that has loaded Python and installed the handler."""
         try:
             if "python" in os.path.basename(os.readlink("/proc/%d/exe" % pid)):
                 return True

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 
 PAUSES_S = (1.0, 5.0, 20.0)
-"""Before each further try."""
+"""The pauses before each further attempt."""
 
 MOST_WAITING = 50
-"""How far it may be behind; of more the oldest are left out."""
+"""The most waiting events; of more the oldest are dropped."""
 
 _KINDS = {"answer": "hook_refused", "redirect": "hook_redirects", "unreachable": "hook_unreached"}
 
 
 class Hook:
-    """Sends one hook one event after another, a few times each, until it is taken or given up.
+    """Sends one hook one event after another, with a few attempts each, until it is accepted or given up.
 
     `record` is its part of told.json, which is written between `step` and `begin`.
     """
@@ -54,7 +54,7 @@ class Hook:
         self._report = report
         self._waiting: List[RunEvent] = []
         self._current: Optional[RunEvent] = None
-        """What is being sent."""
+        """The event that is being sent."""
         self._delivery: Optional[Delivery] = None
         self._try_at = 0.0
         self._done = set(self.record["events"])
@@ -72,7 +72,7 @@ class Hook:
             self._finish(sent, now)
         self._update_waiting(found)
         if self._current is None and self._waiting and now >= self._try_at:
-            # counted before it is tried: an agent that is killed again and again does not post for ever
+            # counted before the attempt: an agent that is killed repeatedly does not post forever
             self._current = self._waiting[0]
             self.record["tries"] += 1
         return before != (len(self._done), self.record["tries"])
@@ -142,7 +142,7 @@ class Hook:
         self.record["broken"] = True
 
     def _mark_done(self, done: List[RunEvent]) -> None:
-        """These are not sent to it any more."""
+        """Marks events as done, so that they are no longer sent."""
         ids = [one.id for one in done]
         self._done.update(ids)
         self.record["events"] = [*self.record["events"], *ids][-MOST_DELIVERED:]
@@ -157,7 +157,7 @@ def rfc3339(epoch_s: float) -> str:
 
 
 _START_S = 5.0
-"""What Python may take to start on a host that is busy."""
+"""The time that Python may take to start on a busy host."""
 _REAP_S = 0.2
 _MOST_BYTES = 65536
 _PASSED_ON = {"PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", *environment.PROXIES}
@@ -190,7 +190,7 @@ class Delivery:
         os.set_blocking(self.reader, False)
 
     def update(self, now: float) -> Optional[Sent]:
-        """Its result; None while it is unknown."""
+        """The sender's result; None while it is unknown."""
         if not self._has_ended():
             if now < self.deadline:
                 return None
@@ -229,14 +229,14 @@ def _failed(text: str) -> Sent:
 
 
 OTHERS_S = 60.0
-"""What the coordinator of another host has had so long for is not sent again by the one that was elected."""
+"""Events that the coordinator on another host had this long to send are not sent again by the newly elected one."""
 
 LAST_WORDS_S = 15.0
 """The end of a run waits for its last posts, but no longer than this."""
 
 
 class Posting:
-    """Its `step` never waits: a hook that hangs holds up neither the run nor another hook.
+    """Sends all hooks. Its `step` never waits: a hook that hangs delays neither the run nor another hook.
 
     `report` adds to the run's history, once for a hook that fails. Times: `now` monotonic.
     """
@@ -250,7 +250,7 @@ class Posting:
 
     @property
     def settled(self) -> bool:
-        """Nothing is still to be sent."""
+        """Whether there is nothing left to send."""
         return all(hook.settled for hook in self._hooks)
 
     def step(self, view: RunView, *, over: bool, now: float) -> None:
@@ -301,7 +301,7 @@ class Posting:
 
 
 def _posts(files: RunFiles) -> List[Post]:
-    """The hooks of the cluster file; empty where it has no hooks, or where they cannot be read any more."""
+    """The hooks of the cluster file; empty if there are none, or if they can no longer be read."""
     try:
         found = paths.read_record(files.path("hooks.json"), HookFile)
     except (paths.Damaged, OSError) as problem:

@@ -1,7 +1,7 @@
-"""One post: a process of its own, which gets everything on stdin, and answers on stdout.
+"""Sends one post: a separate process, which gets everything on stdin, and answers on stdout.
 
-A name server or a receiver that hangs, and the memory that TLS takes, are this process's alone. It ends by itself
-when its time is over, even if the agent that started it has gone.
+Only this process is affected by a name server or receiver that hangs, and by the memory that TLS takes. It ends by
+itself when its time is over, even if the agent that started it has ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..records.hooks import Sent
 
 _MOST_SHOWN = 120
-"""Bytes of an answer that may say what is wrong."""
+"""The most bytes of an answer that is shown as an error."""
 _PATIENT = (408, 425, 429)
 """Answers to a client that mean: later."""
 _SHORTEST_PART = 6
@@ -59,7 +59,7 @@ def send(url: str, headers: Dict[str, str], body: Dict[str, Any], timeout_s: flo
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """A token goes to the address that was written down, and to no other."""
+    """Follows no redirects: a token is sent only to the configured address."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -78,7 +78,7 @@ def _refused(error: urllib.error.HTTPError, masks: Masks) -> Sent:
 
 
 def _body(error: urllib.error.HTTPError, masks: Masks) -> str:
-    """The answer in a few plain words, such as Slack's `no_service`; pages are passed over."""
+    """The answer as short plain text, such as Slack's `no_service`; HTML pages are ignored."""
     try:
         data = error.read(_MOST_SHOWN + 1)
     except Exception:  # as above
@@ -104,7 +104,7 @@ def _unreachable(reason: object, masks: Masks) -> Sent:
 
 
 def _secrets(url: str, headers: Dict[str, str]) -> Iterator[str]:
-    """Also as a server echoes them: the path alone, or a part of it, or what follows `Bearer`."""
+    """The secrets, also as a server echoes them: only the path, or a part of it, or the value after `Bearer`."""
     _, _, rest = url.partition("://")
     _, _, path = rest.partition("/")
     words = [url, rest, "/" + path, path, *headers.values()]

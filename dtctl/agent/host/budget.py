@@ -1,4 +1,4 @@
-"""How much one look at files of others may cost, where file systems may never answer."""
+"""Limits one inspection of others' files, in file systems that may never answer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Spent(Exception):
-    """The text says what there was too much of."""
+    """The budget is spent; the text names the exceeded limit."""
 
 
 class Budget:
-    """Of time (`until`, on the monotonic clock) and of names in directories."""
+    """A budget of time (`until`, on the monotonic clock) and of names in directories."""
 
     _NAMES_AT_ONCE = 1024
 
@@ -40,7 +40,7 @@ class Budget:
 
 
 class Silent(Exception):
-    """No answer has come in time."""
+    """There was no answer in time."""
 
 
 _unanswered: Set[str] = set()
@@ -48,7 +48,10 @@ _unanswered: Set[str] = set()
 
 
 def within(limit_s: float, place: str, work: Callable[[], T]) -> T:
-    """What `work` returns or raises. Raises Silent after the limit, and at once while earlier work there continues."""
+    """Runs `work` with a limit; returns or raises its result.
+
+    Raises Silent after the limit, and at once while earlier work there continues.
+    """
     if place in _unanswered:
         raise Silent
     answers: List[Tuple[Optional[T], Optional[BaseException]]] = []

@@ -1,7 +1,7 @@
 """Imports the agent's modules from one file of code that this version of Python has compiled (keeping.py).
 
-A module is compiled when a process first needs it, and `save` adds it to the file. This text stands in the head of
-that file, and is run before there is anything to import.
+A module is compiled when a process first needs it, and `save` adds it to the file. The head of that file contains
+this text, which runs before any module can be imported.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
     Index = Mapping[str, Tuple[str, int, int, bytes]]
-    """By a module's name: its path in the program, where its code is in the file's body, and the code's digest.
+    """A module's name -> its path in the program, the place of its code in the file's body, and the code's digest.
 
     A module without code has the size 0.
     """
 
 DIGEST_BYTES = 16
 FIXED_BYTES = 24
-"""Before the head: Python's number for its code, the head's size and digest."""
+"""The size of the data before the head: Python's number for its code, the head's size and digest."""
 
 
 class Modules:
@@ -70,7 +70,7 @@ class Modules:
         return made
 
     def get_source(self, name: str) -> Optional[str]:
-        """For tracebacks, too."""
+        """The module's source, also for tracebacks."""
         return self._sources().get(self._index[name][0])
 
     def save(self) -> None:
@@ -92,7 +92,7 @@ class Modules:
         return {name: code for name, code in codes.items() if code}
 
     def _code(self, name: str) -> bytes:
-        """Of a module; empty if the file has not got it where the index says."""
+        """The code of a module; empty if it is missing at the place in the index."""
         _, offset, size, digest = self._index[name]
         data = self._read(self._body + offset, size) if size else b""
         return data if data and _digest(data) == digest else b""

@@ -1,4 +1,4 @@
-"""What a process of the agent does first: detach, rename itself, close what it inherited."""
+"""The first steps of a process of the agent: detach, rename itself, close inherited descriptors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_DESCRIPTORS = 65536
 
 
 def detached(work: Callable[[], None]) -> None:
-    """Has `work` done by a new process, no child of this one and in a session of its own, and returns at once."""
+    """Runs `work` in a new process, no child of this one and in a session of its own; returns at once."""
 
     def be_orphaned() -> None:
         os.setsid()
@@ -35,7 +35,7 @@ def fork(work: Callable[[], None], code: int = 0) -> int:
         if pid == 0:
             work()
         return pid
-    except BaseException:  # the new process ends here, and its log says why
+    except BaseException:  # the new process ends here, and its log shows why
         if os.getpid() == parent:
             raise
         sys.excepthook(*sys.exc_info())
@@ -49,13 +49,13 @@ def fork(work: Callable[[], None], code: int = 0) -> int:
 
 
 def rename(name: str) -> None:
-    """Shown by `ps -o comm` and `top`; the command line stays that of the process that this one was forked from."""
+    """Sets the name in `ps -o comm` and `top`; the command line stays that of the process from which it was forked."""
     with suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:  # only a courtesy
         file.write(name)
 
 
 def take_command_line(argv: Sequence[str]) -> bool:
-    """Shows these words in `ps` in place of the command line, as an exec would; False if they do not fit in there."""
+    """Shows these arguments in `ps` instead of the command line, as an exec would; False if they do not fit."""
     line = b"".join(os.fsencode(argument) + b"\0" for argument in argv)
     try:
         with open("/proc/self/stat", "rb") as stat:
@@ -80,7 +80,7 @@ def close_descriptors(but: Iterable[int] = ()) -> None:
 
 
 def isolate(name: str, but: Iterable[int]) -> None:
-    """For a process that runs what is not dtctl's: it has only these descriptors, and leaves no core."""
+    """Isolates a process that runs foreign code: it has only these descriptors, and writes no core."""
     import resource
 
     null = os.open(os.devnull, os.O_RDWR)
@@ -93,8 +93,8 @@ def isolate(name: str, but: Iterable[int]) -> None:
 
 
 def restore_signals() -> None:
-    """Every signal does what it does in a program started by hand."""
+    """Restores the default action of every signal."""
     for number in range(1, signal.NSIG):
-        with suppress(OSError, ValueError):  # SIGKILL, SIGSTOP, and numbers that the C library keeps for itself
+        with suppress(OSError, ValueError):  # SIGKILL, SIGSTOP, and numbers that the C library reserves
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

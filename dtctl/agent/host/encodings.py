@@ -1,9 +1,9 @@
-"""How TensorFlow's files are encoded: protocol buffers, field by field, and the checksum CRC-32C, masked.
+"""The encodings of TensorFlow's files: protocol buffers, field by field, and the checksum CRC-32C, masked.
 
-Python has no such checksum (`tensorflow/core/lib/hash/crc32c.h`). Many bytes are taken as rows of `_STEPS` bytes, whose
-checksums are made side by side: each column of all rows is one number, looked up by `bytes.translate`. That is about
-ten times as fast as byte after byte. The registers of the rows are joined as a checksum is linear: one moves on over a
-whole row by four tables.
+Python has no such checksum (`tensorflow/core/lib/hash/crc32c.h`). Long data is processed as rows of `_STEPS` bytes,
+whose checksums are computed in parallel: each column of all rows is one number, looked up by `bytes.translate`. That is
+about ten times as fast as byte by byte. The registers of the rows can be combined because the checksum is linear: one
+register is advanced over a whole row by four tables.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _of_rows(data: bytes) -> Iterator[int]:
 
 
 def _tables_over_a_row() -> List[List[int]]:
-    """For each byte of a register: what it becomes after a row of zeros."""
+    """For each byte of a register: its value after a row of zeros."""
     zeros = bytes(_STEPS)
     alone = [_one_by_one(1 << bit, zeros) for bit in range(32)]
     tables = []
@@ -111,11 +111,11 @@ _MOST_FIELDS = 200_000
 
 
 class Malformed(Exception):
-    """The text says what is wrong with the message."""
+    """The message is malformed; the text names the problem."""
 
 
 def fields(data: bytes, span: Span) -> Iterator[Field]:
-    """Number, wire type, and value of each field: a number, or where its bytes lie. Raises Malformed."""
+    """Number, wire type, and value of each field: a number, or the span of its bytes. Raises Malformed."""
     position, end = span
     count = 0
     while position < end:

@@ -1,4 +1,4 @@
-"""What goes wrong: refused in the frame `error`, or, where there is no controller, noted in agent.log."""
+"""Errors: sent in the frame `error`, or, without a controller, written to agent.log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..records import answers
 
 LONGEST_TEXT = 65_536
-"""As in records.answers.Text."""
+"""The same limit as of records.answers.Text."""
 
 
 class Refused(Exception):
@@ -31,7 +31,7 @@ class Refused(Exception):
         self.hint = hint
 
     def fields(self) -> answers.Refused:
-        """As the frame `error`, or a field of an answer."""
+        """The error as the frame `error`, or a field of an answer."""
         return {
             "code": self.code,
             "summary": self.summary[:LONGEST_TEXT],
@@ -44,7 +44,7 @@ NO_ROOM = "dtctl gc    removes old runs and old code; other files on this disk a
 
 
 def damaged(problem: str) -> Refused:
-    """`problem`: which file of a run is damaged, and what is wrong with it."""
+    """The error about a damaged run. `problem`: the damaged file, and its damage."""
     hint = "dtctl down    ends what is left of the run, and removes its files"
     return Refused("damaged", "a file of the run is damaged on this host", problem, hint)
 
@@ -56,7 +56,7 @@ def other_version(problem: str) -> Refused:
 
 
 def from_os_error(error: OSError, doing: str) -> Refused:
-    """What an operating system error means to the person at the controller. `doing` reads as in 'write the bundle'."""
+    """The error for an operating system error. `doing` reads as in 'write the bundle'."""
     import errno
 
     place = "%s: " % error.filename if error.filename else ""
@@ -76,7 +76,7 @@ _logged: Set[str] = set()
 
 
 def note(text: str) -> None:
-    """Never raises: the full disk may be the log's own."""
+    """Writes a line to agent.log once. Never raises, as the log's own disk may be full."""
     if text not in _logged:
         with suppress(OSError):
             print(text, file=sys.stderr, flush=True)
@@ -84,5 +84,5 @@ def note(text: str) -> None:
 
 
 def passes(error: OSError) -> bool:
-    """True for what another try may not meet: a full disk, say."""
+    """Whether an error may be temporary, such as a full disk."""
     return error.errno in _PASSING

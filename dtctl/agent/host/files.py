@@ -1,7 +1,7 @@
-"""Files that others may have made: a trainer in the directory of its attempt, another user where checkpoints lie.
+"""Opens files that others may have created: trainers in directories of attempts, other users among checkpoints.
 
-They are opened here and nowhere else: never through a link, without waiting for the other end of a FIFO, and checked
-again once they are open. What is not a regular file, or too large, is an OSError whose text says what it is.
+Only this module opens them: never through a link, without waiting for the other end of a FIFO, and checked again once
+they are open. Anything but a regular file, or a too large one, is an OSError that describes it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _KINDS = {
 
 
 class Unfit(OSError):
-    """Something else is in the file's place; `strerror` says what, as in 'is a FIFO'."""
+    """Something else is in the file's place; `strerror` describes it, as in 'is a FIFO'."""
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(errno.EINVAL, what, path)
 
 
 def stat_regular(path: str, at: Optional[int] = None) -> os.stat_result:
-    """What is known of a regular file without opening it. `at`: the directory that a relative path begins in."""
+    """The status of a regular file, without opening it. `at`: the directory of a relative path."""
     return regular(path, os.stat(path, dir_fd=at, follow_symlinks=False))
 
 
@@ -47,7 +47,7 @@ def regular(path: str, found: os.stat_result) -> os.stat_result:
 
 
 def descriptor(path: str, flags: int = os.O_RDONLY, at: Optional[int] = None) -> int:
-    """Of the opened file, which is its user's alone when it is made by this. Raises Unfit, OSError."""
+    """The descriptor of the opened file, readable only by its user if it is new. Raises Unfit, OSError."""
     try:
         opened = os.open(path, flags | _SAFELY, 0o600, dir_fd=at)
     except OSError as error:
@@ -66,7 +66,7 @@ def descriptor(path: str, flags: int = os.O_RDONLY, at: Optional[int] = None) ->
 
 @contextmanager
 def opened(path: str, flags: int = os.O_RDONLY, at: Optional[int] = None) -> Iterator[int]:
-    """As `descriptor`, which is closed at the end."""
+    """The same as `descriptor`, closed at the end."""
     file = descriptor(path, flags, at)
     try:
         yield file
@@ -89,7 +89,7 @@ def read(path: str, most: int, at: Optional[int] = None) -> bytes:
 
 
 def read_at(file: int, offset: int, size: int) -> bytes:
-    """So many bytes from there; fewer at the end of the file."""
+    """Reads `size` bytes at an offset; fewer at the end of the file."""
     data = os.pread(file, size, offset) if size > 0 else b""
     if len(data) in (0, size):
         return data
@@ -105,7 +105,7 @@ def read_at(file: int, offset: int, size: int) -> bytes:
 
 
 def leads_on(entry: os.DirEntry[str]) -> bool:
-    """True for a directory, and for a link to one that this user or root has made: other users choose nothing here."""
+    """Whether an entry is a directory, or a link to one by this user or root: links of other users are not followed."""
     if not entry.is_symlink():
         return entry.is_dir(follow_symlinks=False)
     return entry.stat(follow_symlinks=False).st_uid in (0, os.geteuid()) and entry.is_dir()
@@ -119,7 +119,7 @@ def directory(path: str, at: Optional[int] = None) -> int:
         if stat.S_ISLNK(found.st_mode):
             if found.st_uid not in (0, os.geteuid()):
                 raise Unfit(path, "is a link that another user has made")
-            path = os.readlink("", dir_fd=place)  # of the very link that was looked at
+            path = os.readlink("", dir_fd=place)  # of the same link that was inspected
     finally:
         os.close(place)
     links = 0 if stat.S_ISLNK(found.st_mode) else os.O_NOFOLLOW

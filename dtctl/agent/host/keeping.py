@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 IMPORTER = "dtctl_agent/host/compiled.py"
 PLAIN = ("__main__.py", "dtctl_agent/dump/site/sitecustomize.py")
-"""What Python itself reads: of a process that starts without a session, and of trainers."""
+"""Files that Python itself reads: in a process that starts without a session, and in trainers."""
 
 _CODES = {
     errno.ENOSPC: ("disk_full", "the disk is full", "free some space on this host"),
@@ -80,7 +80,7 @@ def make_directory(path: str) -> None:
     try:
         os.mkdir(path, 0o700)
     except OSError:
-        if not os.path.isdir(path):  # else another session has made it just now
+        if not os.path.isdir(path):  # else another session has just created it
             raise
 
 

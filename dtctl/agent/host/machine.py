@@ -1,4 +1,4 @@
-"""Which machine this is: a home directory, and with it the files of runs, may be shared by several."""
+"""Identifies this machine, as several may share a home directory, and with it the files of runs."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def machine_id() -> str:
 
 
 def system() -> str:
-    """Such as: Debian GNU/Linux 12 (bookworm), Linux 6.1.0, x86_64."""
+    """The operating system, such as: Debian GNU/Linux 12 (bookworm), Linux 6.1.0, x86_64."""
     uname = os.uname()
     return ", ".join(filter(None, [_distribution(), "%s %s" % (uname.sysname, uname.release), uname.machine]))[:1000]
 
 
 def _distribution() -> str:
-    """As os-release(5) names it; empty if it does not."""
+    """The distribution's name by os-release(5); empty if unknown."""
     lines = text("/etc/os-release").splitlines()
     named = (line.partition("=")[2].strip("\"' ") for line in lines if line.startswith("PRETTY_NAME="))
     return next(named, "")
@@ -51,7 +51,7 @@ def name_of_user(number: int) -> str:
 
 
 def home_is_the_accounts() -> bool:
-    """False if HOME was changed: programs that the machine starts for this user will not know the change."""
+    """Whether HOME is the account's home. If it was changed, programs that the machine starts for this user differ."""
     try:
         return os.path.samefile(pwd.getpwuid(os.geteuid()).pw_dir, os.path.expanduser("~"))
     except (KeyError, OSError):
@@ -59,10 +59,10 @@ def home_is_the_accounts() -> bool:
 
 
 class Lacking(Exception):
-    """This machine lacks something that is needed; the text says what."""
+    """This machine lacks something that is needed; the text names it."""
 
 
 def oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory since its start; 0 before Linux 4.13 (vmstat)."""
+    """The number of processes that the kernel has killed for lack of memory since its start; 0 before Linux 4.13."""
     found = re.search(r"^oom_kill (\d+)$", text("/proc/vmstat"), re.MULTILINE)
     return int(found[1]) if found else 0

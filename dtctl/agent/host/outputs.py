@@ -1,9 +1,9 @@
-"""Which cluster has last written to an output directory: a mark for each directory, in the agent's own home.
+"""The cluster that has last written to an output directory: a mark for each directory, in the agent's own home.
 
-Not in the directory itself, where trainers look for checkpoints, and some will only begin in an empty one; nor beside
-it, where the user may not write. A directory is known by its path and its inode: one that was removed and created again
-has never been written to. Hosts that share a directory and not a home have a mark each. So does a storage URL, which
-cannot be opened here: it counts as one that holds something.
+Not in the directory itself, where trainers search for checkpoints, and some start only in an empty one; nor next to it,
+where the user may have no write permission. A directory is identified by its path and its inode: a recreated one counts
+as never written to. Hosts that share a directory but no home have a mark each. A storage URL also has a mark; it cannot
+be opened here, so it counts as not empty.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from typing import Callable, Container, Iterable, List, Optional, Tuple
 
 MOST_MARKS = 1000
-"""Those of older dates are forgotten."""
+"""The most marks; the oldest ones are removed."""
 _MARK_BYTES = 65536
 
 
 def found(root: str, directories: Iterable[str], live: Callable[[], Container[str]]) -> List[OutputMark]:
-    """The marks of those directories that hold something, or into which a `live` run will soon write."""
+    """The marks of directories that are not empty, or to which a `live` run will soon write."""
     marks = [(directory, mark) for directory in directories for mark in [_mark(root, directory)] if mark is not None]
     empty = [mark for directory, mark in marks if not _holds_something(directory)]
     runs = live() if empty else ()
@@ -71,7 +71,7 @@ def of_cluster(root: str, cluster: str, controller: str = "", file: str = "") ->
 
 
 def _mark(root: str, directory: str) -> Optional[OutputMark]:
-    """None where there is none, or it cannot be read."""
+    """The mark of a directory; None if there is none, or it cannot be read."""
     try:
         place, inode, path = _place(root, directory)
         mark = paths.read_record(place, OutputMark, _MARK_BYTES)
@@ -111,10 +111,10 @@ def _forget_old(directory: str) -> None:
 
 
 def lead_mark(directory: str, run: str) -> str:
-    """The file by which the lead's agent shows other hosts of a run with spares what it sees."""
+    """The file by which the lead's agent identifies its directory for other hosts, in a run with spares."""
     return os.path.join(directory, ".dtctl-%s" % run)
 
 
 def unmarked(directories: Iterable[str], run: str) -> List[str]:
-    """Those that are not the lead's."""
+    """The directories that are not the lead's."""
     return [directory for directory in directories if not os.path.exists(lead_mark(directory, run))]

@@ -1,4 +1,4 @@
-"""Where everything lies below the root, and how state files are read and replaced."""
+"""The paths of all files below the root; reads and replaces state files."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EINVAL)
 
 
 def is_component(name: object) -> bool:
-    """True for what can be one component of a path and nothing else."""
+    """Whether a name is exactly one component of a path."""
     return isinstance(name, str) and len(name) <= 200 and _NAME.match(name) is not None
 
 
 def component(name: object, what: str) -> str:
-    """`name` when it can be one component of a path and nothing else; else refuses it."""
+    """`name` if it is exactly one component of a path; else refuses it."""
     if not is_component(name):
         raise Refused("bad_request", "%s is not the name of a %s" % (ascii(name)[:300], what))
     return str(name)
@@ -47,7 +47,7 @@ def make_directory(path: str) -> None:
     """Makes a private directory and its parents; one that exists is left as it is."""
     if os.path.isdir(path):
         return
-    make_directory(os.path.dirname(path))  # not os.makedirs, whose mode is for the last one only
+    make_directory(os.path.dirname(path))  # not os.makedirs, whose mode applies only to the last one
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -98,7 +98,7 @@ def entries(directory: str) -> List[str]:
 
 
 def modified(path: str) -> float:
-    """When the file or the list of the directory was changed; now, for one that is being removed."""
+    """When the file or the directory's list was changed; now, for one that is being removed."""
     try:
         return os.stat(path).st_mtime
     except FileNotFoundError:
@@ -114,7 +114,7 @@ def is_still(path: str, found: os.stat_result) -> bool:
 
 
 def modified_ns(path: str) -> int:
-    """0 when it is gone."""
+    """The time of the last change in ns; 0 if the file is missing."""
     try:
         return os.stat(path).st_mtime_ns
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def modified_ns(path: str) -> int:
 
 
 def used_bytes(path: str) -> int:
-    """How much disk space a file, or everything below a directory, takes."""
+    """The disk space that a file, or everything below a directory, takes."""
     total = own_bytes(path)
     for directory, below, others in os.walk(path):
         total += sum(own_bytes(os.path.join(directory, name)) for name in (*below, *others))
@@ -130,7 +130,7 @@ def used_bytes(path: str) -> int:
 
 
 def own_bytes(path: str) -> int:
-    """The disk space that this file, link or directory alone would set free: 0 when it is gone, or has other names."""
+    """The disk space that removing only this file, link or directory frees: 0 if it is missing, or has other names."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -139,7 +139,7 @@ def own_bytes(path: str) -> int:
 
 
 def read_text(path: str, most: int = MOST_BYTES) -> Optional[str]:
-    """The file's text without the white space around it, or None when there is no such file. Raises files.Unfit."""
+    """The file's text, stripped; None if there is no such file. Raises files.Unfit."""
     try:
         return files.read(path, most).decode("utf-8", "replace").strip()
     except FileNotFoundError:
@@ -147,19 +147,19 @@ def read_text(path: str, most: int = MOST_BYTES) -> Optional[str]:
 
 
 class Damaged(ValueError):
-    """A file of dtctl's own is damaged; the text says which, and what is wrong with it."""
+    """A file of dtctl's own is damaged; the text names it and its damage."""
 
 
 class OtherVersion(Damaged):
-    """The file is of a version of dtctl whose records differ; the text says which file, and of which version."""
+    """The file is of a version of dtctl whose records differ; the text names both."""
 
 
 class RunRemoved(FileNotFoundError):
-    """There is no such run, or it has just been removed."""
+    """There is no such run, or it was just removed."""
 
 
 def version(path: str) -> Optional[Tuple[int, int, int]]:
-    """Another one after each writing; None while there is no file that can be seen."""
+    """A value that changes with each write; None without a visible file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -168,7 +168,7 @@ def version(path: str) -> Optional[Tuple[int, int, int]]:
 
 
 def read_record(path: str, kind: Type[R], most: int = MOST_BYTES) -> Optional[R]:
-    """The record in a file, or None when there is no such file. Raises Damaged, and OSError for what cannot be read."""
+    """The record in a file; None if there is no such file. Raises Damaged, and OSError for an unreadable one."""
     try:
         return checked(kind, kinds.parse_json(files.read(path, most)))
     except FileNotFoundError:
@@ -187,7 +187,7 @@ def read_record(path: str, kind: Type[R], most: int = MOST_BYTES) -> Optional[R]
 
 
 def put_aside(path: str) -> str:
-    """Moves a damaged file out of the way, for people to look at; its new path."""
+    """Moves a damaged file aside, for inspection; returns its new path."""
     aside = aside_of(path)
     os.replace(path, aside)
     return aside
@@ -198,7 +198,7 @@ def aside_of(path: str) -> str:
 
 
 def tail(path: str, size: int = 4096) -> str:
-    """The end of a text file, from the start of a line; empty when there is no such file."""
+    """The end of a text file, from the start of a line; empty if there is no such file."""
     try:
         with files.opened(path) as opened:
             start = max(0, os.fstat(opened).st_size - size)
@@ -211,12 +211,12 @@ def tail(path: str, size: int = 4096) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Replaces the file at once: a reader sees the old text or the new, and a full disk leaves the old one."""
+    """Replaces the file atomically: a reader sees the old text or the new, and a full disk leaves the old one."""
     _write(path, text, os.replace)
 
 
 def write_json(path: str, value: Mapping[str, object]) -> None:
-    """As `write_text`."""
+    """Writes a JSON file as `write_text` does."""
     _write(path, _readable(value), os.replace)
 
 

@@ -17,7 +17,7 @@ _FIRST_CHOSEN = 10_000
 _LISTENS = "0A"
 """TCP_LISTEN in the `st` column of /proc/net/tcp."""
 _SESSION = '"dtctl","exec"'
-"""In the command line of each session (transport/payload.py: LOADER)."""
+"""Part of the command line of each session (transport/payload.py: LOADER)."""
 
 
 def taken(port: int) -> bool:
@@ -49,9 +49,9 @@ def free_from(span: int, most: int = 8) -> List[int]:
 
 
 def hold(besides: Container[int]) -> Optional[Tuple[int, List[socket.socket]]]:
-    """A free port, and the sockets that keep it until they are closed; None where no port is free.
+    """A free port, and the sockets that hold it until they are closed; None if no port is free.
 
-    Anywhere above the ports that services are known by, so that two users of a machine hardly ever choose the same.
+    It is anywhere above the well-known ports, so that two users of a machine rarely choose the same.
     """
     low, high = ephemeral()
     ports = [*range(_FIRST_CHOSEN, low), *range(max(_FIRST_CHOSEN, high + 1), 65536)]
@@ -75,7 +75,7 @@ def bound(port: int, dying: bool) -> Optional[List[socket.socket]]:
         try:
             one = socket.socket(family, socket.SOCK_STREAM)
         except OSError:
-            continue  # no such family here
+            continue  # no such address family here
         if family == socket.AF_INET6:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         if dying:
@@ -108,7 +108,7 @@ def holder(port: int) -> str:
 
 
 def holding(port: int) -> Tuple[str, bool]:
-    """Who listens there, in words, and whether that is a conversation with dtctl, which tries the port and leaves it.
+    """A description of the process that listens there, and whether it is a session of dtctl that only tries the port.
 
     /proc does not show which process of another user it is.
     """
@@ -126,18 +126,18 @@ def holding(port: int) -> Tuple[str, bool]:
 
 
 def listener(port: int) -> Optional[int]:
-    """Its pid; None where it is another user's, or no process listens."""
+    """The pid of the listening process; None if it is another user's, or there is none."""
     return _pid(listening(port))
 
 
 def _of_run(pid: int) -> str:
-    """Whose trainer it is, by what it was started with; an environment of another user's cannot be read."""
+    """The run of a trainer, by its environment, which is unreadable for another user's process."""
     run = processes.environment(pid).get("DTCTL_RUN", "")[:200]
     return " of the run %s" % run if run and run.isascii() and run.isprintable() else ""
 
 
 def _pid(owners: Container[str]) -> Optional[int]:
-    """None where it is another user's, or no process has them."""
+    """The pid of the process with these sockets; None if it is another user's, or there is none."""
     found = (int(name) for name in sorted(os.listdir("/proc")) if name.isdigit() and holds(name, owners))
     return next(found, None) if owners else None
 
@@ -171,7 +171,7 @@ _LISTEN = 10
 
 
 def _dumped() -> Dict[int, Dict[str, int]]:
-    """As the kernel reports the listening sockets alone. Raises OSError."""
+    """The listening sockets, which the kernel selects. Raises OSError."""
     found: Dict[int, Dict[str, int]] = {}
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
         kernel.settimeout(1.0)
@@ -218,7 +218,7 @@ def _read() -> Dict[int, Dict[str, int]]:
 
 
 def holds(pid: str, inodes: Container[str]) -> bool:
-    """True when the process has one of these sockets open; False, too, when it is another user's."""
+    """Whether the process has one of these sockets open; also False for another user's."""
     directory = "/proc/%s/fd" % pid
     try:
         links = [_link(os.path.join(directory, name)) for name in os.listdir(directory)]
@@ -236,7 +236,7 @@ def _link(path: str) -> Optional[str]:
 
 
 CLAIM = "dtctl/port/%d"
-"""A port that a run is going to listen on, made known on this machine before a process listens there.
+"""The claim of a port that a run will listen on, visible on this machine before a process listens there.
 
 It is a Unix socket with an abstract name (unix(7)): /proc/net/unix shows it to all who share these ports, it
 leaves no file, and it ends with the process that holds it.

@@ -1,4 +1,7 @@
-"""What /proc says. A process is known by pid and start time and boot id, or by its DTCTL_KEY; never by its name."""
+"""Processes by /proc.
+
+A process is identified by pid, start time and boot id, or by its DTCTL_KEY; never by its name.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,16 @@ if TYPE_CHECKING:
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 KILL_LIMIT_S = 5.0
-"""What outlives SIGKILL for longer hangs in the kernel: in a file system that does not answer, or a driver."""
+"""A process that survives SIGKILL for longer hangs in the kernel: in an unresponsive file system, or a driver."""
 
 LOOK_S = 0.05
-"""How often a session that ends processes looks what is left."""
+"""The interval at which a session that ends processes checks which are left."""
 
 LONGEST_COMMAND = 4096
-"""How many characters of a command line are shown."""
+"""The most characters of a command line that are shown."""
 
 _MOST_LISTINGS = 5
-"""On a machine where something is started all the time there is always a new process."""
+"""The most listings, as a busy machine always has new processes."""
 
 _KERNEL_LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
 
@@ -46,7 +49,7 @@ def boot_id() -> str:
 
 
 class Process:
-    """One line of the process table, at the moment when it was read."""
+    """One entry of the process table, at the time when it was read."""
 
     __slots__ = ("frozen", "group", "pages", "parent", "pid", "queues", "session", "start_time", "ticks", "zombie")
 
@@ -57,12 +60,12 @@ class Process:
         self.zombie = fields[0] in (b"Z", b"X", b"x")
         self.frozen = fields[0] == b"T"  # not t, which is under a debugger
         self.queues = fields[0] in (b"R", b"D")
-        """It has a processor, or waits for one or for a disk."""
+        """Whether it runs on a processor, or waits for one or for a disk."""
         self.parent = int(fields[1])
         self.group = int(fields[2])
         self.session = int(fields[3])
         self.ticks = int(fields[11]) + int(fields[12])
-        """Of a processor, in the program and in the kernel."""
+        """Processor time in ticks, in the program and in the kernel."""
         self.start_time = int(fields[19])
         self.pages = int(fields[21])
         """Resident."""
@@ -73,7 +76,7 @@ class Process:
 
     @classmethod
     def read(cls, pid: int) -> Optional[Process]:
-        """None when there is no such process."""
+        """The entry of a process; None if there is no such process."""
         stat = _read_proc(pid, "stat")
         return cls(pid, stat) if stat else None
 
@@ -82,7 +85,7 @@ def _read_proc(pid: int, name: str) -> bytes:
     try:
         descriptor = os.open("/proc/%d/%s" % (pid, name), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return b""  # it has ended, or is not ours to look at
+        return b""  # it has ended, or is not readable for this user
     try:
         data = chunk = os.read(descriptor, 65536)
         while len(chunk) == 65536 or (chunk and name == "environ"):
@@ -110,7 +113,7 @@ def myself() -> run_state.Process:
 
 
 def of_attempt(attempt: str) -> List[Process]:
-    """What is left of an attempt, by its directory; with a damaged start.json by the key of its trainer."""
+    """The remaining processes of an attempt, by its directory; with a damaged start.json by its trainer's key."""
     from ..records.run_state import Start  # which the supervisor's own processes do without
 
     try:
@@ -142,7 +145,7 @@ def living(pid: int, start_time: int) -> Optional[Process]:
 
 
 def resumed(process: Optional[Process]) -> Optional[Process]:
-    """The same process, an agent or a keeper, which goes on if a signal had stopped it."""
+    """The same process, an agent or a keeper, resumed if a signal had stopped it."""
     if process is not None and process.frozen:
         send_signal([process], signal.SIGCONT)
     return process
@@ -165,7 +168,7 @@ def argv(pid: int, option: bytes = b"") -> List[str]:
 
 
 def environment(pid: int, prefix: bytes = b"") -> Dict[str, str]:
-    """The variables that a process was started with, whose names begin so; empty when they cannot be read."""
+    """The variables with this prefix with which a process was started; empty if they are unreadable."""
     given = _read_proc(pid, "environ")
     if prefix not in given:
         return {}
@@ -190,8 +193,10 @@ def of_user(user: int) -> Iterator[int]:
 
 
 def _pids() -> Iterator[int]:
-    """All are listed again until there is no new one: who forks and ends between being listed and being read would hide
-    its child, as one that puts itself into the background does.
+    """The pids, listed again until there is no new one.
+
+    Otherwise a process that forks and ends between being listed and being read would hide its child, as one that moves
+    into the background does.
     """
     seen: Set[str] = set()
     for _ in range(_MOST_LISTINGS):
@@ -210,7 +215,7 @@ def _user_of(pid: int) -> Optional[int]:
 
 
 def bears(pid: int, key: str) -> bool:
-    """True when the process was started by us with this key; so only once its exec has succeeded."""
+    """Whether the process was started by dtctl with this key; true only after its exec."""
     return _bears(pid, {_mark(key)})
 
 
@@ -246,13 +251,13 @@ def _bearers(pids: Iterable[int], marks: Set[bytes]) -> Iterator[Process]:
 
 
 def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Process]:
-    """Every live process that is proved to belong to a trainer, even in another session.
+    """Every live process that certainly belongs to a trainer, even in another session.
 
-    Proved are: the trainer itself (None where its pid is unknown), what bears one of its keys as DTCTL_KEY, what
-    shares the session or group of a trainer of which a proved process is left (so its number cannot have been given
-    away), and the descendants of all of these. After a restart of the machine nothing is.
+    These are: the trainer itself (None if its pid is unknown), processes with one of its keys as DTCTL_KEY, processes
+    in the session or group of a trainer of which such a process is left (so that its number cannot have been reused),
+    and the descendants of all of these. After a restart of the machine there are none.
 
-    Of a process that is none of them as little is read as shows it.
+    Of other processes as little is read as possible.
     """
     if trainer is not None and trainer["boot_id"] != boot_id():
         return []
@@ -272,7 +277,7 @@ def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Proc
 
 
 def _groups_of(pid: int) -> Tuple[int, ...]:
-    """The numbers of its group and session, without a look at /proc."""
+    """The numbers of its group and session, without reading /proc."""
     try:
         return os.getpgid(pid), os.getsid(pid)
     except OSError:
@@ -319,12 +324,12 @@ def describe(processes: Iterable[Process], task: Optional[str] = None) -> List[S
 
 
 class Ladder:
-    """SIGTERM to all that `look` finds, `grace_s` later SIGKILL, and another look until nothing is left.
+    """Sends SIGTERM to all processes that `look` finds, after `grace_s` SIGKILL, and repeats until none is left.
 
-    `step` is called until it says that nothing is left; it never waits. Times are of the monotonic clock.
-    A process is sent one SIGTERM, and none when there is no time to heed it. What the `leader`, a trainer, starts in
-    answer to it (a last upload, say) may use the grace period; without one, or when it had ended before, whatever
-    appears later is sent its own.
+    `step` is called until it returns that none is left; it never waits. Times are of the monotonic clock. A process is
+    sent one SIGTERM, and none if there is no time to handle it. Processes that the `leader`, a trainer, starts in
+    response (a last upload, for example) may use the grace period; without a leader, or if it had ended before, each
+    later process is sent its own.
     """
 
     def __init__(
@@ -336,9 +341,9 @@ class Ladder:
     ) -> None:
         self.grace_s = grace_s
         self.left: List[Process] = []
-        """What was found last."""
+        """The processes that were found last."""
         self.killed_after_s: Optional[float] = None
-        """The grace period at whose end something was still there, once that was so."""
+        """The grace period after which processes were left, once that has happened."""
         self._killed: Optional[float] = None
         self._list_processes = list_processes
         self._leader = leader
@@ -348,7 +353,7 @@ class Ladder:
         self._leader_was_there = False
 
     def step(self, now: float) -> bool:
-        """True when nothing is left."""
+        """Returns True when no process is left."""
         overdue = now >= self._began + self.grace_s
         if self._asked and not overdue and self._leader_lives():
             return False  # saves the scan while the leader itself is still at work

@@ -38,7 +38,7 @@ def hold() -> None:
 
 
 def save_compiled() -> None:
-    """For the processes to come, what this one has compiled (compiled.py)."""
+    """Saves modules that this process has compiled, for later ones (compiled.py)."""
     with suppress(OSError):  # a full disk: they compile it again
         getattr(sys.modules[__name__].__loader__, "save", lambda: None)()
 
@@ -68,7 +68,7 @@ def forget_current(root: str) -> None:
 
 
 def unused(root: str, now: float) -> Iterator[str]:
-    """Programs of other versions that no process runs from. Each is locked until the next one is asked for."""
+    """Unused programs of other versions. Each is locked until the next one is requested."""
     store = os.path.join(root, "agent")
     needed = (directory(), os.path.realpath(_current(root)))
     for name in paths.entries(store):

@@ -1,11 +1,11 @@
-"""Secrets, replaced wherever something is shown: values that are known, and what has the form of a secret.
+"""Replaces secrets in all output: known values, and text in the form of a secret.
 
-The table is that of logs, causes, stacks, events and reports alike, and says by `token_in` which files of the code look
-like secrets. The forms are those that gitleaks and detect-secrets know as well. Nothing here is judged by its entropy.
+The table applies to logs, causes, stacks, events and reports alike, and `token_in` finds by it files of the code that
+look like secrets. The forms are also known to gitleaks and detect-secrets. Entropy is not considered.
 
-A form is only searched for where one of its hints is found, and begins with plain letters where it can: all forms in
-one expression take forty times as long. Every repetition is bounded, or nothing follows that could fail: a line of any
-length takes time in proportion.
+A form is searched for only if one of its hints is found, and begins with plain letters where possible: all forms in one
+expression take forty times as long. Every repetition is bounded, or followed by nothing that could fail, so the time is
+proportional to the length of a line.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from typing import Iterable, Iterator, List, Tuple
 
     Form = Tuple[str, Tuple[bytes, ...], bytes]
-    """Its name, its hints, and the expression, whose last group is what is hidden; without one all of it."""
+    """Its name, its hints, and the expression, whose last group is hidden; without a group the whole match."""
 
 MASK = "***"
 _SHORTEST_LINE = 8
 _LONGEST_VALUE = 4096
 _LONGEST_NAME = 100
-"""With what is between it and its value."""
+"""The longest name, with the text between it and its value."""
 _CONTINUED = b"a1" * 20 + b"@"
 """A name that ends in it counts as a secret's."""
 
@@ -68,7 +68,7 @@ _TOKENS: Tuple[Form, ...] = (
         rb"|webhook\.office\.com/|/bot\d{5,20}:)([\w/@.-]{6,1024})",
     ),
 )
-"""By their own form alone."""
+"""Secrets that are recognised only by their own form."""
 
 _COLOUR = rb"(?:\x1b\[[\d;]{0,20}m)?"
 _OPEN = (
@@ -123,7 +123,7 @@ _NAMED: Tuple[Form, ...] = (
     ),
     ("", (b"sig=",), rb"sig=(?<!\wsig=)([\w%+/=-]{20,4096})"),
 )
-"""By what comes before them, in lower case."""
+"""Secrets that are recognised by the text before them, in lower case."""
 
 _WRITTEN: Tuple[Form, ...] = (
     (
@@ -148,7 +148,7 @@ _SHORT = 1000
 """Bytes, for which one expression is faster than each hint by itself."""
 
 _KEY_LINES = rb"(?m)^[ \t]*([A-Za-z0-9+/]{60,76}={0,2})[ \t\r]*$"
-"""What a private key is made of, where one is shown line by line."""
+"""The lines of a private key, if they appear separately."""
 
 _SECRET_NAME = (
     r"(?i)secret|passw|passphrase|credential|(?:api|access|account|private|signing|encryption)[_-]?key|auth(?!or)"
@@ -157,9 +157,9 @@ _SECRET_NAME = (
 
 
 class Masks:
-    """Replaces values by `***`, longer ones first; of a value of several lines each longer line, too.
+    """Replaces values by `***`, longer ones first; of a value of several lines also each longer line.
 
-    `forms` False: nothing else, as for what may be no text.
+    `forms` False: only values, as for data that may not be text.
     """
 
     def __init__(self, values: Iterable[str], forms: bool = True) -> None:
@@ -172,7 +172,7 @@ class Masks:
         return self._hide_forms(self._pattern.sub(b"***", data) if self._pattern else data)
 
     def hide_lines(self, data: bytes) -> bytes:
-        """As `hide`, and values in each line by itself: it has as many lines as before."""
+        """Hides secrets as `hide` does, but values line by line, so that the number of lines stays the same."""
         if self._pattern:
             data = b"\n".join(self._pattern.sub(b"***", line) for line in data.split(b"\n"))
         return self._hide_forms(data)
@@ -181,9 +181,9 @@ class Masks:
         return self.hide(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def cut(self, data: bytes, least: int = 1) -> int:
-        """Where the end of `data` may be cut without cutting through a secret that continues after it.
+        """The position where the end of `data` may be cut without cutting a secret that continues after it.
 
-        What follows the cut has the name of such a secret, too. `least`: so much has to come before it.
+        The part after it also contains the name of such a secret. `least`: the least position.
         """
         longest = len(self._values[0]) if self._values else 0
         starts = range(max(least, len(data) - longest + 1), len(data))
@@ -210,7 +210,7 @@ class Masks:
 
 
 def hide_text(text: str) -> str:
-    """What has the form of a secret, in a text of any origin."""
+    """Hides text in the form of a secret, in a text of any origin."""
     return Masks(()).hide_text(text)
 
 
@@ -235,7 +235,7 @@ def _spans(data: bytes) -> Iterator[Tuple[int, int]]:
 
 
 def _joined(spans: Iterable[Tuple[int, int]]) -> List[Tuple[int, int]]:
-    """Those that overlap in one."""
+    """The spans, with overlapping ones joined."""
     joined: List[Tuple[int, int]] = []
     for start, end in sorted(spans):
         if joined and start < joined[-1][1]:
@@ -256,7 +256,7 @@ def _found(forms: Iterable[Form], data: bytes) -> Iterator[Tuple[str, Tuple[int,
 
 
 def _sample(data: bytes) -> bytes:
-    """Where hints are looked for: lines that differ in numbers alone have the same, and logs have many of them."""
+    """The data to search for hints: lines that differ only in numbers have the same, and logs have many of them."""
     return b"\n".join(set(data.translate(None, b"0123456789").split(b"\n")))
 
 

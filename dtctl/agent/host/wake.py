@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def is_read(path: str) -> bool:
-    """True while there is a supervisor. Does not wake it."""
+    """Whether there is a supervisor. Does not wake it."""
     descriptor = _open(path)
     if descriptor is not None:
         os.close(descriptor)
@@ -29,8 +29,10 @@ def ring(path: str) -> None:
 
 
 def listen(path: str) -> int:
-    """For the supervisor: the descriptor to wait for. It is open for writing too, so that it never reads an end of
-    file. Replaces what a trainer may have put there.
+    """The descriptor for which the supervisor waits.
+
+    It is also open for writing, so that it never reads an end of file. Replaces any file that a trainer may have put
+    there.
     """
     descriptor = _open(path, os.O_RDWR)
     if descriptor is None:
@@ -44,7 +46,7 @@ def listen(path: str) -> int:
 
 
 def _open(path: str, flags: int = os.O_WRONLY) -> Optional[int]:
-    """None if no process reads it (ENXIO), if the run is gone (ENOENT), or if something else than a FIFO is there."""
+    """The descriptor; None if no process reads it (ENXIO), if the run is removed (ENOENT), or if it is no FIFO."""
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:

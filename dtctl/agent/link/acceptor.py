@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 PLACES = 256
-"""For connections that have not knocked, and as many for those that have: at 3,000 a second each has 85 ms to knock."""
+"""The most connections that have not knocked, and as many that have: at 3,000 a second each has 85 ms to knock."""
 
 PROOF_S = 5.0
-"""From the start of a connection to the end of the handshake, and from there to the hello."""
+"""The limit from the start of a connection to the end of the handshake, and from there to the hello."""
 
 
 class Caller:
-    """A connection that has proved nothing yet.
+    """A connection that is not authenticated yet.
 
-    `identity` is set once it has knocked, and says of which run it is; `stream`, once its handshake has begun.
+    `identity` is set once it has knocked, and names its run; `stream` once its handshake has begun.
     """
 
     def __init__(self, connection: socket.socket, address: str, since: float) -> None:
@@ -52,10 +52,10 @@ class Caller:
 
 
 def in_turn(callers: Sequence[Caller]) -> List[Caller]:
-    """As their handshakes continue: one of each address first, then another of each, and so on.
+    """The order in which handshakes continue: one of each address first, then another of each, and so on.
 
-    Of one address those that have begun come first, so that their work is not in vain, and then the newest: they have
-    the longest time before their place is lost.
+    Within an address, those that have begun come first, so that their work is not wasted, and then the newest, which
+    have the longest time until they are dropped.
     """
     ordered = sorted(callers, key=lambda caller: (not caller.begun, caller.since if caller.begun else -caller.since))
     turns: Counter[str] = Counter()
@@ -81,21 +81,21 @@ def surplus(callers: Sequence[Caller], places: int = PLACES) -> List[Caller]:
 
 
 ACCEPTS = 96
-"""Each takes 25 microseconds."""
+"""The most connections accepted at once; each takes 25 microseconds."""
 TURNS = 8
 """Steps of handshakes; each takes up to a millisecond."""
 REST_S = 0.02
-"""After each step: so the door takes less than half of a core at the worst."""
+"""The pause after each step, so that accepting takes at most half of a core."""
 
 SHORTAGE_S = 1.0
-"""How long to wait before accepting again when the system had no room for a connection."""
+"""The wait before accepting again after the system had no room for a connection."""
 
 _BACKLOG = 1024
 _GONE_MEANWHILE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ETIMEDOUT)
 
 
 class CannotListen(OSError):
-    """The text says on which port, and why."""
+    """The port cannot be listened on; the text names it and the reason."""
 
 
 class Acceptor:
@@ -129,7 +129,7 @@ class Acceptor:
         return self._rests_until is not None
 
     def due(self) -> Optional[float]:
-        """When `step` is wanted though nothing has come."""
+        """When to call `step` even if nothing was received."""
         if self._rests_until is not None:
             return self._rests_until
         oldest = next(iter(self._callers), None)
@@ -137,7 +137,7 @@ class Acceptor:
         return min((time for time in times if time is not None), default=None)
 
     def step(self, now: float) -> List[Tuple[TlsStream, Identity]]:
-        """Streams whose other end has just proved its identity."""
+        """Continues all handshakes; returns streams whose other end has just proved its identity."""
         if self._rests_until is not None and now < self._rests_until:
             return []
         if self._short_until is not None and now >= self._short_until:
@@ -166,7 +166,7 @@ class Acceptor:
                 return
             except OSError as error:
                 if error.errno not in _GONE_MEANWHILE:
-                    if not self._make_room():  # the listener stays readable, and is not to be looked at
+                    if not self._make_room():  # the listener stays readable, and must be ignored
                         self._selector.unregister(self._listener)
                         self._short_until = now + SHORTAGE_S
                     return
@@ -222,7 +222,7 @@ class Acceptor:
         return True
 
     def _send_away(self, now: float) -> None:
-        """Connections whose time is up, and those for which there is no room."""
+        """Drops connections whose time is up, and those for which there is no room."""
         for caller in [caller for caller in self._callers if now >= caller.due]:
             self._drop(caller)
         knocked = [caller for caller in self._callers if caller.identity is not None]
@@ -230,7 +230,10 @@ class Acceptor:
             self._drop(caller)
 
     def _make_room(self) -> bool:
-        """No descriptors, no memory: closes half of those that have not knocked. False when there are none."""
+        """Without free descriptors or memory: closes half of the connections that have not knocked.
+
+        False if there are none.
+        """
         strangers = self._strangers()
         for caller in surplus(strangers, len(strangers) // 2):
             self._drop(caller)
@@ -249,8 +252,9 @@ class Acceptor:
 
 
 def _listen(address: str, port: int) -> socket.socket:
-    """On all addresses of the host, of both kinds where it has both; on a loopback address alone when others know it
-    by that, as all are on this host then. Raises OSError.
+    """Listens on all addresses of the host, IPv4 and IPv6. Raises OSError.
+
+    Only on a loopback address if others use that, as all are on this host then.
     """
     host = address.rpartition(":")[0].strip("[]")
     if host == "::1":

@@ -1,6 +1,6 @@
-"""An agent's end of its link to the coordinator: dialled again for as long as it takes.
+"""An agent's end of its link to the coordinator: redialled without limit.
 
-Import it where a link is made: it imports ssl.
+Import it only where a link is created: it imports ssl.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 DIAL_S = 10.0
-"""From the look-up of the name to the end of the handshake."""
+"""The limit from the look-up of the name to the end of the handshake."""
 
 _LOOK_UP_S = 0.1
-"""Between looks whether a name has been looked up."""
+"""The interval between checks whether a name is resolved."""
 
 
 class Dialer:
@@ -73,7 +73,7 @@ class Dialer:
             waiting.register(descriptor, select.POLLIN | select.POLLOUT)
 
     def due(self) -> Optional[float]:
-        """On the monotonic clock."""
+        """When to call `step` next, on the monotonic clock."""
         if self._broken is not None:
             return self._now
         if self._peer is not None:
@@ -81,9 +81,9 @@ class Dialer:
         return min(self._due, self._now + _LOOK_UP_S) if self._looks_up else self._due
 
     def step(self, now: float) -> List[FromDialer]:
-        """What was received: `connected`, the coordinator's messages, then `gone`, and so on.
+        """Received items: `connected`, the coordinator's messages, then `gone`, and so on.
 
-        connected: now is the time to say hello. gone: reason, last_received (on the monotonic clock).
+        connected: time to send a hello. gone: reason, last_received (on the monotonic clock).
         """
         self._now = now
         received: List[FromDialer] = []
@@ -101,7 +101,7 @@ class Dialer:
         return received
 
     def send(self, message: Mapping[str, object]) -> None:
-        """Nothing happens when there is no connection."""
+        """Sends a message; does nothing without a connection."""
         if self._peer is not None and self._broken is None:
             try:
                 self._peer.send(message, self._now)
@@ -109,7 +109,7 @@ class Dialer:
                 self._broken = str(lost)
 
     def close(self) -> None:
-        """The last messages are still delivered, as far as the socket holds them."""
+        """Closes the connection. The last messages are still delivered, as far as the socket's buffer contains them."""
         if self._peer is not None:
             try:
                 self._peer.stream.finish()
@@ -131,7 +131,7 @@ class Dialer:
             self._retry.reset()
 
     def _dial(self, received: List[FromDialer]) -> None:
-        """Goes as far as possible now: each part begins when the one before it has finished."""
+        """Continues to connect as far as possible: each part begins when the one before it has finished."""
         if not (self._looks_up or self._connecting or self._welcoming or self._stream):
             if self._now < self._due:
                 return
@@ -207,10 +207,10 @@ class Dialer:
 
 
 class Names:
-    """Of one HOST:PORT or [HOST]:PORT. A numeric host is never looked up.
+    """Resolves one HOST:PORT or [HOST]:PORT. A numeric host needs no look-up.
 
-    A name is, by a thread, since the system may take minutes to answer. While it does, and when it cannot, the last
-    answer is as good as any.
+    A name is resolved in a thread, since the system may take minutes to answer. During that, and if it fails, the last
+    answer is used.
     """
 
     def __init__(self, address: str) -> None:
@@ -227,7 +227,7 @@ class Names:
             self._is_numeric = False
 
     def ask(self) -> None:
-        """Begins to look it up, unless that is still being done."""
+        """Starts a look-up, unless one is running."""
         if not self._is_numeric and not self._asking:
             self._asking = True
             self._error = None

@@ -1,7 +1,7 @@
 """The coordinator's end of the links to all agents. It decides only which connection is a host's.
 
-Import it where a link is made: it imports ssl. With asyncio beside it an agent would have 1.6 times (Python 3.8) to
-1.8 times (3.11) the private memory of one with ssl alone, on every host of every run.
+Import it only where a link is created: it imports ssl. With asyncio in addition an agent would have 1.6 times (Python
+3.8) to 1.8 times (3.11) the private memory of one with ssl alone, on every host of every run.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ class Agent(Peer):
         self.is_dismissed = False
         self.is_dropped = False
         self.is_written_to = False
-        """Its socket is waited for until it takes more."""
+        """Whether it waits until its socket is writable."""
 
     def due(self) -> float:
         return self.until if self.host is None else super().due()
 
 
 PARTING_S = 5.0
-"""How long a refused agent has to read the reason."""
+"""The time that a refused agent has to read the reason."""
 
 MANY = 100
 REST_S = 0.05
-"""Where there are so many agents, this long after each look at what they say: then one look serves several of them."""
+"""With this many agents, the pause after each round of reading, so that one round serves several of them."""
 
 
 class Hub:
     """Raises CannotListen; `address` is HOST:PORT, as the agents reach it.
 
-    Agents of `superseded` runs, which were away when theirs was ended, are sent its `last_words` and dismissed.
-    `last_words` also says whether those are news to them. Call `step` when one of `readers` is readable, or it is past
-    `due`. However many agents there are, there are only two descriptors to wait for, so that `select` will do.
+    Agents of `superseded` runs, which were away when their run was ended, are sent its `last_words` and dismissed.
+    `last_words` also returns whether those are new to them. Call `step` when one of `readers` is readable, or it is
+    past `due`. For any number of agents there are only two descriptors to wait for, so that `select` suffices.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Hub:
         self._seats: Dict[str, Agent] = {}
         self._broken: List[Tuple[Agent, str]] = []
         self._reported: Set[Tuple[str, str]] = set()
-        """What was said about a host, and is not repeated however often it happens."""
+        """Problems of hosts that were reported, and are not repeated."""
         self._due: Optional[float] = None
         self._rests_until: Optional[float] = None
         self._now = now
@@ -96,14 +96,14 @@ class Hub:
             waiting.register(descriptor, select.POLLIN)
 
     def due(self) -> Optional[float]:
-        """On the monotonic clock."""
+        """When to call `step` next, on the monotonic clock."""
         if self._broken:
             return self._now
         times = (self._due, self._rests_until, self._acceptor.due())
         return min((time for time in times if time is not None), default=None)
 
     def step(self, now: float) -> Received:
-        """What was received, as (host, message): for each host a hello, other messages, then `gone`, and so on.
+        """Received messages, as (host, message): for each host a hello, other messages, then `gone`, and so on.
 
         gone: reason, last_received (on the monotonic clock). superseded: run;
         the agent of that run on that host was sent its end. invalid: reason; its connection ends.
@@ -125,7 +125,7 @@ class Hub:
         return received
 
     def send(self, host: str, message: Mapping[str, object]) -> None:
-        """Nothing happens when the host is not connected."""
+        """Sends a message; does nothing if the host is not connected."""
         if host in self._seats:
             self._send(self._seats[host], message)
 
@@ -135,12 +135,15 @@ class Hub:
             self._dismiss(self._seats[host], reason)
 
     def redirect(self, host: str, coordinator: Optional[str]) -> None:
-        """Ends its connection and sends it the coordinator's host, where that is known. No `gone` follows."""
+        """Ends its connection and sends it the coordinator's host, if known. No `gone` follows."""
         if host in self._seats:
             self._part(self._seats[host], [{"type": "elsewhere", "coordinator": coordinator}])
 
     def close(self) -> None:
-        """The last messages are still delivered, as far as the sockets hold them."""
+        """Closes all connections.
+
+        The last messages are still delivered, as far as the sockets' buffers contain them.
+        """
         for agent in list(self._agents):
             with suppress(Lost):
                 agent.stream.finish()

@@ -1,4 +1,4 @@
-"""Messages over a TLS connection: lines of JSON and what they may say, beats, and the delays between dials."""
+"""Messages over a TLS connection: lines of JSON and their records, beats, and the delays between dials."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         run: str
 
     class Connected(TypedDict):
-        """It is time to say hello."""
+        """The connection is ready for a hello."""
 
         type: Literal["connected"]
 
@@ -65,7 +65,7 @@ LINE_LIMIT = 1 << 20
 
 
 class Violation(Lost):
-    """Because the other end does not keep to the protocol."""
+    """The other end violated the protocol."""
 
 
 class LineBuffer:
@@ -164,11 +164,11 @@ class Retry:
 
 
 _BEAT = encode(BEAT).rstrip()
-"""As this dtctl writes it: most of what hundreds of idle agents say, and not worth reading."""
+"""A beat as this dtctl writes it: most messages of hundreds of idle agents, not worth parsing."""
 
 
 class Peer:
-    """The other end of a connection. `records`: what it may say. Methods raise Lost.
+    """The other end of a connection. `records`: the messages that it may send. Methods raise Lost.
 
     `now` is the monotonic clock, here and everywhere in the link.
     """
@@ -181,11 +181,11 @@ class Peer:
         self._lines = LineBuffer()
 
     def due(self) -> float:
-        """When `keep` is to be called again."""
+        """When to call `keep` again."""
         return min(self._sent_at + BEAT_S, self.last_received + SILENCE_S)
 
     def receive(self, now: float) -> List[Any]:
-        """What has arrived, without beats."""
+        """Received messages, without beats."""
         return self.understand(now) if self.stream.pull() else []
 
     def understand(self, now: float) -> List[Any]:

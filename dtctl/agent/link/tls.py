@@ -29,7 +29,7 @@ QUEUE_LIMIT = 16 << 20
 
 
 class Lost(Exception):
-    """This connection is of no more use; the text says why, in plain words."""
+    """This connection has ended; the text names the reason in plain words."""
 
 
 class Identity:
@@ -46,7 +46,7 @@ class Identity:
             raise ValueError("link.knock is too short")
 
     def knock(self, nonce: bytes) -> bytes:
-        """An agent's answer to the coordinator's port. It shows that the run's secret is known, and no more."""
+        """An agent's answer to the coordinator's port. It only shows that the agent knows the run's secret."""
         return hmac.new(self._secret, _PURPOSE + nonce, "sha256").digest()
 
     def context(self, server: bool) -> ssl.SSLContext:
@@ -57,7 +57,7 @@ class Identity:
 
 
 def context_of(credentials: Credentials, server: bool) -> ssl.SSLContext:
-    """For credentials that are on no disk."""
+    """The context for credentials that are on no disk."""
     context = _context(server)
     memory = _memory()
     try:
@@ -94,7 +94,7 @@ def _context(server: bool) -> ssl.SSLContext:
 class Channel:
     """One end of a TLS connection, without the socket. Methods raise Lost.
 
-    `wanted` is the only host that is let in, `host` the one that was, when the handshake is done.
+    `wanted` is the only host that is accepted, `host` the accepted one after the handshake.
     """
 
     def __init__(self, identity: Identity, context: ssl.SSLContext, server: bool, wanted: Optional[str] = None) -> None:
@@ -164,9 +164,9 @@ def _explain(error: ssl.SSLError) -> str:
 
 
 class TlsStream:
-    """Methods raise Lost when the connection is of no more use; it is still to be closed then.
+    """A TLS connection. Methods raise Lost when it has ended; it must still be closed then.
 
-    `opening` is sent before all else, as it is.
+    `opening` is sent first, unencrypted.
     """
 
     def __init__(self, connection: socket.socket, channel: Channel, opening: bytes = b"") -> None:
@@ -185,7 +185,7 @@ class TlsStream:
 
     @property
     def is_waiting(self) -> bool:
-        """Something is still to be pushed when the socket can be written to."""
+        """Whether data waits to be pushed until the socket is writable."""
         return bool(self._queue)
 
     def pull(self) -> bool:
@@ -242,7 +242,7 @@ class TlsStream:
             raise Lost(plain(error)) from None
 
     def finish(self) -> None:
-        """Ends the writing. What was written is still delivered, if the other end's last words are read too."""
+        """Ends writing. Written bytes are still delivered, if the other end's last message is read, too."""
         self._finishing = True
         self.push()
 

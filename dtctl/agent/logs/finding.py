@@ -1,12 +1,12 @@
-"""Which lines match what a user asks for. No pattern holds the session up, nor its host.
+"""Finds lines of logs that match a user's request. No pattern blocks the session, or its host.
 
-Plain words (`loss`, `loss|accuracy`) are looked for as such, which is as fast as reading. Any other regular expression
-may take exponentially long (`(a+)+$`). Python looks for signals while it searches: a timer of the CPU's time ends it.
+Plain words (`loss`, `loss|accuracy`) are searched for as such, which is as fast as reading. Any other regular
+expression may take exponentially long (`(a+)+$`). Python handles signals during a search: a timer of CPU time ends it.
 
-Lines that report errors are tracebacks as a whole, and the words by which programs end (run/cause.py). Lines come in
-order and in pieces of any size. What is known of Python's tracebacks is their first line, and that their frames are
-indented; an exception's message may have any number of lines, of which those are taken that are indented, that belong
-to a known message of TensorFlow, or that lead to the next traceback of a chain.
+Lines that report errors are complete tracebacks, and the messages with which programs end (run/cause.py). Lines come in
+order and in pieces of any size. Python's tracebacks are recognised by their first line and the indentation of their
+frames; an exception's message may have any number of lines, of which those belong to it that are indented, that are
+part of a known message of TensorFlow, or that lead to the next traceback of a chain.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from ..host.secrets import Masks
 
     Marks = Optional[List[bool]]
-    """Of each line whether it is meant; None: of no line."""
+    """For each line whether it matches; None: no line does."""
 
 SEARCH_CPU_S = 5.0
-"""For one piece of a log, which is 256 KiB or one line. Others take a few milliseconds."""
+"""The limit for one piece of a log, which is 256 KiB or one line."""
 
 _MOST_MEMORY_BYTES = 1 << 30
 _SPECIAL = frozenset(".^$*+?{}[]\\()")
 
 
 class Keywords:
-    """Plain words, of which a line has to have one."""
+    """Plain words, one of which a line must contain."""
 
     def __init__(self, words: List[bytes], masks: Masks) -> None:
         self._words = words
         self._masks = masks
 
     def marks(self, data: bytes) -> Marks:
-        """Of whole lines."""
+        """The marks of complete lines."""
         shown = self._masks.hide_lines(data)
         if not any(word in shown for word in self._words):
             return None
@@ -62,7 +62,7 @@ class Expression:
         self._masks = masks
 
     def marks(self, data: bytes) -> Marks:
-        """Of whole lines, without their line ends. Raises Refused for a pattern that takes too long."""
+        """The marks of complete lines, without their line ends. Raises Refused for a pattern that takes too long."""
         lines = [line.decode("utf-8", "replace") for line in lines_of(self._masks.hide_lines(data))]
         try:
             with _limited():
@@ -80,7 +80,7 @@ class Expression:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """For the main thread, which alone gets signals. Raises _TooLong."""
+    """Limits CPU time and memory, in the main thread, the only one that gets signals. Raises _TooLong."""
     import resource
 
     def give_up(*_: object) -> None:
@@ -113,7 +113,7 @@ def finder(grep: str, masks: Masks) -> Keywords | Expression:
 
 
 def lines_of(data: bytes) -> List[bytes]:
-    """Without their line ends; unlike `splitlines`, only a newline ends one."""
+    """The lines without their ends; unlike `splitlines`, only a newline ends one."""
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -123,37 +123,37 @@ def lines_of(data: bytes) -> List[bytes]:
 # lines that report errors
 
 MOST_LINES = 400
-"""Of one error."""
+"""The most lines of one error."""
 
 _VAGUE_LINES = 40
-"""That may follow an exception whose first line says nothing yet."""
+"""The most lines after an exception whose first line contains no message."""
 
 _LONGEST = 2000
-"""Characters of a line that are looked at."""
+"""The most characters of a line that are considered."""
 
 _HINTS = (
     *(b"Traceback", b"rror", b"ERROR", b"CRITICAL", b"FATAL", b"atal ", b"Exception", b"CUDA", b"terminate called"),
     *(b"denied", b"not found", b"No space", b"Segmentation", b"corruption", b"smashing", b": E ", b": F "),
 )
 _GLOG = re.compile(rb"^[EF]\d{4} ", re.MULTILINE)
-"""Every error's first line has one of these."""
+"""Hints, one of which the first line of every error contains."""
 
 _TRACEBACK = "Traceback (most recent call last):"
 _MARK = re.compile(r"\[[^\]\n]{1,40}\]:? ?\Z|\s*\Z")
-"""What launchers put before each line, as in `[rank0]: `."""
+"""Prefixes of launchers before each line, such as `[rank0]: `."""
 
 _IGNORED = ("Exception ignored ", "Error in atexit", "Error in sys")
-"""Before a traceback that ends nothing."""
+"""Lines before a traceback that does not end the program."""
 
 _CHAIN = re.compile(r"During handling of the above|The above exception was|(?:Current t|T)hread 0x|Extension modules:")
 
 
 _NEXT = re.compile(r"\s*\d+(?:/\d+|%)|(?:INFO|WARNING|DEBUG)\b|[IW]\d{4} |\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
-"""What belongs to no error: a bar, which may be indented, and what is logged."""
+"""Lines that belong to no error: a progress bar, which may be indented, and log messages."""
 
 
 class ErrorFinder:
-    """`marks` is asked for all lines of one attempt's log, in order."""
+    """Finds errors. `marks` is called for all lines of one attempt's log, in order."""
 
     def __init__(self, masks: Masks) -> None:
         self._masks = masks
@@ -166,7 +166,7 @@ class ErrorFinder:
         self._blank: List[int] = []
         """Lines of this piece that belong to an error if what follows them does."""
         self._ignored = False
-        """The line before says that what follows ends nothing."""
+        """Whether the line before marks the next exception as ignored."""
 
     def marks(self, data: bytes) -> Marks:
         shown = self._masks.hide_lines(data)
@@ -185,7 +185,7 @@ class ErrorFinder:
         return found if True in found else None
 
     def _belongs(self, number: int, data: bytes) -> Optional[bool]:
-        """None: only if a later line of the same error says so."""
+        """Whether a line belongs to an error; None: only if a later line of the same error does."""
         if not self._inside and not self._ignored and not _hints(data):
             return False
         whole = data[: 4 * _LONGEST].decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2][:_LONGEST].rstrip()
@@ -214,7 +214,7 @@ class ErrorFinder:
         return False
 
     def _within(self, line: str) -> Optional[bool]:
-        """Whether the error continues; None for a line that says nothing."""
+        """Whether the error continues; None for an ambiguous line."""
         indented = line[:1].isspace()
         if self._inside == "ignored":
             if not indented:

@@ -27,10 +27,10 @@ _BLOCK = 64 * 1024
 def forward(
     descriptor: int, offset: int, size: int, over: bool, at_returns: bool, cut_line: Callable[[bytes], int] = len
 ) -> Iterator[Tuple[int, bytes]]:
-    """Chunks of whole lines of `[offset, size)` and where they start.
+    """Chunks of complete lines of `[offset, size)`, with their offsets.
 
-    An unfinished last line belongs to them when the writing is `over`; with `at_returns` also its part up to the
-    last carriage return, as of a progress bar. `cut_line` says where a line beyond the limit may be cut.
+    An unfinished last line is included when the writing is `over`; with `at_returns` also its part up to the last
+    carriage return, as of a progress bar. `cut_line` returns where a line beyond the limit may be cut.
     """
     while offset < size:
         data = os.pread(descriptor, min(CHUNK, size - offset), offset)
@@ -91,7 +91,7 @@ def backward(descriptor: int, end: int) -> Iterator[Tuple[int, bytes]]:
 
 
 def line_start(descriptor: int, offset: int, cut_line: Callable[[bytes], int] = len) -> int:
-    """Where the line begins that `offset` lies in; `offset` itself when it is between two lines.
+    """The start of the line that contains `offset`; `offset` itself if it is between two lines.
 
     Of a line that is longer than the limit only the last part counts.
     """
@@ -115,9 +115,9 @@ def tail_start(
     marks: Optional[Callable[[bytes], Optional[List[bool]]]] = None,
     cut_line: Callable[[bytes], int] = len,
 ) -> Tuple[int, int]:
-    """Where the last `lines` of the wanted lines of `[0, end)` begin, and how many there are.
+    """The offset of the last `lines` wanted lines of `[0, end)`, and their number.
 
-    `marks` gives of each of several lines whether it is wanted, None if none is; without it all are.
+    `marks` returns for each of several lines whether it is wanted, None if none is; without it all are.
     """
     first, found = end, 0
     while end > 0 and found < lines:
@@ -137,11 +137,11 @@ def tail_start(
 
 
 def front(descriptor: int) -> int:
-    """Where the first whole line begins of a log whose front was cut off: what is gone is a hole."""
+    """The offset of the first complete line of a log whose front was removed, which leaves a hole."""
     try:
         start = os.lseek(descriptor, 0, os.SEEK_DATA)
     except OSError:
-        return 0  # there is no data at all, or the file system does not report holes
+        return 0  # there is no data, or the file system does not report holes
     if not start:
         return 0
     newline = os.pread(descriptor, _BLOCK, start).find(b"\n")
@@ -165,7 +165,7 @@ _LONGEST = 64
 _LAST_TIME = 1e11
 
 SAMPLED_S = 1.0
-"""Between a line and the sample that has it."""
+"""The time between a line and the sample that includes it."""
 
 
 class Times:
@@ -209,7 +209,7 @@ class Times:
 
 
 def size_when(path: str, fits: Callable[[float], bool]) -> int:
-    """The size that the log had at the last sample whose time `fits`; 0 where no sample shows it."""
+    """The size of the log at the last sample whose time `fits`; 0 if there is none."""
     samples, _ = _last_samples(path, lambda sample: fits(sample[0]))
     return samples[0][1] if samples and fits(samples[0][0]) else 0
 
@@ -234,7 +234,7 @@ def _last_samples(path: str, enough: Callable[[Sample], bool]) -> Tuple[List[Sam
 
 
 def _sample(line: bytes) -> Optional[Sample]:
-    """None unless the line is one of ours: a plausible time, and a size."""
+    """The sample in a line; None unless the line is valid: a plausible time, and a size."""
     if len(line) > _LONGEST or not line.endswith(b"\n"):
         return None
     words = line.split()
@@ -247,18 +247,18 @@ def _sample(line: bytes) -> Optional[Sample]:
 
 KEPT_BYTES = 2048
 _READ_BYTES = 1 << 16
-"""A cause may stand before much that a program writes while it goes down."""
+"""A cause may be followed by much output of a program that ends."""
 
 
 def end_of(path: str, masks: Masks) -> str:
-    """At most 64 KiB of whole lines without secrets; of a progress bar its last state."""
+    """At most 64 KiB of complete lines without secrets; of a progress bar its last state."""
     text = paths.tail(path, _READ_BYTES).encode("utf-8", "surrogateescape")
     lines = [line.rsplit(b"\r", 1)[-1] for line in masks.hide(text).replace(b"\r\n", b"\n").rstrip().split(b"\n")]
     return b"\n".join(lines).decode("utf-8", "replace")
 
 
 def last_lines(end: str) -> str:
-    """Of what `end_of` gives at most 2 KiB of whole lines."""
+    """At most 2 KiB of complete lines of a result of `end_of`."""
     data = end.encode("utf-8", "replace")
     kept = data[-KEPT_BYTES:]
     if len(kept) < len(data):

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _RETURNS_EVERY_S = 1.0
 
 _LOOKED_BACK = 64 * 1024
-"""Bytes before the place to continue from that are looked at again, for what depends on the lines before."""
+"""Bytes before the position to continue from that are read again, for matches that depend on the lines before."""
 
 
 class AttemptLog:
-    """Reads on from where it was; a log that has become shorter is read again from its start.
+    """Reads a log in steps; a log that has become shorter is read again from its start.
 
-    `offset` None: where the selection begins in what there is at the first look. `badly`: whether the attempt, once it
-    is over, has died of something.
+    `offset` None: the start of the selection at the first read. `badly`: whether the attempt, once it is over, has
+    failed.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class AttemptLog:
         self._offset = offset
         self._resumes = offset is not None and offset > 0
         self._hidden_until = 0
-        """What begins before has been sent already."""
+        """Lines that begin before were already sent."""
         self._badly = badly
         self._sieve = selection.sieve()
         self._times: Optional[Times] = None
@@ -66,7 +66,7 @@ class AttemptLog:
         return found
 
     def has_grown(self) -> bool:
-        """Whether it has another length than at the last look; `read` reports what is wrong with it."""
+        """Whether its length has changed since the last read; `read` reports problems of the log."""
         try:
             return self._looked is not None and os.lstat(self._log).st_size != self._looked[0]
         except OSError:
@@ -84,7 +84,7 @@ class AttemptLog:
             yield from self._report(str(error.strerror))
 
     def _report(self, trouble: str) -> Iterator[LogFrame]:
-        """What is wrong with the log, as a line of it, once."""
+        """Reports a problem of the log, as a line of it, once."""
         if trouble != self._trouble:
             self._trouble = trouble
             text = "dtctl: the log of attempt %d cannot be read: %s\n" % (self._name["attempt"], trouble)
@@ -122,7 +122,7 @@ class AttemptLog:
             yield from self._gathered(self._sieve.rest())
 
     def _find_place(self, descriptor: int, found: os.stat_result, over: bool) -> None:
-        """Where to read on, at the first look and when the log has been replaced or become shorter."""
+        """Sets the offset to read from, at the first read and if the log was replaced or has become shorter."""
         if self._offset is None:
             self._offset, _ = self._begin(descriptor, found, over, self._selection.lines)
         elif found.st_size < self._offset or (self._inode and found.st_ino != self._inode):
@@ -138,7 +138,7 @@ class AttemptLog:
         self._inode = found.st_ino
 
     def _pass_hole(self, descriptor: int, found: os.stat_result) -> Iterator[LogFrame]:
-        """Goes to where the log begins now, and says so where all lines were asked for."""
+        """Moves to the current start of the log, and reports that if all lines were requested."""
         start, self._offset = self._offset or 0, front(descriptor)
         self._times = Times(self._times_path, self._offset)
         if self._selection.all_lines:
@@ -146,7 +146,7 @@ class AttemptLog:
             yield self._frame(start, self._offset, (text % (self._offset - start)).encode(), found.st_mtime)
 
     def _begin(self, descriptor: int, found: os.stat_result, over: bool, lines: Optional[int]) -> Tuple[int, int]:
-        """Where the selection begins, of its last `lines`, and how many these are."""
+        """The start of the selection's last `lines`, and their number."""
         cut = self._selection.masks.cut
         end = self._end(descriptor, found)
         if not over and end == found.st_size:
@@ -182,7 +182,7 @@ class AttemptLog:
         return blocks.start(end) if lines else end, blocks.lines
 
     def _end(self, descriptor: int, found: os.stat_result) -> int:
-        """Of what is meant, as far as it is written."""
+        """The end of the selection, as far as it is written."""
         until = self._selection.until
         if until is None or found.st_mtime <= until:
             return found.st_size

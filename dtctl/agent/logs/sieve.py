@@ -1,4 +1,4 @@
-"""From the lines of one attempt's log those that are asked for, with the lines around them."""
+"""Selects requested lines of one attempt's log, with the lines around them."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 _MOST_BEFORE_BYTES = 1 << 20
-"""Of the lines that are kept to be shown before one that is found."""
+"""The most bytes of lines that are kept as context before a match."""
 
 LAST_WORDS = 10
-"""Lines of an attempt that has died without saying of what."""
+"""The number of last lines of an attempt that failed without an error message."""
 
 _SAID_LATELY = 20
-"""Lines within which an attempt that dies says of what."""
+"""The number of last lines in which a failed attempt reports its error."""
 
 
 class Sieve:
-    """`context`: so many lines before and after each. `last_words`: the finder looks for errors."""
+    """`context`: the number of lines before and after each. `last_words`: the finder searches for errors."""
 
     def __init__(self, finder: Finder, context: int, last_words: bool = False) -> None:
         self.match_from = 0
-        """Lines before that are context at the most."""
+        """Lines before this offset are only context."""
         self._finder = finder
         self._context = context
         self._kept = max(context, LAST_WORDS if last_words else 0)
@@ -47,7 +47,7 @@ class Sieve:
         self._since_found = _SAID_LATELY
 
     def through(self, data: bytes, pieces: Iterable[Dated]) -> Iterator[Dated]:
-        """Of whole lines, which come in order; `pieces` are the same, dated."""
+        """The selected lines of complete lines, in order; `pieces` are the same, dated."""
         marks = self._finder.marks(data)
         if marks is None and not self._after:
             self._pass_over(pieces)
@@ -60,7 +60,7 @@ class Sieve:
                 offset += len(line)
 
     def rest(self) -> Iterator[Dated]:
-        """Of an attempt that has ended badly the last lines, unless an error was among them."""
+        """The last lines of an attempt that has failed, unless an error was among them."""
         if self._last_words and self._since_found >= _SAID_LATELY:
             yield from list(self._before)[-LAST_WORDS:]
             self._forget()
@@ -81,7 +81,7 @@ class Sieve:
             self._keep(dated)
 
     def _pass_over(self, pieces: Iterable[Dated]) -> None:
-        """Nothing of it is meant; its end may stand before what is."""
+        """Skips lines that are not selected; the last ones may be context of later ones."""
         if not self._kept:
             return
         for offset, piece, when in pieces:
@@ -105,7 +105,7 @@ class Sieve:
 
 
 def _last_lines(data: bytes, lines: int) -> int:
-    """Where so many of its last lines begin."""
+    """The offset of the last `lines` lines."""
     start = len(data) - (1 if data.endswith(b"\n") else 0)
     for _ in range(lines):
         start = data.rfind(b"\n", 0, start)
@@ -115,12 +115,12 @@ def _last_lines(data: bytes, lines: int) -> int:
 
 
 class Blocks:
-    """Where the last lines of those that are chosen begin: at the start of a block, which is never cut."""
+    """Finds the start of the last selected lines: at the start of a block, which is never cut."""
 
     def __init__(self, lines: int) -> None:
         self._most = lines
         self._blocks: Deque[List[int]] = deque()
-        """Of each its start, end, and lines."""
+        """Start, end and number of lines of each block."""
         self.lines = 0
 
     def add(self, dated: Dated) -> None:
@@ -140,7 +140,7 @@ class Blocks:
 
 
 class Selection:
-    """Of all tasks of one request. `check` raises when the answer is no longer awaited."""
+    """The selection for all tasks of one request. `check` raises when the answer is no longer awaited."""
 
     def __init__(self, request: LogsRequest, masks: Masks, check: Callable[[], None]) -> None:
         self.lines = request["lines"]
@@ -155,7 +155,7 @@ class Selection:
 
     @property
     def all_lines(self) -> bool:
-        """Of the time that is meant."""
+        """Whether all lines of the selected time are wanted."""
         return self.finder is None and not self.errors
 
     @property
@@ -164,7 +164,7 @@ class Selection:
         return self.errors or self.context > 0
 
     def sieve(self) -> Optional[Sieve]:
-        """For one attempt's log; None: all its lines."""
+        """The sieve for one attempt's log; None: all its lines."""
         if self.errors:
             return Sieve(ErrorFinder(self.masks), self.context, last_words=True)
         return None if self.finder is None else Sieve(self.finder, self.context)

@@ -22,7 +22,7 @@ _MARK = "tfevents"
 
 
 def event_folders(root: str, budget: Budget, say: Callable[[str, str], None]) -> Iterator[Tuple[str, int, List[str]]]:
-    """Directories with event files: path, inode and the names. `say` gets what cannot be read. Raises Spent."""
+    """Directories with event files: path, inode and the names. `say` gets unreadable ones. Raises Spent."""
     seen: Set[Tuple[int, int]] = set()
     left = [(root, 0)]
     while left:
@@ -45,7 +45,7 @@ def event_folders(root: str, budget: Budget, say: Callable[[str, str], None]) ->
 
 
 def _listed(path: str, budget: Budget) -> Tuple[List[str], List[str]]:
-    """Event files by their names, and directories by their paths. What is hidden holds no scalars."""
+    """Names of event files, and paths of directories, without hidden ones."""
     names, below = [], []
     with os.scandir(path) as entries:
         for entry in entries:
@@ -61,7 +61,7 @@ def _listed(path: str, budget: Budget) -> Tuple[List[str], List[str]]:
 
 
 def outermost(roots: Sequence[str]) -> List[str]:
-    """Each once, and none that lies in another."""
+    """The roots, each once, without those inside another."""
     real = list(dict.fromkeys(map(os.path.normpath, roots)))
     others = [root.rstrip("/") + "/" for root in real]
     return [root for root in real if not any(root.startswith(other) for other in others)]
@@ -91,7 +91,7 @@ class Found:
 
 
 def find(roots: Sequence[str]) -> Iterator[Found]:
-    """Those that a look of limited length finds."""
+    """The directories with event files that a search of limited time finds."""
     budget = Budget(time.monotonic() + LOOK_S, _MOST_NAMES)
     try:
         for root in outermost(roots):
@@ -121,7 +121,7 @@ class Copying:
                 if number >= MOST_FILES:
                     return number
                 number += 1
-                with suppress(OSError):  # deleted, or no file that may be read: the next look tries again
+                with suppress(OSError):  # deleted, or unreadable: the next call tries again
                     self._pass_on(folder, name, send)
         return number
 

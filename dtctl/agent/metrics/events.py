@@ -1,4 +1,4 @@
-"""TensorBoard's events, as far as they hold scalars.
+"""TensorBoard's events, as far as they contain scalars.
 
 The messages: `tensorflow/core/util/event.proto`, `tensorflow/core/framework/{summary,tensor,types}.proto`. A scalar is
 a `simple_value`, as TF1 writes it, or a tensor of one number that belongs to the plugin `scalars`, as TF2 does.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 MOST_RECORD_BYTES = 32 << 20
-"""Larger records are passed over unread: they hold images or graphs."""
+"""Larger records are skipped unread: they contain images or graphs."""
 
 _CHUNK = 1 << 20
 _HEADER = struct.Struct("<QI")
@@ -38,7 +38,7 @@ class Replaced(Exception):
 
 
 class RecordFile:
-    """One file. `offset`: where the next look begins, behind the last whole record."""
+    """One file. `offset`: the end of the last complete record, where the next read begins."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -49,14 +49,14 @@ class RecordFile:
         self.inode: Optional[int] = None
 
     def note(self) -> None:
-        """How much of it is there to be read."""
+        """Updates the number of unread bytes."""
         self.unread_bytes = max(0, files.stat_regular(self.path).st_size - self.offset)
 
     def new(self, check: Callable[[], None]) -> Iterator[Tuple[bytes, int]]:
-        """The data of each record that has been added, and the checksum that it should have.
+        """The data of each new record, and its expected checksum.
 
-        A record that is not there as a whole is left for the next look. Raises Damaged (again at every look), Replaced,
-        OSError, files.Unfit, and what `check` does, which is called now and then.
+        An incomplete record is left for the next call. Raises Damaged (again on every call), Replaced, OSError,
+        files.Unfit, and exceptions of `check`, which is called periodically.
         """
         with files.opened(self.path) as opened:
             found = os.fstat(opened)
@@ -114,7 +114,7 @@ def _length(chunk: bytes, position: int, offset: int) -> int:
 
 LONGEST_TAG = 1000
 MOST_VALUES = 10_000
-"""Of one event."""
+"""The most values of one event."""
 
 _START = 1
 """SessionLog.START."""
@@ -125,9 +125,9 @@ _PLUGIN = b"scalars"
 _BFLOAT16, _HALF = 14, 19
 _CONTENT = {1: "<f", 2: "<d", 3: "<i", 4: "<B", 5: "<h", 6: "<b", 9: "<q", 10: "<?", 17: "<H", 19: "<e"}
 _CONTENT.update({22: "<I", 23: "<Q", _BFLOAT16: ""})
-"""How one number of each DataType lies in `tensor_content`; 14 is bfloat16, the upper half of a float."""
+"""The format of one number of each DataType in `tensor_content`; 14 is bfloat16, the upper half of a float."""
 _FIELD = {1: 5, 2: 6, 3: 7, 4: 7, 5: 7, 6: 7, 9: 10, 10: 11, 14: 13, 17: 7, 19: 13, 22: 16, 23: 17}
-"""The repeated field in which it lies otherwise: float_val, double_val, int_val, int64_val, bool_val, half_val, ..."""
+"""By type, the repeated field with the values: float_val, double_val, int_val, int64_val, bool_val, half_val, ..."""
 
 
 class Event:
@@ -143,7 +143,10 @@ class Event:
 
 
 def decode(data: bytes, known: Container[str]) -> Event:
-    """`known`: tags whose tensors are scalars, though an event does not repeat that. Raises Damaged."""
+    """The event of a record.
+
+    `known`: tags whose tensors are scalars even if the event does not repeat that. Raises Damaged.
+    """
     event = Event()
     try:
         for number, kind, value in fields(data, (0, len(data))):

@@ -1,6 +1,6 @@
-"""One directory with event files: what TensorBoard calls a run, as `train` and `validation` of Keras are.
+"""One directory with event files, which TensorBoard calls a run, such as `train` and `validation` of Keras.
 
-Of each tag at most so many points are kept, evenly spread, and always the last one.
+Of each tag a limited number of points is kept, evenly spread, and always the last one.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     """Step, wall time, value."""
 
 _ALWAYS_CHECKED_BYTES = 4096
-"""Larger records are checked when they hold a scalar: of images nothing is used."""
+"""Larger records are verified only if they contain a scalar: images are not used."""
 
 
 class Room:
-    """How many series there may still be, in all folders."""
+    """The number of series for which there is still room, in all folders."""
 
     def __init__(self, series: int) -> None:
         self.series = series
@@ -49,7 +49,7 @@ class Folder:
         self.inode = 0
         self.series: Dict[str, Series] = {}
         self.problems: Dict[str, str] = {}
-        """By the names of files, why they are not read further."""
+        """File name -> why it is not read further."""
         self.files: Dict[str, RecordFile] = {}
         self._room = room
 
@@ -64,7 +64,7 @@ class Folder:
         return self.files.setdefault(name, RecordFile(os.path.join(self.path, name)))
 
     def note(self, names: List[str]) -> None:
-        """These are its event files now: how much there is to be read, in case that there will be no time for it."""
+        """Updates its event files and their unread bytes, in case there is no time to read them."""
         there = {name: file for name, file in self.files.items() if name in names}
         if self.files and not there:
             self._forget()
@@ -149,10 +149,10 @@ def _hold(data: bytes, checksum: int, file: RecordFile) -> None:
 
 
 MOST_POINTS = 1000
-"""That are kept of a series; of longer ones every second, then every fourth, ... is."""
+"""The most points that are kept of a series; of longer ones only every second, then every fourth, ..."""
 
 MOST_FRESH = 1000
-"""That are kept for those who follow, between two looks."""
+"""The most new points that are kept for followers between two reads."""
 
 
 class Series:
@@ -163,7 +163,7 @@ class Series:
         self.fresh: Deque[Point] = deque(maxlen=MOST_FRESH)
         self.file = ""
         self.every = 1
-        """Each so many a point is kept; the last one is until the next comes."""
+        """Every how many points one is kept; the last point stays until the next one."""
         self.steps = array("q")
         self.times = array("d")
         self.values = array("d")
@@ -173,9 +173,9 @@ class Series:
         return self.steps, self.times, self.values
 
     def add(self, file: str, point: Point) -> None:
-        """A point of a file. A file that is newer than those before hides what is not before its first step.
+        """Adds a point of a file. A newer file hides points of older ones from its first step on.
 
-        For a trainer that starts again goes back to its checkpoint, and writes the steps since then once more.
+        A restarted trainer goes back to its checkpoint, and writes the steps since then again.
         """
         if file > self.file:
             if self.file:
@@ -207,7 +207,7 @@ class Series:
         return bool(self.steps)
 
     def points(self) -> List[Point]:
-        """Those that are kept, by their steps."""
+        """The kept points, by their steps."""
         return sorted(zip(*self._columns), key=lambda point: point[0])
 
     def record(self, tag: str, points: List[Point]) -> SeriesPoints:
@@ -225,7 +225,7 @@ class Series:
 
 
 def spread(points: List[Point], most: int) -> List[Point]:
-    """At most so many of them, evenly spread, the last one among them."""
+    """At most `most` of the points, evenly spread, including the last one."""
     if len(points) <= most:
         return points
     if most == 1:

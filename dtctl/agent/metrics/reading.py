@@ -1,8 +1,8 @@
-"""The scalars that trainers have written for TensorBoard, without TensorFlow (docs/agent.md, "Scalars").
+"""The scalars that trainers have written for TensorBoard, read without TensorFlow (docs/agent.md, "Scalars").
 
-Looked for: files with `tfevents` in their names in a run's directories and some levels below. Others may write there,
-and the file system may hang: nothing but regular files is opened, nothing is believed before its checksum was compared,
-and a look ends after a few seconds, with what it has read by then. The next one continues from there.
+It searches for files with `tfevents` in their names in a run's directories and some levels below. Others may write
+there, and the file system may hang: only regular files are opened, data is used only after its checksum was compared,
+and a call ends after a few seconds, with the points so far. The next one continues from there.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from .folder import Point
 
 LOOK_S = 8.0
-"""How long one look takes at most."""
+"""The time limit of one call."""
 
 MOST_SERIES = 1000
 MOST_FILES = 1000
-"""Of one folder; the newest by their names."""
+"""The most files of one folder, the newest by their names."""
 
 MOST_POINTS_SENT = 100_000
-"""Of all series together, in one answer."""
+"""The most points of all series together, in one answer."""
 
 _MOST_NAMES = 100_000
 _HANGS = "its file system does not answer"
 
 
 class Reader:
-    """All event files below some directories. Each look costs only what is new since the one before."""
+    """All event files below some directories. Each call reads only new data."""
 
     def __init__(self, roots: Sequence[str]) -> None:
         self.roots = outermost(roots)
@@ -57,7 +57,7 @@ class Reader:
                 self._say(root, _HANGS)
 
     def look_until_all_is_read(self, limit_s: float) -> None:
-        """Looks again and again, as long as that reads more."""
+        """Reads repeatedly, until there is nothing more to read."""
         until = time.monotonic() + limit_s
         left = -1
         self.refresh()
@@ -67,7 +67,7 @@ class Reader:
 
     @property
     def unread_bytes(self) -> int:
-        """That the next look will read, unless they are of records that are being written."""
+        """The bytes that the next call will read, except parts of incomplete records."""
         return min(sum(folder.unread_bytes for folder in self._folders.values()), MOST)
 
     @property
@@ -83,7 +83,7 @@ class Reader:
         return found[:MOST_PROBLEMS]
 
     def series(self, wanted: Callable[[str], bool], most: int) -> List[FolderPoints]:
-        """At most so many points of each series whose tag is wanted."""
+        """At most `most` points of each series whose tag is wanted."""
         return self._records(wanted, lambda series, each: spread(series.points(), min(most, each)))
 
     def new_points(self, wanted: Callable[[str], bool]) -> List[FolderPoints]:
@@ -93,7 +93,7 @@ class Reader:
         return found
 
     def forget_new(self) -> None:
-        """What was found so far is not new any more."""
+        """Marks all points so far as no longer new."""
         for folder in self._folders.values():
             for series in folder.series.values():
                 series.fresh.clear()
@@ -101,7 +101,7 @@ class Reader:
     def _records(
         self, wanted: Callable[[str], bool], points_of: Callable[[Series, int], List[Point]]
     ) -> List[FolderPoints]:
-        """Folders with the series of which `points_of` gives any, asked for so many at most."""
+        """Folders with the series for which `points_of`, given a limit, returns points."""
         chosen: List[Tuple[Folder, List[Tuple[str, Series]]]] = []
         for folder in sorted(self._folders.values(), key=lambda one: (one.root, one.name)):
             tags = [(tag, series) for tag, series in sorted(folder.series.items()) if series and wanted(tag)]

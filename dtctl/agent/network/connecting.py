@@ -1,4 +1,4 @@
-"""The network as other hosts see it: what names stand for here, and connections to the ports of other hosts."""
+"""The network from this host: the addresses of names, and connections to the ports of other hosts."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _NO_LINE = 300
 
 
 def reach(peers: List[Peer], nonce: str, limit_s: float) -> List[Reached]:
-    """Tries all, AT_ONCE at a time; of a name with several addresses one that answers is enough.
+    """Connects to all peers, AT_ONCE at a time; of a name with several addresses one that answers is enough.
 
-    `limit_s`: to look the names up, to connect, and to receive the answer, each.
+    `limit_s`: to resolve the names, to connect, and to receive the answer, each.
     """
     known = resolved(list(dict.fromkeys(map(_name, peers))), limit_s)
     answer: Dict[int, Reached] = {}
@@ -157,7 +157,7 @@ _HEADERS = struct.Struct("=IHHIIBxHiII")
 
 
 def link(name: str) -> Link:
-    """Of interface `name`, in this process's network."""
+    """The properties of interface `name`, in this process's network."""
     return {
         "mbits": _mbits(name),
         "half": _said(name, "duplex") == "half",
@@ -167,12 +167,12 @@ def link(name: str) -> Link:
 
 
 def _mbits(name: str) -> Optional[int]:
-    text = _said(name, "speed")  # -1 where the driver does not know
+    text = _said(name, "speed")  # -1 if the driver does not know
     return int(text) if text.isdigit() and int(text) else None
 
 
 def _said(name: str, what: str) -> str:
-    """Of /sys, unless that is another network's, as in a sandbox that was given the machine's."""
+    """A value in /sys, unless that shows another network, as in a sandbox with the machine's /sys."""
     directory = "/sys/class/net/%s/" % name
     with suppress(OSError, ValueError):
         if int(machine.text(directory + "ifindex")) == socket.if_nametoindex(name):
@@ -188,7 +188,7 @@ def _mtu(name: str) -> Optional[int]:
 
 
 def _queue(name: str) -> str:
-    """The kind of its queue: `tbf` and `netem` hold packets back."""
+    """The kind of its queue: `tbf` and `netem` delay packets."""
     with suppress(OSError, struct.error, UnicodeError):
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
             kernel.settimeout(1.0)
@@ -211,7 +211,7 @@ _LONGEST = 500
 
 
 def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Address], str]]:
-    """The addresses of each name, or why it has none. A resolver may hang, so threads ask it."""
+    """The addresses of each name, or why it has none. A resolver may hang, so threads query it."""
     found = {name: _places(name, socket.AI_NUMERICHOST) for name in names}
     todo = [name for name in reversed(names) if not found[name][0]]
     found.update(dict.fromkeys(todo, ([], "no answer within %.3g s" % limit_s)))
@@ -229,7 +229,7 @@ def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Addre
         thread = threading.Thread(target=take, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the user may have no more threads: those that there are do the work
+        except RuntimeError:  # the user's limit of threads: the existing ones do the work
             if not threads:
                 raise
             break
@@ -263,7 +263,7 @@ def own_names(names: Sequence[str], limit_s: float) -> List[Resolved]:
 
 
 def is_own(place: Address) -> bool:
-    """Only an address of the host can be bound to."""
+    """Whether an address is the host's: only such an address can be bound."""
     try:
         with socket.socket(place[0], socket.SOCK_STREAM) as probe:
             probe.bind((place[1], 0))
@@ -305,6 +305,6 @@ def _ipv6() -> List[Tuple[str, str]]:
 
 
 def proxies() -> Dict[str, str]:
-    """Of a login on this host, as trainers would inherit them."""
+    """The proxies of a login on this host, as trainers would inherit them."""
     found = {name: value for name, value in environment.base().items() if name.lower() in environment.PROXIES}
     return {name: _USER.sub("//", value)[:_LONGEST] for name, value in sorted(found.items())[:20]}

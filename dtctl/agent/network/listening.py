@@ -1,11 +1,11 @@
-"""The ports that this host's tasks are going to have, listened on for the time of a check.
+"""Listens on the ports of this host's tasks during a check.
 
-Who connects has to show the check's nonce first: strangers are not answered, and nothing is run for them.
+A client must send the check's nonce first: others get no answer, and no program runs for them.
 
     NONCE ask     -> GREETING and the host's name, and padding that does not fit into one packet
     NONCE echo    -> READY; then each byte is sent back
     NONCE give    -> READY; then bytes without an end, for at most MOST_S
-    NONCE take    -> READY; then all is read
+    NONCE take    -> READY; then everything is read
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..records.network import Bound, Slot
 
 PADDING = b"." * 16_384
-"""More than one packet of any network (9,000 bytes are the most that are usual)."""
+"""More than one packet of any network (usually at most 9,000 bytes)."""
 
 GREETING = b"dtctl check "
 READY = b"+"
@@ -40,7 +40,7 @@ _GREETING_S = 5.0
 _LONGEST_LINE = 64
 CHUNK = bytes(262_144)
 SENT_AHEAD = len(CHUNK)
-"""The system's own buffer, in both directions: else the one way would look faster than the other."""
+"""The size of the system's own buffer, in both directions: otherwise one direction would seem faster."""
 _AT_ONCE = struct.pack("ii", 1, 0)
 """SO_LINGER: the connection is reset, and nothing of it is kept."""
 
@@ -56,7 +56,7 @@ class Guest:
         self.answered = False
 
     def close(self) -> None:
-        """At once, without the minute in which a trainer that does not set SO_REUSEADDR could not have the port."""
+        """Closes the connection at once, without the minute in which a server without SO_REUSEADDR lacks the port."""
         with suppress(OSError):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.connection.close()
@@ -80,7 +80,10 @@ class Listener:
         self._thread.start()
 
     def bind(self, port: int) -> None:
-        """On every address, as a trainer's server would. Raises OSError where the port is taken. Before `start`."""
+        """Listens on every address, as a trainer's server would.
+
+        Raises OSError if the port is taken. Call it before `start`.
+        """
         found = ports.bound(port, dying=True)
         if found is None:
             raise OSError(errno.EADDRINUSE, "the port is taken")
@@ -139,7 +142,7 @@ class Listener:
             self._drop(guest)
 
     def _has_authenticated(self, guest: Guest) -> bool:
-        """Its line is whole and shows the nonce. Who has sent anything else is gone."""
+        """Whether its line is complete and contains the nonce. A guest that has sent anything else is dropped."""
         piece = guest.connection.recv(_LONGEST_LINE - len(guest.buffer))
         guest.buffer += piece
         if guest.buffer.endswith(b"\n"):
@@ -189,7 +192,7 @@ class Listener:
 
 
 def bind(listener: Listener, slots: List[Slot], live: Container[int]) -> List[Bound]:
-    """What became of each; `live` ports are those of the cluster's own run, which is left alone."""
+    """The result for each slot; `live` ports are those of the cluster's own run, which is left alone."""
     chosen: List[int] = [slot["port"] for slot in slots]
     return [_bind(listener, slot, live, chosen) for slot in slots]
 

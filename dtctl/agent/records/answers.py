@@ -448,7 +448,7 @@ class DeadRun(Record):
 
 
 class SetupLog(Record):
-    """The end of a log of what was made before a start."""
+    """The end of a log of the preparation of a start."""
 
     path: Path
     text: AtMost[str, 2 * MOST_SETUP_LOG]

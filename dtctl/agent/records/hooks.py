@@ -7,7 +7,7 @@ from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, R
 from .values import Line, Name, Reason, Seconds
 
 EVENTS = ("succeeded", "failed", "stopped", "restarting", "recovered", "stalled")
-"""What a hook may be notified of."""
+"""The events of which a hook can be notified."""
 
 RunEventName = OneOf["succeeded", "failed", "stopped", "restarting", "recovered", "stalled"]
 

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 LONGEST_TEXT = 1 << 20
-"""Characters of a text that says nothing else."""
+"""The most characters of a text without a limit of its own."""
 
 MOST_ENTRIES = 20_000
 """The default limit of entries in a list or a mapping."""
@@ -63,7 +63,7 @@ _DIGITS = 20
 
 
 MOST_BRACKETS = 1_000_000
-"""Of a text: an empty object is 3 bytes of it and 72 of memory. Those that stand in texts count as well."""
+"""The most brackets in a JSON text: an empty object is 3 bytes of it and 72 of memory. Those in strings count, too."""
 
 
 def parse_json(text: "Union[str, bytes]") -> "Any":
@@ -160,9 +160,9 @@ def made(record: "Type[R]", **fields: "Any") -> "R":
 
 
 class Kind:
-    """`take` gives the checked value or raises InvalidValue; `words` names the kind for people.
+    """`take` returns the validated value or raises InvalidValue; `words` describes the kind for people.
 
-    `parts` is what it is made of, for those who make examples of it: what sort of kind it is, and its limits and kinds.
+    `parts` describes it for makers of examples: the sort of kind, its limits and the kinds inside.
     """
 
     __slots__ = ("description", "parts", "take")
@@ -377,7 +377,7 @@ if not TYPE_CHECKING:
     )
 
     class Record:
-        """Base of the classes whose annotations are the fields of a record; called, it makes one of such a class."""
+        """Base of the classes whose annotations are the fields of a record; a call creates such a class."""
 
         def __new__(cls, name, fields):
             return type(name, (Record,), {"__annotations__": fields})
@@ -398,7 +398,7 @@ if not TYPE_CHECKING:
     """AtMost[KIND, N]"""
 
     OneOf = _Generic(_one_of)
-    """OneOf[NAME, ...]: one of these words."""
+    """OneOf[NAME, ...]: one of these strings."""
 
     Optional = _Generic(lambda inner: _optional(kind_of(inner)))
     """Optional[KIND]: null, or that."""

@@ -69,7 +69,7 @@ SENTENCES = {
     "exit_unknown": "its exit is unknown",
     "exit_unwritten": "its process has ended, and its exit cannot be written (is the disk of %(host)s full?)",
     "ps_ended": "exit code 0, but a ps is needed to the end",
-    # why it is taken for hung
+    # why it counts as hung
     "stalled": "stalled: no sign of progress for %(span)s",
     "hung": "stalled: no sign of progress",
     "frozen": "stalled: frozen (stopped by a signal) for %(span)s",

@@ -143,7 +143,7 @@ class Environment(Record):
 
 
 class RecoverySpec(Record):
-    """When, how often and with whom a lost task is started again."""
+    """When, how often and together with which tasks a lost task is restarted."""
 
     max_restarts: Count
     backoff_min_s: Seconds

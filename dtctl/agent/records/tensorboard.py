@@ -131,10 +131,10 @@ runpy.run_module("tensorboard.main", run_name="__main__", alter_sys=True)
 """Runs TensorBoard with `place`, its first argument, for its temporary files, until its standard input ends, so that it
 ends when its parent is killed; then removes `place`.
 
-It listens nowhere: the other users of a host could open a port, and one that is free may be another's when it is
-printed. Its standard input is a socket: a byte on it says that TensorBoard is ready, and connections come over it, one
-with each byte. That holds for any server that it makes from `socketserver`, as Werkzeug's is one. Its data server, a
-program that it would start on a port of its own, does not begin.
+It listens on no port: other users of the host could connect to one, and a free one may be in use when it is printed.
+Its standard input is a socket: a byte on it reports that TensorBoard is ready, and connections arrive over it, one with
+each byte. This works for any server based on `socketserver`, as Werkzeug's is. Its data server, a program that it would
+start on a port of its own, does not start.
 """
 
 

@@ -47,8 +47,7 @@ class Account(Record):
     before: Default[Dict[Spent, Seconds], {}]
     """The seconds of spans for which there is no room."""
     training: Default[bool, False]
-    """Whether a step was reported and nothing has interrupted the training since: the time since the last span is open.
-    """
+    """Whether a step was reported, and the training not interrupted since: the time since the last span is open."""
     again_to: Default[Optional[Count], None]
     """The training had reached this step before: steps until then are done again."""
     away: Default[bool, False]

@@ -65,7 +65,7 @@ def prune(talk: Conversation, request: PruneRequest) -> PruneResult:
 
 
 def store(talk: Conversation, request: StoreRequest) -> StoreResult:
-    """landing, then on `start` the parts that are lacking, then stored, and on `keep` its place."""
+    """Sends landing, then receives missing parts on `start`, sends stored, and moves them into place on `keep`."""
     lock = cluster_lock.hold(talk, request, request["by"])
     try:
         runs.refuse_live(talk, request["cluster"])
@@ -94,7 +94,7 @@ def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
 
 
 def _take(talk: Conversation, arrival: Arrival, owners: List[OutputMark]) -> None:
-    """Returns when all has arrived and the controller says that it has everywhere."""
+    """Receives the files; returns when the controller reports that all hosts have them."""
     arrival.refuse_without_room()
     landing: Landing = {
         "dir": arrival.directory,

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from ..records.requests import Request
 
 NOTICE_S = 2.0
-"""So long a session may take to notice that its controller is gone; then it ends in any case."""
+"""How long a session may take to notice that its controller has disconnected; then it is killed."""
 
 ENDING_S = 45.0
-"""How long another one waits for a session that takes back what its controller has left."""
+"""How long another session waits for one that cancels the interrupted work of its controller."""
 
 
 class ClusterLock:
-    """Only one controller at a time works on a cluster's run on a host. The file says who."""
+    """Lets only one controller at a time work on a cluster's run on a host. The file names it."""
 
     def __init__(self, descriptor: int, holder: Holder) -> None:
         self._descriptor = descriptor
@@ -38,7 +38,7 @@ class ClusterLock:
         self._write()
 
     def note_gone(self) -> None:
-        """The controller is gone: the next command waits for this session to end."""
+        """Records that the controller has disconnected: the next command waits for this session to end."""
         self._holder["gone"] = True
         self._write()
 
@@ -57,7 +57,7 @@ class ClusterLock:
 
 
 def hold(talk: Conversation, request: Request, by: str) -> ClusterLock:
-    """Refuses when another controller holds it, with who and since when. A holder that has died holds nothing."""
+    """Takes the lock. Refuses if another controller holds it, with who and since when; a dead holder does not count."""
     directory = paths.cluster_directory(talk.root, request["cluster"], request["host"])
     path = os.path.join(directory, "lock")
     until = time.monotonic() + ENDING_S
@@ -82,17 +82,17 @@ def hold(talk: Conversation, request: Request, by: str) -> ClusterLock:
 
 
 def try_hold(directory: str) -> Optional[int]:
-    """The lock of a cluster's directory, which is made if need be; None when another controller has it."""
+    """The lock of a cluster's directory, which is created if necessary; None if another controller has it."""
     while True:
         paths.make_directory(directory)
-        with suppress(FileNotFoundError):  # `gc` has taken the directory for that of a cluster that is no more
+        with suppress(FileNotFoundError):  # `gc` has removed the directory as unused
             return locks.hold(os.path.join(directory, "lock"), exclusive=True)
 
 
 def _watch(talk: Conversation, lock: ClusterLock) -> None:
-    """Ends the session, and what it waits for, if it does not notice that its controller is gone.
+    """Kills the session, and its child processes, if it does not notice that its controller has disconnected.
 
-    The run that it has begun is taken back by its agents: they see that the session has ended.
+    The agents cancel the run that it has begun: they detect that the session has ended.
     """
     if talk.wire.await_hangup(lambda: lock.held):
         lock.note_gone()
@@ -103,7 +103,7 @@ def _watch(talk: Conversation, lock: ClusterLock) -> None:
 
 
 def _is_left(path: str) -> bool:
-    """The controller of the session that holds the lock is gone; the session is about to end."""
+    """Whether the controller of the session that holds the lock has disconnected; the session is about to end."""
     holder = _holder(path)
     return holder is not None and holder["gone"]
 

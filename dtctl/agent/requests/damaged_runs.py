@@ -1,7 +1,7 @@
-"""Runs whose files are damaged, or gone.
+"""Runs whose files are damaged or missing.
 
-Such a run answers no request. But its processes are known by what they were given, and its directory by its place:
-that is enough to end and to remove it.
+Such a run answers no request. But its processes are identified by their environment or arguments, and its directory by
+its path: that is enough to stop and remove it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class DamagedRun:
-    """`problem`: which of its files is damaged, and how. `cluster` is None where nothing here names it any more.
+    """`problem`: the damaged file, and its damage. `cluster` is None if it cannot be determined.
 
-    `unread`: why a file cannot be read that may be whole; such a run is not removed.
+    `unread`: why a possibly intact file cannot be read; such a run is not removed.
     """
 
     def __init__(self, directory: str, cluster: Optional[str], problem: str, unread: Optional[OSError] = None) -> None:
@@ -44,11 +44,11 @@ class DamagedRun:
 
     @property
     def is_gone(self) -> bool:
-        """Nothing is left of it but processes."""
+        """Whether only processes are left of it."""
         return not os.path.lexists(self.directory)
 
     def is_dead(self) -> bool:
-        """It was begun on this machine, and no agent, keeper or trainer of it is left."""
+        """Whether it was begun on this machine, and no agent, keeper or trainer of it is left."""
         if self.unread is not None:
             return False
         files = RunFiles(self.directory)
@@ -61,26 +61,26 @@ class DamagedRun:
                 return alone
         except FileNotFoundError:
             return True
-        except OSError:  # something else is where that would be shown
+        except OSError:  # another kind of file is in its place
             return False
 
     def end(self, grace_s: float) -> List[orphans.Orphan]:
-        """Ends its processes without asking its files; returns what SIGKILL has not ended."""
+        """Ends its processes without reading its files; returns those that survived SIGKILL."""
         revival.retire(RunFiles(self.directory))
         return orphans.end_directory(self._root, self.directory, grace_s)
 
     def remove(self) -> None:
-        """Call it when the run is dead, with the lock of its cluster held if it has one."""
+        """Removes a dead run. The caller holds the lock of its cluster, if it has one."""
         runs.remove(RunFiles(self.directory), self.cluster)
 
 
 def every(talk: Conversation) -> Iterator[DamagedRun]:
-    """All that have a directory below the root."""
+    """All damaged runs that have a directory below the root."""
     return (found for found in _read(talk, None) if isinstance(found, DamagedRun))
 
 
 def all_of(talk: Conversation) -> List[DamagedRun]:
-    """With those that have no directory any more."""
+    """All damaged runs, also those without a directory."""
     return [*every(talk), *_without_files(talk)]
 
 
@@ -108,7 +108,7 @@ def of_cluster(
 
 
 def _read(talk: Conversation, host: Optional[str]) -> Iterator[Union[runs.Run, DamagedRun]]:
-    """Those that have a directory below the root; `host`: as runs.every."""
+    """The runs that have a directory below the root; `host`: as in runs.every."""
     for directory in runs.run_directories(talk.root, host):
         with suppress(FileNotFoundError):  # removed just now
             yield _inspect(talk, directory)

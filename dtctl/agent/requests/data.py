@@ -1,4 +1,4 @@
-"""data: brings a data set into a directory, shows and hashes what is there, and removes it."""
+"""data: copies a data set into a directory, shows and hashes its files, and removes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""down: ends what a host has of a cluster's runs, and removes it; and which runs that are over are kept no longer."""
+"""down: stops and removes a cluster's runs on a host; and selects old runs to remove."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Part = Tuple[str, str]
     Standing = Tuple[Spec, Optional[float], bool]
-    """Of one run here: when it ended (None: it is live), and whether it is the cluster's current one."""
+    """A run on this host: when it ended (None: it is live), and whether it is the cluster's current one."""
 
 
 def down(talk: Conversation, request: DownRequest) -> DownResult:
@@ -61,7 +61,7 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
 
 
 class _Removal:
-    """What `down` has done so far."""
+    """The progress of `down`."""
 
     def __init__(self, talk: Conversation) -> None:
         self._talk = talk
@@ -87,7 +87,7 @@ class _Removal:
             self.result["removed"].append(run.id)
 
     def remove_damaged(self, run: damaged_runs.DamagedRun, how: How) -> None:
-        """One that no agent can be asked to stop. Raises OSError where its files may be whole, and stay."""
+        """Stops and removes a run without an agent. Raises OSError if its files may be intact; then they stay."""
         left = run.end(orphans.GRACE_S if how["grace_s"] is None else how["grace_s"])
         for orphan in left:
             self.result["survivors"].append({"task": None, "pid": orphan.process.pid, "command": orphan.command})
@@ -108,7 +108,7 @@ class _Removal:
 
 
 def expired(standings: Iterable[Standing], now: float, over: bool = False) -> Dict[Part, str]:
-    """Which runs to remove, and why. The newest run of a cluster says how many are kept; `over`: none of them."""
+    """The runs to remove, and why. The newest run of a cluster sets how many are kept; `over`: none of them."""
     found: Dict[Part, str] = {}
     seen: Dict[Part, int] = {}
     keep: Dict[Part, int] = {}
@@ -130,7 +130,7 @@ def expired(standings: Iterable[Standing], now: float, over: bool = False) -> Di
 def expired_here(
     talk: Conversation, cluster: Optional[str], now: float, over: bool = False, host: Optional[str] = None
 ) -> List[Tuple[runs.Run, str]]:
-    """Old runs of a cluster, or of all; only those that were begun on this machine. `host`: as runs.every."""
+    """Old runs of a cluster, or of all, that were begun on this machine. `host`: as in runs.every."""
     found = {}
     standings = []
     for run in runs.every(talk, cluster, host):
@@ -150,9 +150,9 @@ def _standing(talk: Conversation, run: runs.Run) -> Standing:
 
 
 def remove(run: runs.Run) -> bool:
-    """Unless it has come to life again. For those who hold the cluster's lock."""
+    """Removes a run unless it is live again. The caller must hold the cluster's lock."""
     with suppress(FileNotFoundError), locks.alone(run.files.lock_path) as alone:
-        # meanwhile no agent begins, and then there is no run any more
+        # no agent starts while it is held, and then the run is removed
         if alone and run.state()["finished"] and not run.supervised():
             run.remove()
             return True
@@ -160,11 +160,11 @@ def remove(run: runs.Run) -> bool:
 
 
 def prune(talk: Conversation, kept: runs.Run) -> List[str]:
-    """What the run that has just been kept leaves no room for: removes it, and its bundles; the ids of the runs."""
+    """Removes runs beyond the limit of the run that was just kept, and their bundles; returns the ids of the runs."""
     removed: List[str] = []
     if len(list(runs.run_directories(talk.root, kept.spec["host"]))) < 2:
         return removed
-    with suppress(OSError, Refused):  # what is in the way now will be reported by `gc`
+    with suppress(OSError, Refused):  # `gc` will report it
         for run, _ in expired_here(talk, kept.spec["cluster"], time.time(), host=kept.spec["host"]):
             if run.id != kept.id and remove(run):
                 removed.append(run.id)
@@ -176,10 +176,9 @@ def prune(talk: Conversation, kept: runs.Run) -> List[str]:
 def clear_working_directory(
     talk: Conversation, cluster: str, without: Container[str] = (), dry_run: bool = False
 ) -> Tuple[int, Optional[Written]]:
-    """Takes the code out of a cluster's working directory when it has no run here any more, of any host.
+    """Removes the code from a cluster's working directory when it has no run here any more, of any host.
 
-    Returns the bytes that this sets free, and what trainers have written, which stays. Runs in the directories
-    `without` do not count.
+    Returns the freed bytes, and the files of trainers, which stay. Runs in the directories `without` do not count.
     """
     for directory in runs.run_directories(talk.root):
         if directory not in without and _may_be_of(talk, directory, cluster):
@@ -188,7 +187,7 @@ def clear_working_directory(
 
 
 def _may_be_of(talk: Conversation, directory: str, cluster: str) -> bool:
-    """Of a damaged run the cluster may be unknown."""
+    """Whether a run may belong to the cluster; the cluster of a damaged run may be unknown."""
     try:
         return runs.Run(talk, directory).spec["cluster"] == cluster
     except FileNotFoundError:  # removed just now

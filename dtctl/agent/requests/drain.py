@@ -1,6 +1,6 @@
-"""drain, undrain and scale: tasks are held, and let run again, while the run goes on or pauses for it.
+"""drain, undrain and scale: hold tasks and release them, while the run continues or pauses.
 
-Of a host without a task the coordinator alone knows whether it is drained.
+Only the coordinator knows whether a host without a task is drained.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def drain(talk: Conversation, request: DrainRequest) -> StopResult:
-    """Returns when the tasks that it holds have ended wherever they can be reached, or it is clear that some do not."""
+    """Holds tasks; returns when they have ended on all reachable hosts, or some certainly do not end."""
     run = runs.need(talk, request)
     handle = run_handles.reached(talk, run)
     try:
@@ -46,7 +46,7 @@ def _drain(talk: Conversation, run: runs.Run, handle: RunHandle, request: DrainR
 
 
 class Held:
-    """What has been seen to be held: another command may let it run again meanwhile, and then nothing is waited for."""
+    """Tasks that were observed as held: if another command releases one, it is not waited for."""
 
     def __init__(self) -> None:
         self._seen: Set[str] = set()
@@ -63,7 +63,7 @@ class Held:
 
 
 def undrain(talk: Conversation, request: UndrainRequest) -> RestartResult:
-    """Returns when the tasks run again, or wait for a host that is away, or for the end of another drain."""
+    """Releases tasks; returns when they run again, or wait for a host that is away, or for the end of another drain."""
     run = runs.need(talk, request)
     handle = run_handles.reached(talk, run)
     handle.refresh()
@@ -90,7 +90,7 @@ def _to_be_held(handle: RunHandle, run: runs.Run, request: DrainRequest) -> List
 
 
 def _beyond(handle: RunHandle, run: runs.Run, request: UndrainRequest) -> List[str]:
-    """The tasks that are too many. Refuses what the coordinator does not decide, or the run cannot continue without."""
+    """The surplus tasks. Refuses changes that the coordinator does not decide, or that the run cannot continue with."""
     if not isinstance(handle, WholeRun):
         raise handle.away or Refused("bad_request", "the coordinator is on another host")
     tasks = handle.tasks(None)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..run.containers import Box
 
 DRAIN_S = 0.5
-"""How long output is still read after the command has ended, while something that it left behind holds the pipes."""
+"""How long output is read after the command has ended, while a remaining child process holds the pipes."""
 _LOOK_S = 0.1
 _LONGEST_WAITING = 8192
 
@@ -45,7 +45,7 @@ def execute(talk: Conversation, request: ExecRequest) -> ExecResult:
 
 
 class Context:
-    """Where a command runs, and what of its output is a secret."""
+    """The directory and the environment of a command, and the secrets in its output."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""A process that a session leaves behind, and that forks the next ones: they need no login shell, Python or imports.
+"""A process that a session leaves running, and that forks the next ones, without login shell or imports of modules.
 
-Only where the controller asks for it, because it keeps its connection to the host: over that it reaches the socket,
-which this user alone can connect to (docs/agent.md, "Start of a conversation").
+It exists only if the controller requests it, because the controller keeps its connection to the host: it uses that to
+reach the socket, to which only this user can connect (docs/agent.md, "Start of a conversation").
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _WAITING = 64
 _LONGEST_PATH = 107
-"""Of a socket, in bytes (unix(7))."""
+"""The longest path of a socket, in bytes (unix(7))."""
 _PIPE_BYTES = 4096
-"""PIPE_BUF of Linux: so much is written at once or not at all."""
+"""PIPE_BUF of Linux: writes up to this size are atomic."""
 
 _LOGIN_FILES = (
     *("/etc/environment", "/etc/group", "/etc/profile", "/etc/profile.d", "/etc/bash.bashrc", "/etc/zsh/zshenv"),
@@ -37,7 +37,7 @@ _LOGIN_FILES = (
     *("~/.profile", "~/.bash_profile", "~/.bash_login", "~/.bashrc", "~/.zshenv", "~/.zprofile", "~/.zshrc"),
     *("~/.cshrc", "~/.tcshrc", "~/.config/fish/config.fish"),
 )
-"""What a login reads. After a change of one a session has to log in, for the PATH, groups and limits of now."""
+"""Files that a login reads. After a change of one a session must log in, for the current PATH, groups and limits."""
 
 
 def start(root: str, name: str, keep_s: float, converse: Converse) -> Tuple[str, Callable[[], None]]:
@@ -63,7 +63,7 @@ def start(root: str, name: str, keep_s: float, converse: Converse) -> Tuple[str,
 
 
 def _no_report() -> None:
-    """Of a session that has left no server behind."""
+    """Reports nothing, for a session without a server."""
 
 
 def _report(writes: int, known: int) -> None:
@@ -74,7 +74,7 @@ def _report(writes: int, known: int) -> None:
 
 
 def end(root: str) -> None:
-    """Ends those of this machine: a server finds that its socket is gone when the fork that this begins is over."""
+    """Ends the servers of this machine: after the fork for this connection a server detects that its socket is gone."""
     directory = os.path.join(root, "sessions")
     for name in paths.entries(directory):
         import socket
@@ -94,16 +94,16 @@ def dead(root: str) -> Iterator[str]:
 
 
 def _serve(path: str, lock: int, modules: Tuple[int, int], keep_s: float, converse: Converse) -> None:
-    """Until it has not been needed for its time."""
+    """Serves until it was not used for `keep_s`."""
     null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):  # those of the conversation that goes on beside this
+    for stream in (0, 1, 2):  # those of the conversation that continues
         os.dup2(null, stream)
     daemon.close_descriptors(but=[lock, *modules, *programs.held()])
     daemon.rename("dtctl-sessions")
     command_line = processes.argv(os.getpid())
     daemon.take_command_line(["dtctl-sessions"])
     signal.signal(signal.SIGCHLD, _reap)
-    from ..records import requests  # not before: the session that leaves this has not been asked for anything yet
+    from ..records import requests  # late: this session has had no request yet
 
     listener, logins = _listen(path), _login_files()
     made, (reads, writes) = os.stat(path), modules
@@ -153,7 +153,7 @@ def _fork(connection: socket.socket, writes: int, start: bytes, command_line: Li
     known = len(sys.modules)
     daemon.close_descriptors(but=[writes, *programs.held()])
     daemon.rename("python3")
-    daemon.take_command_line(command_line)  # by which others know a session (host/ports.py)
+    daemon.take_command_line(command_line)  # identifies a session (host/ports.py)
     reader, writer = os.fdopen(0, "rb", closefd=False), os.fdopen(1, "wb", closefd=False)
     writer.write(start)
     writer.flush()
@@ -172,7 +172,7 @@ def _reap(*_: object) -> None:
 
 
 def _import(names: List[str]) -> None:
-    """What a fork has needed, which the next one then has."""
+    """Imports the modules that a fork has needed, for the next ones."""
     for name in names:
         with suppress(ImportError):
             import_module(name)
@@ -180,7 +180,7 @@ def _import(names: List[str]) -> None:
 
 
 def _login_files() -> Tuple[Tuple[int, int], ...]:
-    """Which they are, and when each was changed."""
+    """The login files and the time of each one's last change."""
     found = []
     for name in _LOGIN_FILES:
         try:

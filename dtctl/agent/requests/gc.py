@@ -1,7 +1,7 @@
-"""gc: finds and removes what is provably dtctl's own and no longer used.
+"""gc: finds and removes files and processes that are provably dtctl's own and unused.
 
-Each kind has a lock, or an age, that keeps it from a session that is at work right now: runs and the directories of
-clusters the lock of the cluster, bundles and programs their own, and what is half made is older than any making takes.
+Each kind has a lock, or an age, that protects it from an active session: runs and the directories of clusters the lock
+of the cluster, bundles and programs their own, and incomplete files are older than any creation takes.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 REPORT_S = 1.0
 
 HALF_MADE_S = 3600.0
-"""A run directory is made within milliseconds; one that is not whole after this long never will be."""
+"""A run directory is created within milliseconds; one that is incomplete after this long stays so."""
 
 
 def collect(talk: Conversation, request: GcRequest) -> GcResult:
-    """Cleans up one cluster, or `all`; what belongs to no cluster is looked for in any case."""
+    """Cleans up one cluster, or `all`; files of no cluster are cleaned up in both cases."""
     sweep = _Sweep(talk, request)
     with talk.at("processes of dead runs"):
         sweep.end_strays()
@@ -69,7 +69,7 @@ class _Sweep:
         self._request = request
         self._dry_run = request["dry_run"]
         self._cluster = None if request["all"] else request["cluster"]
-        """None: of all."""
+        """The cluster to clean up; None: all."""
         self._next_report = 0.0
         self._gone: Set[str] = set()
         """Directories of the runs that are removed, or would be."""
@@ -92,7 +92,7 @@ class _Sweep:
                 self._add_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
 
     def remove_damaged_runs(self) -> None:
-        """Damaged runs that are dead. `runs` lists the others, and `down` ends them."""
+        """Removes damaged runs that are dead. `runs` lists the others, and `down` stops them."""
         for run in damaged_runs.every(self._talk):
             if self._cluster in (None, run.cluster) and run.is_dead():
                 size = paths.used_bytes(run.directory)
@@ -115,7 +115,7 @@ class _Sweep:
         self._gone.add(directory)
 
     def report_progress(self) -> None:
-        """That it gets on, between steps that may take long: where a file system hangs, no more of it comes."""
+        """Reports progress between steps that may take long; in a file system that hangs, none is reported."""
         now = time.monotonic()
         if now < self._next_report:
             return
@@ -139,7 +139,7 @@ class _Sweep:
 
     def _locked(self, cluster: str, host: str, remove: Callable[[], bool]) -> bool:
         with locks.closing(cluster_lock.try_hold(paths.cluster_directory(self._talk.root, cluster, host))) as lock:
-            return lock is not None and remove()  # else a controller is at work on that cluster, and will see to it
+            return lock is not None and remove()  # else a controller works on that cluster
 
     def remove_bundles(self) -> None:
         used = runs.used_bundles(self._talk, without=self._gone)
@@ -161,7 +161,7 @@ class _Sweep:
             self.report_progress()
 
     def clear_working_directories(self) -> None:
-        """Of clusters that have no run here: the code goes, and what trainers wrote if that was asked for."""
+        """Removes, for clusters without a run here, the code, and on request files of trainers."""
         for cluster in working.clusters(self._talk.root):
             self.report_progress()
             if self._cluster in (None, cluster):
@@ -225,7 +225,7 @@ class _Sweep:
 
 
 def _bundle_locks(directory: str) -> Iterator[str]:
-    """Locks of bundles that no longer exist; each is held until the next one is asked for."""
+    """Locks of bundles that no longer exist; each is held until the next one is requested."""
     for name in paths.entries(directory):
         bundle, extension = os.path.splitext(name)
         if extension == ".lock" and is_bundle_id(bundle):
@@ -250,6 +250,6 @@ def _half_made(root: str, now: float) -> Iterator[str]:
 
 
 def _is_half_made(root: str, directory: str) -> bool:
-    """One of those that builds before this one left has no `machine`: what damaged_runs.py takes for dead, has."""
+    """Whether a run's directory is incomplete. Those of older builds have no `machine`; damaged runs have it."""
     hidden = os.path.basename(directory).startswith(NEW)
     return hidden or not (os.path.exists(os.path.join(directory, "machine")) or orphans.of_directory(root, directory))

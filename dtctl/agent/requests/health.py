@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def diagnose(talk: Conversation, request: Request) -> DiagnoseResult:
-    """How this host, and its tasks of the run, do now."""
+    """The current health of this host and of its tasks."""
     run = runs.need(talk, request)
     run.keep_supervised()
     places = directories(run)
@@ -56,11 +56,11 @@ def dump(talk: Conversation, request: DumpRequest) -> RunResult:
 LOOK_EVERY_S = 1.0
 MOST_DIVERGED = 100
 LOOK_LIMIT_S = 40.0
-"""How long the first reading of new files may take."""
+"""The longest time for the first reading of new files."""
 
 
 def directories(run: runs.Run) -> List[str]:
-    """Where trainers of the run write: its directories but `data`, and the one that they work in."""
+    """The directories that trainers of the run write to: those of its spec except `data`, and the working directory."""
     code = environment.code_directory(run.files.root, run.spec)
     places = environment.Marks(code).expand([*run.spec["checkpoint_dirs"], *run.spec["dirs"]])
     works_in_code = code is not None and any(task["code"] for task in run.spec["tasks"])
@@ -93,7 +93,7 @@ def metrics(talk: Conversation, request: MetricsRequest) -> MetricsResult:
 
 
 def diverged(places: List[str]) -> List[Diverged]:
-    """Losses in the event files below these places whose newest value is no number any more."""
+    """Losses in the event files below these places whose newest value is NaN or infinite."""
     reader = Reader(places)
     reader.look_until_all_is_read(LOOK_LIMIT_S)
     found: List[Diverged] = [
@@ -130,7 +130,7 @@ def _send(talk: Conversation, run: runs.Run, folders: List[FolderPoints]) -> Non
 
 REACH_S = 3.0
 BETWEEN_S = 0.5
-"""The least between two looks at how busy something is."""
+"""The least interval between two samples of load."""
 
 
 def gather(

@@ -89,7 +89,7 @@ class _HistoryLines:
         self._host = None if whole else run.spec["host"]
 
     def send_new(self) -> None:
-        """What is new."""
+        """Sends the new events."""
         for line in self._lines.new():
             if self.number >= self._begin:
                 event = _history_line(line, self.number, self._host)
@@ -100,7 +100,7 @@ class _HistoryLines:
 
 
 def _history_line(line: Optional[bytes], number: int, host: Optional[str]) -> Optional[HistoryEvent]:
-    """Of a line of history.jsonl, or with `host` of its events.jsonl; None for one that something has damaged."""
+    """The event in a line of history.jsonl, or with `host` of its events.jsonl; None for a damaged line."""
     if line is None:
         return None
     try:
@@ -120,7 +120,7 @@ class Lines:
         self._offset = 0
 
     def new(self) -> Iterator[Optional[bytes]]:
-        """Those that have been added since the last call; None for one that is too long to be ours."""
+        """The lines that were added since the last call; None for one that is too long to be dtctl's."""
         try:
             descriptor = files.descriptor(self._path)
         except FileNotFoundError:
@@ -144,7 +144,7 @@ class TaskLog:
     def __init__(self, run_dir: str, task: str, request: LogsRequest, selection: Selection, entry: Entry) -> None:
         self.task = task
         self.ended = False
-        """Nothing more will come."""
+        """Whether no more output will follow."""
         self._run_dir = run_dir
         self._selection = selection
         self._entry = entry
@@ -163,7 +163,7 @@ class TaskLog:
             self._begin(request)
 
     def has_grown(self) -> bool:
-        """Whether the log that is read has another length than at the last look."""
+        """Whether the length of the current log has changed since the last read."""
         return self._log is not None and self._log.has_grown()
 
     def read(self, entry: Entry) -> Iterator[LogFrame]:
@@ -229,7 +229,7 @@ class TaskLog:
         return os.path.exists(self._path(attempt, "exit.json"))
 
     def _has_ended_badly(self, attempt: int) -> bool:
-        """By itself, and not with 0."""
+        """Whether the attempt ended without a request of dtctl, and not with 0."""
         if any(one["attempt"] == attempt and one["asked"] for one in self._entry["history"]):
             return False
         try:
@@ -266,13 +266,13 @@ class TaskLog:
 
 POLL_S = 0.2
 LOOK_S = 0.04
-"""Between two looks at how long the logs are, which cost little: a person waits for what a trainer has printed."""
+"""The interval between two checks of the logs' lengths, which are cheap: a person waits for the output."""
 
 
 def serve(run_dir: str, tasks: List[str], request: LogsRequest, wire: Wire, states: Callable[[], State]) -> None:
-    """Sends `log` frames, and `states` frames if asked to; returns when `result` is due, or the reader is gone.
+    """Sends `log` frames, and `states` frames if requested, until `result` is due, or the reader has disconnected.
 
-    `states` gives state.json as it is now.
+    `states` returns the current state.json.
     """
     state = states()
     selection = _selection(run_dir, request, wire)
@@ -318,7 +318,7 @@ def _send_states(state: State, shown: Optional[int], request: LogsRequest, wire:
 
 
 def _merged(logs: List[TaskLog], state: State) -> Iterator[LogFrame]:
-    """What all tasks have printed, by its time; of each task one piece at a time is kept."""
+    """The output of all tasks, by time; of each task only one piece at a time is in memory."""
     reading = [log.read(state["tasks"][log.task]) for log in logs]
     return heapq.merge(*reading, key=lambda frame: frame[0]["time"])
 

@@ -1,9 +1,9 @@
-"""Processes of dead runs: how they are recognised, and how they are ended.
+"""Processes of dead runs: identifies and ends them.
 
-A process is proved to be of a run of this root when it is of this user, sees the same root directory as this process,
-and was given DTCTL_KEY and DTCTL_RUN_DIR (trainers, and all below them) or runs an agent's program of this root for a
-run directory of it (guards, supervisors, keepers). The run is dead when its directory is gone, or when it is finished,
-has no agent, and can have none as its lock is held here.
+A process belongs to a run of this root for certain if it is of this user, has the same root directory as this process,
+and was given DTCTL_KEY and DTCTL_RUN_DIR (trainers, and all their child processes) or runs an agent's program of this
+root for a run directory of it (guards, supervisors, keepers). The run is dead when its directory is missing, or when it
+is finished, has no agent, and can have none as its lock is held here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 _MOST_NAMED = 5
 YOUNG_S = 60.0
-"""An agent's process ends by itself at its first look at a dead run; an older one hangs."""
+"""An agent's process ends by itself when it detects a dead run; an older one hangs."""
 
 
 class Orphan:
@@ -46,17 +46,17 @@ class Orphan:
 
 
 def find(root: str, young_s: float = YOUNG_S) -> List[Orphan]:
-    """In the order of their pids."""
+    """The processes of dead runs, by pid."""
     return _of_root(root, young_s, lru_cache(maxsize=None)(is_dead))
 
 
 def of_directory(root: str, directory: str) -> List[Orphan]:
-    """All that is left of one run, whether it is dead or not."""
+    """All processes of one run, whether it is dead or not."""
     return _of_root(root, 0.0, lambda claimed: claimed == directory)
 
 
 def of_other_accounts() -> List[ForeignRun]:
-    """Live runs, by what the command lines of supervisors claim: nothing else of them can be read."""
+    """Live runs of other accounts, by the command lines of their supervisors: nothing else of them is readable."""
     import pwd
 
     found: Dict[Tuple[str, int], ForeignRun] = {}
@@ -86,7 +86,7 @@ def _supervised(argv: List[str]) -> Optional[str]:
 
 
 def without_files(root: str) -> Iterator[Tuple[str, Optional[str], str]]:
-    """Runs whose directory is gone while processes of them still run: the directory, the cluster, what is wrong."""
+    """Runs without a directory whose processes still run: the directory, the cluster, the problem."""
     found: Dict[str, List[Orphan]] = {}
     for orphan in _of_root(root, YOUNG_S, lambda directory: not os.path.lexists(directory)):
         found.setdefault(orphan.directory, []).append(orphan)
@@ -99,9 +99,9 @@ def without_files(root: str) -> Iterator[Tuple[str, Optional[str], str]]:
 
 
 def _of_root(root: str, young_s: float, wanted: Callable[[str], bool]) -> List[Orphan]:
-    """What belongs to a run whose directory is wanted, and all below it.
+    """Processes of runs whose directory is wanted, and all their child processes.
 
-    None of them is this process, or one that it descends from.
+    Without this process and its ancestors.
     """
     found: Dict[int, Orphan] = {}
     for pid in processes.of_user(os.geteuid()):
@@ -124,7 +124,7 @@ def _of_root(root: str, young_s: float, wanted: Callable[[str], bool]) -> List[O
 def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
     """Ends all that is left of a run that is not dead: its agents at once, so that none starts anything again."""
     seen: Dict[int, Orphan] = {}
-    """With those that nothing but their parent, which has ended before them, has shown to be the run's."""
+    """All that were found, also processes that only their parent, which ended before them, connected with the run."""
 
     def refresh() -> List[Orphan]:
         seen.update((orphan.process.pid, orphan) for orphan in of_directory(root, directory))
@@ -135,7 +135,7 @@ def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
 
 
 def _claim(pid: int, root: str, wanted: Callable[[str], bool]) -> Optional[Tuple[str, Optional[str], bool]]:
-    """Which wanted run of this root a process belongs to, of which cluster, and whether as an agent."""
+    """The wanted run of this root to which a process belongs, its cluster, and whether the process is an agent."""
     given = processes.environment(pid, b"DTCTL_")
     directory, cluster = given.get("DTCTL_RUN_DIR"), given.get("DTCTL_CLUSTER")
     is_agent = not given.get("DTCTL_KEY") or directory is None
@@ -147,7 +147,7 @@ def _claim(pid: int, root: str, wanted: Callable[[str], bool]) -> Optional[Tuple
 
 
 def _is_run_directory(directory: str, root: str) -> bool:
-    """Judged by its form: it may no longer exist."""
+    """Whether a path has the form of a run's directory; it may no longer exist."""
     store, run, host = directory.rpartition("/")[0].rpartition("/")[0], *directory.split("/")[-2:]
     return store == os.path.join(root, "runs") and paths.is_component(run) and paths.is_component(host)
 
@@ -160,7 +160,7 @@ def _agents_directory(argv: List[str], root: str) -> Optional[str]:
 
 
 def _is_like_us(pid: int, root: str) -> bool:
-    """It belongs to the same user and sees the same root directory: it might be in a container."""
+    """Whether it belongs to the same user and has the same root directory: it might be in a container."""
     try:
         there = os.stat("/proc/%d/root%s" % (pid, root))
         return os.stat("/proc/%d" % pid).st_uid == os.geteuid() and os.path.samestat(there, os.stat(root))
@@ -190,7 +190,7 @@ def is_dead(directory: str) -> bool:
 
 
 def end(orphans: Iterable[Orphan]) -> List[Orphan]:
-    """Ends those of dead runs, which stay dead meanwhile; returns what survives even SIGKILL."""
+    """Ends those of dead runs, whose locks it holds; returns those that survive SIGKILL."""
     with ExitStack() as held_locks:
         held: Dict[str, bool] = {}
         for orphan in orphans:
@@ -201,7 +201,7 @@ def end(orphans: Iterable[Orphan]) -> List[Orphan]:
 
 
 def _hold_dead(directory: str, held_locks: ExitStack) -> bool:
-    """True when the run is dead and stays so until the locks are released."""
+    """Whether the run is dead, and stays so until the locks are released."""
     with suppress(FileNotFoundError):
         if not held_locks.enter_context(locks.alone(RunFiles(directory).lock_path)):
             return False

@@ -1,7 +1,7 @@
-"""The connections of a browser, as frames of a conversation, to a server that this session has started itself.
+"""Relays the connections of a browser, as frames of a conversation, to a server that this session has started.
 
-No port is named by the controller. What is on its way is bounded: neither side sends more of a connection than the
-other has room for, and each reports what has reached its receiver.
+The controller names no port. The data in transit is bounded: neither side sends more of a connection than the other has
+room for, and each reports the bytes that have reached their receiver.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Channel:
     def __init__(self, server: socket.socket) -> None:
         self.server = server
         self.room = WINDOW_BYTES
-        """So much more the controller takes."""
+        """The number of bytes that the controller still accepts."""
         self.pending = bytearray()
-        """For the server."""
+        """Bytes for the server."""
         self.closing = False
-        """The browser has gone: what is pending is all there will be."""
+        """Whether the browser has disconnected: only the pending bytes remain."""
 
     @property
     def open_for_more(self) -> bool:
@@ -43,7 +43,7 @@ class Channel:
 
 
 class Relay:
-    """`line`: connections are handed to TensorBoard over it. `look` is called now and then."""
+    """`line`: passes connections to TensorBoard. `look` is called from time to time."""
 
     def __init__(
         self, talk: Conversation, line: socket.socket, child: subprocess.Popen[bytes], refresh: Callable[[], None]
@@ -57,7 +57,7 @@ class Relay:
         self._last_message = time.monotonic()
 
     def serve(self) -> str:
-        """Until the server has ended, the controller asks for it or has been silent; why. Raises Gone."""
+        """Relays until the server has ended, the controller ends it, or is silent; returns which. Raises Gone."""
         try:
             while self._child.poll() is None:
                 if time.monotonic() - self._last_message > SILENCE_S:
@@ -98,7 +98,7 @@ class Relay:
             return
         channel = self._channels.get(number)
         if channel is None:
-            return  # it was closed here meanwhile
+            return  # it is already closed here
         if kind == "taken":
             channel.room = min(WINDOW_BYTES, channel.room + frame["size"])
         elif kind == "closed":

@@ -1,6 +1,6 @@
-"""How sessions read a run and ask something of its tasks, and wait.
+"""How sessions read a run, send requests about its tasks, and wait.
 
-Of the whole run on its coordinator's host, by cluster.json and requests.json; or else of what this host has of it, by
+On the coordinator's host for the whole run, by cluster.json and requests.json; otherwise for the tasks of this host, by
 state.json and intent.json.
 """
 
@@ -39,10 +39,10 @@ SILENT_S = 30.0
 
 
 class RunHandle:
-    """The tasks of this host, as its own agent knows them, where no coordinator answers, or it is elsewhere.
+    """The tasks of this host, as its own agent knows them, if no coordinator answers, or if it is on another host.
 
-    `away`: why the coordinator that is to be here does not answer. One that the agent reaches receives what is wanted
-    of the tasks.
+    `away`: why this host's coordinator does not answer. A coordinator that the agent reaches receives the changed
+    intents.
     """
 
     answer_s = float("inf")
@@ -65,13 +65,16 @@ class RunHandle:
         return []
 
     def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
-        """When the tasks of other hosts have ended is not known here: the controller, which asks all, says so."""
+        """The tasks to stop first.
+
+        Only the controller, which queries all hosts, knows when tasks of other hosts have ended.
+        """
         asked = [task for task in self.hosts if named is None or task in named]
         first = outcome.without_servers(self._run.spec["roster"], asked)
         return self.tasks(asked if others_ended or not first else first)
 
     def waits_for(self, named: Optional[List[str]], tasks: List[str]) -> bool:
-        """The end of the run is awaited elsewhere, too."""
+        """Whether to wait for tasks, or for the end of the run, which may depend on other hosts."""
         return bool(tasks) or (named is None and not self._run.finished())
 
     def entry(self, task: str) -> Optional[Entry]:
@@ -79,7 +82,7 @@ class RunHandle:
         return self._state["tasks"][task]
 
     def intents(self) -> Intents:
-        """Of the tasks that this knows of."""
+        """The intents of the known tasks."""
         return self._run.intent()["tasks"]
 
     def generation(self, task: str) -> Optional[int]:
@@ -90,7 +93,7 @@ class RunHandle:
         return []
 
     def refuse_ended(self) -> None:
-        """Whether the run has ended is for the coordinator to say."""
+        """Does nothing: only the coordinator knows whether the run has ended."""
 
     def waits(self, task: str) -> bool:
         """Whether it cannot start yet: for a drained host, or for one that is away though others need its tasks.
@@ -128,7 +131,7 @@ class RunHandle:
         return []
 
     def post_drain(self, request: DrainRequest) -> int:
-        """The coordinator learns of it from this host's agent."""
+        """Writes a drain into the intents; the coordinator receives it from this host's agent."""
         host, grace_s, by = request["drained"], request["grace_s"], request["by"]
         why, members = fact(drains.DRAINED, host=host, by=by), self.members()
 
@@ -173,15 +176,15 @@ class RunHandle:
 
 
 class WholeRun(RunHandle):
-    """All tasks of a run, as its coordinator knows them, on the host that coordinates the run.
+    """All tasks of a run, as its coordinator knows them, on the coordinator's host.
 
-    `refresh` raises Refused where no coordinator answers.
+    `refresh` raises Refused if no coordinator answers.
     """
 
     answer_s = 10.0
-    """How long it may take until a request is taken.
+    """How long the coordinator may take to accept a request.
 
-    A coordinator that has not looked at its requests by then is frozen, or hangs on a disk.
+    A coordinator that has not read its requests by then is frozen, or hangs on a disk.
     """
 
     def __init__(self, talk: Conversation, run: runs.Run) -> None:
@@ -192,7 +195,7 @@ class WholeRun(RunHandle):
         self._problem = ""
 
     def refresh(self) -> None:
-        """cluster.json, of a coordinator that is alive unless the run has ended: what a dead one has left is old."""
+        """Reads cluster.json, of a live coordinator unless the run has ended: the file of a dead one is outdated."""
         since = 0.0 if self._run.supervised() or self._run.finished() else time.time()
         self._run.keep_supervised()
         deadline = time.monotonic() + BIRTH_LIMIT_S
@@ -209,7 +212,7 @@ class WholeRun(RunHandle):
             raise Refused("not_answering", "the coordinator has been silent for %.0f s" % silent_s)
 
     def peek(self) -> Optional[RunView]:
-        """cluster.json as it is, read when it is another file than before; None before one is written that holds."""
+        """The current cluster.json, read only if the file has changed; None before a valid one is written."""
         path = self._run.files.path("cluster.json")
         try:
             version = paths.version(path)
@@ -235,11 +238,11 @@ class WholeRun(RunHandle):
         return list(dict.fromkeys(self.hosts[task] for task in without))
 
     def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
-        """Which of them ends when is the coordinator's to decide."""
+        """All of the tasks: the coordinator decides which end first."""
         return self.tasks(named)
 
     def waits_for(self, named: Optional[List[str]], tasks: List[str]) -> bool:
-        """Whether there is anything to ask for where these are the tasks that have not ended."""
+        """Whether there is anything to request if these are the tasks that have not ended."""
         return bool(tasks)
 
     def entry(self, task: str) -> Optional[Entry]:
@@ -268,7 +271,7 @@ class WholeRun(RunHandle):
         return drains.is_drained(intent) or (drains.is_returning(intent) and bool(self.unreached(returning)))
 
     def missing(self) -> str:
-        """Who a start waits for, and why."""
+        """What the start waits for, and why."""
         assert self.view is not None
         return self.view["missing"] or ""
 
@@ -313,14 +316,14 @@ class WholeRun(RunHandle):
         return request["serial"]
 
     def has_taken(self, serial: int) -> bool:
-        """Before a request is taken the intents are still the old ones."""
+        """Whether the coordinator has accepted a request; before that the intents are the old ones."""
         return self.view is not None and self.view["request_serial"] >= serial
 
     def longest_end_s(self, grace_s: float) -> float:
         return 2 * grace_s  # servers end after the others
 
     def survivors(self, tasks: List[str]) -> List[Survivor]:
-        """What is left here; of connected hosts what they report, and what has not ended in time."""
+        """The remaining processes: those on this host, and those of connected hosts by their reports."""
         here = self._run.spec["host"]
         found = self._run.survivors([task for task in tasks if self.hosts[task] == here])
         for task in tasks:
@@ -334,7 +337,7 @@ class WholeRun(RunHandle):
         return found
 
     def until(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Whether cluster.json came to be so in time. A coordinator that is killed is replaced. Raises as `pause`."""
+        """Whether `done` came true in time. A coordinator that is killed is replaced. Raises as `pause`."""
 
         def refresh() -> bool:
             self._run.keep_supervised()
@@ -358,13 +361,13 @@ def _book(path: str) -> RequestBook:
 
 
 _NONE_YET = made(Contact)
-"""What the coordinator has of a host that it does not report."""
+"""The record of a host that the coordinator does not report."""
 
 _NEW_RUN = "dtctl up    starts a new one"
 
 
 def is_over(view: RunView, now: float) -> bool:
-    """Whether nothing runs any more, except tasks of hosts that have been away for long: those end on their return."""
+    """Whether no task runs, except on hosts that have been away for long: those end on their return."""
     decided = view["condition"]["type"] in outcome.DECIDED
     return decided and not any(
         (contact["connected"] or now - (contact["heard"] or 0) < AWAY_S) and not _all_final(contact["state"])
@@ -415,7 +418,7 @@ def has_ended(handle: RunHandle, task: str) -> bool:
 
 
 def is_drained(handle: RunHandle, task: str) -> bool:
-    """Nothing of it is left, and it waits for the end of a drain; or it has ended."""
+    """Whether none of its processes is left and it waits for the end of a drain, or it has ended."""
     entry, intent = handle.entry(task), handle.intents().get(task)
     if entry is None or intent is None or entry["state"] in FINAL:
         return entry is not None and entry["state"] in FINAL

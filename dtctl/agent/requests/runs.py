@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ..records.spec import Spec
 
 BIRTH_LIMIT_S = 90.0
-"""How long one may take to be at work on a host that is very busy. That it has died is seen at once."""
+"""How long an agent may take to start on a very busy host. Its death is detected at once."""
 
 SUPERVISOR_END_LIMIT_S = 10.0
 REMOVAL_LIMIT_S = 2.0
-"""How long a supervisor whose tasks have ended may take to end: it may be waiting for others in vain."""
+"""How long a supervisor whose tasks have ended may take to end; it may wait for others in vain."""
 
 _MEND_LIMIT_S = 10.0
 
@@ -52,7 +52,7 @@ class Run:
             )
 
     def state(self) -> State:
-        """Read when it is another file than before: those that wait for a change look often."""
+        """The state, read only if the file has changed, as it is queried often."""
         version = paths.version(self.files.state_path)
         if self._state is None or version is None or version != self._version:
             state = self.files.state()
@@ -71,7 +71,7 @@ class Run:
             raise paths.Damaged("%s is damaged: it lacks %s" % (path, ", ".join(lacking[:10])))
 
     def finished(self) -> bool:
-        """Its agent has ended, as it was no longer needed."""
+        """Whether its agent has ended because it was no longer needed."""
         return self.state()["finished"]
 
     def live(self) -> bool:
@@ -87,7 +87,7 @@ class Run:
         return not (state["finished"] or stopped)
 
     def has_ended(self) -> bool:
-        """Also when it has been removed; else it is looked after."""
+        """Whether it has ended or was removed; otherwise keeps it supervised."""
         try:
             self.keep_supervised()
             return not self.live()
@@ -137,7 +137,7 @@ class Run:
         return intent["serial"]
 
     def supervise(self) -> None:
-        """Returns when a supervisor is at work, by its guard or by a new agent if there was none."""
+        """Returns when a supervisor works, started by its guard or by a new agent if there was none."""
         before = self.state()["agent"]
         child, delay = 0, 0.01
         deadline = time.monotonic() + BIRTH_LIMIT_S
@@ -152,7 +152,7 @@ class Run:
             delay = min(1.2 * delay, 0.1)
 
     def _at_work(self, before: Optional[AgentProcess]) -> bool:
-        """One that has written `finished` is about to go; one that has come since `before` may have gone already."""
+        """Whether a supervisor works, or a new one has since `before`; one that has written `finished` will exit."""
         state = self.state()
         agent = state["agent"]
         if agent != before:
@@ -184,14 +184,17 @@ class Run:
         return found[0] if found else None
 
     def places(self) -> directories.Run:
-        """Where its checkpoints are."""
+        """The directories of its checkpoints."""
         from ..checkpoints import directories
 
         code = environment.code_directory(self.files.root, self.spec)
         return directories.Run(self.spec, code, environment.Marks(code).expand)
 
     def has_lost(self, port: int) -> bool:
-        """Somebody else listens there for certain. A process of another user may be the run's own, in a container."""
+        """Whether a foreign process certainly listens there.
+
+        A process of another user may be the run's own, in a container.
+        """
         from ..host import ports  # not before: few sessions need sockets
 
         pid = ports.listener(port)
@@ -202,7 +205,7 @@ class Run:
         return pid not in own and (agent is None or pid != agent["pid"])
 
     def survivors(self, tasks: List[str]) -> List[Survivor]:
-        """What is left of the newest attempts of these tasks, as /proc says now."""
+        """The remaining processes of these tasks' newest attempts, by /proc."""
         left: List[Survivor] = []
         for task in tasks:
             left += processes.describe(self._remains(task), task)
@@ -213,10 +216,7 @@ class Run:
         return processes.of_attempt(paths.attempt_directory(self.files.directory, task, newest))
 
     def end_supervisor(self, limit_s: float = SUPERVISOR_END_LIMIT_S) -> None:
-        """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing.
-
-        So is a guard that a signal has stopped.
-        """
+        """Waits until its agent exits; kills one that waits for unreachable hosts, or that a signal has stopped."""
         import signal
 
         if self.ends_within(limit_s):
@@ -236,7 +236,7 @@ class Run:
         return not self.supervised()
 
     def finish(self) -> None:
-        """Marks a run finished whose supervisor was ended: it has nothing left to wait for."""
+        """Marks a run finished whose supervisor was ended, as it has nothing left to wait for."""
         state = self.state()
         state["finished"] = True
         paths.write_json(self.files.state_path, state)
@@ -248,7 +248,7 @@ class Run:
 
 
 def remove(run: RunFiles, cluster: Optional[str]) -> None:
-    """Removes a run of which nothing is left, and `current` where it says this run."""
+    """Removes a run without processes, and `current` if it names this run."""
     from ..bundles.tree import remove_tree
 
     id_, host = run.directory.split(os.sep)[-2:]
@@ -282,9 +282,9 @@ def set_current(root: str, cluster: str, host: str, run: Optional[str]) -> None:
 
 
 def find(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> Optional[Run]:
-    """The run of this name, or the current one; None when there is no current one.
+    """The run of this name, or the current one; None if there is no current one.
 
-    Raises Refused, and Damaged for a run whose directory is gone while its processes are there.
+    Raises Refused, and Damaged for a run without a directory whose processes exist.
     """
     run = named or current(talk.root, cluster, host)[0]
     try:
@@ -329,7 +329,7 @@ def every(talk: Conversation, cluster: Optional[str] = None, host: Optional[str]
 
 
 def run_directories(root: str, host: Optional[str] = None) -> Iterator[str]:
-    """As revival.every."""
+    """The directories of the runs; see revival.every."""
     return (files.directory for files in revival.every(root, host))
 
 

@@ -1,4 +1,4 @@
-"""One conversation with one controller: the greeting, then request by request until it is gone."""
+"""One conversation with one controller: the greeting, then one request after another until it disconnects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main(root: str, stay: Sequence[str] = ()) -> None:
         signal.signal(number, lambda *_: None)
     programs.hold()
     if stay:
-        from . import forkserver  # not before: few ask for it
+        from . import forkserver  # imported late: rarely requested
 
         path, report = forkserver.start(root, stay[0], float(stay[1]), lambda *streams: _live(root, *streams))
         _live(root, sys.stdin.buffer, sys.stdout.buffer, path)
@@ -54,7 +54,7 @@ def converse(talk: Conversation, fork_server: str = "") -> None:
         talk.send("greeting", greeting(talk.root, fork_server))
         while True:
             request = talk.wire.receive()[0]
-            if request["type"] != "abort":  # one that crossed the answer to what it was to end
+            if request["type"] != "abort":  # sent before the answer to the request that it aborts had arrived
                 _answer(talk, request)
     except Refused as refused:
         talk.send("error", refused.fields())
@@ -77,7 +77,7 @@ def converse(talk: Conversation, fork_server: str = "") -> None:
 
 
 def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
-    """Here, and nowhere else, a request is checked: what its function is given holds."""
+    """Answers one request. Only here a request is validated: its function receives a valid one."""
     from ..records import EXCHANGES
 
     name = raw["type"]
@@ -85,7 +85,7 @@ def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
     if exchange is None:
         raise Refused("bad_request", "this agent knows no request %s" % ascii(name)[:60])
     request = held(exchange.request, raw, name)
-    # A module is only imported, and so compiled, when it is asked for.
+    # A module is only imported, and so compiled, when it is needed.
     module, _, function = exchange.handler.rpartition(".")
     with talk.at(name):
         answer = getattr(import_module("." + module, __package__), function)(talk, request)

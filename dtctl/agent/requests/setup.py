@@ -1,4 +1,4 @@
-"""What runs on a host before its tasks: the making of the trainers' environment, and the user's setup command."""
+"""Prepares a host for its tasks: creates the trainers' environment, and runs the user's setup command."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ TAIL_BYTES = 2000
 
 _CHUNK = 65536
 _READ_IT = '. "$DTCTL_SETUP"'
-"""The command line of the shell, which everybody on the machine can read. The text itself may hold secrets: it is
-in a file that only its user can read, and sees `$0`, `$#` and its standard input as if it stood here."""
+"""The command line of the shell, which all users of the machine can read. The text itself may contain secrets: it is in
+a file that only its user can read, and sees `$0`, `$#` and its standard input as if it were here."""
 
 LOGIN = {"/bin/sh": "-c", "bash": "-lc"}
 """The option of each shell: conda and modules are there for login shells."""
 
 _IN_THE_WAY = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")
-"""Of the login: an environment has its packages from its own content alone."""
+"""Variables of the login that are removed: an environment has its packages only from its own content."""
 
 _in_use: List[int] = []
 """Locks of the environments that this process has prepared: while it lives they are not removed."""
@@ -58,7 +58,7 @@ def prepare(talk: Conversation, spec: Spec, code: Optional[str], secrets: Mappin
 def _environment(
     talk: Conversation, wanted: Environment, code: str, secrets: Mapping[str, str]
 ) -> Tuple[str, MadeEnvironment]:
-    """The one that is here, or is made now. Raises as Conversation.pause."""
+    """The existing environment, or a new one. Raises as Conversation.pause."""
     key = environments.key_of(wanted)
     if key is None:
         raise _no_python(wanted)
@@ -86,7 +86,7 @@ def _environment(
 
 
 def python(talk: Conversation, request: PythonRequest) -> PythonResult:
-    """Of an environment that is to be made of wheels; nothing has to come of one that is here."""
+    """The facts of the Python that will create an environment from wheels; null if the environment exists."""
     import json
 
     from ..records.starting import PYTHON_FACTS
@@ -113,7 +113,7 @@ def _no_python(wanted: Environment) -> Refused:
 
 
 def _make(talk: Conversation, wanted: Environment, code: str, secrets: Mapping[str, str], key: str) -> None:
-    """Under its lock. What is not whole is never found, as its record is written last."""
+    """Creates an environment, under its lock. An incomplete one is never found, as its record is written last."""
     what = "the environment (%s: %s)" % (wanted["kind"], wanted["what"])
     _check_content(wanted, code, what)
     store = environments.store(talk.root)
@@ -147,7 +147,7 @@ def _make(talk: Conversation, wanted: Environment, code: str, secrets: Mapping[s
 
 
 def _check_content(wanted: Environment, code: str, what: str) -> None:
-    """That the code has what the controller has read."""
+    """Refuses code whose files differ from those that the controller has read."""
     for path, expected in wanted["files"].items():
         try:
             found = file_sha256(os.path.join(code, path))
@@ -160,8 +160,8 @@ def _check_content(wanted: Environment, code: str, what: str) -> None:
 def _run_setup(talk: Conversation, spec: Spec, code: Optional[str], variables: Mapping[str, str]) -> None:
     """Runs `setup` unless it has succeeded here before with the same bundle, text and environment.
 
-    Its output goes to setup.log beside the mark of success, and to the controller. Raises as Conversation.pause; the
-    command and all that it has started are ended then.
+    Its output goes to setup.log next to the mark of success, and to the controller. Raises like Conversation.pause;
+    then the command and all its child processes are ended.
     """
     setup = spec["setup"]
     if setup is None:
@@ -188,7 +188,7 @@ def _place(talk: Conversation, spec: Spec, code: Optional[str]) -> str:
 
 
 def _digest(text: str, own: Mapping[str, str], made_in: Optional[str]) -> str:
-    """A setup may have installed packages: in an environment that was created again it runs again."""
+    """The key of a setup. As it may install packages, it runs again in a new environment."""
     import hashlib
     import json
 
@@ -217,7 +217,7 @@ def _run(
     masks: Masks,
     fresh: bool = True,
 ) -> None:
-    """`text` is in a file in `place` while it runs. `fresh`: what the log holds goes."""
+    """Runs a shell text. It is in a file in `place` while it runs. `fresh`: the log starts empty."""
     key = os.urandom(16).hex()
     script = os.path.join(place, "setup-%s.sh" % key)
     variables = dict(variables, DTCTL_KEY=key, DTCTL_SETUP=script)
@@ -275,13 +275,13 @@ def _ending(returncode: int) -> str:
 
 
 _LOGS = "setup-logs"
-"""Of a cluster on its host: the paths, below the root, of the logs of its last start."""
+"""A file of a cluster on its host: the paths, below the root, of the logs of its last start."""
 
 _LOG = r"environments/[A-Za-z0-9-]+\.log|(?:bundles|clusters)/[A-Za-z0-9._/-]+/setup\.log"
 
 
 def _note_logs(talk: Conversation, spec: Spec, code: Optional[str]) -> None:
-    """Where the logs of this start are, or will be, for those who ask for them."""
+    """Records the paths of this start's logs, for `setup_logs`."""
     logs = []
     if spec["environment"] is not None and (key := environments.key_of(spec["environment"])) is not None:
         logs.append("environments/%s.log" % key)
@@ -294,7 +294,7 @@ def _note_logs(talk: Conversation, spec: Spec, code: Optional[str]) -> None:
 
 
 def setup_logs(talk: Conversation, request: Request) -> SetupLogsResult:
-    """The ends of the logs of the cluster's last start here, whatever came of it."""
+    """The ends of the logs of the cluster's last start here, whatever its result."""
     place = paths.cluster_directory(talk.root, request["cluster"], request["host"])
     noted = paths.read_text(os.path.join(place, _LOGS)) or ""
     found: List[SetupLog] = []

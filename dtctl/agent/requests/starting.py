@@ -1,4 +1,4 @@
-"""What a run needs on its host before its tasks: directories, ports, and what it continues from."""
+"""Prepares the host for a run's tasks: directories, ports, and the checkpoints to continue from."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def choose_ports(talk: Conversation, request: PortsRequest) -> PortsResult:
 
 
 def live_runs(talk: Conversation) -> Set[str]:
-    """Of all clusters, by their ids."""
+    """The ids of live runs of all clusters."""
     return {run.id for run in runs.every(talk) if not _is_over(run)}
 
 
@@ -82,7 +82,7 @@ def _is_over(run: Run) -> bool:
 
 
 def most_ports(spec: Spec) -> int:
-    """How many ports one after the other are enough for any host of the run: for the coordinator and all jobs."""
+    """The number of consecutive ports that suffices for any host of the run: for the coordinator and all jobs."""
     most: Dict[str, int] = {}
     count: Dict[Tuple[str, str], int] = {}
     for member in spec["roster"]:
@@ -103,7 +103,7 @@ def _chosen(talk: Conversation, reserved: Container[int]) -> int:
 
 
 def checkpoints(talk: Conversation, request: UpRequest) -> Tuple[Reports, List[Saved]]:
-    """Those that the run would continue from, and where there are none what earlier runs have saved."""
+    """The checkpoints that the run would continue from; if there are none, those of earlier runs."""
     spec = request["spec"]
     code = environment.code_directory(talk.root, spec)
     new = directories.Run(spec, code, environment.Marks(code).expand)

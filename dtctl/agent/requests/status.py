@@ -46,7 +46,7 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
 
 
 def _intents(run: runs.Run) -> Intents:
-    """None where a run that has ended has lost them: its supervisor would have repaired the file."""
+    """The intents; none if an ended run has lost them: a supervisor would have repaired the file."""
     try:
         return run.intent()["tasks"]
     except paths.Damaged:
@@ -63,9 +63,9 @@ def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:
 
 
 def watch(talk: Conversation, request: WatchRequest) -> RunResult:
-    """Sends what is known here whenever it has changed: this host's state, and the coordinator's view of the run.
+    """Sends on each change this host's state, and the coordinator's view of the run.
 
-    Ends when nothing more will happen as far as this host knows, or when the time is over.
+    Ends when no more changes are expected, as far as this host knows, or when the time is over.
     """
     run = runs.need(talk, request)
     whole = run_handles.WholeRun(talk, run) if coordinates(run.spec) else None
@@ -102,7 +102,7 @@ def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
 
 
 def _known(run: runs.Run) -> Optional[KnownRun]:
-    """None of one that is being removed, is damaged, or cannot be read."""
+    """The run as this host knows it; None if it is being removed, is damaged, or cannot be read."""
     try:
         state = run.state()
     except (OSError, paths.Damaged):
@@ -120,7 +120,7 @@ def _known(run: runs.Run) -> Optional[KnownRun]:
 
 
 def _condition(run: runs.Run) -> Optional[Condition]:
-    """As the file has it: a coordinator is neither awaited nor revived."""
+    """The condition in the file: a coordinator is neither awaited nor restarted."""
     if not coordinates(run.spec):
         return None
     try:

@@ -1,4 +1,4 @@
-"""stop and restart: of the whole run where its coordinator answers, or else of what this host has of it."""
+"""stop and restart: for the whole run if its coordinator answers, otherwise for the tasks of this host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ END_LIMIT_S = 15.0
 REPORT_S = 1.0
 
 REACH_S = 5.0
-"""How long an agent that is away is waited for; a revived coordinator is dialled again within that time, as a rule."""
+"""How long an unreachable agent is waited for; a restarted coordinator is usually dialled again within that time."""
 
 
 def stop(talk: Conversation, request: StopRequest) -> StopResult:
@@ -46,7 +46,10 @@ def stop(talk: Conversation, request: StopRequest) -> StopResult:
 
 
 def stop_run(run: runs.Run, how: How, talk: Optional[Conversation] = None) -> StopResult:
-    """Ends what this host has of a run that ends everywhere, and waits for no other host. `talk` gets progress."""
+    """Stops the tasks of this host in a run that ends everywhere, without waiting for other hosts.
+
+    `talk` gets progress.
+    """
     return end(run, RunHandle(run), None, how, True, talk)
 
 
@@ -136,7 +139,7 @@ def result(
 class Reporter:
     """Reports to the controller which tasks still save, for how long, and how others have ended: at most once a second.
 
-    Most stops are over before, and have nothing to report but their result. Made before anything is asked of the tasks.
+    Most stops end before, and report only their result. Created before the request to the tasks.
     """
 
     def __init__(
@@ -155,11 +158,11 @@ class Reporter:
         self._next = time.monotonic() + REPORT_S
         self._sent: Dict[str, Leaving] = {}
         self._since: Dict[str, Optional[float]] = {task: None for task in tasks if self._way(task) == "saving"}
-        """When each was seen to have been sent SIGTERM; None: before this stop was asked for."""
+        """When the SIGTERM to each was observed; None: before this request."""
         self._took_s: Dict[str, float] = {}
 
     def refresh(self) -> None:
-        """Called again and again while the tasks end."""
+        """Called repeatedly while the tasks end."""
         now = time.monotonic()
         leaving = {task: self._leaving(task, now) for task in self._tasks}
         if now >= self._next:
@@ -227,7 +230,7 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
 def await_begin(
     talk: Conversation, run: runs.Run, handle: RunHandle, named: Optional[List[str]], serial: int
 ) -> RestartResult:
-    """Until the tasks have new attempts, less those of hosts that are away, and those that wait for them."""
+    """Waits until the tasks have new attempts, except on hosts that are away, and those that wait for them."""
     tasks = handle.tasks(named)
 
     def all_begun() -> bool:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 BEGIN_LIMIT_S = 120.0
-"""It imports TensorFlow where there is one."""
+"""The time limit for the start of TensorBoard, which imports TensorFlow if there is one."""
 OUTPUT_BYTES = 4096
 
 
@@ -70,7 +70,7 @@ def tensorboard(talk: Conversation, request: Request) -> TensorboardResult:
 
 
 def _logdir(run: runs.Run, place: str) -> Tuple[List[str], str]:
-    """What is shown, and the directory for TensorBoard: one of links in `place` where several are shown."""
+    """The directories to show, and the one for TensorBoard: with links in `place` if several are shown."""
     roots = list(dict.fromkeys(folder.root for folder in find(directories(run))))
     roots = roots or outermost(directories(run))[:1]
     if len(roots) == 1:
@@ -86,7 +86,7 @@ def _logdir(run: runs.Run, place: str) -> Tuple[List[str], str]:
 
 
 class _Output:
-    """What TensorBoard prints: a file without a name, kept small."""
+    """The output of TensorBoard: a file without a name, kept small."""
 
     def __init__(self) -> None:
         import tempfile
@@ -105,9 +105,9 @@ class _Output:
 def _start(
     python: str, logdir: str, place: str, variables: Dict[str, str], ends: Tuple[socket.socket, IO[bytes]]
 ) -> subprocess.Popen[bytes]:
-    """`ends`: its standard input, and where its output goes.
+    """Starts TensorBoard. `ends`: its standard input, and the file for its output.
 
-    The input ends with this process, however it ends, and so does TensorBoard.
+    The input closes when this process ends, for any reason; then TensorBoard ends, too.
     """
     line, output = ends
     argv = [python, "-c", LIFELINE, place, "--logdir", logdir, "--host", "127.0.0.1", "--port", "0"]
@@ -115,7 +115,7 @@ def _start(
 
 
 def _await_ready(talk: Conversation, child: subprocess.Popen[bytes], line: socket.socket, output: _Output) -> None:
-    """Until it takes connections. Raises Refused, and Aborted when the controller wants nothing of it any more."""
+    """Waits until it accepts connections. Raises Refused, and Aborted if the controller cancels it."""
     until = time.monotonic() + BEGIN_LIMIT_S
     talk.wire.start_listening()
     line.setblocking(False)
@@ -139,7 +139,7 @@ LOOK_EVERY_S = 2.0
 
 
 def event_files(talk: Conversation, request: EventFilesRequest) -> RunResult:
-    """Goes on until the controller gives it up."""
+    """Sends event files until the controller ends the conversation."""
     run = runs.need(talk, request)
     copying = Copying(directories(run), request["without"], request["have"])
 
@@ -159,7 +159,7 @@ def event_files(talk: Conversation, request: EventFilesRequest) -> RunResult:
 
 
 PROBE_LIMIT_S = 60.0
-"""An environment on a file server may take long to look into."""
+"""The time limit for probing an environment, which may be on a slow file server."""
 
 _PYTHON = re.compile(r"python[0-9.]*\Z")
 _LONGEST = 4096
@@ -199,7 +199,7 @@ def find_tensorboard(run: runs.Run) -> Tuple[Optional[str], List[str]]:
 
 
 def environment_of(run: runs.Run) -> Dict[str, str]:
-    """That of the first task here, without secrets and without what would make a part of the training of it."""
+    """The environment of the first task here, without secrets and variables that would make it part of the training."""
     task = run.spec["tasks"][0]
     variables = environment.of_task(run.files.inherited(), run.spec, task, {}, 0, key="")
     mine = {name: value for name, value in variables.items() if name not in ("TF_CONFIG", "DTCTL_TASK")}

@@ -1,4 +1,4 @@
-"""up: prepares everything, starts when the controller says `start`, and is rolled back unless the run is kept."""
+"""up: prepares everything, starts when the controller sends `start`, and is rolled back unless the run is kept."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _END_LIMIT_S = 1.0
 """How long an agent may take to end after a rollback."""
 
 _OTHERS_LIMIT_S = 20.0
-"""How long a session waits for what other hosts have to report after the controller has gone."""
+"""How long a session waits for reports of other hosts after the controller has disconnected."""
 
 
 class InDoubt(Gone):
-    """The controller is gone, and the coordinator, which knows whether the run is kept, cannot be reached now."""
+    """The controller has disconnected, and the coordinator, which knows whether the run is kept, is unreachable."""
 
 
 def up(talk: Conversation, request: UpRequest) -> UpResult:
@@ -73,7 +73,7 @@ def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
     while True:
         if talk.expect("start", "keep") == "start":
             handle = run_handles.reached(talk, run)
-            if handle.missing():  # a coordinator that waits, as it may have been replaced, learns that it was not
+            if handle.missing():  # a coordinator that waits, as it may have been replaced, receives that it was not
                 handle.post_restart([], by)
             started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
             talk.send("started", started)
@@ -119,7 +119,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
         talk.send("started", started)
         _await_keep(talk, run)
-    except InDoubt:  # its agent goes on asking
+    except InDoubt:  # its agent continues to query it
         raise
     except BaseException as error:
         why = fact("session_lost" if isinstance(error, Gone) else "rolled_back")
@@ -136,7 +136,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
 def _found(
     talk: Conversation, request: UpRequest, outputs: List[str], current: Optional[runs.Run], old: Optional[runs.Run]
 ) -> Prepared:
-    """What the controller has to know before it continues."""
+    """The facts that the controller needs before it continues."""
     spec = request["spec"]
     earlier, saved = starting.checkpoints(talk, request)
     return {
@@ -155,13 +155,13 @@ def _found(
 
 
 def _joining(run: runs.Run) -> Optional[Joining]:
-    """What the hosts that the run was started without need to join it."""
+    """The data with which hosts join that the run was started without."""
     kept = run.files.latecomers()
     return {"inventory": inventory_of(run.files.original()), "credentials": kept} if kept else None
 
 
 def _go_without(spec: Spec, absent: List[str]) -> None:
-    """Writes into the spec which hosts are not there. One that joins later has them from the controller already."""
+    """Writes the absent hosts into the spec. A host that joins later receives them from the controller."""
     if absent:
         try:
             check_absent(spec, absent)
@@ -184,9 +184,9 @@ def _prepare(talk: Conversation, spec: Spec, secrets: Mapping[str, str]) -> Dict
 
 
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:
-    """Ports that earlier runs of the cluster still have, and are to lose, and those that are held for this one.
+    """Ports in use by earlier runs of the cluster, which will release them, and those that are held for this one.
 
-    A port of the live run that a stranger has taken is not given up when that run ends.
+    A port of the live run that a foreign process has taken is not released when that run ends.
     """
     waiting = filter(_waits, runs.every(talk, spec["cluster"], spec["host"]))
     given_up = {link_port(run.spec) for run in waiting}
@@ -196,7 +196,7 @@ def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[in
 
 
 def _lay_out(talk: Conversation, spec: Spec) -> List[str]:
-    """Puts the code where the trainers will work, now that nothing of an earlier run works there."""
+    """Puts the code into the trainers' working directory, after all processes of earlier runs there have ended."""
     if spec["bundle"] is None:
         return []
     with talk.at("working directory"):
@@ -224,7 +224,7 @@ def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -
 
 
 def _waits(run: runs.Run) -> bool:
-    """It has ended here, but its agent has not. Not one that is damaged, which cannot be taken over."""
+    """Whether it has ended here while its agent has not. False for a damaged one, which cannot be taken over."""
     try:
         return not run.live() and (run.supervised() or not run.finished())
     except paths.Damaged:
@@ -232,7 +232,7 @@ def _waits(run: runs.Run) -> bool:
 
 
 def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
-    """The answer to `keep`, with what the host does by itself from now on. The run continues even if this fails."""
+    """The answer to `keep`, after the host's own follow-up work. The run continues even if that fails."""
     wanted = run.spec["recovery"]["reboot"] == "auto"
     kind, why, new = reboot.offer(talk.root) if wanted else (None, "recovery.reboot is never", False)
     with talk.at("old runs"):
@@ -249,9 +249,9 @@ def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
 
 
 def _await_keep(talk: Conversation, run: runs.Run) -> None:
-    """Returns when the run is kept. The coordinator's host decides that for all, and is asked before the others are.
+    """Returns when the run is kept. The coordinator's host decides that for all, and gets `keep` before the others.
 
-    Raises InDoubt where that cannot be known; after any other exception nothing of the run may stay.
+    Raises InDoubt if the decision is unknown; after any other exception nothing of the run may stay.
     """
     is_decided_here = not kept_by_coordinator(run.spec)
     try:
@@ -264,7 +264,7 @@ def _await_keep(talk: Conversation, run: runs.Run) -> None:
         run.change(_keep)
     except (OSError, paths.Damaged, Refused):
         if is_decided_here:
-            raise  # else its agent will write that: the coordinator sends it the same
+            raise  # else its agent writes that: the coordinator sends it the same
 
 
 def _keep(intent: IntentFile) -> None:

@@ -1,8 +1,8 @@
-"""What a program died of, in one line, by the end of its log: a pure function of text.
+"""The cause of a program's end, in one line, by the end of its log: a pure function of text.
 
-Known are the words of Python, argparse, absl, C++ (glog, the standard library's terminate), TensorFlow's status codes,
-CUDA, shells, and of programs that print `error:`. What is printed last counts, and an exception that ended the program
-before a line that only complains. Of a program that ends itself by `sys.exit(message)` it is the message.
+It recognises messages of Python, argparse, absl, C++ (glog, the standard library's terminate), TensorFlow's status
+codes, CUDA, shells, and of programs that print `error:`. The last message counts, and an exception that ended the
+program before a line that only complains. For a program that ends itself by `sys.exit(message)` it is the message.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from typing import Callable, List, Match, Optional, Tuple
 
     Extract = Callable[[Match[str], List[str]], str]
-    """Of the match and the lines that follow it: the cause, empty where it is none after all."""
+    """Returns the cause from the match and the lines after it; empty if there is none."""
 
 
 MOST = 300
-"""Characters; a line on a screen does not hold more."""
+"""The most characters of a cause; more does not fit on the screen."""
 
 
 def _shown(text: str) -> str:
@@ -27,13 +27,13 @@ def _shown(text: str) -> str:
 
 
 def cause(log: str) -> str:
-    """By the end of a program's log, without its secrets; empty when nothing is known."""
+    """The cause by the end of a program's log, without secrets; empty if unknown."""
     lines = _lines(log)
     return _uncaught(lines) or _unparsed(lines) or _complaint(lines) or ""
 
 
 def cause_of_end(log: str, code: Optional[int]) -> str:
-    """Of an end with this exit code: 1 is also that of `sys.exit(message)`, which leaves nothing but the message."""
+    """The cause of an exit with this code: 1 is also the code of `sys.exit(message)`, which prints only the message."""
     found = cause(log)
     return found if found or code != 1 else _last_words(log)
 
@@ -42,7 +42,7 @@ _GOES_WELL = (
     r"\s|\[|[IWE]\d{4} |\d{4}-\d\d-\d\d|INFO|WARN|DEBUG|sys:1|Exception ignored|.*(?:Warning: |%\||\d ?it/s)|"
     r"(?i:.*\b(?:steps?|epochs?|iterations?|loss|accuracy|saved|saving|done|starting|started)\b)"
 )
-"""What a program prints as it continues; one that ends with that has given no reason."""
+"""Output of a program that continues; if it is the last, it is no cause."""
 
 
 def _last_words(log: str) -> str:
@@ -51,11 +51,11 @@ def _last_words(log: str) -> str:
 
 
 _RANK = r"\A\[rank\d+\]: ?"
-"""What PyTorch puts before each line of a traceback (torch.distributed, since 2.2)."""
+"""The prefix of PyTorch before each line of a traceback (torch.distributed, since 2.2)."""
 
 
 def _lines(log: str) -> List[str]:
-    """As a terminal would leave them."""
+    """The lines as a terminal would show them."""
     return [re.sub(_RANK, "", line.rsplit("\r", 1)[-1].rstrip(), count=1) for line in log.split("\n")]
 
 
@@ -64,7 +64,7 @@ def _lines(log: str) -> List[str]:
 _TRACEBACK = "Traceback (most recent call last):"
 _EXCEPTION = r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)(?:: ?(?P<message>.*))?\Z"
 _IGNORED = r"Exception ignored |Error in (?:atexit|sys)\b"
-"""What comes before a traceback that ends nothing."""
+"""Lines before a traceback that does not end the program."""
 
 _VAGUE = (
     r"(?:Graph execution error:|Restoring from checkpoint failed\b.*|\d+ root error\(s\) found\.|From .*|"
@@ -84,16 +84,16 @@ _FRAMING = (
 """Lines of TensorFlow's messages about where in the graph it happened."""
 
 _MESSAGE_LINES = 60
-"""So many may belong to one message."""
+"""The most lines of one message."""
 
 _MANY = 12
-"""Lines that a shutdown may take. After more of them the program has gone on, and died of something else."""
+"""The most lines of a shutdown. After more of them the program has continued, and ended for another cause."""
 
 _NOISE = (
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[IWE]\d{4} |WARNING|INFO|Exception ignored|During handling|The above exception|"
     r"Traceback|Detected at node|Original stack|Errors? may|node |Function call stack|sys:1|\W"
 )
-"""What programs write on their way down; no step of a training begins like that."""
+"""Output of programs during their shutdown; no step of a training begins like that."""
 
 
 def _uncaught(lines: List[str]) -> Optional[str]:
@@ -117,7 +117,7 @@ _AFTERWORDS = 5
 
 
 def _unparsed(lines: List[str]) -> Optional[str]:
-    """A file that cannot be parsed has no traceback, nor has an exception that a program prints in its own words."""
+    """The last exception without a traceback, as of an unparsable file, or one that a program prints itself."""
     for line in reversed([line for line in lines if line][-_AFTERWORDS:]):
         matched = re.match(_EXCEPTION, line)
         if matched is not None and matched.group("name").endswith(("Error", "Exception")):
@@ -126,7 +126,7 @@ def _unparsed(lines: List[str]) -> Optional[str]:
 
 
 def _named(exception: Match[str], later: List[str]) -> str:
-    """Class and message; of a vague message, what the lines below it say."""
+    """Class and message; for a vague message, the text of the lines below it."""
     name, message = exception.group("name"), exception.group("message") or ""
     substance = re.search(_SUBSTANCE, "\n".join([message, *later]))
     if substance is not None:
@@ -136,17 +136,17 @@ def _named(exception: Match[str], later: List[str]) -> str:
     return _shown("%s: %s" % (name, message) if message else name)
 
 
-# Last words of other programs, and of libraries that end a process.
+# Last messages of other programs, and of libraries that end a process.
 
 _COMPLAINT_LINES = 20
-"""A program that has written more since has gone on."""
+"""The most lines after a complaint; a program that has written more has continued."""
 
 _HARMLESS = r"Unable to register cu|failed call to cuInit|cuda_platform|computation placer already|TF-TRT"
 """Errors that TensorFlow logs at each start on a machine without a GPU."""
 
 
 def is_harmless(line: str) -> bool:
-    """Whether a line reports an error that no program dies of."""
+    """Whether a line reports an error that ends no program."""
     return re.search(_HARMLESS, line) is not None
 
 
@@ -168,7 +168,7 @@ def _thrown(matched: Match[str], later: List[str]) -> str:
 
 
 def _placed(matched: Match[str], later: List[str]) -> str:
-    """With the name of the file, by which it is found on the Web."""
+    """The message with the name of the file, which helps a Web search."""
     return "%s (%s)" % (_message(matched, later), re.sub(_DIRECTORIES, "", matched.group("file")))
 
 
@@ -217,7 +217,7 @@ def is_location(line: str) -> bool:
 
 
 def is_substance(line: str) -> bool:
-    """Whether a line below an exception's is what its message comes to."""
+    """Whether a line below an exception's contains the essential message."""
     return re.search(_SUBSTANCE, line) is not None
 
 
@@ -244,16 +244,16 @@ ALWAYS_RETRIED = (OTHERS, SHORTAGE)
 """However often a program ends by one of these."""
 
 NEVER_RETRIED = (CANNOT_LOAD,)
-"""Where the exit code says no more than that it failed."""
+"""Kinds of errors that are not retried if the exit code is only a general failure."""
 
 
 def _exceptions(names: str) -> str:
-    """One of these classes, at the beginning, and nothing else of the name."""
+    """A pattern for one of these classes, at the beginning, as the whole name."""
     return r"(?:%s)(?=:|\Z)" % "|".join(names.split())
 
 
 def _phrases(*phrases: str) -> str:
-    """Anywhere in the text, as whole words."""
+    """A pattern for one of these phrases anywhere in the text, as whole words."""
     return r".*?(?<!\w)(?:%s)(?!\w)" % "|".join(phrases)
 
 
@@ -268,7 +268,7 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
             "UnboundLocalError UnicodeDecodeError UnicodeEncodeError UnicodeError ValueError ZeroDivisionError"
         ),
     ),
-    # errno(3): ENOSPC, EAGAIN, ENOMEM, ENFILE, EMFILE, EDQUOT, in the words of Python, C, Rust and shells.
+    # errno(3): ENOSPC, EAGAIN, ENOMEM, ENFILE, EMFILE, EDQUOT, in the messages of Python, C, Rust and shells.
     (
         SHORTAGE,
         _phrases(
@@ -350,10 +350,10 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
         ),
     ),
 )
-"""What the error that ended a program means for another try.
+"""The kinds of errors that end a program, which decide about another attempt.
 
 A row matches by the exception's class, which comes first, or by a phrase of the message. The first row that matches
-holds; what no row matches is the program's own error. Compiled at first use: most processes import this and need none.
+applies; an error without a row is the program's own. Compiled at first use: most processes import this and need none.
 """
 
 

@@ -1,7 +1,7 @@
-"""The trainers' container on this host: what gets its image, and the words that run a command in it.
+"""The trainers' container on this host: the script that gets its image, and the command lines that run it.
 
-It has the host's network, processes and shared memory, and the user of the host, so all that the agent knows of
-trainers by their pids is true of those within. DTCTL_KEY is theirs alone: what runs the container does not bear it.
+It has the host's network, processes and shared memory, and the user of the host, so everything that the agent knows of
+trainers by their pids also applies inside. Only trainers have DTCTL_KEY, not the process that runs the container.
 """
 
 from __future__ import annotations
@@ -61,25 +61,25 @@ _PROGRAMS = {"podman": "podman", "docker": "docker", "apptainer": "apptainer sin
 
 _WHICH = 'for python; do command -v "$python" && exit; done; echo "the image has no $*" >&2; exit 1'
 _KEPT = ("USER", "LOGNAME")
-"""Of the session, within: many a program asks for the name of a user whom the image does not know."""
+"""Variables of the session that are kept inside: many programs query the user's name, which the image does not know."""
 
 _CLIENTS_OWN = r"(?:LD_|XDG_|DOCKER_|CONTAINER|REGISTRY_).*|HOME|PATH|TMPDIR|DTCTL_KEY"
 """Variables that what runs the container heeds itself."""
 
 
 def programs(engine: Optional[Engine]) -> str:
-    """Those that may run it, the preferred first."""
+    """The programs that may run it, the preferred one first."""
     return _PROGRAMS[engine] if engine else " ".join(_PROGRAMS.values())
 
 
 def found(after: Mapping[str, str]) -> Container:
-    """What the script has written down."""
+    """The container that the script has recorded."""
     engine, facts, gid = after["ENGINE"], after["OPTIONS"], os.getgid()
     options: List[str] = []
     if engine == "podman" and facts.startswith("true"):
         options += ["--userns", "keep-id"]
         options += ["--group-add", "keep-groups"] if facts.endswith("crun") else []
-    elif engine == "docker" and "rootless" not in facts:  # else the user of the host is root within
+    elif engine == "docker" and "rootless" not in facts:  # else the user of the host is root inside
         options += ["--user", "%d:%d" % (os.getuid(), gid)]
         options += [word for one in os.getgroups() if one != gid for word in ("--group-add", str(one))]
     return {
@@ -102,7 +102,7 @@ class Box:
         self._label = "dtctl.environment=%s" % os.path.basename(directory)
 
     def inherited(self, outside: Mapping[str, str]) -> Dict[str, str]:
-        """What of these variables a process within inherits; PATH is the image's."""
+        """The variables that a process inside inherits; PATH is the image's."""
         names = [name for name in outside if name in _KEPT or name.lower() in environment.PROXIES]
         return {**{name: outside[name] for name in names}, "HOME": self.home}
 
@@ -115,7 +115,7 @@ class Box:
         cwd: str,
         secrets: Iterable[str] = (),
     ) -> Tuple[List[str], Dict[str, str]]:
-        """What runs a command in it with the variables `inside`, and the variables that it is run with itself."""
+        """The command line that runs a command in it with the variables `inside`, and its own variables."""
         container, (first, *more) = self._container, argv
         gpus = _gpus(container["engine"]) if inside.get("CUDA_VISIBLE_DEVICES") != "-1" else []
         places = [path for path in [*self._mounts, cwd] if os.path.isdir(path)]
@@ -137,7 +137,7 @@ class Box:
         return words, {**outside, **{own: value for own, value in inside.items() if own not in by_value}}
 
     def probe(self, python: Optional[str], outside: Mapping[str, str], path: str) -> str:
-        """Shell text that writes down the interpreter that it has."""
+        """Shell text that records its interpreter."""
         import shlex
 
         name, argv = "dtctl-" + os.urandom(8).hex(), ["/bin/sh", "-c", _WHICH, "sh"]
@@ -147,17 +147,17 @@ class Box:
         return "%s > %s\n" % (" ".join(map(shlex.quote, ["env", *more, *words])), shlex.quote(path))
 
     def removal(self, name: str) -> List[str]:
-        """What removes the container of this name, if there is one, and all that runs in it."""
+        """The command that removes the container of this name and everything in it; empty: none is needed."""
         return [] if self._container["engine"] == "apptainer" else [self._container["program"], "rm", "--force", name]
 
 
 def name_of(run: str, task: str, attempt: int) -> str:
-    """Another one for each attempt: an earlier container may still be about to be removed."""
+    """The container's name, unique for each attempt: an earlier container may not be removed yet."""
     return "dtctl-%s-%s-%d" % (run, task.replace(":", "-"), attempt)
 
 
 def of_spec(root: str, wanted: Optional[Environment], marks: environment.Marks) -> Optional[Box]:
-    """None: this environment is none, or no container."""
+    """The container of a spec; None for another environment, or none."""
     if wanted is None or wanted["container"] is None or wanted["directory"] is None:
         return None
     directory = os.path.join(root, "environments", paths.component(wanted["directory"], "environment"))
@@ -174,7 +174,7 @@ def _gpus(engine: str) -> List[str]:
 
 
 def forget(container: Container, name: str) -> List[List[str]]:
-    """What removes the containers that a crash has left of an environment, and its image if that came with it."""
+    """The commands that remove containers that a crash has left, and the image if it was pulled for the environment."""
     program = container["program"]
     if container["engine"] == "apptainer":
         return []

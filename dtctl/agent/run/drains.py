@@ -1,8 +1,7 @@
-"""Hosts that are drained for maintenance, tasks beyond the number that a job is scaled to, and what both hold: pure
-functions of records.
+"""Drained hosts, tasks beyond the number to which a job is scaled, and the tasks that they hold: pure functions.
 
-It is recorded in the tasks' intents alone: `hold`, with a reason that names the host, or the task, and who asked. So
-every agent has it on its disk, and every coordinator learns it from them.
+It is recorded only in the tasks' intents: `hold`, with a reason that names the host or the task, and who requested it.
+So every agent has it on its disk, and every coordinator receives it from them.
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ coordinator has its report.
 """
 
 SCALED_DOWN = "scaled_down"
-"""Of a task: until its job is scaled up again."""
+"""The kind for a task until its job is scaled up again."""
 
 LEFT_OUT = "left_out"
-"""Of a host that was given up: until it has been connected for a while."""
+"""The kind for a host that was left out, until it has been connected for a while."""
 
 DRAINED_ALONE = "drained_alone"
-"""Drained, where the others continue without it (`min_workers`)."""
+"""The kind for a drained host without which the others continue (`min_workers`)."""
 
 ALONE = (SCALED_DOWN, LEFT_OUT, DRAINED_ALONE)
-"""These hold no other task, also where all train together: the others start again without them (gang.py)."""
+"""Kinds that hold no other task, even if all train together: the others restart without them (gang.py)."""
 
 UNDRAINED = "undrained"
 RESUMED = "resumed"
 SCALED_UP = "scaled_up"
 RESIZED = "resized"
-"""And for which they are held no longer: they wait for all that need each other, or start."""
+"""Kinds of reasons for tasks that are no longer held: they wait for all that need each other, or start."""
 
 
 def is_drained(intent: Intent) -> bool:
-    """The task is held: a host, its own or one that it needs, is drained or shuts down, or its job is scaled down."""
+    """Whether the task is held: its host, or one that it needs, is drained or shuts down, or its job is scaled down."""
     return intent["want"] == "hold" and bool(_facts(intent))
 
 
 def is_returning(intent: Intent) -> bool:
-    """Nothing holds it any more, and it waits for all that need each other."""
+    """Whether nothing holds it any more, and it waits for all tasks that need each other."""
     return intent["want"] == "hold" and headline(why_of(intent)) in (UNDRAINED, RESIZED)
 
 
@@ -57,33 +56,36 @@ def _facts(intent: Intent) -> List[Fact]:
 
 
 def _holder(one: Fact) -> str:
-    """Of a reason: the host that is drained, or the task that is one too many. No host is called like a task."""
+    """The holder that a reason names: the drained host, or the surplus task. No host is named like a task."""
     return one["task"] if one["kind"] == SCALED_DOWN else one["host"]
 
 
 def holders(intents: Mapping[str, Intent]) -> Dict[str, Fact]:
-    """The hosts, and the tasks that are too many, that hold tasks, and the reason that names each."""
+    """Hosts and surplus tasks that hold tasks -> the reason that names each."""
     drained = [intent for intent in intents.values() if is_drained(intent)]
     return {_holder(one): one for intent in drained for one in _facts(intent)}
 
 
 def drained_hosts(intents: Mapping[str, Intent]) -> List[str]:
-    """Those that a person has drained: they may be away for as long as it takes."""
+    """Hosts that a person has drained: they may be away without limit."""
     return [host for host, one in holders(intents).items() if one["kind"] in (DRAINED, DRAINED_ALONE)]
 
 
 def left_out_hosts(intents: Mapping[str, Intent]) -> List[str]:
-    """Those that were given up, while the others train."""
+    """Hosts that were left out, while the others train."""
     return [host for host, one in holders(intents).items() if one["kind"] == LEFT_OUT]
 
 
 def cut_off_hosts(intents: Mapping[str, Intent]) -> List[str]:
-    """Those that have ended their tasks, as they were cut off."""
+    """Hosts that have stopped their tasks because they were cut off."""
     return [host for host, one in holders(intents).items() if one["kind"] == CUT_OFF]
 
 
 def believed(intent: Intent, may_hold: Optional[Collection[str]]) -> Intent:
-    """As a host's agent reports it, less what it says of others. `may_hold`: holders that may hold it; None: any."""
+    """An intent as a host's agent reports it, without holders that it may not name.
+
+    `may_hold`: allowed holders; None: any.
+    """
     why = _facts(intent)
     if may_hold is None or all(_holder(one) in may_hold for one in why):
         return intent
@@ -91,12 +93,12 @@ def believed(intent: Intent, may_hold: Optional[Collection[str]]) -> Intent:
 
 
 def tasks_of(holder: str, intents: Mapping[str, Intent]) -> List[str]:
-    """Those that it holds."""
+    """The tasks that it holds."""
     return [task for task, intent in intents.items() if holder in holders({task: intent})]
 
 
 def kind_of_return(member: Member, strategy: Optional[str]) -> str:
-    """The kind of reason of a task that nothing holds any more."""
+    """The kind of reason for a task that is no longer held."""
     return UNDRAINED if needs_the_run(member, strategy) else RESUMED
 
 
@@ -113,14 +115,14 @@ def needs_the_run(member: Member, strategy: Optional[str]) -> bool:
 
 
 def beyond(job: str, count: int, by: str, tasks: Iterable[str]) -> Dict[str, Fact]:
-    """Those of the tasks that are too many for a job that `by` scales to `count`, and why each is held."""
+    """Surplus tasks of a job that `by` scales to `count` -> the reason why each is held."""
     places = [task.partition(":") for task in tasks]
     too_many = ["%s:%s" % (name, index) for name, _, index in places if name == job and int(index) >= count]
     return {task: fact(SCALED_DOWN, task=task, text=job, count=count, by=by) for task in too_many}
 
 
 def scaled_down(job: str, intents: Mapping[str, Intent]) -> List[str]:
-    """Its tasks that are held because they are too many."""
+    """The job's tasks that are held as surplus."""
     return [task for task, one in holders(intents).items() if one["kind"] == SCALED_DOWN and one["text"] == job]
 
 
@@ -133,10 +135,10 @@ def held_by(
     *,
     alone: bool = False,
 ) -> List[str]:
-    """The tasks that a host, or one task, holds: its own, or all that train where others cannot continue without one.
+    """The tasks that a host, or one task, holds: its own, or all that train if others cannot continue without one.
 
-    `members`: of hosts that have a part in the run. `ended`: tasks that have, and that no task needs. `alone`: the
-    others start again without them.
+    `members`: tasks of hosts that take part in the run. `ended`: ended tasks that no task needs. `alone`: the others
+    restart without them.
     """
     wanted = [member for member in members if intents[member["task"]]["want"] != "stop"]
     own = [member for member in wanted if holder in (member["host"], member["task"])]
@@ -153,7 +155,7 @@ def why_held(own_host: str, drained: Iterable[Fact]) -> List[Fact]:
 
 
 def hold(intent: Intent, entry: Entry, *, gang: bool) -> Dict[str, Any]:
-    """Fields of the intent that holds a task. One that has ended stays so, unless all start again together (`gang`)."""
+    """Fields of the intent that holds a task. An ended task stays ended, unless all restart together (`gang`)."""
     state = entry["state"]
     idle = intent["want"] == "hold" and state == "pending" and entry["generation"] >= intent["generation"]
     has_ended = state in ("failed", "stopped") or (state == "succeeded" and not gang)

@@ -21,7 +21,7 @@ PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy", "g
 
 
 def base() -> Dict[str, str]:
-    """What every process that the agent starts inherits from the session, as an ordinary login would have it."""
+    """The variables that every process of the agent inherits from the session, as in an ordinary login."""
     # not os.environ: its text depends on the locale of the session
     own = {_text(name): _text(value) for name, value in os.environb.items()}
     variables = {name: value for name, value in own.items() if not name.startswith("DTCTL_")}
@@ -38,7 +38,7 @@ def _text(value: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """As the system gets it, in any locale."""
+    """The text as bytes for the system, in any locale."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -47,7 +47,7 @@ def encoded(variables: Mapping[str, str]) -> Dict[bytes, bytes]:
 
 
 def spawn(argv: Sequence[str], variables: Mapping[str, str], cwd: str, **streams: Any) -> subprocess.Popen[bytes]:
-    """A program in a session of its own, which reads nothing unless `streams` says what. Raises OSError, ValueError."""
+    """Starts a program in a session of its own, without input unless `streams` sets it. Raises OSError, ValueError."""
     import subprocess
 
     return subprocess.Popen(
@@ -62,7 +62,7 @@ def spawn(argv: Sequence[str], variables: Mapping[str, str], cwd: str, **streams
 def output_of(
     argv: Sequence[str], variables: Optional[Mapping[str, str]] = None, limit_s: float = LIMIT_S
 ) -> Optional[str]:
-    """Of a program that answers at once; None where it is not there, fails, or does not come to an end."""
+    """The output of a short program; None if it is missing, fails, or does not end."""
     import subprocess
 
     nothing, given = subprocess.DEVNULL, encoded(base() if variables is None else variables)
@@ -119,7 +119,7 @@ def of_task(
 
 
 def code_directory(root: str, spec: Spec) -> Optional[str]:
-    """Where trainers work, with a copy of the code; None without any."""
+    """The trainers' working directory with a copy of the code; None without code."""
     return None if spec["bundle"] is None else paths.working_directory(root, spec["cluster"])
 
 

@@ -1,8 +1,8 @@
-"""The trainers' Python environments on this host: how each kind is made, where it lies, and what it gives a trainer.
+"""The trainers' Python environments on this host: how each kind is created, its directory, and its variables.
 
-environments/KEY-NONCE/       complete when it has environment.json, which is written last; no two makings share one
-environments/KEY.lock         shared by the sessions that need it, exclusive while it is made or removed
-environments/KEY.log          the output of the last making
+environments/KEY-NONCE/       complete once it has environment.json, which is written last; each creation has its own
+environments/KEY.lock         shared by the sessions that need it, exclusive while it is created or removed
+environments/KEY.log          the output of the last creation
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ _PYTHON = "python3"
 
 
 def script(wanted: Environment) -> Tuple[str, str]:
-    """The shell that makes it, and its text. What of it a user wrote is in variables."""
+    """The shell that creates it, and its script. Text of the user is only in variables."""
     if wanted["kind"] == "requirements":
         return "/bin/sh", REQUIREMENTS
     if wanted["kind"] == "uv":
@@ -122,7 +122,7 @@ def script(wanted: Environment) -> Tuple[str, str]:
 
 
 def variables(wanted: Environment, prefix: str, wheels: str) -> Dict[str, str]:
-    """What its script reads, which runs where the code is. `wheels`: their directory, or empty."""
+    """The variables of its script, which runs in the code directory. `wheels`: their directory, or empty."""
     python = os.path.expanduser(wanted["python"] or (_PYTHON if wanted["kind"] == "requirements" else ""))
     return {
         "DTCTL_PREFIX": prefix,
@@ -137,7 +137,7 @@ def variables(wanted: Environment, prefix: str, wheels: str) -> Dict[str, str]:
 
 
 def key_of(wanted: Environment) -> Optional[str]:
-    """Names it on this host, by its content and the interpreter that it is made with; None: that one is not here."""
+    """Its key on this host, by its content and the interpreter that creates it; None: that interpreter is missing."""
     import hashlib
 
     identity = _identity(wanted["python"] or _PYTHON) if wanted["kind"] == "requirements" else os.uname().machine
@@ -149,12 +149,12 @@ def key_of(wanted: Environment) -> Optional[str]:
 
 
 def _identity(python: str) -> Optional[str]:
-    """A newer patch release of an interpreter serves the environments of an older one."""
+    """Identifies an interpreter; a newer patch release is compatible with the environments of an older one."""
     return printed(python, _PROBE)
 
 
 def printed(python: str, program: str) -> Optional[str]:
-    """By an interpreter of this host; None: it is not here, or fails."""
+    """The output of a Python program by an interpreter of this host; None: the interpreter is missing, or fails."""
     import shutil
 
     path = shutil.which(os.path.expanduser(python), path=environment.base()["PATH"])
@@ -166,7 +166,7 @@ def store(root: str) -> str:
 
 
 def find(root: str, key: str) -> Optional[Tuple[str, MadeEnvironment]]:
-    """The directory's name, and what it gives."""
+    """The name of its directory, and its record."""
     for name in makings(root, key):
         made = read(root, name)
         if made is not None:
@@ -175,19 +175,19 @@ def find(root: str, key: str) -> Optional[Tuple[str, MadeEnvironment]]:
 
 
 def makings(root: str, key: str) -> List[str]:
-    """Names of directories, complete or not."""
+    """The names of its directories, complete or not."""
     return [name for name in paths.entries(store(root)) if name.rpartition("-")[0] == key]
 
 
 def unneeded(root: str, used: Callable[[], Container[str]]) -> Iterator[str]:
-    """Directories that no run uses and no process makes, half-made ones too, and then the logs and locks of them.
+    """Unused directories that no process creates, incomplete ones too, and then their logs and locks.
 
-    Each is locked until the next one is asked for.
+    Each is locked until the next one is requested.
     """
     for key in sorted({name[: found.end()] for name in paths.entries(store(root)) if (found := re.match(_KEY, name))}):
         base = os.path.join(store(root), key)
         with suppress(FileNotFoundError), locks.alone(base + ".lock") as alone:
-            needed = used() if alone else ()  # a run that has begun meanwhile has let go of the lock
+            needed = used() if alone else ()  # a run that has begun since has released the lock
             names = makings(root, key) if alone else []
             yield from (os.path.join(store(root), name) for name in names if name not in needed)
             if alone and not any(name in needed for name in names):
@@ -195,14 +195,14 @@ def unneeded(root: str, used: Callable[[], Container[str]]) -> Iterator[str]:
 
 
 def abandoned(root: str, key: str) -> Iterator[str]:
-    """What a making that was killed has left. Each is locked until the next one is asked for."""
+    """Directories that a killed creation has left. Each is locked until the next one is requested."""
     with suppress(FileNotFoundError), locks.alone(os.path.join(store(root), key + ".lock")) as alone:
         if alone:
             yield from (os.path.join(store(root), name) for name in makings(root, key) if read(root, name) is None)
 
 
 def forget_container(directory: str) -> None:
-    """Removes what a crash has left of its containers, and its image if that came with it."""
+    """Removes containers that a crash has left, and its image if it was pulled for it."""
     with suppress(OSError, paths.Damaged):
         made = paths.read_record(os.path.join(directory, "environment.json"), MadeEnvironment, _MOST_BYTES)
         box = made["container"] if made is not None else None
@@ -211,7 +211,7 @@ def forget_container(directory: str) -> None:
 
 
 def read(root: str, name: str) -> Optional[MadeEnvironment]:
-    """None: it is not complete, or its interpreter or image is gone."""
+    """The record of an environment; None: it is incomplete, or its interpreter or image is missing."""
     try:
         made = paths.read_record(os.path.join(store(root), name, "environment.json"), MadeEnvironment, _MOST_BYTES)
     except (OSError, paths.Damaged):
@@ -227,7 +227,7 @@ def _is_there(made: MadeEnvironment) -> bool:
 
 
 def gathered(wanted: Environment, prefix: str) -> Tuple[Optional[str], MadeEnvironment]:
-    """What the script has left: the problem, if there is one, and what the environment gives."""
+    """The problem that the script has reported, if any, and the environment's record."""
     import shutil
 
     if wanted["kind"] == "container":
@@ -249,7 +249,7 @@ def gathered(wanted: Environment, prefix: str) -> Tuple[Optional[str], MadeEnvir
 
 
 def add_python(found: MadeEnvironment, path: str) -> Optional[str]:
-    """The interpreter that a container's probe has written down; returns the problem, if there is one."""
+    """Adds the interpreter that a container's probe has recorded; returns the problem, if any."""
     found["python"] = files.read(path, _MOST_BYTES).decode("utf-8", "replace").strip()
     return None if os.path.isabs(found["python"]) else "its image has no Python in PATH"
 
@@ -260,7 +260,7 @@ def _read_variables(path: str) -> Dict[str, str]:
 
 
 def applied(inherited: Mapping[str, str], made: MadeEnvironment) -> Dict[str, str]:
-    """These variables, as they are within the environment; what a container gives is not here but in it."""
+    """The variables inside the environment; those of a container's image are not included."""
     first: List[str] = made["path"]
     return {
         **inherited,

@@ -1,10 +1,10 @@
 """Which tasks take part in an attempt of tasks that train together, and how each sees the others: pure functions.
 
-Tasks that are too many, or whose host was given up, take no part. The others are numbered without gaps, in their old
-order: frameworks know a task by its place in the list of its job.
+Surplus tasks, and tasks of a host that was left out, take no part. The others are numbered without gaps, in their old
+order: frameworks identify a task by its index in the list of its job.
 
-Seats are the places of the hosts that `up` has given tasks to. A run's spec is written once. Where hosts have taken the
-places of others, what an agent or a session reads of it is laid over it here: the roster, and the tasks of this host.
+Seats are the hosts to which `up` has given tasks. A run's spec is written once. If hosts were replaced, this module
+computes the current roster, and the current tasks of this host, from it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Gang:
-    """As one of its tasks sees it."""
+    """Replaces marks about tasks that train together, as seen by one of them."""
 
     def __init__(self, roster: Sequence[Member], lead: str, task: str, without: Collection[str]) -> None:
         out = set(tasks_in(without))
@@ -36,7 +36,7 @@ class Gang:
         self._ranks = [one for one in trainers_of(members, lead) if one in self._hosts]
 
     def name(self, mark: str) -> str:
-        """What stands in the place of a mark."""
+        """The text that replaces a mark."""
         own = self._hosts.get(self._task)
         beside = [one for one in self._ranks if self._hosts[one] == own]
         nodes = list(dict.fromkeys(self.address(one, "HOST") for one in self._ranks))
@@ -67,7 +67,7 @@ def _place(tasks: List[str], task: str) -> str:
 
 
 def ranges(tasks: Iterable[str]) -> List[str]:
-    """As worker:1-3, in the order of their indexes: each of a thousand tasks may list five hundred."""
+    """Ranges such as worker:1-3, in the order of their indexes: each of a thousand tasks may list five hundred."""
     found: List[List[int]] = []
     jobs: List[str] = []
     for task in tasks:
@@ -88,7 +88,7 @@ def tasks_in(some: Iterable[str]) -> Iterator[str]:
 
 
 def out_with(run: Inventory, host: str, intents: Intents) -> List[str]:
-    """Who takes no part when this host is left out."""
+    """The tasks that take no part when this host is left out."""
     out = [task for task, intent in intents.items() if is_left_out(intent)]
     own = [one["task"] for one in run["roster"] if one["host"] == host and intents[one["task"]]["want"] != "stop"]
     return [*out, *(task for task in own if task not in out)]
@@ -100,20 +100,20 @@ def goes_on_without(run: Inventory, host: str, intents: Intents) -> bool:
 
 
 def may_scale(run: Inventory, job: str, beyond: Collection[str], intents: Intents) -> bool:
-    """Whether the job may be scaled so that these tasks are too many; none of them is new where it grows."""
+    """Whether the job may be scaled so that these tasks are surplus; none of them is new if it grows."""
     held = scaled_down(job, intents)
     return all(task in held for task in beyond) or may_lack(run, out_beyond(job, beyond, intents))
 
 
 def out_beyond(job: str, beyond: Collection[str], intents: Intents) -> List[str]:
-    """Who takes no part when these tasks of a job are too many."""
+    """The tasks that take no part when these tasks of a job are surplus."""
     held = scaled_down(job, intents)
     out = [task for task, intent in intents.items() if is_left_out(intent) and task not in held]
     return [*out, *(task for task in beyond if task not in out)]
 
 
 def may_lack(run: Inventory, gone: Collection[str]) -> bool:
-    """Whether the run can train without these tasks, if need be after a restart of all."""
+    """Whether the run can train without these tasks, possibly after a restart of all."""
     trains = trainers_of(run["roster"], run["lead"])
     left = [task for task in trains if task not in gone]
     needed = {one["task"] for one in run["roster"] if one["task"] in gone and needs_the_run(one, run["strategy"])}
@@ -154,6 +154,6 @@ def _check(spec: Spec, seats: Dict[str, str]) -> None:
 
 
 def leaving(before: Spec, after: Spec) -> List[str]:
-    """The tasks that this host has no more."""
+    """The tasks that this host no longer has."""
     kept = {task["id"] for task in after["tasks"]}
     return [task["id"] for task in before["tasks"] if task["id"] not in kept]

@@ -1,24 +1,24 @@
-"""Goodput: the share of a run's time in which steps were made that were kept, and where the rest of it went.
+"""Goodput: the share of a run's time that was spent on steps that were kept, and the use of the rest.
 
-The account is begun with the run's coordinator: when the code has been pushed and set up. It ends with the outcome.
+The account starts with the run's coordinator, after the push of the code and the setup, and ends with the outcome.
 Each second belongs to one part, so that the parts add up to the elapsed time:
 
     kept     between two reported steps, unless it is one of the others
-    again    the same after an interruption, until the highest step reported before is passed: steps are done
-             again, after a rollback; and what was done between the last reported step and a sudden end
+    again    the same after an interruption, until the highest step reported before is passed: steps are done again
+             after a rollback; also the time between the last reported step and a sudden end
     start    tasks run, and none has reported a step yet: imports, building of the graph, restoring, the first step
-    wait     no task that trains may run: for hosts and servers before the start; after a loss for its delay, and for
-             what is left of the tasks
-    stall    no step was reported though all ran, for more than 30 s and more than 10 times the usual gap between two;
-             and from the last step until a task was taken for hung
+    wait     no training task may run: it waits for hosts and servers before the start; after a loss for its delay,
+             and for remaining processes
+    stall    no step was reported although all tasks ran, for more than 30 s and more than 10 times the usual gap
+             between two steps; and the time from the last step until a hang was detected
     away     no step was reported, and a host was away
-    pause    all tasks that train are held, because a host is drained; it counts for no share of the time
+    pause    all training tasks are held, because a host is drained; it is not part of the elapsed time
     end      after the last step of a run that has succeeded: the last save, the last evaluation
     unsaved  after the last step of a run that has failed; the controller adds the steps past the last checkpoint
 
-A step counts as reported when the coordinator sees it, at most some seconds after the log. What is not known: by how
-much a training that goes on was slower for a task that was lost; and how long the steps took before the first one that
-a program reports, which counts as its start. Time in which the coordinator itself was away is judged by the steps made.
+A step counts as reported when the coordinator receives it, at most some seconds after it was logged. Unknown are: how
+much a lost task slowed the training of the others; and the time of the steps before the first one that a program
+reports, which counts as start. The time without a coordinator is judged by the steps made in it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STALL_GAPS = 10.0
 AWAY_GAPS = 3.0
 
 NEWS = 0.2
-"""How much of a usual value is the newest one."""
+"""The weight of the newest value in a usual value."""
 
 
 def begun(wall: float) -> Account:
@@ -58,10 +58,10 @@ def account_for(
     lost: bool = False,
     hung: bool = False,
 ) -> None:
-    """Accounts for the time that has passed since the look before, by what the coordinator sees of it.
+    """Accounts for the time since the previous call, by the coordinator's observations.
 
-    `situation`: train, away, start, wait or pause. `reported`: the steps since; `last`: those before. `lost`: a task
-    has ended unasked; `hung`: because it did nothing any more.
+    `situation`: train, away, start, wait or pause. `reported`: the new steps; `last`: the steps before. `lost`: a task
+    has ended unexpectedly; `hung`: because it hung.
     """
     before_s = account["seconds"]
     account["seconds"] += passed_s
@@ -85,7 +85,7 @@ def missed(account: Account, seconds: float) -> None:
 
 
 def close(account: Account, outcome: str, hung: bool) -> None:
-    """With the outcome of the run: Succeeded, Failed or Stopped. `hung`: because a task did nothing any more."""
+    """Closes the account with the outcome of the run: Succeeded, Failed or Stopped. `hung`: because a task hung."""
     if not account["training"]:
         return
     what = "stall" if hung else _silence(account, account["seconds"])
@@ -96,7 +96,7 @@ def close(account: Account, outcome: str, hung: bool) -> None:
 
 
 def parts(account: Account) -> Dict[Spent, float]:
-    """Seconds of each part; what is not judged yet is taken for what it is if nothing more comes."""
+    """Seconds of each part; time that is not judged yet counts as if no step follows."""
     found: Dict[Spent, float] = {what: account["before"].get(what, 0.0) for what in PARTS}
     begin_s = sum(account["before"].values())
     for one in account["spans"]:
@@ -107,14 +107,14 @@ def parts(account: Account) -> Dict[Spent, float]:
 
 
 def unjudged(account: Account) -> Spent:
-    """What the time since the last span is, if nothing more comes."""
+    """The use of the time since the last span, if no step follows."""
     if account["training"]:
         return _silence(account, account["seconds"])
     return account["spans"][-1]["what"] if account["spans"] else "wait"
 
 
 def summary(seconds: Mapping[Spent, float]) -> List[Fact]:
-    """As facts: goodput 93 %: starts 4 %, steps done again 2 %. The largest parts first; a pause counts for none."""
+    """The account as facts: goodput 93 %: starts 4 %, steps done again 2 %. The largest parts first, without pauses."""
     paused_s = seconds.get("pause", 0.0)
     elapsed_s = sum(seconds.values()) - paused_s or 1.0
     shares = {what: round(100 * seconds.get(what, 0.0) / elapsed_s) for what in PARTS}
@@ -148,7 +148,7 @@ def _take_steps(account: Account, reported: Mapping[str, int], last: Mapping[str
 
 
 def _interrupt(account: Account, until_s: float, reported: Mapping[str, int], *, lost: bool, hung: bool) -> None:
-    """No task trains. Steps that are reported all the same were made before, and arrive late."""
+    """Ends the training time, as no task trains. Steps that are still reported were made before, and arrive late."""
     if reported:
         account["reached"] = max(*reported.values(), account["reached"] or 0)
     if account["training"]:
@@ -161,7 +161,7 @@ def _interrupt(account: Account, until_s: float, reported: Mapping[str, int], *,
 
 
 def _judge(account: Account, kind: Spent, advanced: int) -> None:
-    """Judges the time between two reported steps. `advanced`: by so many."""
+    """Judges the time between two reported steps. `advanced`: the number of steps."""
     length_s = _unjudged_s(account, account["seconds"])
     usual = length_s <= _limit_s(account)
     paced = account["pace"] > 0 and advanced >= account["pace"] * length_s / 2
@@ -172,7 +172,7 @@ def _judge(account: Account, kind: Spent, advanced: int) -> None:
 
 
 def _silence(account: Account, until_s: float) -> Spent:
-    """What the time since the last step is, if no other comes."""
+    """The use of the time since the last step, if no other follows."""
     if _unjudged_s(account, until_s) > _limit_s(account):
         return "away" if account["away"] else "stall"
     return "kept" if account["again_to"] is None else "again"

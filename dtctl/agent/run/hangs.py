@@ -1,7 +1,7 @@
-"""What counts as a hang: pure rules, for the agent that watches its own tasks and for the coordinator.
+"""Detects hangs: pure rules, for the agent that watches its own tasks and for the coordinator.
 
-Which reasons are hangs, which tasks wait for which (and are excused while those are away), whose checkpoints count as
-whose progress, and how long a task may be silent: limits that are learnt from the run itself.
+They define which reasons are hangs, which tasks wait for which (and are excused while those are away), whose
+checkpoints count as whose progress, and how long a task may be silent: limits that are estimated from the run itself.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ if TYPE_CHECKING:
 
 
 STALLS = ("stalled", "hung", "frozen")
-"""Kinds of reasons for which a task that still ran was ended: those that its agent finds, after `recovery.stall`."""
+"""Kinds of reasons for which a running task was ended: those that its agent detects, after `recovery.stall`."""
 
 LOST_PROGRESS = (*STALLS, "still_silent")
-"""Those of tasks that had made progress before: a program that only waits makes none."""
+"""The kinds for tasks that had made progress before: a program that only waits makes none."""
 
 HANGS = (*LOST_PROGRESS, "never_began")
-"""All of them."""
+"""All kinds of hangs."""
 
 
 def trains_alone(member: Member, strategy: Optional[str]) -> bool:
-    """No task waits for it, and what others save is no progress of it: a worker of asynchronous training."""
+    """Whether no task waits for it, and others' checkpoints are not its progress: a worker of asynchronous training."""
     return member["role"] == "worker" and not member["serves"] and strategy == "async-ps"
 
 
 def is_waited_for(member: Member, strategy: Optional[str]) -> bool:
-    """Others may be silent for as long as it is away."""
+    """Whether other tasks may be silent while it is away."""
     return member["role"] != "evaluator" and not trains_alone(member, strategy)
 
 
 def is_judged_by_progress(member: Member) -> bool:
-    """The silence of one that serves, or evaluates what others have saved, is no hang once it is ready."""
+    """Whether silence after it is ready is a hang; not for a server, or an evaluator of others' checkpoints."""
     return member["role"] not in ("ps", "evaluator")
 
 
 LEAST_LEARNT_S = 300.0
 GAPS = 10
-"""The learnt limit, in longest gaps between two signs of progress."""
+"""The estimated limit, in longest gaps between two signs of progress."""
 
 MOST_DOUBLINGS = 10
-"""By then the shortest limit is three days."""
+"""With this many doublings the shortest limit is three days."""
 
 
 def learnt_limit(longest_s: float, least_s: Optional[float] = None) -> float:
-    """From the longest time that was seen between two signs of progress; `least_s`: the user's own limit."""
+    """The limit estimated from the longest time between two signs of progress; `least_s`: the user's own limit."""
     return max(LEAST_LEARNT_S if least_s is None else least_s, GAPS * longest_s)
 
 
 def is_done(step: Optional[int], target: Optional[int]) -> bool:
-    """The last step has been reported: what closes is silent."""
+    """Whether the last step has been reported: a program that closes is silent."""
     return step is not None and target is not None and step >= target
 
 
 def limit_of_first_step(entry: Entry, recovery: RecoverySpec, peers_took_s: float) -> Optional[float]:
-    """How long a task may be silent before its first step; None: for ever, as it may report none.
+    """How long a task may be silent before its first step; None: without limit, as it may report none.
 
-    The user's own limit holds, else what its earlier attempts have taught. Where none has reported enough, its peers
-    do: `peers_took_s` is the longest that they took for theirs, or 0. What they teach counts once, as a task that is
-    silent again may never report anything.
+    The user's own limit applies, else an estimate from its earlier attempts, or, if none has reported enough, from its
+    peers: `peers_took_s` is the longest that they took for their first step, or 0. That estimate counts once, as a task
+    that is silent again may never report anything.
     """
     stall_s = recovery["stall_s"]
     if recovery["first_step_s"] is not None:
@@ -73,20 +73,20 @@ def limit_of_first_step(entry: Entry, recovery: RecoverySpec, peers_took_s: floa
     learnt_s = entry["first_step_s"] or (peers_took_s if has_never_hung(entry) else 0.0)
     if learnt_s:
         return learnt_limit(learnt_s, stall_s)
-    if any(past["step"] is not None for past in entry["history"]):  # too soon lost to have taught how long it takes
+    if any(past["step"] is not None for past in entry["history"]):  # lost too soon to estimate it
         return learnt_limit(entry["longest_gap_s"], max(stall_s or LEAST_LEARNT_S, LEAST_LEARNT_S))
     return None
 
 
 def limit_of_readiness(entry: Entry, recovery: RecoverySpec) -> Optional[float]:
-    """How long a task may be silent until it is ready; None: for ever. Its earlier attempts teach that."""
+    """How long a task may be silent until it is ready, estimated from its earlier attempts; None: without limit."""
     if recovery["first_step_s"] is not None:
         return recovery["first_step_s"]
     return learnt_limit(entry["ready_s"], recovery["stall_s"]) if entry["ready_s"] else None
 
 
 def patience(limit_s: float, in_vain: int) -> float:
-    """A limit that was too short so many times in a row, as it may be: it doubles each time."""
+    """The limit after `in_vain` timeouts in a row: it doubles each time, as it may be too short."""
     return float(limit_s * 2.0 ** min(in_vain, MOST_DOUBLINGS))
 
 
@@ -95,30 +95,31 @@ def has_never_hung(entry: Entry) -> bool:
 
 
 def hung_in_a_row(entry: Entry) -> int:
-    """How many of a task's last attempts were ended because they did nothing any more."""
+    """The number of a task's last attempts in a row that hung."""
     own = [past for past in entry["history"] if is_own(past)]
     return next((count for count, past in enumerate(reversed(own)) if not past["hung"]), len(own))
 
 
 FROZEN_S = 60.0
 FROZEN_AT_MOST_S = 30.0
-"""When the user has set a limit: at most half of that, because tasks that a frozen one has silenced are not hung."""
+"""The limit for a frozen task if the user has set one: at most half of that, because tasks that wait for it are not
+hung."""
 
 PAUSE_S = 10.0
-"""Between two looks this is no slowness of ours: the machine, or this process, has stood still."""
+"""A longer time between two updates means that the machine, or this process, was suspended."""
 
 ADVANCES = 2
-"""So many steps after the first one show how long the pauses between two are."""
+"""After this many steps following the first, the pauses between two are known."""
 
 LEAST_FIRST_S = 0.1
-"""For a first step: less is not noted, and would stand for none."""
+"""The least recorded time for a first step; 0 would mean that there was none."""
 
 
 class Signs:
-    """What has been seen since the last look.
+    """Observations since the last update.
 
-    `saved`: there is a newer checkpoint, which may be another task's. `excused`: it may be silent for as long as it
-    takes, because its target step is reached and it closes, or because a task that it may wait for was lost.
+    `saved`: there is a newer checkpoint, which may be another task's. `excused`: it may be silent without limit,
+    because its target step is reached and it closes, or because a task that it may wait for was lost.
     """
 
     __slots__ = ("excused", "frozen", "grew", "ready", "saved", "stepped")
@@ -141,23 +142,23 @@ class Signs:
 
 
 class Watchdog:
-    """Watches one attempt: decided by what can be seen of it, on the monotonic clock alone.
+    """Watches one attempt for hangs: decides only by its observations, on the monotonic clock.
 
-    Frozen (stopped by a signal) is judged of every task, from its first look on. The lack of progress is judged once a
-    task is ready, and only of one that has shown that it makes progress: it has reported a step, or its log has grown
-    for as long as the limit without a longer pause. Of one that has not, there may be a limit for the first step,
-    which counts from its start: one that hangs before it listens keeps the others waiting. So does a server, which is
-    judged until it listens, and then waits for others for good reason.
+    Every task is checked from the start for being frozen (stopped by a signal). Lack of progress is judged once a task
+    is ready, and only if the task has shown that it makes progress: it has reported a step, or its log has grown for as
+    long as the limit without a longer pause. Other tasks may have a limit for the first step, which counts from their
+    start: a task that hangs before it listens keeps the others waiting. This also applies to a server, which is judged
+    until it listens, and then may wait for others.
 
-    What an attempt teaches is noted in `entry`, the task's in state.json, for later ones.
+    Times of an attempt are recorded in `entry`, the task's in state.json, for later attempts.
     """
 
     def __init__(self, entry: Entry, member: Member, recovery: RecoverySpec, now: float) -> None:
         self.longest_gap_s = entry["longest_gap_s"]
         self.first_step_s = 0.0
-        """What this attempt took for its first step, once others have followed."""
+        """The time that this attempt took for its first step, once others have followed."""
         self.has_waited = False
-        """It was excused before that: what it took shows little."""
+        """Whether it was excused before its first step, whose time then means little."""
         self._entry = entry
         self._recovery = recovery
         self._trains = is_judged_by_progress(member)
@@ -165,9 +166,9 @@ class Watchdog:
         self._first_s: Optional[float] = None
         self._ready_limit_s = limit_of_readiness(entry, recovery)
         self._in_vain = hung_in_a_row(entry) if recovery["first_step_s"] is None else 0
-        """So many attempts in a row were ended for a silence: what they restored may take longer than the limit."""
+        """The number of attempts in a row that were ended for silence: restoring may take longer than the limit."""
         self._adopted = entry["step"] is not None or entry["progress"] is not None
-        """It was at work before: what its first step took was not seen."""
+        """Whether it worked before: the time of its first step is unknown."""
         self._began = self._looked = self._sign = self._regular_since = now
         self._first: Optional[float] = None
         self._signs = 0
@@ -180,11 +181,11 @@ class Watchdog:
         return learnt_limit(self.longest_gap_s) if stall_s is None else stall_s
 
     def is_quiet(self, now: float) -> bool:
-        """True when a sign that is dear to look for is worth it."""
+        """Whether an expensive check for progress is worthwhile."""
         return (self._proven or self._steps > 0) and now - self._sign > self.limit_s / 4
 
     def update(self, now: float, signs: Signs, peers_took_s: float = 0.0) -> Optional[Fact]:
-        """Why the task is to be taken for hung, or None. `peers_took_s`: as of `limit_of_first_step`."""
+        """The reason if the task hangs, or None. `peers_took_s`: see `limit_of_first_step`."""
         if self._recovery["stall_s"] == 0:
             return None
         self._first_s = limit_of_first_step(self._entry, self._recovery, peers_took_s)
@@ -216,7 +217,7 @@ class Watchdog:
         return None
 
     def _look_at_start(self, now: float, signs: Signs) -> None:
-        """No task is excused before it is ready: the others wait for it."""
+        """Judges a task that is not ready, which is never excused, as the others wait for it."""
         self._regular_since = now
         if signs.grew or not (self._first_s or self._ready_limit_s):
             self._sign = now
@@ -232,7 +233,7 @@ class Watchdog:
         return patience(first_s, self._in_vain)
 
     def _limit_after_first_s(self) -> float:
-        """The second step may compile, or restore, as the first did."""
+        """The limit after the first step: the second may compile, or restore, like the first."""
         return learnt_limit(max(self.longest_gap_s, self._first or 0.0))
 
     def _judge_frozen(self, now: float) -> Optional[Fact]:

@@ -1,7 +1,7 @@
-"""What is wanted of each task: the rule by which intents are merged, and intent.json as the supervisor follows it.
+"""The intents of tasks: the rule by which they are merged, and intent.json as the supervisor follows it.
 
-At the end: orders that an agent gives its own tasks, as its host shuts down, is cut off, or others have taken its
-places. Then it ends what its host has no more, and the next agent begins with the rest.
+At the end: orders that an agent gives its own tasks when its host shuts down, is cut off, or was replaced. Then it
+stops tasks that its host no longer has, and the next agent starts with the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .runfiles import RunFiles
 
 AWAIT_S = 86400.0
-"""How long the agents of a run that was ended wait for one that was away, or for the coordinator, to come."""
+"""How long the agents of an ended run wait for an unreachable one, or for the coordinator, to reconnect."""
 
 
 def change(intent: Intent, **fields: Any) -> None:
@@ -44,18 +44,18 @@ def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str,
 
 
 def contradicted(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> List[str]:
-    """Tasks of which `theirs` holds something else with the same version."""
+    """Tasks with the same version in both, but different intents."""
     same = [task for task, each in theirs.items() if task in mine and each["version"] == mine[task]["version"]]
     return [task for task in same if wish(theirs[task]) != wish(mine[task])]
 
 
 def wish(intent: Intent) -> Tuple[object, ...]:
-    """What an intent demands, without its origin."""
+    """The content of an intent, without its origin."""
     return intent["want"], intent["generation"], drains.is_drained(intent)
 
 
 def is_cancelled(wanted: Mapping[str, Intent]) -> bool:
-    """Whether the coordinator's host, or this one, has taken back the start."""
+    """Whether the coordinator's host, or this one, has cancelled the start."""
     return bool(wanted) and all(
         intent["want"] == "stop" and {"rolled_back", "session_lost"} & {one["kind"] for one in why_of(intent)}
         for intent in wanted.values()
@@ -63,11 +63,11 @@ def is_cancelled(wanted: Mapping[str, Intent]) -> bool:
 
 
 class IntentFollower:
-    """intent.json, read again when it has changed, and the orders from elsewhere that belong in it.
+    """Reads intent.json again when it has changed, and adds orders of the coordinator to it.
 
-    An order holds as soon as it is taken; on a full disk it is written later. A file that is damaged is
-    put aside, and what is followed is written in its place, as that of a run that is kept: what was damaged may have
-    been kept. Raises only when there has never been anything to follow.
+    An order applies at once; on a full disk it is written later. A damaged file is set aside, and the followed intents
+    are written in its place, as for a kept run, since the damaged one may have been kept. Raises only if there has
+    never been an intent to follow.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class IntentFollower:
             self._seen = seen
 
     def take(self, orders: Mapping[str, Intent]) -> bool:
-        """True when there was anything new in them."""
+        """Takes newer orders; returns whether there were any."""
         valid = newer(self.value["tasks"], orders)
         if valid:
             self._unwritten.update(valid)
@@ -133,7 +133,7 @@ class IntentFollower:
         return was_lost
 
     def settled(self) -> bool:
-        """True when intent.json matches what is followed; call it with the intent lock held."""
+        """Whether intent.json matches the followed intents; call it with the intent lock held."""
         try:
             return not (self._unwritten or self._keeps) and self._on_disk()["serial"] == self.value["serial"]
         except paths.Damaged:
@@ -179,7 +179,7 @@ class IntentFollower:
 
 
 GRACE_S = 75.0
-"""The longest that trainers have when their host shuts down.
+"""The longest grace period of trainers when their host shuts down.
 
 The agent receives SIGTERM then: its tasks save and end, and are held until an agent starts again. The system sends
 SIGTERM to the trainers at the same moment, and all that is left is killed after 90 s (DefaultTimeoutStopSec of
@@ -188,11 +188,11 @@ systemd). So the agent holds its tasks by itself, and the coordinator learns it 
 
 LIMIT_S = 85.0
 REPORT_S = 2.0
-"""By then the reports to the coordinator are sent, and its orders are received."""
+"""The time within which the reports to the coordinator are sent, and its orders received."""
 
 
 def to_leave(spec: Spec, wanted: Intents, entries: Entries) -> Intents:
-    """Orders that end the tasks of this host and hold them."""
+    """The intents that end the tasks of this host and hold them."""
     return to_hold(drains.SHUTTING_DOWN, min(spec["grace_s"], GRACE_S), spec, wanted, entries)
 
 
@@ -229,9 +229,9 @@ def has_left(entries: Entries, since: float, now: float) -> bool:
 
 
 def to_move(files: RunFiles, spec: Spec, moved: Moved, wanted: Intents) -> Optional[Intents]:
-    """Those that end what the host has no more, at once: others may have it already. None where the moves are no such.
+    """The intents that stop tasks the host no longer has, at once: other hosts may have them. None for invalid moves.
 
-    They are in the answer when they are obeyed as well.
+    The answer contains them also when they are already obeyed.
     """
     from . import gang  # few runs have spares
 

@@ -1,6 +1,6 @@
-"""What has become of a run, as the states of its tasks show: pure functions of records.
+"""The outcome of a run by the states of its tasks: pure functions of records.
 
-The coordinator decides by them, and so does a controller that cannot ask it: the same from the same facts.
+The coordinator decides by them, and so does a controller that cannot query it: the same outcome from the same facts.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 DECIDED = ("Succeeded", "Failed", "Stopped")
-"""The last conditions of a run, by TFJob's words (kubeflow training-operator, JobConditionType), and Stopped."""
+"""The final conditions of a run, in TFJob's terms (kubeflow training-operator, JobConditionType), and Stopped."""
 
 
 class Facts:
     """A run's tasks, as far as they are known; in the order of the roster.
 
-    A task of a host that was never in touch, or cannot be asked, is lost: it has no entry, or no intent, and counts as
-    neither succeeded nor failed nor stopped. Those in `absent`, of hosts that the run continues without, decide
-    nothing. Those in `away`, of hosts that were in touch and cannot be asked now, do not count as running.
+    A task is lost if its host has never connected or cannot be queried: it has no entry, or no intent, and counts as
+    neither succeeded nor failed nor stopped. Tasks in `absent`, of hosts without which the run continues, decide
+    nothing. Tasks in `away`, of hosts that were connected and cannot be queried now, do not count as running.
     """
 
     __slots__ = ("away", "deciding", "entries", "fail_fast", "intents", "present", "roster", "wanted")
@@ -47,19 +47,19 @@ class Facts:
         self.intents = intents
         self.present = [task for task in roster if task not in absent]
         self.wanted = [task for task in self.present if not (task in intents and is_left_out(intents[task]))]
-        """That the run is to have: others of `present` take no part in it now, and decide nothing."""
+        """The tasks that take part in the run now; others of `present` decide nothing."""
         self.deciding = [task for task in self.wanted if roster[task]["decides"]]
 
     def in_state(self, *states: TaskState) -> List[str]:
         return [task for task, entry in self.entries.items() if entry["state"] in states]
 
     def current(self, task: str) -> bool:
-        """Its entry is of the generation that is wanted. An end of an older one means nothing, not even exit 0."""
+        """Whether its entry is of the wanted generation. The exit of an older one means nothing, not even exit 0."""
         return self.entries[task]["generation"] >= self.intents[task]["generation"]
 
 
 class Judgement:
-    """What holds of a run, and why. `cause`: the task whose failure came first, of a failed run only."""
+    """The condition of a run, and why. `cause`: in a failed run, the task that failed first."""
 
     __slots__ = ("cause", "kind", "why")
 
@@ -73,7 +73,7 @@ class Judgement:
 
 
 def is_left_out(intent: Intent) -> bool:
-    """It is held, and the others go on: its job is scaled to fewer tasks, or its host was given up or is drained."""
+    """Whether it is held while the others continue: its job is scaled down, or its host was left out or drained."""
     return intent["want"] == "hold" and any(
         one["kind"] in ("scaled_down", "left_out", "drained_alone") for one in why_of(intent)
     )
@@ -93,9 +93,9 @@ def decided(facts: Facts) -> Optional[Judgement]:
 
 
 def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
-    """What the reachable tasks show, where all of them were ordered to end and have: the others have the same orders.
+    """The outcome by the reachable tasks, if all of them have ended as ordered: the others have the same orders.
 
-    For a caller that cannot ask the coordinator. Its orders show what it had decided; a person's show a stop.
+    For a caller that cannot query the coordinator. The orders show its decision; an order of a person means a stop.
     """
     unknown = [task for task in facts.present if task not in facts.entries]
     ordered = [facts.intents[task] for task in facts.present if task in facts.entries]
@@ -112,8 +112,8 @@ _BY_ORDER: Mapping[str, Outcome] = {"run_succeeded": "Succeeded", "run_failed": 
 
 
 def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
-    """What holds of a run that is not decided; None when nothing of it runs. `restarting`: what is being restarted."""
-    for task in facts.deciding:  # stopped by a person: without it the run comes to no end of its own
+    """The condition of a run without an outcome; None when none of its tasks runs. `restarting`: why tasks restart."""
+    for task in facts.deciding:  # stopped by a person: without it the run does not end by itself
         if task in facts.entries and _want(facts, task) == "stop" and facts.entries[task]["state"] == "stopped":
             return Judgement("Stopped", why_of(facts.intents[task]) or [fact("task_stopped", task=task)])
     if restarting:
@@ -143,19 +143,19 @@ def _held(facts: Facts) -> Optional[List[Fact]]:
 
 
 def waits_for_restart(facts: Facts) -> List[Fact]:
-    """The first task that is to start again, and why: of losses nothing else is known outside the coordinator."""
+    """The first task that will restart, and why: other losses are known only to the coordinator."""
     return next(([fact("task_lost", task=task), *_how(facts.entries[task])] for task in facts.in_state("backoff")), [])
 
 
 def target_warning(target: Optional[int], newest: Optional[Checkpoint]) -> Optional[Fact]:
-    """What is odd about a success: the checkpoint does not reach the step that was asked for."""
+    """A warning about a success whose checkpoint does not reach the requested step."""
     if target is None or newest is None or newest["step"] is None or newest["step"] >= target:
         return None
     return fact("short_of_target", step=newest["step"], of=target)
 
 
 def _has_succeeded(facts: Facts) -> bool:
-    """Every task that decides came to its own end: an exit that dtctl asked for is in no entry a success."""
+    """Whether every deciding task ended by itself: an exit that dtctl requested is never a success in an entry."""
     return bool(facts.deciding) and all(_succeeded(facts, task) for task in facts.deciding)
 
 
@@ -169,13 +169,16 @@ def _why_succeeded(facts: Facts) -> List[Fact]:
 
 
 def _first_failure(facts: Facts) -> Optional[str]:
-    """The task whose failure for good fails the run: of several the one that has failed the longest."""
+    """The task whose final failure fails the run: of several the one that has been failing the longest."""
     fatal = [task for task in facts.in_state("failed") if facts.current(task) and _is_fatal(facts, task)]
     return min(fatal, key=lambda task: failing_since(facts.entries[task]), default=None)
 
 
 def _is_fatal(facts: Facts, task: str) -> bool:
-    """Without `fail_fast` the others continue as long as the run can still succeed."""
+    """Whether a task's failure fails the run.
+
+    Without `fail_fast` the others continue as long as the run can succeed.
+    """
     member = facts.roster[task]
     if not member["vital"] or not (facts.fail_fast or member["decides"]):
         return False
@@ -183,13 +186,13 @@ def _is_fatal(facts: Facts, task: str) -> bool:
 
 
 def _cannot_have_succeeded(facts: Facts) -> bool:
-    """Some deciding task is known not to have; else what was ordered to end may have failed after the success."""
+    """Whether some deciding task has not succeeded; otherwise stopped tasks may have failed after the success."""
     return any(task in facts.entries and not _succeeded(facts, task) for task in facts.deciding)
 
 
 def failing_since(entry: Entry) -> float:
-    """When the unbroken row of failures began that ended in the final one: a cause fails before its followers do."""
-    from . import policy  # not before: few who ask for an outcome ask for a failure's
+    """When the unbroken series of failures began that led to the final one: a cause fails before its followers do."""
+    from . import policy  # imported late: most callers need no failure's start
 
     since = entry["since"] or 0.0
     for past in reversed(entry["history"]):
@@ -210,6 +213,6 @@ def _want(facts: Facts, task: str) -> str:
 
 
 def without_servers(roster: Iterable[Member], tasks: Iterable[str]) -> List[str]:
-    """Those of `tasks` that are not servers."""
+    """The tasks that are not servers."""
     servers = {member["task"] for member in roster if member["serves"]}
     return [task for task in tasks if task not in servers]

@@ -1,7 +1,7 @@
-"""What happens to a task whose process has ended: pure functions of facts.
+"""Decides about a task whose process has ended: pure functions of facts.
 
-Which exits may be tried again, and which would only be repeated, is decided as by the restart policy `ExitCode` of
-Kubeflow's TFJob. A signal counts as 128 and its number.
+They decide, like the restart policy `ExitCode` of Kubeflow's TFJob, which exits may be retried, and which would only be
+repeated. A signal counts as 128 plus its number.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ CANNOT_RESTORE = "cannot_restore"
 """A checkpoint is damaged; a file of data may have been meant, too."""
 
 USAGE = 2
-"""What argparse, absl and most programs answer to a wrong command line."""
+"""The exit code of argparse, absl and most programs for a wrong command line."""
 
 CANNOT_EXECUTE = 126
 CANNOT_RUN = 127
-"""A shell's exit code for a command that could not be run at all."""
+"""A shell's exit code for a command that could not be run."""
 
 _WORDLESS = (1, 2, 9, 15)
 """SIGHUP, SIGINT, SIGKILL, SIGTERM: the program did not end itself; its log does not count."""
 
 
 class Verdict:
-    """`retry`: the exit may be tried again; `cause`: the cause that its log shows, if any, and `kind` what that means.
+    """`retry`: the attempt may be repeated; `cause`: the cause that its log shows, if any, and `kind` what that means.
 
-    `beside`: what was found on the host that may be the cause, or was left there. `always`: it may be, however often it
-    ends alike. `killed_after_s`: it was asked to end, and did not within this grace period.
+    `beside`: facts about the host that may be the cause, or processes left there. `always`: it may be repeated, however
+    often it ends the same way. `killed_after_s`: the grace period within which it did not end as requested.
     """
 
     __slots__ = ("always", "beside", "cause", "killed_after_s", "kind", "retry")
@@ -71,7 +71,7 @@ def verdict(ending: Ending, logged: str, recovery: RecoverySpec) -> Verdict:
 
 
 def exit_record(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequence[Left] = ()) -> Exit:
-    """As in state.json."""
+    """The exit as in state.json."""
     left, killed_after_s = list(left_behind), verdict.killed_after_s
     return {**ending, "retry": verdict.retry, "left_behind": left, "killed_after_s": killed_after_s, "tail": tail}
 
@@ -94,10 +94,10 @@ class Decision:
 def decide(
     why: List[Fact], recovery: RecoverySpec, jitter: float, *, restarts: int = 0, run_restarts: int = 0
 ) -> Decision:
-    """Whether what was lost is started once more, and when: failed, or backoff with its delay.
+    """Whether a lost task is restarted, and when: failed, or backoff with its delay.
 
-    For the agent that restarts its own task, and for the coordinator: each passes what it counts, so that a budget is
-    judged in one place. `jitter` lies between 0 and 1.
+    For the agent that restarts its own task, and for the coordinator: each passes its own counts, so that a budget is
+    judged in one place. `jitter` is between 0 and 1.
     """
     run = ("after_run_restarts", run_restarts, recovery["max_run_restarts"])
     for kind, spent, most in (run, ("after_restarts", restarts, recovery["max_restarts"])):
@@ -107,12 +107,12 @@ def decide(
 
 
 def replaced(intent: Intent, generation: int) -> bool:
-    """True when an attempt of this generation is to give way to another; not once the run's outcome is decided."""
+    """Whether an attempt of this generation must be replaced; not once the run's outcome is decided."""
     return intent["want"] in ("run", "hold") and intent["generation"] > generation
 
 
 def while_idle(entry: Entry, intent: Intent, *, may_start: bool, is_due: bool) -> Optional[Decision]:
-    """What follows for a task of which nothing runs; None: it stays as it is. `is_due`: its delay is over."""
+    """The decision for a task without a process; None: no change. `is_due`: its delay is over."""
     want, state, restarts = intent["want"], entry["state"], entry["restarts"]
     if state in FINAL and not replaced(intent, entry["generation"]):
         return None
@@ -142,10 +142,10 @@ def after_exit(
     own: bool,
     jitter: float,
 ) -> Decision:
-    """What follows an ending.
+    """The decision after an exit.
 
-    `entry` is the task's as it was when the attempt ended, with that in its history. `own`: it is restarted here
-    without asking.
+    `entry` is the task's at the end of the attempt, with that in its history. `own`: its agent restarts it without the
+    coordinator.
     """
     stalled = entry["state"] == "stalled"
     what = [*(why_of(entry) if stalled else why_ended(ending)), *_causes(verdict), *verdict.beside]
@@ -173,7 +173,7 @@ def after_exit(
 
 
 def _ordered(entry: Entry, intent: Intent, killed: Sequence[Fact] = ()) -> Optional[Decision]:
-    """What the intent demands, in any state of the task; None where it demands neither its end nor another."""
+    """The decision that the intent demands, in any state; None if it demands neither an end nor a new attempt."""
     if intent["want"] == "stop":
         why = why_of(intent) or [fact("stopped")]
         return Decision("stopped", [*killed, *why], entry["restarts"])  # any -> stopped
@@ -184,7 +184,7 @@ def _ordered(entry: Entry, intent: Intent, killed: Sequence[Fact] = ()) -> Optio
 
 
 def was_early(entry: Entry) -> bool:
-    """Its last attempt has failed before those that it needs were ready."""
+    """Whether its last attempt failed before the tasks that it needs were ready."""
     return bool(entry["history"]) and entry["history"][-1]["early"]
 
 
@@ -197,12 +197,12 @@ def names(kind: str, why: Sequence[Fact]) -> bool:
 
 
 def is_own(past: Past) -> bool:
-    """An end that counts: dtctl had not asked for it, and those that the task needs were ready."""
+    """Whether an exit counts: dtctl had not requested it, and the tasks that it needs were ready."""
     return not (past["asked"] or past["early"])
 
 
 def same_exits_in_a_row(history: Sequence[Past]) -> int:
-    """How many of the last attempts ended alike, by the causes in their logs, and none with a new step."""
+    """The number of last attempts with the same exit, by the causes in their logs, none with a new step."""
     own = [past for past in history if is_own(past)]
     if not own or not own[-1]["cause"]:
         return 0
@@ -217,7 +217,7 @@ def same_exits_in_a_row(history: Sequence[Past]) -> int:
 
 
 def _how_it_ended(past: Past) -> Tuple[object, ...]:
-    """Without what differs between ends of the same kind: addresses, pids, times, names of temporary files."""
+    """The exit without parts that differ between exits of the same kind: addresses, pids, times, temporary names."""
     return (past["code"], past["signal"], fingerprint(past["cause"]))
 
 
@@ -232,7 +232,7 @@ def _came_further(past: Past, earlier: Sequence[Past]) -> bool:
 
 
 def _causes(verdict: Verdict) -> List[Fact]:
-    """With what else decisions follow from, each by itself: a full disk may damage a checkpoint."""
+    """The cause, and each further fact on which decisions depend: a full disk may damage a checkpoint."""
     text = verdict.cause
     lacks = [fact(SHORTAGE)] if verdict.kind == SHORTAGE else []
     damaged = [fact(CANNOT_RESTORE)] if names_damaged_file(text) else []
@@ -269,7 +269,7 @@ def why_ended(ending: Union[Ending, Past]) -> List[Fact]:
 
 
 def why_of_error(kind: str, error: OSError, **fields: str) -> List[Fact]:
-    """Why nothing could be started, by the system's own words, and whether it lacks something."""
+    """Why a start failed, by the system's own error, and whether a resource is lacking."""
     text = error.strerror or ""
     lacks = [fact(SHORTAGE)] if kind_of_error(text) == SHORTAGE else []
     return [fact(kind, text=text, **fields), *lacks]

@@ -1,7 +1,7 @@
-"""What a run reports to hooks: its end, and each loss, with what became of it.
+"""The events that a run reports to hooks: its end, and each loss with its recovery.
 
-Pure functions of cluster.json: the coordinator posts by them, and a controller that follows the run starts commands.
-An event has the same id whichever of them reports it, and however often.
+Pure functions of cluster.json: the coordinator posts them, and a controller that follows the run starts commands. An
+event has the same id for each reporter, and on each report.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ NEXT = {
 _LONGEST_TEXT = 1000
 _LONGEST_REASON = 2000
 _LONGEST_WHY = 8000
-"""Characters. In any encoding, all of it is less than a pipe holds as JSON, with an address and its headers."""
+"""The most characters. In any encoding, all of it as JSON, with an address and its headers, fits into a pipe."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _MARKS = str.maketrans({"<": "\u2039", ">": "\u203a"})
-"""Slack takes <!channel> and <URL|text> for commands, and a log may hold them."""
+"""Slack reads <!channel> and <URL|text> as commands, and a log may contain them."""
 _MENTION = re.compile(r"@(?=here|channel|all|everyone)")
 
 
@@ -82,7 +82,7 @@ class RunEvent:
 
 
 def events_of(view: RunView) -> List[RunEvent]:
-    """All that cluster.json still holds, in the order of its time."""
+    """All events in cluster.json, by their time."""
     found: List[RunEvent] = []
     for one in view["incidents"]:
         found.append(_loss(view, one))
@@ -102,7 +102,7 @@ def ended(run: str, condition: str, why: List[Fact], task: Optional[str], time: 
 
 
 def recovery(one: Incident) -> List[Fact]:
-    """How a loss was overcome."""
+    """How a task recovered from a loss."""
     after_s = max(0.0, (one["recovered"] or one["noticed"]) - one["noticed"])
     again = fact("trains_again" if has_steps(one) else "runs_again", seconds=after_s)
     if one["back_to"] is None:
@@ -112,7 +112,7 @@ def recovery(one: Incident) -> List[Fact]:
 
 
 def payload(one: RunEvent, cluster: str, time: str) -> Dict[str, Any]:
-    """What is posted, and what a command reads from its stdin; docs/notifications.md. `time` in RFC 3339."""
+    """The payload that is posted, or sent to a command's stdin; docs/notifications.md. `time` in RFC 3339."""
     kind, reason = one.kinds[0], sentence(one.why)[:_LONGEST_REASON]
     cause = next((each["text"] for each in one.why if each["kind"] == "cause"), None)
     names = {"cluster": cluster, "run": one.run, "task": one.task or "the run", "reason": reason}
@@ -163,6 +163,6 @@ def _end(view: RunView, condition: Condition) -> RunEvent:
 
 
 def _harmless(text: str) -> str:
-    """One line without mentions and markup."""
+    """The text as one line without mentions and markup."""
     line = _MENTION.sub("@\u200b", _CONTROL.sub(" ", text).translate(_MARKS))
     return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 4] + " ..."

@@ -36,7 +36,7 @@ CREDENTIAL_FILES = {"key": "link.key", "certificate": "link.crt", "authority": "
 
 
 NEW, REMOVED = ".new-", ".removed-"
-"""How the names of directories begin that are to become a run's, or to vanish. No run has such a name."""
+"""Prefixes of directories that will become a run's or be removed. No run has such a name."""
 
 
 class RunFiles:
@@ -64,13 +64,13 @@ class RunFiles:
         return os.path.dirname(os.path.dirname(os.path.dirname(self.directory)))
 
     def original(self) -> Spec:
-        """As `up` has written it."""
+        """The spec as `up` has written it."""
         return self._read("spec.json", Spec)
 
     def spec(self, moved: Optional[Moved] = None) -> Spec:
-        """As it is now: another coordinator may have been elected, and hosts may have taken the places of others.
+        """The current spec: another coordinator may have been elected, and hosts replaced.
 
-        `moved`: by others than those that this host follows.
+        `moved`: moves other than those that this host follows.
         """
         spec = self.original()
         if spec["spares"]:
@@ -94,16 +94,16 @@ class RunFiles:
             raise paths.Damaged("%s is damaged: %s" % (self.path(MOVED), wrong)) from None
 
     def write_moved(self, moved: Moved) -> None:
-        """It is on the disk when this returns: an agent that starts after that begins with what it says."""
+        """Writes the moves to the disk before it returns: an agent that starts later follows them."""
         self.write_urgent(self.path(MOVED), moved)
         paths.sync(self.path(MOVED))
 
     def ballot(self) -> Optional[Ballot]:
-        """None before the first election, and of a run whose coordinator does not change."""
+        """The ballot; None before the first election, and in a run whose coordinator does not change."""
         return paths.read_record(self.path("ballot.json"), Ballot)
 
     def write_ballot(self, ballot: Ballot) -> None:
-        """It is on the disk when this returns: no voter votes twice in a term, not even after a power failure."""
+        """Writes the ballot durably: no voter votes twice in a term, not even after a power failure."""
         self.write_urgent(self.path("ballot.json"), ballot)
         paths.sync(self.path("ballot.json"))
 
@@ -124,7 +124,7 @@ class RunFiles:
         return intent
 
     def _tasks_now(self) -> Optional[List[str]]:
-        """This host's, where others have taken the places of hosts: files that are older may be about other tasks."""
+        """This host's current tasks if hosts were replaced, as older files may be about other tasks; otherwise None."""
         version = paths.version(self.path(MOVED))
         if version is None:
             return None
@@ -133,7 +133,7 @@ class RunFiles:
         return self._seated_as[1]
 
     def _fresh_entry(self, task: str) -> Entry:
-        """Of a task that is new here, though attempts of it may have been here before."""
+        """The entry of a task that is new here, even if attempts of it have run here before."""
         return made(Entry, since=time.time(), attempt=paths.last_attempt(self.directory, task))
 
     def secrets(self) -> Dict[str, str]:
@@ -144,7 +144,7 @@ class RunFiles:
         return self._read("environ.json", Variables)
 
     def is_of_this_machine(self) -> bool:
-        """False where another machine that shares the home directory has begun the run, and where no run is."""
+        """Whether the run was begun on this machine, and not on another one with the same home directory."""
         return paths.read_text(self.path("machine")) == machine.identity()
 
     def stage(
@@ -182,7 +182,7 @@ class RunFiles:
         return made
 
     def begin(self, staged: RunFiles, spec: Spec) -> None:
-        """From now on it is a run: its directory appears with all of its files."""
+        """Publishes the run: its directory appears with all of its files."""
         staged.write_urgent(staged.path("spec.json"), spec)
         paths.make_directory(os.path.dirname(self.directory))
         os.rename(staged.directory, self.directory)
@@ -193,7 +193,7 @@ class RunFiles:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def set_aside(self) -> str:
-        """Moves the directory out of the way; returns where it is now."""
+        """Moves the directory out of the way; returns its new path."""
         aside = os.path.join(self.root, "runs", REMOVED + os.urandom(8).hex())
         with suppress(FileNotFoundError):
             os.rename(self.directory, aside)
@@ -202,25 +202,25 @@ class RunFiles:
         return aside
 
     def keep_for_latecomers(self, credentials: Mapping[str, Credentials]) -> None:
-        """On the coordinator's host: those of hosts that the run was started without."""
+        """Stores, on the coordinator's host, the credentials of hosts that the run was started without."""
         if credentials:
             paths.write_json(self.path("latecomers.json"), {"credentials": credentials})
 
     def latecomers(self) -> Dict[str, Credentials]:
-        from ..records.starting import Latecomers  # for sessions alone: a supervisor needs the memory for nothing else
+        from ..records.starting import Latecomers  # only for sessions: a supervisor saves the memory
 
         kept = paths.read_record(self.path("latecomers.json"), Latecomers)
         return kept["credentials"] if kept is not None else {}
 
     def write_intent(self, intent: IntentFile, urgent: bool = True) -> None:
-        """`urgent`: as what a person asks for."""
+        """`urgent`: a person's request, which is written even if the disk is full."""
         if urgent:
             self.write_urgent(self.intent_path, intent)
         else:
             paths.write_json(self.intent_path, intent)
 
     def write_urgent(self, path: str, value: Mapping[str, object]) -> None:
-        """On a full disk the reserve makes room: that is when it matters most that a run can be stopped."""
+        """Writes a file; on a full disk the reserve is freed for it, so that a run can still be stopped."""
         try:
             paths.write_json(path, value)
         except OSError as error:
@@ -251,13 +251,13 @@ class RunFiles:
 
     @contextmanager
     def intent_lock(self) -> Iterator[None]:
-        """For sessions that change the intent, and for a supervisor that is about to end."""
+        """Locks the intent, for sessions that change it and for a supervisor that is about to end."""
         with locks.closing(locks.await_lock(self.path("intent.lock"), exclusive=True, patience_s=float("inf"))):
             yield
 
     @property
     def events(self) -> EventLog:
-        """For the supervisor, its only writer."""
+        """The event log, for its only writer, the supervisor."""
         if self._events is None:
             self._events = EventLog(self.path("events.jsonl"))
         return self._events
@@ -277,7 +277,7 @@ def first_intents(spec: Spec, session: Optional[Process]) -> IntentFile:
 
 
 def first_state(spec: Spec, wall: float) -> State:
-    """state.json before any supervisor has seen it."""
+    """state.json before the first supervisor."""
     tasks = {task["id"]: {"since": wall} for task in spec["tasks"]}
     return made(State, run=spec["run"], host=spec["host"], tasks=tasks)
 
@@ -290,21 +290,21 @@ _AT_ONCE = 1000
 
 
 class EventLog:
-    """events.jsonl: a line for each transition on this host. A line's number is its index, for ever.
+    """events.jsonl: a line for each transition on this host. A line's number is its permanent index.
 
-    Written by the supervisor alone. Lines that do not fit on a full disk wait in memory, in order.
+    Only the supervisor writes it. Lines that do not fit on a full disk wait in memory, in order.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._waiting: List[bytes] = []
         self._starts = [0]
-        """Where each line begins, and where the next one will."""
+        """The offset of each line, and that of the next one."""
         self._scan()
 
     @property
     def count(self) -> int:
-        """How many lines the file has: an event that is not yet in it has no index yet."""
+        """The number of lines in the file: an event that is not written yet has no index yet."""
         return len(self._starts) - 1
 
     def add(self, event: Mapping[str, object]) -> None:
@@ -317,7 +317,7 @@ class EventLog:
             del self._waiting[0]
 
     def since(self, index: int, most: int = 100) -> List[Dict[str, object]]:
-        """At most so many events, from the one with this index on. They are as they stand there: nothing is checked."""
+        """At most `most` events, from this index on, unchecked."""
         last = min(self.count, index + most)
         if index >= last:
             return []
@@ -326,7 +326,7 @@ class EventLog:
         return [_event(line) for line in lines[: last - index]]
 
     def records(self, kind: Type[R], index: int = 0, most: Optional[int] = None) -> Iterator[Optional[R]]:
-        """Its lines from this index on, as what they are; None keeps the place of a damaged one."""
+        """Its lines from this index on, as records; None for a damaged one."""
         last = self.count if most is None else min(self.count, index + most)
         for begin in range(index, last, _AT_ONCE):
             for line in self.since(begin, min(_AT_ONCE, last - begin)):
@@ -371,7 +371,7 @@ class EventLog:
                 os.rename(self._path, "%s.damaged-%s" % (self._path, os.urandom(4).hex()))
 
     def _find_lines(self) -> bool:
-        """False when there are more than can be."""
+        """Finds the lines; False if there are too many."""
         with files.opened(self._path) as opened:
             offset = 0
             while offset < _MOST_BYTES and len(self._starts) <= _MOST_LINES:
@@ -387,7 +387,7 @@ class EventLog:
 
 
 def _event(line: bytes) -> Dict[str, object]:
-    """Empty for a line that something else has damaged, which keeps its number."""
+    """The event in a line; empty for a damaged one, which keeps its number."""
     try:
         value = kinds.parse_json(line)
     except ValueError:

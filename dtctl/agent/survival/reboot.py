@@ -1,12 +1,12 @@
-"""What brings the agents of a root back, where the host allows it: after a restart of the machine, and after a minute
-when keeper, agent and guard were killed together.
+"""Restarts the agents of a root, if the host allows it: after a reboot, and within a minute after keeper, agent and
+guard were killed together.
 
-There is one entry for a root: a unit of the user's systemd, else two lines of cron. It is made when a run is kept that
-is to come back, or comes back to life, and removed when the last such run has ended here: by its agent, or by the next
-`down` or `gc` if that was killed.
+There is one entry for a root: a unit of the user's systemd, else two lines of cron. It is created when a run is kept
+or restarted that must survive a reboot, and removed when the last such run has ended here: by its agent, or by the
+next `down` or `gc` if that was killed.
 
-Our lines in the crontab are recognised by the mark at their end; all other lines stay as they are. crontab(5): a line
-is given to sh, `%` has to be escaped, PATH is short, and what is printed is sent as mail.
+The lines in the crontab are recognised by the mark at their end; all other lines stay unchanged. crontab(5): a line
+is run by sh, `%` must be escaped, PATH is short, and output is sent as mail.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def settle_later() -> None:
     program = programs.directory()
     kept, settled = (os.path.join(program, name) for name in (_KEPT, _SETTLED))
     if os.path.exists(kept) and paths.modified_ns(settled) < paths.modified_ns(kept):
-        with suppress(OSError):  # no room for a process; the next run asks again
+        with suppress(OSError):  # no room for a process; the next run tries again
             daemon.detached(lambda: _settle_alone(program))
 
 
@@ -52,7 +52,7 @@ def _settle_alone(program: str) -> None:
 
 
 def settle(program: str) -> None:
-    """All files that make it up, and the name of its directory."""
+    """Syncs all files of the program, and the name of its directory, to the disk."""
     for directory, below, names in os.walk(program):
         for name in (*below, *names):
             with suppress(FileNotFoundError):  # a temporary name
@@ -62,7 +62,7 @@ def settle(program: str) -> None:
 
 
 def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
-    """Makes the entry and says which kind it is (systemd or cron), or None and why there is none; and if it is new."""
+    """Creates the entry; returns its kind (systemd or cron), or None and why there is none, and whether it is new."""
     try:
         if not machine.home_is_the_accounts():
             raise Lacking("HOME of this session is not the home directory of %s" % machine.user_name())
@@ -79,7 +79,10 @@ def _argv(root: str) -> List[str]:
 
 
 def _install(root: str) -> Tuple[Kind, bool]:
-    """Only a writer takes the lock: hosts that share a home directory look for systemd and cron side by side."""
+    """Creates the entry.
+
+    Only a writer takes the lock: hosts with a shared home directory query systemd and cron concurrently.
+    """
     try:
         if problem := systemd.why_unusable():
             raise Lacking(problem)
@@ -96,7 +99,7 @@ def _install(root: str) -> Tuple[Kind, bool]:
 
 
 def withdraw(root: str) -> None:
-    """Removes the entry when there is no run any more that it could bring back."""
+    """Removes the entry if there is no run left that it could restart."""
     if not programs.has_current(root) or not machine.home_is_the_accounts():
         return
     with suppress(Lacking, OSError), _alone():
@@ -112,12 +115,12 @@ def withdraw(root: str) -> None:
 
 
 def offer_later(root: str) -> None:
-    """As `offer`, by a process of its own: an agent does not wait for a crontab."""
+    """The same as `offer`, in a separate process: an agent does not wait for a crontab."""
     daemon.detached(lambda: _apart(offer, root))
 
 
 def withdraw_later(root: str) -> None:
-    """As `withdraw`, by a process of its own."""
+    """The same as `withdraw`, in a separate process."""
     if programs.has_current(root) and machine.home_is_the_accounts():
         daemon.detached(lambda: _apart(withdraw, root))
 
@@ -129,7 +132,7 @@ def _apart(work: Callable[[str], object], root: str) -> None:
 
 
 def _waits(files: RunFiles) -> bool:
-    """Whether a restart of its machine would have to bring the run back."""
+    """Whether a reboot of its machine must restart the run."""
     try:
         return files.spec()["recovery"]["reboot"] == "auto" and not revival.is_over(files)
     except (OSError, paths.Damaged):
@@ -138,7 +141,7 @@ def _waits(files: RunFiles) -> bool:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Shared by all sessions of this user, of any root: a crontab is read, changed and written."""
+    """Excludes other sessions of this user, of any root, while a crontab is read, changed and written."""
     directory = os.path.join(os.path.expanduser("~"), ".dtctl")
     paths.make_directory(directory)
     with locks.closing(locks.wait_turn(os.path.join(directory, "reboot.lock"), done=lambda: False)):
@@ -187,9 +190,9 @@ def with_lines(table: bytes, argv: Sequence[str], mark: str) -> bytes:
 
 
 def install_lines(argv: Sequence[str], mark: str) -> bool:
-    """False if the lines were there already. Raises Lacking where they would not be heeded."""
+    """Adds the lines; False if they exist. Raises Lacking if they would have no effect."""
     for argument in argv:
-        if not {"\n", "\r", "\\"}.isdisjoint(argument):  # what becomes of a backslash depends on whose cron it is
+        if not {"\n", "\r", "\\"}.isdisjoint(argument):  # implementations of cron differ in backslashes
             raise Lacking("%r cannot be written into a crontab" % argument)
     before = _crontab_read()
     wanted = with_lines(before, argv, mark)
@@ -212,7 +215,7 @@ def _crontab_read() -> bytes:
     done = _crontab(["-l"])
     if done.returncode == 0:
         return done.stdout
-    if b"no crontab for" in done.stderr:  # anything else may be a crontab that could not be read: not to be replaced
+    if b"no crontab for" in done.stderr:  # otherwise the crontab may be unreadable: it must not be replaced
         return b""
     raise Lacking("crontab -l: %s" % _complaint(done))
 

@@ -1,9 +1,9 @@
-"""Agents that come back without a controller: by a keeper that finds its agent gone, after a restart, by their guard.
+"""Restarts agents without a controller: by a keeper whose agent has ended, after a reboot, or by their guard.
 
-Guard and supervisor are two processes of a run, each of which notices when the other was killed, and replaces it.
-Two pipes join them, into which nothing is ever written: when one ends, the process at its other end has. They share
-the descriptor of `agent.lock`, so that it is free only when both are gone; and the guard has `wake` open as well, so
-that a session that looks while a supervisor is being replaced finds a reader.
+Guard and supervisor are two processes of a run, each of which detects when the other was killed, and replaces it. Two
+pipes connect them, into which nothing is ever written: when one is closed, the process at its other end has ended. They
+share the descriptor of `agent.lock`, so that it is free only when both have ended; and the guard also has `wake` open,
+so that a session finds a reader even while a supervisor is being replaced.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def open_log(files: RunFiles) -> int:
 
 
 def retire(files: RunFiles) -> None:
-    """An agent that is killed from now on gets no successor until a session asks for one."""
+    """Marks the run: an agent that is killed from now on gets no successor until a session requests one."""
     with suppress(FileNotFoundError):
         paths.write_text(files.path(_RETIRED), "")
         wake.ring(files.wake_path)
@@ -56,7 +56,7 @@ def take_up(files: RunFiles) -> None:
 
 
 def is_orphaned(files: RunFiles) -> bool:
-    """True for a run that has something to do here, and no agent."""
+    """Whether a run has work here, and no agent."""
     try:
         return not wake.is_read(files.wake_path) and not is_over(files)
     except OSError:
@@ -64,7 +64,7 @@ def is_orphaned(files: RunFiles) -> bool:
 
 
 def is_over(files: RunFiles) -> bool:
-    """True for a run that has nothing to do here any more, unless a session asks. Raises RunRemoved."""
+    """Whether a run has no work left here, unless a session requests some. Raises RunRemoved."""
     try:
         return is_retired(files) or files.state()["finished"]
     except paths.Damaged:
@@ -84,14 +84,14 @@ def every(root: str, host: Optional[str] = None) -> Iterator[RunFiles]:
 
 
 def comes_back(files: RunFiles) -> bool:
-    """Whether a restart of this machine is to bring the run back here. Raises RunRemoved, Damaged."""
+    """Whether a reboot of this machine must restart the run here. Raises RunRemoved, Damaged."""
     return files.is_of_this_machine() and files.spec()["recovery"]["reboot"] == "auto"
 
 
 def revive_all(root: str) -> None:
-    """After a restart of the machine, and each minute: starts an agent for every live run that is to come back."""
+    """Starts an agent for every live run that must restart; called after a reboot, and each minute."""
     for files in every(root):
-        with suppress(OSError, paths.Damaged):  # half made, or being removed; or nothing can be done without its spec
+        with suppress(OSError, paths.Damaged):  # incomplete, or being removed, or without a readable spec
             if comes_back(files) and is_orphaned(files):
                 start(files)
 
@@ -162,7 +162,10 @@ class Bond:
         self._bind(guard)
 
     def renew(self) -> None:
-        """Makes a new guard when the old one was killed. For every look: it costs a system call while there is one."""
+        """Creates a new guard if the old one was killed.
+
+        Called in every loop: it costs one system call while there is a guard.
+        """
         if not self._guard.ended():
             return
         self._guard.close()
@@ -193,7 +196,7 @@ class Tie:
             return False
 
     def wait(self) -> None:
-        """Until the other process has ended."""
+        """Waits until the other process has ended."""
         os.read(self.reads, 1)
         self.close()
         with suppress(ChildProcessError):  # it is older than this guard
@@ -230,7 +233,7 @@ def watch(run: Guarded, supervisor: Optional[Tie]) -> None:
 
 
 def _pause(listening: int, delay_s: float) -> None:
-    """At most until a session wants something from the supervisor, which reads the files when it starts."""
+    """Waits, but not longer than until a session wakes the supervisor, which reads the files when it starts."""
     if select.select([listening], [], [], delay_s)[0]:
         os.read(listening, 65536)
 
@@ -258,7 +261,7 @@ def _start(run: Guarded, listening: int) -> Tie:
 
 
 def _is_over(files: RunFiles, supervisor: int) -> bool:
-    """True if the supervisor with this pid had nothing more to do or was retired, or if the run is gone."""
+    """Whether the supervisor with this pid had no work left or was retired, or the run was removed."""
     if is_retired(files):
         return True
     try:

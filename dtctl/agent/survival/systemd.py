@@ -1,7 +1,7 @@
-"""The user's own systemd, what logind does to processes at logout, and the unit that brings agents back.
+"""The user's own systemd, logind's handling of processes at logout, and the unit that restarts agents.
 
-With KillUserProcesses=yes logind kills what is in the scope of a session when that ends, lingering or not
-(logind.conf(5)). Out of its reach is what runs below the user's own systemd (user@.service), which ends at the last
+With KillUserProcesses=yes logind kills the processes in the scope of a session when that ends, even if the user lingers
+(logind.conf(5)). It does not kill processes below the user's own systemd (user@.service), which ends at the last
 logout, too, unless the user lingers (loginctl(1)).
 """
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _RUNTIME_DIRECTORY = "XDG_RUNTIME_DIR"
 
 LIMIT_S = 10.0
-"""How long one question to systemd may take: it may hang."""
+"""The time limit of one query to systemd, which may hang."""
 
 
 def why_unusable() -> str:
-    """Why it is of no use to us, else empty. Makes the user linger where that needs no password."""
+    """Why the user's systemd cannot be used, else empty. Enables lingering if that needs no password."""
     manager = os.path.join(_environment()[_RUNTIME_DIRECTORY], "systemd", "private")  # what systemctl connects to
     if not os.path.exists(manager) or ask("systemctl", "--user", "show-environment") is None:
         return "systemctl --user does not work here"
@@ -39,7 +39,7 @@ def why_unusable() -> str:
 
 
 def scope() -> List[str]:
-    """Words before a command that is to run there, in a scope of its own; it stays a child of who starts it."""
+    """Arguments before a command that run it in a scope of its own; it stays a child of its parent."""
     name = _RUNTIME_DIRECTORY
     return [
         "env",
@@ -58,7 +58,7 @@ def lingers() -> bool:
 
 
 def ask(*argv: str) -> Optional[str]:
-    """What the command prints, stripped; None as of environment.output_of."""
+    """The command's output, stripped; None as in environment.output_of."""
     printed = environment.output_of(argv, _environment(), LIMIT_S)
     return None if printed is None else printed.strip()
 
@@ -90,9 +90,9 @@ _ANY_PROGRAM = ("/bin/sh", "-c", 'exec "$0" "$@"')
 
 
 def unit_text(argv: Sequence[str], machine_id: str) -> str:
-    """No trainer and no agent ends with the command, or with the unit (KillMode).
+    """The text of the unit. Neither trainers nor agents end with its command, or with the unit (KillMode).
 
-    In a home directory that is shared it serves one machine only.
+    In a shared home directory it serves only one machine.
     """
     command = " ".join(_quoted(argument) for argument in (*_ANY_PROGRAM, *argv))
     condition = "ConditionHost=%s\n" % machine_id if machine_id else ""
@@ -106,7 +106,7 @@ def _quoted(argument: str) -> str:
 
 
 def install_unit(name: str, content: str) -> bool:
-    """False if it was there already; to be called where `why_unusable` knows nothing. Raises Lacking, OSError."""
+    """Creates the unit; False if it exists. Call it only if `why_unusable` is empty. Raises Lacking, OSError."""
     path = _path(name)
     new = paths.read_text(path) != content.strip()
     if new:
@@ -145,7 +145,7 @@ _NAMES = ("KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")
 
 
 class Rules:
-    """Settings of logind.conf: whose processes it kills."""
+    """Settings of logind.conf: the users whose processes it kills."""
 
     def __init__(self, kill: bool = False, only: str = "", exclude: str = "root") -> None:
         self.kill = kill
@@ -178,7 +178,7 @@ def refuse_if_doomed() -> None:
 
 
 def prefix() -> List[str]:
-    """Words before the command of an agent by which it survives the end of this session; as a rule it needs none."""
+    """Arguments before the command of an agent, so that it survives the end of this session; usually none."""
     return _way_out()[0]
 
 
@@ -189,7 +189,7 @@ def ends_logins() -> bool:
 
 @lru_cache(maxsize=None)
 def _way_out() -> Tuple[List[str], str]:
-    """The words, and why they do not help."""
+    """The arguments, and why they do not help."""
     if not ends_logins():
         return [], ""
     problem = systemd.why_unusable()
@@ -199,7 +199,7 @@ def _way_out() -> Tuple[List[str], str]:
 
 
 def _rules() -> Rules:
-    """What logind itself says, or else its files."""
+    """The settings that logind itself reports, or else those of its files."""
     kill, only, exclude = (systemd.ask("busctl", "get-property", *_BUS, name) for name in _NAMES)
     if kill is None or only is None or exclude is None:
         return rules_of_files("/")
@@ -207,12 +207,12 @@ def _rules() -> Rules:
 
 
 def _array(text: str) -> str:
-    """The words of `as 2 "ada" "bob"`."""
+    """The strings in `as 2 "ada" "bob"`."""
     return " ".join(re.findall(r'"([^"]*)"', text))
 
 
 def rules_of_files(root: str) -> Rules:
-    """From the files below `root`: the main one, then the drop-ins by name; the last one wins."""
+    """The settings in the files below `root`: the main one, then the drop-ins by name; the last one applies."""
     rules: Dict[str, str] = {}
     for path in _files(root):
         for line in machine.text(path).splitlines():

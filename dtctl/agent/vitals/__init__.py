@@ -1,1 +1,1 @@
-"""How the host and the processes of its tasks do."""
+"""The health of the host and of the processes of its tasks."""

@@ -1,4 +1,4 @@
-"""The drivers of GPUs. Any call may block for ever: see gpus.py for who calls.
+"""The drivers of GPUs. Any call may block forever: see gpus.py for the caller.
 
 NVIDIA's GPUs are read by their management library (nvml.h), AMD's by sysfs (Documentation/gpu/amdgpu/driver-misc.rst,
 thermal.rst), in the order of their cards.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LIBRARY = "libnvidia-ml.so.1"
 _PLACES = ("", "/usr/lib/wsl/lib/", "/run/opengl-driver/lib/", "/usr/local/nvidia/lib64/")
-"""Where the linker looks; WSL, NixOS, and containers of GKE have it elsewhere."""
+"""Directories of the library: the linker's; those of WSL, NixOS, and containers of GKE."""
 
 # nvmlReturn_t
 _NO_DRIVER = (9, 12)
@@ -38,7 +38,7 @@ _XID_EVENT = 0x8
 _NOT_KNOWN = 2**64 - 1
 _MOST_USERS = 100
 _MOST_EVENTS = 100
-"""That are taken at once."""
+"""The most events that are read at once."""
 _THROTTLES: Dict[Throttle, int] = {"thermal": 0x60, "power_cap": 0x4, "power_brake": 0x80, "hardware": 0x8}
 """nvmlClocksThrottleReasons"""
 
@@ -94,7 +94,7 @@ class _Event(ctypes.Structure):
 
 
 class Nvml:
-    """Raises Unavailable where there is no driver, or it cannot be asked."""
+    """NVIDIA's management library. Raises Unavailable without a working driver."""
 
     def __init__(self) -> None:
         self._library = _load()
@@ -116,7 +116,7 @@ class Nvml:
         return len(self._devices)
 
     def busy(self, index: int) -> Optional[float]:
-        """At this moment."""
+        """The current load."""
         rates = _Utilization()
         try:
             self._call("nvmlDeviceGetUtilizationRates", self._devices[index], ctypes.byref(rates))
@@ -152,7 +152,7 @@ class Nvml:
         }
 
     def _device(self, index: int) -> Optional[ctypes.c_void_p]:
-        """None for one that is lost."""
+        """The handle of a GPU; None for a lost one."""
         device = ctypes.c_void_p()
         try:
             self._call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(device))
@@ -184,7 +184,7 @@ class Nvml:
 
     def _take_events(self) -> None:
         event, numbers = _Event(), {one.value: index for index, one in enumerate(self._devices) if one is not None}
-        with suppress(_Failed):  # no more
+        with suppress(_Failed):  # no further event
             for _ in range(_MOST_EVENTS if self._events else 0):
                 self._call("nvmlEventSetWait_v2", self._events, ctypes.byref(event), 0)
                 if event.type == _XID_EVENT and event.device in numbers:
@@ -199,7 +199,7 @@ class Nvml:
         return text.value.decode("utf-8", "replace")
 
     def _number(self, name: str, *where: object, kind: type = ctypes.c_uint) -> Optional[int]:
-        """None where it is not known, as for a figure that this GPU does not have."""
+        """A figure of the driver; None if unknown, as this GPU may not have it."""
         value = kind()
         try:
             self._call(name, *where, ctypes.byref(value))
@@ -236,7 +236,7 @@ class Amd:
         return len(self._devices)
 
     def busy(self, index: int) -> Optional[float]:
-        """At this moment."""
+        """The current load."""
         percent = _number(self._devices[index] + "/gpu_busy_percent")
         return None if percent is None else min(1.0, percent / 100)
 
@@ -259,7 +259,7 @@ class Amd:
         )
 
     def _users(self, device: str) -> List[GpuUser]:
-        """Of ROCm: kfd counts what each process has in a GPU's memory."""
+        """Processes that use ROCm: kfd counts the memory of each process on a GPU."""
         pattern = "%s/class/kfd/kfd/proc/*/vram_%d" % (SYSFS, dict(_kfd_numbers()).get(os.path.realpath(device), -1))
         users = ((os.path.basename(os.path.dirname(path)), _number(path)) for path in sorted(glob(pattern)))
         return [gpu_user(int(pid), used) for pid, used in users if pid.isdigit() and used][:_MOST_USERS]
@@ -279,7 +279,7 @@ def _monitored(device: str, name: str) -> Optional[int]:
 
 
 def _kfd_numbers() -> Iterator[tuple[str, int]]:
-    """Devices, and the numbers that kfd knows them by (its topology has their render nodes)."""
+    """Devices, and their numbers in kfd (its topology has their render nodes)."""
     for node in glob(SYSFS + "/class/kfd/kfd/topology/nodes/*"):
         minor = re.search(r"^drm_render_minor (\d+)$", machine.text(node + "/properties"), re.MULTILINE)
         number = _number(node + "/gpu_id")

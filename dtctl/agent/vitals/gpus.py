@@ -1,7 +1,7 @@
-"""The GPUs of the host, read by a process of its own: a driver may not return a call, or crash its caller.
+"""The GPUs of the host, read by a separate process: a driver may not return a call, or crash its caller.
 
-It samples how busy they are, and writes a line with all their figures at intervals, to a pipe. Its parent
-reads the pipe without blocking, and kills it when it is silent for too long. Another one is started when it has ended,
+It samples their load, and writes a line with all their figures at intervals, to a pipe. Its parent reads the pipe
+without blocking, and kills the process when it is silent for too long. Another one is started only when it has ended,
 which a process that hangs in its driver may never do.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .drivers import Amd, Nvml
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
-"""What the drivers of NVIDIA and AMD make."""
+"""Devices that the drivers of NVIDIA and AMD create."""
 
 SAMPLE_S = 2.0
 LINE_S = 10.0
@@ -52,7 +52,7 @@ class Reader:
         self._known: Optional[Gpus] = None
 
     def start(self, now: float) -> None:
-        """Whether a driver is seen or not."""
+        """Starts the reader, whether a driver is present or not."""
         self._pipe, theirs = os.pipe()
         os.set_blocking(self._pipe, False)
         try:
@@ -66,7 +66,7 @@ class Reader:
         self._data = b""
 
     def read(self, now: float) -> Optional[Gpus]:
-        """What is known last; None at first, and where there is nothing to read. It never waits."""
+        """The last figures; None at first, and if there is nothing to read. It never waits."""
         if self._pid is None:
             if now >= self._next_start and (any(map(os.path.exists, _DRIVERS)) or any(self._given.values())):
                 self.start(now)
@@ -79,7 +79,7 @@ class Reader:
         return self._known
 
     def wait(self, limit_s: float) -> Gpus:
-        """For a session: the first figures."""
+        """Waits for the first figures, for a session."""
         now = time.monotonic()
         self.start(now)
         until = now + limit_s
@@ -118,7 +118,7 @@ class Reader:
                     self._lose("error", str(error)[:4096])
 
     def _lose(self, how: str, text: str) -> None:
-        """What it reported itself of a driver that is missing stays."""
+        """Ends the reader, with the reason; its own report of a missing driver stays."""
         if how == "silent" or self._known is None or not self._known["problem"]:
             self._known = made(Gpus, problem=how, text=text)
         if self._pid is not None:
@@ -183,7 +183,7 @@ def _mean(samples: Sequence[float]) -> Optional[float]:
 
 
 def _as_given(each: Sequence[Gpu], given: Dict[str, List[int]]) -> List[Gpu]:
-    """With the tasks that may use them, and those that tasks may use and the driver does not know."""
+    """The GPUs with the tasks that may use them, also those that tasks may use and the driver does not know."""
     missing = {index for indexes in given.values() for index in indexes} - {gpu["index"] for gpu in each}
     every = [*each, *(made(Gpu, index=index, lost=True) for index in sorted(missing))]
     for gpu in every:

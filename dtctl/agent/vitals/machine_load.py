@@ -1,4 +1,4 @@
-"""What the host has, and how busy it is: processors, memory, network, disks, and packages of its Pythons."""
+"""The host's resources and their load: processors, memory, network, disks, and packages of its Pythons."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ PRESSED = 0.4
 
 
 def presses(machine: Machine) -> List[str]:
-    """What is short on the host: cpu, memory, io, room on the disk."""
+    """The resources that are short on the host: cpu, memory, io, disk space."""
     waiting: Mapping[str, object] = machine["waiting"]
     short = [what for what, share in waiting.items() if isinstance(share, float) and share >= PRESSED]
     return [*short, "full"] if machine["full"] else short
 
 
 class MachineLoad:
-    """Shares are of the time between the last two looks."""
+    """Samples the machine; shares are of the time between the last two samples."""
 
     def __init__(self) -> None:
         self._times: List[int] = []
         self._sent: Optional[Tuple[int, int]] = None
 
     def sample(self, wall: float, run_dir: Optional[str] = None) -> Machine:
-        """`run_dir`: whose disk may be full."""
+        """A sample. `run_dir`: the directory whose disk is checked."""
         memory = _memory()
         busy, stolen = self._processors()
         return {
@@ -107,11 +107,11 @@ def _share(part: float, whole: float) -> float:
 
 
 ANSWER_S = 3.0
-"""For one place; a file system may hang."""
+"""The time limit for one directory; a file system may hang."""
 
 
 def disks_of(places: Sequence[str]) -> Tuple[List[Disk], List[str]]:
-    """One disk of each file system, and the places that do not answer."""
+    """One disk for each file system, and the places that do not answer."""
     found: Dict[int, Disk] = {}
     silent: List[str] = []
     for place in places:
@@ -135,7 +135,7 @@ def disks_of(places: Sequence[str]) -> Tuple[List[Disk], List[str]]:
 
 
 def _disk(place: str) -> Tuple[int, os.statvfs_result]:
-    """Of a directory that is still to be made: the one above it."""
+    """The disk of a directory; for a missing one that of its nearest existing parent."""
     there = nearest_directory(place)
     return os.stat(there).st_dev, os.statvfs(there)
 
@@ -156,7 +156,7 @@ _INFO = r"([A-Za-z0-9_.]+)-([0-9][A-Za-z0-9.+!]*)\.(?:dist|egg)-info\Z"
 
 
 def package_versions(python: str, home: str) -> Dict[str, str]:
-    """By the names of their packages; nothing where `python`, a path, is no Python."""
+    """The versions of packages, by the names of their directories; empty if `python`, a path, is no Python."""
     found: Dict[str, str] = {}
     for directory in _directories(python, home):
         try:
@@ -172,7 +172,7 @@ def package_versions(python: str, home: str) -> Dict[str, str]:
 
 
 def _directories(python: str, home: str) -> Iterator[str]:
-    """Where that Python looks for packages, the surest first: of a virtual environment only what is in it."""
+    """Directories with packages of that Python, the most certain first; for a virtual environment only its own."""
     own = os.path.dirname(os.path.dirname(python))
     yield from _below(os.path.join(own, "lib"), "site-packages")
     if os.path.exists(os.path.join(own, "pyvenv.cfg")):

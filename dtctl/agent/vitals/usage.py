@@ -1,4 +1,4 @@
-"""What processes use, by /proc: a trainer with what it has started, what else is at work, and who uses GPUs."""
+"""The use of resources, by /proc: by a trainer with its child processes, by other processes, and of GPUs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 IDLE_CPU = 0.02
 IDLE_BYTES_A_SECOND = 16 * 1024
-"""What heartbeats and polls of those who only wait for others stay below."""
+"""The rate below which heartbeats and polls of waiting programs stay."""
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MOST_PROCESSES = 500
 
 
 class Usage:
-    """Of one attempt. `cpu`: processors kept busy between the last two looks; None before the second.
+    """The use of one attempt. `cpu`: processors kept busy between the last two samples; None before the second.
 
-    `works` between them: it has used a processor, or waits for one or for a disk; it has read or written; or its host
-    has received something, as a trainer that loads its data from elsewhere may do little else.
+    `works`: whether between them it has used a processor, or waited for one or for a disk, has read or written, or its
+    host has received data, as a trainer that loads its data from elsewhere may do little else.
     """
 
     def __init__(self, trainer: int) -> None:
         self.cpu: Optional[float] = None
         self.works: Optional[bool] = None
         self.throttled: Optional[float] = None
-        """In which share of the time its control group had used up what it may; None: nothing limits it."""
+        """The share of the time in which its control group had used up its quota; None: no limit."""
         self._quota = Quota(trainer)
         self.memory_bytes: Optional[int] = None
         """Resident; what processes share counts for each of them."""
@@ -44,7 +44,7 @@ class Usage:
         self._moved = 0
 
     def sample(self, now: float) -> None:
-        """On the monotonic clock. Of a trainer that has ended nothing is known."""
+        """Takes a sample, at a time of the monotonic clock. Of an ended trainer nothing is known."""
         ticks: Dict[Tuple[int, int], int] = {}
         memory_bytes = moved = 0
         queues = False
@@ -95,14 +95,14 @@ _MOST_LEVELS = 16
 
 
 class Quota:
-    """Of one process. A limit may be its group's own, or that of any group above."""
+    """The processor quota of one process. A limit may be that of its group, or of any group above."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._before: Dict[str, Tuple[int, int]] = {}
 
     def sample(self) -> Optional[float]:
-        """In which share of the periods since the last look it was held back; None where nothing limits it."""
+        """The share of periods since the last sample in which it was throttled; None: no limit."""
         shares: List[float] = []
         found = dict(_counts(self._pid))
         for group, (periods, throttled) in found.items():
@@ -142,14 +142,14 @@ MOST_BUSY = 5
 
 
 class Others:
-    """Made at the first of two looks at the process table."""
+    """The load of other processes; created at the first of two samples of the process table."""
 
     def __init__(self, now: float) -> None:
         self._looked = now
         self._ticks = _ticks()
 
     def busy(self, now: float, own: Container[int]) -> List[Busy]:
-        """Those that have kept half a processor or more busy since, but for `own` pids; the busiest first."""
+        """Processes outside `own` that have kept half a processor or more busy since; the busiest first."""
         span = max(0.001, now - self._looked) * processes.TICKS_A_SECOND
         used = {
             key[0]: (ticks - self._ticks[key]) / span

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import why_of
 from dtctl.agent.records.run_state import Intent
 from dtctl.agent.records.vitals import Unreached
 from dtctl.model import TaskId, TaskState, grouped
@@ -178,10 +179,24 @@ def hung(facts: Facts) -> Iterator[Match]:
         hangs = facts.hangs(task) if task.state in LIVING and not facts.status.verdict.outcome.decided else []
         if hangs:
             at, reason = hangs[-1]
-            times = "once" if len(hangs) == 1 else f"{len(hangs)} times"
+            times = _times(len(hangs))
             over = len(hangs) == 1 or (task.entry["step"] is not None and facts.age(at) >= PROVEN_HANG_S)
             fields = {"times": times, "last_at": at, **({"reason": reason} if reason else {})}
             yield Match((task.id,), (task.host,), fields, over=over)
+
+
+def ps_ended(facts: Facts) -> Iterator[Match]:
+    """ps tasks that exited with 0 although the run still needed them."""
+    coordination = facts.status.coordination
+    incidents = coordination.view["incidents"] if coordination is not None else ()
+    ended = [one["task"] for one in incidents if any(why["kind"] == "ps_ended" for why in why_of(one))]
+    for task in facts.tasks:
+        if count := ended.count(str(task.id)):
+            yield Match((task.id,), (task.host,), {"times": _times(count)})
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _hangs(task: TaskStatus, *kinds: str) -> bool:

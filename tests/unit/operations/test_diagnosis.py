@@ -66,6 +66,12 @@ FULLEST = {"disk_full": "10.0 MB of 50.0 GB left at /data", "gpu_memory": "GPU 1
 """The least share that is left counts, and the greatest in use."""
 
 
+def with_incidents(found: Facts, *incidents: Incident) -> Facts:
+    assert found.status.coordination is not None
+    told_by = with_view(found.status.coordination, incidents=list(incidents))
+    return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
+
+
 def names(found: Facts) -> list[str]:
     return [one.signature.name for one in findings(found)]
 
@@ -246,6 +252,11 @@ BY_FACTS = [
     ),
     ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),
     ("stalled", facts(HANGS), "no progress for 5m"),
+    (
+        "ps_ended",
+        with_incidents(facts(PS), *[checked(Incident, incident("ps:0", why=[fact("ps_ended")]))] * 2),
+        "ps:0 on gpu-b exited with 0 2 times although the run still needed it",
+    ),
     ("hung_before", facts(HUNG_TWICE), "worker:0 on gpu-a hung 2 times, last at "),
     (
         "name_unresolved",
@@ -570,10 +581,7 @@ def test_a_loop_of_hangs_is_reported_until_the_task_has_trained_for_long() -> No
 def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
     why = [fact("never_began", seconds=600.0)]
     hang = checked(Incident, {**incident("worker:0", why=why), "noticed": 950.0, "recovered": None})
-    found = facts(running("worker:0", since=960.0))
-    assert found.status.coordination is not None
-    told_by = with_view(found.status.coordination, incidents=[hang, {**hang, "noticed": 955.0}])
-    found = dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
+    found = with_incidents(facts(running("worker:0", since=960.0)), hang, {**hang, "noticed": 955.0})
     assert now_and_past(found) == (["hung_before"], [])
     assert "hung 2 times, last at " in first_hint(found)
     assert "no task has reported a step since the start" in first_hint(found)

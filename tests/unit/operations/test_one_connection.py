@@ -289,6 +289,13 @@ def test_a_run_of_one_host_that_is_there_is_not_isolated() -> None:
     assert not found.coordination.in_doubt
 
 
+def test_a_run_that_has_ended_waits_for_one_host_without_doubt() -> None:
+    over = {host: {"connected": False, "over": True} for host in "ab"}
+    found = status(record(), FakeTransport(Agents(viewed(hosts={**over, "d": {"connected": False}})), {"d": GONE}))
+    assert found.coordination is not None
+    assert not found.coordination.in_doubt, "the others were in touch when they ended"
+
+
 def test_down_does_not_query_absent_hosts() -> None:
     agents = Agents(WITHOUT_D)
     without_d = stopped("ps:0", "ps:1", "worker:0")

@@ -1,8 +1,8 @@
 """Imported by the Python of a trainer when it starts, before the trainer's own code: dtctl puts this directory first in
-its PYTHONPATH. It lets the trainer be asked for the stacks of its threads while it continues (faulthandler.register).
+its PYTHONPATH. It lets the trainer write the stacks of its threads on a signal and continue (faulthandler.register).
 
-Every Python may read it, Python 2 as well, and nothing of it may ever be in a trainer's way. The sitecustomize that the
-machine, or the user, has elsewhere is run as if this one were not there.
+Every Python may read it, also Python 2, and it must never disturb a trainer. Another sitecustomize of the machine or
+the user is run as if this one did not exist.
 """
 
 import os
@@ -12,7 +12,7 @@ SIGNAL = 57
 """A real-time signal that neither the C library, nor Java, Go or MPI is known to use."""
 
 _LOWEST_DESCRIPTOR = 200
-"""Those below are left to programs that count on small numbers."""
+"""Lower descriptors are left to programs that rely on small numbers."""
 
 
 def _answer_with_stacks():
@@ -50,6 +50,6 @@ def _go_on():
 
 try:
     _answer_with_stacks()
-except Exception:  # a full disk, or a Python of long ago: it is asked by other means, or not at all
+except Exception:  # a full disk, or an old Python: its stacks are read by other means, or not at all
     _why_not = sys.exc_info()[1]
 _go_on()
