@@ -1,1 +1,1 @@
-"""What dtctl costs, as ratios to its peers measured in one run. `make bench`; nothing here is asserted."""
+"""The cost of dtctl, as ratios to its peers measured in the same run. `make bench`; nothing here is asserted."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME...]`: the benchmarks of that name, or all that have peers beside them."""
+"""`python -m benchmarks [NAME...]`: the benchmarks of these names, or all that compare dtctl with peers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def main() -> None:
             if name in ALONE:
                 ALONE[name](chosen.rounds)
             else:
-                private_network.enter()  # where every port is free, if that can be had
+                private_network.enter()  # in a namespace where every port is free, if possible
                 _beside_peers(name, Options(chosen.rounds or Options.rounds, chosen.hosts, chosen.width), chosen.page)
         except CannotRun as reason:
             print(f"{name}: skipped: {reason}")

@@ -1,4 +1,4 @@
-"""What the coordinator's process takes while it decides for two hundred hosts, and for a thousand."""
+"""The CPU and memory of the coordinator's process for 200 hosts, and for 1000."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _measure(agents: int, goal: str) -> None:
 
 
 def _make_run(directory: Path, agents: int) -> Spec:
-    """The run directory of the coordinator's host, as `up` makes it, and every agent's spec for the other end."""
+    """Makes the run directory of the coordinator's host, as `up` does, and all agents' specs for the other process."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     file = directory / "cluster.yaml"
@@ -109,7 +109,7 @@ def _make_run(directory: Path, agents: int) -> Spec:
 
 
 def _stop(files: RunFiles) -> None:
-    """As `dtctl stop` asks for it."""
+    """Requests a stop, as `dtctl stop` does."""
     request = {"serial": 1, "kind": "stop", "tasks": None, "grace_s": 1, "reason": "measured", "by": "bench"}
     files.write_urgent(files.path("requests.json"), {"serial": 1, "requests": [request]})
     wake.ring(files.wake_path)

@@ -1,6 +1,6 @@
-"""The agents of `benchmarks.coordinator`, in one process with nothing of the rest of dtctl in it.
+"""The agents of `benchmarks.coordinator`, in one process without the rest of dtctl.
 
-coordinator_ends.py DIRECTORY COUNT      each obeys as an agent does, and its task tells another step every 3 s
+coordinator_ends.py DIRECTORY COUNT      each obeys as an agent does, and its task reports a step every 3 s
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATE_EVERY_S = 3.0
 
 
 class Agent:
-    """The agent of one host; its tasks do at once what is wanted of them."""
+    """The agent of one host, whose tasks obey at once."""
 
     def __init__(self, directory: Path, spec: dict[str, Any], host: str, now: float) -> None:
         self.host, self.run = host, spec["run"]

@@ -1,4 +1,4 @@
-"""How many round trips a command waits for, where hosts are far: `ssh HOST true` and dtctl, by a line with a delay."""
+"""The round trips that commands wait for with distant hosts: `ssh HOST true` and dtctl, over a delayed line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PIECE_BYTES = 256 * 1024
 
 
 class Relay:
-    """Listens on all addresses at `port`, and carries each connection to the same address at `to_port`.
+    """Listens on all addresses at `port`, and forwards each connection to the same address at `to_port`.
 
-    A connection itself is made at once, so what connecting takes (one round trip for TCP) is not in it.
+    Connections are accepted at once, so the delay of connecting (one round trip for TCP) is not included.
     """
 
     def __init__(self, to_port: int, delay_s: float) -> None:
         self.delay_s = delay_s
-        """Of each direction; what is changed counts for what comes next."""
+        """The delay in each direction; a change applies to the data that follows."""
         self._to_port = to_port
         self._listener = socket.create_server(("0.0.0.0", 0), backlog=256)
         self.port: int = self._listener.getsockname()[1]
@@ -37,7 +37,7 @@ class Relay:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._open: set[socket.socket] = set()
-        """Ends of connections; a connection leaves when both directions have ended."""
+        """Sockets of connections; a connection is removed when both directions have ended."""
         self._ends, self._ended = socket.socketpair()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._selector.register(self._ended, selectors.EVENT_READ, None)
@@ -82,7 +82,7 @@ class Relay:
         heapq.heappush(self._due, (due, next(self._order), lambda: self._write(one, other, data)))
 
     def _write(self, one: socket.socket, other: socket.socket, data: bytes) -> None:
-        with suppress(OSError):  # who has gone away needs nothing more
+        with suppress(OSError):  # a peer that has gone needs no more data
             if data:
                 other.sendall(data)
             else:
@@ -107,9 +107,9 @@ def relay(to_port: int, delay_s: float) -> Iterator[Relay]:
 HOSTS = 4
 ROUNDS = 3
 ROUND_TRIP_S = 0.6
-"""So long that what the commands compute, which is never the same twice, is little beside it."""
+"""Long compared with the computing time of commands, which varies."""
 GOAL = 2
-"""Round trips more than `ssh HOST true`."""
+"""Round trips in addition to those of `ssh HOST true`."""
 
 
 def run(rounds: int | None = None) -> None:
@@ -136,7 +136,7 @@ def run(rounds: int | None = None) -> None:
 
 
 def _commands(servers: Servers, line: Relay) -> Iterator[tuple[str, float]]:
-    """One after the other, in an order in which each finds what it needs; what it is, and the time that it took."""
+    """Runs the commands in an order in which each finds what it needs. Yields their names and times."""
 
     def took(*argv: str | Path) -> float:
         return measure(argv, cwd=servers.directory, env=servers.env).wall_s
@@ -158,7 +158,7 @@ def _commands(servers: Servers, line: Relay) -> Iterator[tuple[str, float]]:
 
 
 def _write_files(servers: Servers, line: Relay) -> None:
-    """The cluster, its code, and the hosts' keys at the relay's port."""
+    """Writes the cluster file, its code, and the hosts' keys at the relay's port."""
     known = servers.directory / "known_hosts"
     names = [f"[{address}]:{line.port}" for address in servers.addresses]
     known.write_text("".join(servers.sshd.known_hosts_text(name) for name in names))

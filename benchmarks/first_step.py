@@ -1,4 +1,4 @@
-"""How long from `dtctl up` to the last worker's first step, and from a loss to the next: the same processes by hand."""
+"""The time from `dtctl up` to the last worker's first step, and from a loss to the next, and both by hand."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Way:
     template: str
     lost: str
     restarted: tuple[str, ...]
-    """What is started again with it; by hand too. Empty: every task."""
+    """Tasks that are restarted with it, also by hand. Empty: all tasks."""
     trainers: tuple[str, ...] = ("worker:0", "worker:1")
-    """The first of them tells its steps."""
+    """The first of them reports its steps."""
     again: tuple[str, ...] = ()
-    """Those of them that begin to train again; empty: all."""
+    """The ones of them that begin to train again; empty: all."""
     settings: tuple[str, ...] = OFTEN
     environment: str = ""
 
@@ -67,7 +67,7 @@ class Took:
 
 def run(rounds: int | None = None) -> None:
     rounds = rounds or ROUNDS
-    private_network.enter()  # where every port is free, if that can be had
+    private_network.enter()  # in a namespace where every port is free, if possible
     wanted = os.environ.get("DTCTL_WAYS", "").split()
     chosen = [way for way in WAYS if not wanted or way.name in wanted]
     heading("first_step", f"medians of {rounds} alternating runs on {os.cpu_count()} cores, and their ratios'")
@@ -89,7 +89,7 @@ def _show(what: str, pairs: list[tuple[float, float]]) -> None:
 
 
 def _pair(way: Way, python: str) -> tuple[Took, Took]:
-    """By dtctl, then the same processes by hand."""
+    """The times with dtctl, then those of the same processes by hand."""
     with tempfile.TemporaryDirectory() as directory, desk(Path(directory, "home")) as user:
         del user.env["PYTHONWARNINGS"]  # the trainers' frameworks warn
         user.dtctl("init", "--template", way.template)
@@ -103,7 +103,7 @@ def _pair(way: Way, python: str) -> tuple[Took, Took]:
         start_s = logs.wait(way.trainers, 1, begin)
         assert up.wait() == 0
         processes = {task: found_at_work(entry["pid"]) for task, entry in logs.tasks().items()}
-        time.sleep(5.0)  # something is saved
+        time.sleep(5.0)  # until something is saved
         begin = time.monotonic()
         os.kill(logs.tasks()[way.lost]["pid"], signal.SIGKILL)
         loss_s = logs.wait(way.again or way.trainers, 2, begin)
@@ -115,13 +115,13 @@ def _pair(way: Way, python: str) -> tuple[Took, Took]:
 
 
 class _Logs:
-    """What the tasks have printed, in all their attempts."""
+    """The output of the tasks in all their attempts."""
 
     def files(self, task: str) -> list[Path]:
         raise NotImplementedError
 
     def wait(self, tasks: tuple[str, ...], times: int, begin: float) -> float:
-        """Seconds until all of them have begun to train so many times, and the first has reported a step since."""
+        """The seconds until all tasks have begun to train `times` times, and the first has reported a step since."""
 
         def all_train() -> bool:
             return all(self._trains(task, times, tells=task == tasks[0]) for task in tasks)
@@ -134,7 +134,7 @@ class _Logs:
         return time.monotonic() - begin
 
     def has_ended(self) -> bool:
-        """Somebody has, and nobody starts it again."""
+        """Whether a task has ended that will not be restarted."""
         return False
 
     def _trains(self, task: str, times: int, *, tells: bool) -> bool:

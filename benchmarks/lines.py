@@ -1,4 +1,4 @@
-"""How soon a line that a trainer prints is on the screen, and how much of that `logs -f` carries."""
+"""The delay from a trainer's output to the screen, and the throughput of `logs -f`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(rounds: int | None = None) -> None:
         for share, goal in ((0.5, "100 ms"), (0.99, "300 ms")):
             show(f"p{share * 100:.0f}", f"{late_ms[int(share * (len(late_ms) - 1))]:.0f} ms", goal=goal)
         with running(servers, FLOOD, 1):
-            _carry(_logs("-n", "all"), servers)  # once all is written
+            _carry(_logs("-n", "all"), servers)  # until all is written
             took = {"ssh HOST tail -f": [0.0] * rounds, "dtctl logs -f": [0.0] * rounds}
             for at in range(rounds):
                 took["ssh HOST tail -f"][at] = _carry(_tail(servers), servers)
@@ -66,7 +66,7 @@ def run(rounds: int | None = None) -> None:
 
 @contextmanager
 def running(servers: Servers, program: str, tasks: int) -> Iterator[None]:
-    """So many tasks, spread over the hosts in turn."""
+    """Runs this many tasks, spread over the hosts in turn."""
     servers.write_cluster("command: [python3, train.py], dialect: none", workers=tasks)
     (servers.directory / "code" / "train.py").write_text(program)
     measure([*DTCTL, "up", "-q"], cwd=servers.directory, env=servers.env)
@@ -88,7 +88,7 @@ def _tail(servers: Servers) -> list[str]:
 
 
 def _delays_ms(servers: Servers) -> Iterator[float]:
-    """Of the lines of WATCHED_S, from the first on that was printed when all hosts were followed."""
+    """The delays of lines printed within WATCHED_S, from the time at which all hosts are followed."""
     begin = time.time() + 5.0
     with _printing(_logs("-n", "0"), servers) as lines:
         for line in lines:
@@ -102,7 +102,7 @@ def _delays_ms(servers: Servers) -> Iterator[float]:
 
 
 def _carry(argv: Sequence[str], servers: Servers) -> float:
-    """Seconds from the first line here to the last."""
+    """The seconds from the first line here to the last."""
     with _printing(argv, servers) as lines:
         next(lines)
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Running programs, what they took, and how two of them compare."""
+"""Running programs, measuring their cost, and comparing two of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def measure(argv: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping
 
 
 def client_environment(home: Path) -> dict[str, str]:
-    """That of a user with a home of their own, no SSH agent, and this checkout's dtctl."""
+    """The environment of a user with a home of their own, no SSH agent, and this checkout's dtctl."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
     return {**kept, "HOME": str(home), "PYTHONPATH": str(ROOT)}
 
@@ -52,6 +52,6 @@ def heading(name: str, what: str) -> None:
 
 
 def show(what: str, value: str, ratio: float | None = None, than: str = "", goal: str = "") -> None:
-    """One line: a thing, its measure, how it compares with another, and what is aimed at."""
+    """Prints one line: a name, its value, its ratio to another, and the goal."""
     compared = f"{ratio:5.2f} x {than}" if ratio is not None else ""
     print(f"  {what:<34} {value:>22}   {compared:<30} {goal and f'goal: {goal}'}".rstrip())

@@ -1,4 +1,4 @@
-"""Whether a trainer that dtctl started is as fast as one that was started by hand."""
+"""Whether a trainer started by dtctl is as fast as one started by hand."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.hosts import private_network
 
 @dataclass(frozen=True)
 class Process:
-    """A trainer as it was found at work, to be started like that again."""
+    """A trainer as it was found running, to be started again in the same way."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     directory: Path
 
     def start(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
-        """In a session of its own, as in a terminal of its own."""
+        """Starts it in a session of its own, as from a terminal of its own."""
         return subprocess.Popen(
             self.argv,
             env=self.env,
@@ -54,17 +54,17 @@ PATIENCE_S = 600.0
 ROUNDS = 5
 STEPS = 4000
 WARM_UP_STEPS = 1000
-"""Until every worker is at work."""
+"""The steps after which every worker trains."""
 
 
 def run(rounds: int | None = None) -> None:
     rounds = rounds or ROUNDS
     if importlib.util.find_spec("tensorflow") is None or importlib.util.find_spec("sklearn") is None:
         raise CannotRun("no tensorflow and scikit-learn")
-    private_network.enter()  # where every port is free, if that can be had
+    private_network.enter()  # in a namespace where every port is free, if possible
     pairs = [_pair() for _ in range(rounds)]
     heading("overhead", f"2 ps and 2 workers of the first trainer, medians of {rounds} alternating runs")
-    # Neighbours in time are compared with each other, for the machine's own speed drifts.
+    # Consecutive runs are compared with each other, because the machine's own speed drifts.
     ratios = [ours / by_hand for ours, by_hand in pairs]
     ours, by_hand = (f"{statistics.median(some):.0f} steps/s" for some in zip(*pairs, strict=True))
     than = f"by hand ({min(ratios):.2f} to {max(ratios):.2f})"
@@ -72,7 +72,7 @@ def run(rounds: int | None = None) -> None:
 
 
 def _pair() -> tuple[float, float]:
-    """Steps a second by dtctl, then those of the same processes by hand."""
+    """Steps per second with dtctl, then those of the same processes by hand."""
     with tempfile.TemporaryDirectory() as directory, desk(Path(directory, "home")) as user:
         user.dtctl("init")
         output = Path(directory, "output")
@@ -88,7 +88,7 @@ def _pair() -> tuple[float, float]:
 
 
 def _at_work(user: Desk) -> dict[str, Process]:
-    """The trainers, as soon as all of them have been started."""
+    """The trainers, once all of them have been started."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         tasks = json.loads(user.dtctl("status", "-o", "json"))["tasks"]
@@ -98,7 +98,7 @@ def _at_work(user: Desk) -> dict[str, Process]:
 
 
 def _train(processes: Mapping[str, Process], directory: Path) -> None:
-    """Until the workers have ended; ps never do by themselves."""
+    """Runs the trainers until the workers have ended; ps tasks never end by themselves."""
     with ExitStack() as stack:
         running = {}
         for task, process in processes.items():
@@ -112,7 +112,7 @@ def _train(processes: Mapping[str, Process], directory: Path) -> None:
 
 
 def steps_per_s(directory: Path) -> float:
-    """By the times of the summaries that the chief has written."""
+    """The steps per second, from the times of the chief's summaries."""
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
     (events,) = directory.glob("events.out.tfevents.*")

@@ -1,4 +1,4 @@
-"""Many hosts on one machine: one sshd that answers on all of 127.0.1.x, as some users."""
+"""Many hosts on one machine: one sshd that answers on all of 127.0.1.x, as several users."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.measuring import CannotRun, client_environment
 from tests.hosts import sandbox
 from tests.hosts.sshd import SSHD, Sshd
 
-# More at once than the default of 10:30:100 would let in; every contender gets the same.
+# More than the default of 10:30:100 would admit; the same for all contenders.
 OPTIONS = {"MaxStartups": "500", "LogLevel": "ERROR"}
 
 
@@ -23,7 +23,7 @@ class Servers:
     """The user of each address."""
     sshd: Sshd
     directory: Path
-    """Of the client: its home, with `ssh_config`, `known_hosts` and whatever a benchmark puts there."""
+    """The directory of the client: its home, with `ssh_config`, `known_hosts` and other files of a benchmark."""
     env: dict[str, str]
 
     @property
@@ -31,7 +31,10 @@ class Servers:
         return self.directory / "ssh_config"
 
     def write_cluster(self, trainer: str, *, port: int = 0, workers: int = 0) -> None:
-        """A cluster.yaml with a worker on every host, or so many on them in turn. `port`: of SSH, if not sshd's own."""
+        """Writes a cluster.yaml with a worker on every host, or `workers` on them in turn.
+
+        `port`: of SSH, if not sshd's own.
+        """
         hosts = [
             f"  host-{number}: {{ssh: {{target: {address}, user: {user}}}, address: 127.0.0.1}}"
             for number, (address, user) in enumerate(zip(self.addresses, self.users, strict=True), 1)
@@ -49,7 +52,7 @@ class Servers:
 def loopback_servers(
     count: int, directory: Path, *, homes: bool, options: Mapping[str, str] | None = None
 ) -> Iterator[Servers]:
-    """`count` addresses; with `homes` each is a user of its own, so that nothing is shared between them."""
+    """Servers at `count` addresses; with `homes` each is a user of its own, so that nothing is shared between them."""
     if reason := sandbox.missing():
         raise CannotRun(reason)
     if SSHD is None:

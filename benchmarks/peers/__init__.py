@@ -1,1 +1,1 @@
-"""dtctl and the other ways to do the same on many hosts over SSH, side by side: what docs/performance.md tells."""
+"""dtctl compared with other ways to do the same on many hosts over SSH: the results in docs/performance.md."""

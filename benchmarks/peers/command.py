@@ -1,4 +1,4 @@
-"""A command on every host: `dtctl exec`, and the peers with connections of their own and with ones that are open."""
+"""A command on every host: `dtctl exec`, and the peers with new connections and with open ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _report(hosts: int, contenders: Sequence[Sequence[Contender]], found: Sequen
 
 @dataclass(frozen=True)
 class Everywhere(Course):
-    """Each host has to tell its own address, once."""
+    """Each host must print its own address, once."""
 
     ground: Field
 
@@ -67,7 +67,7 @@ class Everywhere(Course):
 
 
 def not_reached(hosts: Sequence[str], printed: str) -> str:
-    """What is wrong with the addresses that were printed; empty if each host is there once."""
+    """The problem with the printed addresses; empty if each host is there once."""
     told = Counter(re.findall(r"\breached (\d+\.\d+\.\d+\.\d+)\b", printed))
     missing = [host for host in hosts if host not in told]
     wrong = [host for host, times in told.items() if times > 1 or host not in hosts]

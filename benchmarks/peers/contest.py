@@ -1,4 +1,4 @@
-"""Contenders that take turns, and what came of it."""
+"""Contenders that take turns, and their results."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from dtctl.transport.fanout import WIDTH
 
 
 class Course:
-    """What happens around the steps; none of it is measured."""
+    """The actions around the steps; none of them is measured."""
 
     def prepare(self, contender: Contender, step: str) -> None:
-        """Before a step."""
+        """Prepares a step."""
 
     def verify(self, contender: Contender, step: str, printed: str) -> str:
-        """What is wrong with the result; empty if nothing is."""
+        """The problem with the result; empty if there is none."""
         raise NotImplementedError
 
     def finish(self, contender: Contender) -> None:
-        """After its last step."""
+        """Cleans up after the last step."""
 
 
 @dataclass
 class Standings:
     taken: dict[tuple[str, str], list[Taken]] = field(default_factory=dict)
-    """By step and name; of the first round nothing but the memory counts."""
+    """By step and name; of the first round only the memory counts."""
     left_out: dict[str, str] = field(default_factory=dict)
 
     def medians(self, step: str) -> dict[str, Taken]:
@@ -37,7 +37,7 @@ class Standings:
 
 
 def _median(some: Sequence[Taken]) -> Taken:
-    """Of the rounds that count; the memory of the first one, where it was looked at."""
+    """The medians of the rounds that count, with the memory of the first one, which measured it."""
     rehearsal, *rounds = some
     wall, client, machine = (
         statistics.median(column) for column in zip(*((t.wall_s, t.client_s, t.machine_s) for t in rounds), strict=True)
@@ -46,11 +46,11 @@ def _median(some: Sequence[Taken]) -> Taken:
 
 
 class Failed(Exception):
-    """A contender has not done what it was to do."""
+    """A contender has not done what it should."""
 
 
 def compete(field: Field, contenders: Sequence[Contender], rounds: int, course: Course) -> Standings:
-    """A rehearsal, in which the memory is looked at, and then the rounds. A peer that fails once is left out."""
+    """Runs a rehearsal, which measures the memory, and then the rounds. A peer that fails once is left out."""
     standings = Standings(left_out={one.name: one.lacks for one in contenders if one.lacks})
     for at in range(rounds + 1):
         for contender in contenders:
@@ -91,9 +91,9 @@ def _wrong(outcome: Outcome) -> str:
 class Options:
     rounds: int = 3
     hosts: int | None = None
-    """None: as many as each benchmark says."""
+    """None: the number of each benchmark."""
     width: int = WIDTH
-    """How many hosts at once; dtctl's own cannot be changed."""
+    """The number of hosts at once; dtctl's own cannot be changed."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ RECIPE = Recipe(
     ("3.12", "3.13", "3.11", "3.10"),
     ("ansible", "asyncssh", "fabric", "mitogen", "paramiko", "parallel-ssh", "ClusterShell"),
 )
-"""Not pinned: what a user would install today. The page tells the versions."""
+"""Not pinned: the versions that a user would install today. The page lists them."""
 
 OF_DEBIAN = {"pdsh": ["pdsh", "-V"], "rsync": ["rsync", "--version"], "OpenSSH": ["ssh", "-V"]}
 
@@ -36,7 +36,7 @@ class Environment:
         return str(self.python.with_name(name)) if self.python else name
 
     def missing(self, program: str = "") -> str:
-        """Why a contender cannot take part that needs this environment, or a program of the machine."""
+        """Why a contender that needs this environment, or a program of the machine, cannot take part."""
         if program:
             return "" if shutil.which(program) else f"{program} is not installed"
         return self.lacks
@@ -66,13 +66,13 @@ def _said(argv: Sequence[str]) -> str:
 
 
 MARK = "DTCTL_BENCHMARK_CLIENT"
-"""In the environment of every client, and so of what it leaves in the background."""
+"""In the environment of every client, and so of its background processes."""
 
 SAME_FOR_ALL = {"KexAlgorithms": "curve25519-sha256,curve25519-sha256@libssh.org"}
-"""One key exchange for everybody: OpenSSH's own choice takes ten times the CPU, and not all libraries have it."""
+"""The same key exchange for all: OpenSSH's own choice takes ten times the CPU, and not all libraries have it."""
 
 SCRIPT = "set -- $SSH_CONNECTION\n{}\necho reached $3\n"
-"""The address that was connected to is the third word, so each host answers with its own."""
+"""The address of the connection is the third word, so each host answers with its own."""
 
 
 Argv = Sequence[str | Path]
@@ -82,22 +82,22 @@ Argv = Sequence[str | Path]
 class Contender:
     name: str
     how: str
-    """What it was told that is not its default, for the table."""
+    """Its settings that are not the default, for the table."""
     steps: Mapping[str, Argv]
-    """What is typed for each step that it can do."""
+    """The command for each step that it supports."""
     env: Mapping[str, str]
     ours: bool = False
     kept: bool = False
-    """It uses connections that are kept open."""
+    """Whether it uses connections that are kept open."""
     lacks: str = ""
-    """What it needs and this machine has not got."""
+    """A requirement that this machine does not meet; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class Field:
     servers: Servers
     width: int
-    """How many hosts at once."""
+    """The number of hosts at once."""
 
     @property
     def hosts(self) -> Sequence[str]:
@@ -109,33 +109,33 @@ class Field:
 
     @property
     def description(self) -> Path:
-        """For the programs of the libraries, written by `field`."""
+        """The description for the programs of the libraries, written by `field`."""
         return self.directory / "field.json"
 
     def ssh_config(self, *, kept: bool) -> Path:
-        """Of OpenSSH: a connection for each command, or one that is kept open for the next ones."""
+        """The configuration of OpenSSH: with new connections, or with connections that are kept open."""
         return self.directory / ("ssh_config_kept" if kept else "ssh_config")
 
     def env(self, *, kept: bool = False) -> dict[str, str]:
         return {**self.servers.env, MARK: f"{self.directory.name}-{'kept' if kept else 'new'}"}
 
     def clients(self, *, kept: bool) -> Clients:
-        """The processes of those who were given this environment."""
+        """The processes with this environment."""
         return Clients(f"{MARK}={self.env(kept=kept)[MARK]}", f"ssh: {self.directory}/" if kept else "")
 
     @property
     def control(self) -> Path:
-        """Where OpenSSH's kept connections have their sockets, but for dtctl's, which are in its cache."""
+        """The sockets of OpenSSH's kept connections, except dtctl's, which are in its cache."""
         return self.directory / "cm"
 
     def put(self, name: str, text: str) -> None:
-        """Into the home of every user there."""
+        """Writes a file into the home of every user."""
         for user in self.servers.sshd.users.values():
             (user.home / name).write_text(text)
             (user.home / name).chmod(0o644)
 
     def put_script(self, name: str, does: str) -> None:
-        """One that does something and tells on which host it was."""
+        """Writes a script that runs a command and prints the host's address."""
         self.put(name, SCRIPT.format(does))
 
 
@@ -156,7 +156,7 @@ def field(hosts: int, width: int, directory: Path, *, homes: bool) -> Iterator[F
 
 
 def dtctl(field: Field, name: str, steps: Mapping[str, Sequence[str]], how: str, *, kept: bool = False) -> Contender:
-    """After the cluster file has been written."""
+    """dtctl as a contender, once the cluster file has been written."""
     file = field.directory / ("kept.yaml" if kept else "cluster.yaml")
     if kept:
         file.write_text(file.with_name("cluster.yaml").read_text().replace("ssh: {", "ssh: {client: openssh, ", 1))
@@ -172,7 +172,7 @@ Commands = Mapping[str, str]
 
 
 def all_new(field: Field, environment: Environment, commands: Commands) -> list[Contender]:
-    """A connection for each host and step."""
+    """The contenders with a connection for each host and step."""
     return [
         library(field, environment, "paramiko", commands, f"{field.width} threads"),
         library(field, environment, "asyncssh", commands, f"{field.width} at once"),
@@ -185,7 +185,7 @@ def all_new(field: Field, environment: Environment, commands: Commands) -> list[
 
 
 def all_kept(field: Field, environment: Environment, commands: Commands) -> list[Contender]:
-    """Over connections that OpenSSH has kept open since the rehearsal."""
+    """The contenders with connections that OpenSSH has kept open since the rehearsal."""
     return [
         *openssh(field, environment, commands, kept=True),
         ansible(field, environment, "raw", commands, kept=True),
@@ -203,7 +203,7 @@ def script(field: Field, environment: Environment, name: str, doing: str, word: 
 
 
 def openssh(field: Field, environment: Environment, commands: Commands, *, kept: bool) -> Iterator[Contender]:
-    """The ones that start an `ssh` for each host."""
+    """The contenders that start an `ssh` for each host."""
     config, env = field.ssh_config(kept=kept), field.env(kept=kept)
     how = "ControlMaster" if kept else ""
     clush = ["-S", "-f", str(field.width), "-o", f"-F {config}", "-w", ",".join(field.hosts)]
@@ -235,7 +235,7 @@ def openssh(field: Field, environment: Environment, commands: Commands, *, kept:
 
 
 def for_each_host(field: Field, command: str, *, width: int | None = None) -> list[str]:
-    """By xargs, as an administrator would; {} stands for the host."""
+    """The command for each host with xargs, as an administrator would type it; {} stands for the host."""
     return ["sh", "-c", f"printf '%s\\n' {' '.join(field.hosts)} | xargs -P {width or field.width} -I {{}} {command}"]
 
 
@@ -250,7 +250,7 @@ def ansible(field: Field, environment: Environment, module: str, commands: Comma
 
 
 def _ansible(field: Field, environment: Environment, *, kept: bool) -> Contender:
-    """One with its settings in a file, and no steps yet."""
+    """A contender with its settings in a file, and no steps yet."""
     home = field.directory / ("ansible-kept" if kept else "ansible")
     home.mkdir(exist_ok=True)
     (home / "hosts").write_text("\n".join(field.hosts) + "\n")

@@ -1,4 +1,4 @@
-"""What a command takes: its time, its and its background processes' CPU and memory, and the CPU of the hosts."""
+"""The cost of a command: its time, its and its background processes' CPU and memory, and the CPU of the hosts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Clients:
     mark: str
     """NAME=VALUE in their environment."""
     title: str = ""
-    """How the names of those begin that OpenSSH keeps for its connections: it writes them over the environment."""
+    """A prefix of the names of OpenSSH's processes for kept connections, which write them over the environment."""
 
     def pids(self, known: dict[int, bool] | None = None) -> Iterator[int]:
-        """`known` is filled with what was found out, and then believed: to look again costs less."""
+        """The processes. `known` caches what was found, because another inspection costs more."""
         seen = {} if known is None else known
         for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
             if pid not in seen:
@@ -54,11 +54,11 @@ SETTLED_S = 0.02
 class Taken:
     wall_s: float
     client_s: float
-    """CPU of the client: of what was started, its children, and what it left in the background."""
+    """The CPU of the client: of the process, its children, and its background processes."""
     machine_s: float
-    """CPU of the client and of all hosts."""
+    """The CPU of the client and of all hosts."""
     memory_mb: float = 0.0
-    """The most that all processes of the client together had of the memory, shared pages counted once."""
+    """The most memory of all processes of the client together, with shared pages counted once."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Gauge:
     clients: Clients
 
     def measure(self, argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str], *, memory: bool) -> Outcome:
-        """Runs a command to its end. Looking at the memory takes CPU, so that is asked of a run that does not count."""
+        """Runs a command to its end. Measuring the memory takes CPU, so it is done in a run that does not count."""
         left, hosts = self._background_s(), self._hosts_s()
         with tempfile.TemporaryFile() as printed, self._peak_mb(memory) as peak_mb:
             begin = time.monotonic()
@@ -108,7 +108,7 @@ class Gauge:
         return total
 
     def _hosts_s(self) -> float:
-        """Of all that runs there and of all that has ended there: its parent, or the init, has waited for it."""
+        """The CPU of all processes there, running or ended: its parent, or the init, has waited for each ended one."""
         own = os.readlink(f"/proc/{self.hosts_init}/ns/pid")
         total = 0.0
         for process in Path("/proc").glob("[0-9]*"):
@@ -145,7 +145,7 @@ class Gauge:
 
 
 def _settled(read: Callable[[], float]) -> float:
-    """Once it hardly grows any more: connections are still being closed when the client has ended."""
+    """The value once it hardly grows any more: connections are still being closed when the client has ended."""
     before, deadline = read(), time.monotonic() + 3.0
     while True:
         time.sleep(0.1)

@@ -1,6 +1,6 @@
 """The peers that are libraries, for the Python that has them: `python libraries.py NAME FIELD.json run|push WORD`.
 
-A word is a command, or the directory of a tree. Each does it as its documentation has it, so many hosts at once.
+A word is a command, or the directory of a tree. Each library is used as in its documentation, for many hosts at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME, FIELD, DOING, WORD = sys.argv[1], json.loads(Path(sys.argv[2]).read_text()
 
 
 def asyncssh() -> str:
-    """A tree goes by its scp."""
+    """Sends a tree with its scp."""
     import asyncssh
 
     async def work(place: list[str], free: asyncio.Semaphore) -> str:
@@ -39,7 +39,7 @@ def asyncssh() -> str:
 
 
 def fabric() -> str:
-    """In bounded threads; a tree is one archive that is put and unpacked."""
+    """In a bounded number of threads; a tree is one archive that is sent and unpacked."""
     from fabric import Connection
     from paramiko import RejectPolicy
 
@@ -61,7 +61,7 @@ def fabric() -> str:
 
 
 def mitogen() -> str:
-    """A Python on each host, over OpenSSH's client, in which it calls a function: no tree goes by it."""
+    """Calls a function in a Python on each host, over OpenSSH's client; sends no tree."""
     import subprocess
 
     from mitogen.master import Broker, Router
@@ -85,7 +85,7 @@ def mitogen() -> str:
 
 
 def parallel_ssh() -> str:
-    """Its native client (libssh2), which checks no host keys; a tree goes by its copy_file (SFTP)."""
+    """Uses its native client (libssh2), which checks no host keys; sends a tree with its copy_file (SFTP)."""
     from gevent import joinall
     from pssh.clients import ParallelSSHClient
     from pssh.config import HostConfig
@@ -108,7 +108,7 @@ def parallel_ssh() -> str:
 
 
 def paramiko() -> str:
-    """In bounded threads; a tree is sent file by file over SFTP, with nothing asked back for each file."""
+    """In a bounded number of threads; a tree is sent file by file over SFTP, without confirmation of each file."""
     import paramiko
 
     def send(sftp: Any) -> None:

@@ -1,4 +1,4 @@
-"""A tree of code and data on several hosts: all of it, and again when one file has changed."""
+"""A tree of code and data on several hosts: all of it, and again after one file has changed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _only(step: str, contender: Contender) -> Contender:
 
 
 def write_tree(directory: Path, total_bytes: int) -> None:
-    """The same files every time, which compress about as well as code and data together do."""
+    """Writes the same files every time, which compress about as well as code and data together."""
     noise = random.Random(0)
     for number in range(FILES):
         file = directory / f"package{number % 20}" / f"module{number}.py"
@@ -77,7 +77,7 @@ def write_tree(directory: Path, total_bytes: int) -> None:
 
 
 def write_one_file(directory: Path) -> None:
-    """In place of the tree, as a checkpoint or a data set would be."""
+    """Writes one file in place of the tree, like a checkpoint or a data set."""
     shutil.rmtree(directory)
     directory.mkdir()
     (directory / "train.py").touch()
@@ -88,7 +88,7 @@ def write_one_file(directory: Path) -> None:
 
 
 def _contenders(ground: Field, environment: Environment) -> list[Contender]:
-    """Those without a step for the changed file send everything once more."""
+    """The contenders. Those without a step for the changed file send everything again."""
     code, config = ground.directory / "code", ground.ssh_config(kept=False)
     both, env, lacks = (COLD, AGAIN), ground.env(), environment.missing()
     ours = (*DTCTL, "push", "-q")
@@ -140,7 +140,7 @@ class _Tree(Course):
         file.write_bytes(f"# change {self.changes:06}\n".encode() + file.read_bytes()[16:])
 
     def _forget(self) -> None:
-        """As if neither side had ever sent anything."""
+        """Removes all state, as if neither side had ever sent anything."""
         for remembered in (".local", ".cache"):
             shutil.rmtree(self.ground.directory / remembered, ignore_errors=True)
         for user in self.ground.servers.sshd.users.values():
@@ -158,7 +158,7 @@ class _Tree(Course):
 
 @dataclass
 class _Large(_Tree):
-    """Everybody's hosts have all of the tree but its last change, and nothing is sent that does not count."""
+    """The hosts of all contenders have the tree except its last change; transfers that do not count are left out."""
 
     sent_by: set[str] = field_of(default_factory=set)
 
@@ -181,5 +181,5 @@ class _OneFile(_Large):
 
 
 def _contents(tree: Path) -> Mapping[str, int]:
-    """A checksum of every file."""
+    """The checksums of all files."""
     return {str(file.relative_to(tree)): zlib.crc32(file.read_bytes()) for file in tree.rglob("*") if file.is_file()}

@@ -1,4 +1,4 @@
-"""Writes the part of a benchmark on docs/performance.md, below the words that people write there."""
+"""Writes the results of a benchmark into docs/performance.md, below the text that people write there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.tables import replace_part
 
 HEAD = ("", "time", "CPU of the client", "memory of the client", "CPU of all", "how")
 NOT_SLOWER = 1.05
-"""A ratio below this is no difference: two runs of the same differ by as much."""
+"""A smaller ratio is no difference: two runs of the same differ by as much."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ MEASURES = (
 
 
 def table(contenders: Sequence[Contender], taken: Mapping[str, Taken]) -> str:
-    """The quickest first; the best of each column is 1, with what that is."""
+    """A table, the fastest first; the best value of each column is 1, with its absolute value."""
     by_name = {contender.name: contender for contender in contenders}
     best = {measure: min(map(measure.of, taken.values())) for measure in MEASURES}
     rows = [HEAD, ("---",) * len(HEAD)]
@@ -62,7 +62,7 @@ def _ratio(value: float, other: float) -> float:
 
 
 def behind(contenders: Sequence[Contender], taken: Mapping[str, Taken]) -> Iterator[str]:
-    """Of each measure in which peers are better than ours: which, and how much more ours takes."""
+    """For each measure in which peers are better than dtctl: those peers, and how much more dtctl takes."""
     own = [contender.name for contender in contenders if contender.ours and contender.name in taken]
     for ours in own:
         for measure in MEASURES:
@@ -76,7 +76,7 @@ def behind(contenders: Sequence[Contender], taken: Mapping[str, Taken]) -> Itera
 
 @dataclass(frozen=True)
 class Goal:
-    """How many times as much as a peer, or as the best of those that make new connections, dtctl may take."""
+    """The limit for dtctl's cost as a multiple of a peer's, or of the best peer with new connections."""
 
     ours: str
     peer: str | None
@@ -122,7 +122,7 @@ def left_out(standings: Sequence[Standings]) -> str:
 
 
 WIDTH = 100
-"""Of the page, but for its tables."""
+"""The width of the page, except its tables."""
 
 
 def marks(name: str) -> tuple[str, str]:
@@ -131,7 +131,7 @@ def marks(name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Of the measurement, as they are before it begins."""
+    """The circumstances of the measurement, as they are before it begins."""
 
     commit: str
     load: float
@@ -142,7 +142,7 @@ class Circumstances:
 
 
 def text(report: Report, options: Options, environment: Environment, begin: Circumstances) -> str:
-    """In Markdown."""
+    """The results in Markdown."""
     when = time.strftime("%Y-%m-%d", time.gmtime())
     system = f"{_system()}, {os.cpu_count()} cores, a load of {begin.load:.1f} before"
     most = max(len(some) - 1 for one in report.standings for some in one.taken.values())

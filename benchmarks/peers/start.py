@@ -1,4 +1,4 @@
-"""A process on every host: started so that it outlives the connection, asked after, and ended with all that it left."""
+"""A process on every host: started so that it outlives the connection, queried, and ended with all that it left."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GOALS = {
     END: [Goal("dtctl", None, time=1.2, machine=1.8)],
 }
 CLIENT_MS = 12
-"""Of the client's CPU for each host of an `up`."""
+"""The client's CPU time for each host of an `up`."""
 
 
 def run(options: Options, environment: Environment) -> Report:
@@ -44,7 +44,7 @@ def run(options: Options, environment: Environment) -> Report:
             for step, does in {**SCRIPTS, "nothing": "python3 -c pass"}.items():
                 ground.put_script(f"{step}.sh", does)
             ground.servers.write_cluster(TRAINER)
-            for words in (OURS[START], OURS[END]):  # the hosts have the code and the agent from here on
+            for words in (OURS[START], OURS[END]):  # from here on the hosts have the code and the agent
                 measure([*DTCTL, *words], cwd=directory, env=ground.servers.env)
             contenders = _contenders(ground, environment)
             standings = compete(ground, contenders, options.rounds, _Cycle(ground))
@@ -60,7 +60,7 @@ def run(options: Options, environment: Environment) -> Report:
 
 
 def run_100(options: Options, environment: Environment) -> Report:
-    """The same on 100 hosts: what each host more takes, once what a command takes by itself is small."""
+    """The same on 100 hosts: the cost of each further host, as a command's own cost is then small."""
     return run(replace(options, hosts=100, rounds=1), environment)
 
 
@@ -78,7 +78,7 @@ def _contenders(ground: Field, environment: Environment) -> list[Contender]:
 
 
 def _floor(ground: Field, environment: Environment) -> Contender:
-    """A Python on every host that does nothing: what a tool with a program of its own there cannot do without."""
+    """A Python on every host that does nothing: the least that a tool with a program of its own there needs."""
     commands = dict.fromkeys(COMMANDS, "sh nothing.sh")
     floor = library(ground, environment, "paramiko", commands, "`python3 -c pass` in place of each step")
     return replace(floor, name=FLOOR)
@@ -99,5 +99,5 @@ class _Cycle(Course):
         return f"{told} of {wanted} are shown as running" if step == LOOK and told < wanted else ""
 
     def finish(self, contender: Contender) -> None:
-        """Connections that were kept open for the next step are closed."""
+        """Closes connections that were kept open for the next step."""
         self.ground.clients(kept=True).end()

@@ -1,4 +1,4 @@
-"""The state of a run on 50 hosts, of which `status` asks one, beside a Python that OpenSSH starts there."""
+"""The state of a run on 50 hosts, of which `status` queries one, compared with a Python that OpenSSH starts there."""
 
 from __future__ import annotations
 

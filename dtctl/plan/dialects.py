@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -140,16 +141,16 @@ class RankLayout:
     """The tasks that train, in the order of their ranks."""
     beside: Mapping[TaskId, tuple[TaskId, ...]]
     """Task -> the training tasks on its host, including itself, by rank."""
-    gpus: Gpus
+    gpus: Gpus = field(default_factory=dict)
     resizes: bool = False
     """Whether the number of tasks may change: only the tasks in an attempt then have a rank."""
 
     @classmethod
-    def of(cls, cluster: Cluster, spec: ClusterSpec, gpus: Gpus, *, resizes: bool = False) -> RankLayout:
+    def of(cls, cluster: Cluster, spec: ClusterSpec, *, resizes: bool = False) -> RankLayout:
         ranks = {task: rank for rank, task in enumerate(trainers(cluster))}
         here = grouped((cluster.host_of(task).name, task) for task in ranks)
         beside = {task: tuple(tasks) for tasks in here.values() for task in tasks}
-        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, ranks, beside, gpus, resizes)
+        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, ranks, beside, resizes=resizes)
 
     def number(self, mark: str, value: object) -> str:
         return f"\0{mark}" if self.resizes else str(value)

@@ -161,7 +161,7 @@ class _Shared:
 
     @cached_property
     def ranks(self) -> RankLayout:
-        return RankLayout.of(self.cluster, self.spec, {}, resizes=self.resizes)
+        return RankLayout.of(self.cluster, self.spec, resizes=self.resizes)
 
     @cached_property
     def hosts(self) -> str:

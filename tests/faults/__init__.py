@@ -1,1 +1,1 @@
-"""What becomes of a run when something breaks: faults on separate hosts, and how long it takes to get over them."""
+"""Faults on separate hosts: their effect on a run, and the time to recover from them."""

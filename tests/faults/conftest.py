@@ -1,4 +1,4 @@
-"""A user's desk for each fault, and the report of what became of them."""
+"""A user's desk for each fault, and the report of the results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ NUMBERS = itertools.count(1)
 
 @pytest.fixture
 def user(fleet: Fleet, tmp_path: Path, client: str) -> Iterator[Desk]:
-    """Its cluster has a name of its own, as trainers' output stays. In the end no process and no run is left."""
+    """A desk whose cluster has a name of its own, as trainers' output stays.
+
+    At the end no process and no run is left.
+    """
     with desk(tmp_path / "home", name=f"fault-{next(NUMBERS)}", client=client) as made:
         yield made
     eventually(lambda: not fleet.busy(), what="nothing to be left on any host")
@@ -32,13 +35,13 @@ def user(fleet: Fleet, tmp_path: Path, client: str) -> Iterator[Desk]:
 
 @pytest.fixture
 def rows(report_rows: list[Row], client: str) -> list[Row]:
-    """For the report, which has a row for each fault: no recovery depends on the client."""
+    """The report's rows, one for each fault: no recovery depends on the client."""
     return report_rows if client == "fabric" else []
 
 
 @pytest.fixture(scope="session")
 def report_rows(pytestconfig: pytest.Config) -> Iterator[list[Row]]:
-    """`make faults` names its page in DTCTL_FAULT_REPORT."""
+    """Writes the page that `make faults` names in DTCTL_FAULT_REPORT."""
     found: list[Row] = []
     yield found
     if page := os.environ.get("DTCTL_FAULT_REPORT"):

@@ -1,4 +1,4 @@
-"""Machines that a run with spares loses, each case a value: the training, what happens to it, what `events` tells."""
+"""Machines lost by a run with spares, each case a value: the training, the loss, and what `events` shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.hosts import faults
 from tests.hosts.fleet import Fleet
 
 Strike = Callable[[Takeover], None]
-"""Returns when the training has continued after the last loss."""
+"""Returns when training has continued after the last loss."""
 
 
 THREE = {"ps": "gpu-1", "worker": "gpu-[3-5]"}
@@ -27,13 +27,13 @@ class Case:
     program: Program
     strike: Strike
     events: tuple[str, ...] = ()
-    """Each of these expressions is found in `events`, in this order."""
+    """Each of these expressions must be found in `events`, in this order."""
     jobs: Mapping[str, str] = field(default_factory=lambda: TWO)
     around: Callable[[Fleet], AbstractContextManager[object]] = nullcontext
 
     @property
     def hosts(self) -> list[str]:
-        """Those with tasks."""
+        """The hosts with tasks."""
         return [host for where in self.jobs.values() for host in expand(where)]
 
     @property
@@ -42,7 +42,7 @@ class Case:
 
 
 def destroy(*tasks: str) -> Strike:
-    """The hosts of these tasks, one after the other."""
+    """Destroys the hosts of these tasks, one after the other."""
 
     def strike(run: Takeover) -> None:
         for task in tasks:
@@ -55,7 +55,7 @@ def destroy(*tasks: str) -> Strike:
 
 
 def cut(seconds: float) -> Strike:
-    """The host of the lead, which coordinates; the controller is on the side of the majority."""
+    """Cuts off the host of the lead, which coordinates; the controller is on the side of the majority."""
 
     def strike(run: Takeover) -> None:
         lost = run.host("worker:0")
@@ -70,7 +70,7 @@ def cut(seconds: float) -> Strike:
 
 
 def cut_with_controller(seconds: float, *words: str) -> Strike:
-    """The same, and the controller reaches that host alone, which cannot do what it is ordered."""
+    """The same, but the controller reaches only the isolated host, which cannot obey orders."""
 
     def strike(run: Takeover) -> None:
         lost = run.host("worker:0")
@@ -104,7 +104,7 @@ def full_disk(run: Takeover) -> None:
 
 
 def reboot(run: Takeover) -> None:
-    """The lead's host is back after it was replaced, becomes a spare, and takes its place again."""
+    """The lead's host boots after it was replaced, becomes a spare, and takes its place again."""
     lost = run.host("worker:0")
     with run.measured("the lead's host reboots after it was replaced"):
         run.fleet.crash(lost)
@@ -120,9 +120,9 @@ BEFORE, AFTER = "before", "while"
 
 
 def by_hand(when: str, *commands: tuple[str, ...], exchange: bool) -> Strike:
-    """Somebody types these before a spare takes the place of gpu-4, or while it does.
+    """Runs these commands before a spare takes the place of gpu-4, or while it does.
 
-    `exchange`: when the last of them is typed, the file names a spare in its place.
+    `exchange`: before the last of them, the file names a spare in its place.
     """
 
     def strike(run: Takeover) -> None:

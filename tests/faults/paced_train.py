@@ -1,7 +1,7 @@
-"""Runs train.py beside it as it is, each step a tenth of a second long, until the file that ENOUGH names is there.
+"""Runs the train.py next to it, each step a tenth of a second long, until the file that ENOUGH names exists.
 
-Beside that file it writes when it lives: a line every 20 ms in writers/TASK@HOST-PID, of the clock that all hosts of a
-fleet share.
+Next to that file it records that it lives: a line every 20 ms in writers/TASK@HOST-PID, of the clock that all hosts of
+a fleet share.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What each fault did to its run, as a row of the table in docs/faults.md."""
+"""The effect of each fault on its run, as a row of the table in docs/faults.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Story:
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds are since the fault; None where there was nothing to notice, to begin or to recover from."""
+    """Times are in seconds since the fault; None if there was nothing to notice, to start or to recover from."""
 
     fault: str
     way: str
@@ -40,7 +40,7 @@ class Row:
 
 
 def measure(fault: str, way: str, struck: float, story: Story, until: float = inf) -> Row:
-    """What happened between two moments."""
+    """The row for the events between two times."""
     incidents = [one for one in story.cluster["incidents"] if struck <= one["noticed"] < until]
     contacts = [line["time"] for line in story.history if line["kind"] == "contact" and struck <= line["time"] < until]
     noticed = [one["noticed"] for one in incidents] or contacts[:1]
@@ -58,7 +58,7 @@ def measure(fault: str, way: str, struck: float, story: Story, until: float = in
 
 
 def write(path: Path, rows: Iterable[Row], keep: bool) -> None:
-    """Replaces the table in the page. `keep`: but for the rows of faults that were not tried now."""
+    """Replaces the table in the page. `keep`: except the rows of faults that were not tried now."""
     head = ("fault", "way", "noticed after", "recovered after", "steps lost", "restarts", "outcome")
     new = [row.cells() for row in rows]
     tried = {cells[:2] for cells in new}
@@ -67,7 +67,7 @@ def write(path: Path, rows: Iterable[Row], keep: bool) -> None:
 
 
 def _seconds(value: float | None) -> str:
-    """Two digits: more are chance."""
+    """The time with two digits: more are chance."""
     if value is None:
         return "–"
     return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"

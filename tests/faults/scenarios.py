@@ -1,4 +1,4 @@
-"""The faults, each a value: what happens, to which way of training, and what is to follow."""
+"""The faults, each a value: the event, the strategy, and the expected result."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class Scenario:
     name: str
     way: Way
     strike: Strike
-    """Returns when the fault is over, or stays for good."""
+    """Returns when the fault is over, or permanent."""
     restarted: str = ""
-    """The tasks that have a second attempt in the end, and no others do."""
+    """The tasks that have a second attempt at the end; no others do."""
     outcome: str = "Succeeded"
     cause: str = ""
-    """The task that the run's failure is put down to."""
+    """The task that is reported as the cause of the run's failure."""
     loses_steps: bool = False
     settings: Mapping[str, object] = field(default_factory=dict)
     """Further keys of cluster.yaml."""
     around: Callable[[Fleet], AbstractContextManager[object]] = nullcontext
-    """Holds from before `up` until the end."""
+    """Lasts from before `up` until the end."""
     within_s: float = 90.0
-    """It has recovered by then, on the slowest of machines."""
+    """The run has recovered by then, on the slowest machines."""
     quick: bool = False
-    """Belongs to `make test`: of each kind the one that no other test has."""
+    """Whether it belongs to `make test`: one of each kind that no other test has."""
 
     @property
     def id(self) -> str:
@@ -57,7 +57,7 @@ def kill_agent(host: str) -> Strike:
 
 
 def lose_files(host: str, *, kill: bool) -> Strike:
-    """Somebody removes what the agent there keeps of its run, and kills the agent where `kill` says so."""
+    """Removes the files that the agent there keeps of its run, and kills the agent if `kill`."""
 
     def strike(scene: Scene) -> None:
         place = scene.fleet[host]
@@ -84,7 +84,7 @@ def kill_agent_and_task(task: str) -> Strike:
 
 
 def kill_everything(host: str) -> Strike:
-    """Nobody is left there who could mend it, so the user types `up` again."""
+    """No process is left there that could repair it, so the user types `up` again."""
 
     def strike(scene: Scene) -> None:
         faults.kill_user(scene.fleet[host])
@@ -95,7 +95,7 @@ def kill_everything(host: str) -> Strike:
 
 
 def freeze(task: str) -> Strike:
-    """For good: the stall watchdog has to kill it."""
+    """Freezes a task permanently: the stall watchdog must kill it."""
     return lambda scene: faults.send(scene.host(task), scene.pid(task), faults.STOP)
 
 
@@ -117,7 +117,7 @@ def cut_one_way(host: str, seconds: float, *, drop_incoming: bool) -> Strike:
 
 
 def reboot(host: str, *, silent: bool = False) -> Strike:
-    """A crash and a boot, with the numbers of the dead processes given away; `silent`: connections stay half open."""
+    """A crash and a boot, with the pids of dead processes reused; `silent`: connections stay half open."""
 
     def strike(scene: Scene) -> None:
         where = scene.fleet[host]
@@ -153,7 +153,7 @@ def damage(task: str) -> Strike:
 
 
 def hang_at_start(task: str) -> Strike:
-    """Killed, and its next attempt hangs before it listens."""
+    """Kills a task, whose next attempt hangs before it listens."""
 
     def strike(scene: Scene) -> None:
         scene.host(task).exec("touch", f"{scene.output}/hang-start-{task}")
@@ -180,7 +180,7 @@ def out_of_memory(task: str) -> Strike:
 
 
 def taken_port(task: str, port: int) -> Strike:
-    """Killed, and somebody else has its port when it is to start again, and once more."""
+    """Kills a task, whose port another process takes before its next attempt, and once more."""
 
     def strike(scene: Scene) -> None:
         with ExitStack() as stack:
@@ -193,10 +193,10 @@ def taken_port(task: str, port: int) -> Strike:
 
 SHORT_STALL = {"recovery": {"stall": "4s"}}
 STALL = {"recovery": {"stall": "10s"}}
-"""Half of it for a frozen task; the other half for those whom it silences until it is back."""
+"""Half of it is for a frozen task, the other half for those that wait for it silently until it is back."""
 
 SHORT_FIRST_STEP = {"recovery": {"first_step": "10s"}, "target_step": 10**9}
-"""Whoever has reached its target step may be silent for as long as it likes."""
+"""A task that has reached its target step may be silent for any time."""
 
 EVERY_WORKER = "worker:0 worker:1 worker:2"
 EVERY_SYNC_TASK = f"ps:0 ps:1 {EVERY_WORKER}"

@@ -1,4 +1,4 @@
-"""A run on five hosts to which something happens: its strategy, where its processes are, what it has saved."""
+"""A run on five hosts during a fault: its strategy, the places of its processes, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.hosts.fleet import Fleet, FleetHost
 from tests.waiting import eventually
 
 RECOVERY_S = 90.0
-"""For machines that are busy with other things."""
+"""For machines that are busy with other work."""
 
 ADVANCE_S = 15.0
-"""A task that trains tells another step in this time."""
+"""A training task reports another step within this time."""
 
 KEEP = 5
-"""How many checkpoints the trainer keeps."""
+"""The number of checkpoints that the trainer keeps."""
 
 
 class Scene:
-    """The run of the cluster.yaml on the desk; its lead is on gpu-3. No recovery takes as long as `recovery_s`."""
+    """The run of the cluster.yaml on the desk; its lead is on gpu-3. No recovery may take longer than `recovery_s`."""
 
     def __init__(self, fleet: Fleet, user: Desk, recovery_s: float = RECOVERY_S) -> None:
         self.fleet, self.user, self.recovery_s = fleet, user, recovery_s
@@ -42,13 +42,13 @@ class Scene:
         self.wait_until(self.is_whole, "the run to train")
         self.wait_until(lambda: len(self.complete_checkpoints()) >= 2, "two checkpoints")
 
-    # What the run's files say.
+    # The contents of the run's files.
 
     def host(self, task: str) -> FleetHost:
         return self.fleet[self.places()[task]]
 
     def run_directory(self, host: FleetHost) -> Path:
-        """The one of the newest run there."""
+        """The directory of the newest run there."""
         run = (host.home / ".dtctl" / "clusters" / self.user.name / host.name / "current").read_text().strip()
         return host.home / ".dtctl" / "runs" / run / host.name
 
@@ -57,7 +57,7 @@ class Scene:
         return found
 
     def coordinator(self) -> FleetHost:
-        """The one of the newest term that hosts know; nobody has to be elected for that of the beginning."""
+        """The coordinator of the newest term that hosts know; the first term has one without an election."""
         ballots = [
             json.loads(path.read_text())
             for host in self.fleet.hosts
@@ -67,7 +67,7 @@ class Scene:
         return self.fleet[(newest["coordinator"] or newest["last"]) if newest else "gpu-3"]
 
     def cluster(self) -> dict[str, Any]:
-        """cluster.json of the coordinator."""
+        """The cluster.json of the coordinator."""
         return self.run_file(self.coordinator(), "cluster.json")
 
     def task(self, task: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Scene:
         return found
 
     def tasks(self) -> dict[str, dict[str, Any]]:
-        """Every task as its own agent has written it down."""
+        """Every task as recorded by its own agent."""
         found: dict[str, dict[str, Any]] = {}
         for host in self.fleet.hosts:
             if (self.run_directory_or_none(host)) is not None:
@@ -103,22 +103,22 @@ class Scene:
         lines = (self.run_directory(self.coordinator()) / "history.jsonl").read_text().splitlines()
         return Story(self.cluster(), [json.loads(line) for line in lines])
 
-    # What it does.
+    # Its progress.
 
     def steps(self) -> dict[str, int]:
-        """Of each task that tells its steps, the last one."""
+        """The last step of each task that reports steps."""
         return {name: task["step"] for name, task in self.tasks().items() if task["step"] is not None}
 
     def is_whole(self) -> bool:
-        """Nothing is lost, and those that train advance."""
+        """Whether nothing is lost, and the training tasks advance."""
         try:
             before = self.steps()
             return self._lacks_nothing() and self._advances(before) and self._lacks_nothing()
         except (FileNotFoundError, json.JSONDecodeError):
-            return False  # not started yet; or just being replaced
+            return False  # not started yet, or just being replaced
 
     def _lacks_nothing(self) -> bool:
-        """Every host is in touch, every task runs, no loss is open."""
+        """Whether every host is connected, every task runs, and no loss is open."""
         cluster, tasks = self.cluster(), self.tasks()
         open_ones = [one for one in cluster["incidents"] if one["recovered"] is None and one["closed"] is None]
         in_touch = all(host["connected"] for host in cluster["hosts"].values())
@@ -133,7 +133,7 @@ class Scene:
         return False
 
     def goes_on(self) -> None:
-        """Returns when every task that trains has reported another step."""
+        """Returns when every training task has reported another step."""
         before = self.steps()
         self.wait_until(lambda: all(step != before.get(name) for name, step in self.steps().items()), "steps")
 
@@ -141,7 +141,7 @@ class Scene:
         self.wait_until(self.is_whole, "the run to train again")
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """As `eventually`, but tells all that is known when it does not come true."""
+        """Waits as `eventually` does, but fails with all known facts."""
         try:
             eventually(condition, self.recovery_s, what)
         except AssertionError as error:
@@ -158,16 +158,16 @@ class Scene:
         return "\n".join(parts)
 
     def enough(self, hosts: Iterable[str] = ("gpu-3",)) -> None:
-        """Training may finish now."""
+        """Lets training finish."""
         for host in hosts:
             self.fleet[host].exec("touch", f"{self.output}/enough")
 
     def places(self) -> dict[str, str]:
-        """Task -> the name of its host."""
+        """The host of each task."""
         return {place["task"]: place["host"] for place in self.run_file(self.fleet["gpu-3"], "spec.json")["roster"]}
 
     def restarted(self) -> list[str]:
-        """Tasks that have had more than one attempt."""
+        """The tasks with more than one attempt."""
         return [name for name, task in self.tasks().items() if task["attempt"] > 1]
 
     # Its checkpoints.
@@ -177,13 +177,13 @@ class Scene:
         return f"dtctl/{self.user.name}/output"
 
     def complete_checkpoints(self) -> dict[str, Path]:
-        """Prefix -> index file, of all that are complete now; the newest first."""
+        """Prefix -> index file of all complete checkpoints, the newest first."""
         directory = self.fleet["gpu-3"].home / self.output
         (found,) = reading.report([str(directory)])
         return {each["prefix"]: directory / f"{each['prefix']}.index" for each in found["all"] if each["complete"]}
 
     def damage_newest_checkpoint(self) -> None:
-        """Cuts off the end of a shard."""
+        """Truncates a shard."""
         index = next(iter(self.complete_checkpoints().values()))
         shard = max(index.parent.glob(f"{index.stem}.data-*"))
         self._damaged = index.stem
@@ -193,9 +193,9 @@ class Scene:
         return max(int(prefix.rpartition("-")[2]) for prefix in self.complete_checkpoints())
 
     def lost_checkpoints(self, before: Mapping[str, Path]) -> list[str]:
-        """Of those that were complete before: what is gone, though not by the trainer, which keeps the newest."""
+        """Earlier complete checkpoints that are gone, except those that the trainer deleted, which keeps the newest."""
         gone = self._gone(before)
-        # A save during the first look hides one that the trainer deletes next.
+        # A save during the first inspection hides one that the trainer deletes next.
         return list(self._gone(gone)) if gone else []
 
     def _gone(self, before: Mapping[str, Path]) -> dict[str, Path]:
@@ -203,7 +203,7 @@ class Scene:
         gone = {prefix: before[prefix] for prefix in before if prefix not in now and prefix != self._damaged}
         return gone if len(now) < KEEP else {prefix: index for prefix, index in gone.items() if index.exists()}
 
-    # What is done to it.
+    # Faults and orders.
 
     def kill(self, task: str) -> None:
         faults.send(self.host(task), self.pid(task))
@@ -212,7 +212,7 @@ class Scene:
 TRAINER = Path(__file__).with_name("trainer")
 
 TARGET = 200
-"""Where training may end; it goes on until it is asked to stop."""
+"""The step at which training may end; it continues until it is stopped."""
 
 SPEED = {"train_steps": TARGET, "steps_per_s": 60, "save_s": 0.5, "poll_s": 0.2}
 
@@ -221,14 +221,14 @@ RECOVERY = {"max_restarts": 3, "backoff": "100ms..200ms"}
 
 @dataclass(frozen=True)
 class Way:
-    """The lead is on gpu-3 in all of them."""
+    """A strategy. The lead is always on gpu-3."""
 
     strategy: str
     jobs: Mapping[str, str]
     flags: Mapping[str, object]
 
     def cluster_yaml(self, name: str, hosts: str, more: Mapping[str, object]) -> str:
-        """`more`: further keys of the file. Its `args`, `recovery` and `trainer` add to what stands there anyway."""
+        """`more`: further keys of the file. Its `args`, `recovery` and `trainer` extend the existing ones."""
         args = {**SPEED, **self.flags, "output_dir": "{output_dir}", "until_file": "{output_dir}/enough"}
         keys = {
             "jobs": {job: {"hosts": where} for job, where in self.jobs.items()},

@@ -1,4 +1,4 @@
-"""A run with spares: who has which task by the files of the hosts that are left, and who writes its checkpoints."""
+"""A run with spares: the hosts of its tasks by the files of the remaining hosts, and the writers of its checkpoints."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.hosts.fleet import FleetHost
 from tests.waiting import eventually
 
 TAKEOVER_S = 120.0
-"""After a loss: the time of `replace`, and more on machines that are busy with other things."""
+"""The time after a loss: that of `replace`, and more on machines that are busy with other work."""
 
 
 class Takeover:
-    """No host is asked where the tasks are. `way`: of its rows in the report."""
+    """The places of tasks are read from files, without queries. `way`: of its rows in the report."""
 
     def __init__(self, scene: Scene, way: str = "") -> None:
         self.scene, self.fleet, self.user, self.way = scene, scene.fleet, scene.user, way
@@ -42,10 +42,10 @@ class Takeover:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.scene.describe()}") from None
 
-    # Who has which task.
+    # The places of tasks.
 
     def places(self, task: str) -> dict[str, dict[str, Any]]:
-        """Host -> its entry of the task, on each that is up and runs it."""
+        """Host -> its entry of the task, on each host that is up and runs it."""
         found = {}
         for host in self.fleet.hosts:
             entry = self._file(host, "state.json").get("tasks", {}).get(task)
@@ -58,7 +58,7 @@ class Takeover:
         return self.fleet[name]
 
     def trains(self, task: str, *, beside: str = "") -> FleetHost | None:
-        """Where it runs and has reported a step, on another host than `beside`."""
+        """The host where it runs and has reported a step, other than `beside`."""
         for name, entry in self.places(task).items():
             if name != beside and (entry["step"] is not None or (task.startswith("ps") and entry["ready"])):
                 return self.fleet[name]
@@ -70,7 +70,7 @@ class Takeover:
         return found
 
     def chosen_for(self, seat: str) -> FleetHost:
-        """Who is to take its place, as soon as a host has written that down."""
+        """The host that is to take its place, as soon as a host has recorded that."""
 
         def chosen() -> str | None:
             moved = [self._file(host, "moved.json") for host in self.fleet.hosts]
@@ -88,7 +88,7 @@ class Takeover:
         self.until(is_one, f"{host.name} to be a spare")
 
     def _file(self, host: FleetHost, name: str) -> dict[str, Any]:
-        """Of its newest run; {} where there is none. A disk of its own is seen on the host only."""
+        """A file of its newest run; {} if there is none. A disk of its own is visible only on the host."""
         directory = self.scene.run_directory_or_none(host) if host.is_up else None
         with suppress(FileNotFoundError, json.JSONDecodeError, CalledProcessError):
             if directory is None and host.is_up:
@@ -98,10 +98,10 @@ class Takeover:
             return dict(found)
         return {}
 
-    # What it does.
+    # Its progress.
 
     def continues(self) -> None:
-        """Returns when the lead has reported a step more than now, or than the checkpoint to which it goes back."""
+        """Returns when the lead has reported a step beyond the current one, or beyond the restored checkpoint."""
         before = [(name, entry["attempt"], entry["step"]) for name, entry in self.places("worker:0").items()]
 
         def advances() -> bool:
@@ -112,7 +112,7 @@ class Takeover:
 
     @contextmanager
     def measured(self, fault: str) -> Iterator[None]:
-        """From a loss until the training goes on."""
+        """Measures the time from a loss until training continues."""
         struck = time.time()
         yield
         self.continues()
@@ -124,7 +124,7 @@ class Takeover:
         return [one for one in found if one["recovered"] is None and one["closed"] is None]
 
     def command(self, *words: str, code: int | None = 0) -> str:
-        """As somebody types it; shown with what it prints where the test fails."""
+        """Runs a command as a user does; its output is shown if the test fails."""
         done = self.user.run(*words, timeout_s=240)
         print(f"$ dtctl {' '.join(words)}    -> {done.returncode}\n{done.stdout}{done.stderr}")
         assert "Traceback" not in done.stderr
@@ -132,15 +132,15 @@ class Takeover:
         return done.stdout
 
     def write_spare_into_file(self) -> None:
-        """gpu-5 in the place of gpu-4, where these are a spare and a host of workers."""
+        """Writes gpu-5 in place of gpu-4 into the file, where these are a spare and a host of workers."""
         file = self.user.project / "cluster.yaml"
         text = file.read_text().replace("gpu-[3-4]", "gpu-[3,5]").replace('"gpu-2", "gpu-5"', '"gpu-2"')
         file.write_text(text)
 
-    # Who has written.
+    # The writers.
 
     def writers_at_once(self) -> list[str]:
-        """Pairs of processes that were the same task at the same time, as they have written themselves."""
+        """Pairs of processes that were the same task at the same time, by their own records."""
         lives: dict[str, list[tuple[float, float, str]]] = {}
         for path in (self.output / "writers").iterdir():
             lines = path.read_text().split()
@@ -156,7 +156,7 @@ class Takeover:
 
 
 def check_end(run: Takeover, steps: int) -> None:
-    """The target step, what was learnt, and one writer at every moment."""
+    """Checks the target step, the trained model, and that there was one writer at any time."""
     (run.output / "enough").touch()
     run.command("wait")
     assert run.user.status()["conditions"][0]["type"] == "Succeeded"

@@ -1,4 +1,4 @@
-"""Trainers of the templates on the fleet, with real TensorFlow, slow enough for something to happen."""
+"""Trainers of the templates on the fleet, with real TensorFlow, slow enough for faults during training."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ MIRRORED = Program(
 
 
 def tensorflow(fleet: Fleet, user: Desk, steps: int, program: Program = PS_ASYNC, **more: object) -> Scene:
-    """A project on the desk, at most 10 steps a second of each worker until it is asked to stop.
+    """A project on the desk, at most 10 steps per second of each worker until it is stopped.
 
-    `more`: further keys of the file, or others in place of those here; `recovery` adds to what stands there.
+    `more`: further keys of the file, or replacements of those here; `recovery` extends the existing ones.
     """
     for file in (*(TEMPLATES / program.template).glob("*.py"), PACED):
         shutil.copy(file, user.project / file.name)

@@ -1,4 +1,4 @@
-"""Controllers that meet, that die at any moment, and runs that share hosts."""
+"""Concurrent controllers, controllers that die at any time, and runs that share hosts."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tests.waiting import eventually, read_until
 pytestmark = [pytest.mark.fleet, pytest.mark.faults]
 
 STEPS_OF_UP = ("asked for up", "prepared after", "asked for start", "started after", "asked for keep", "result after")
-"""In their order; each is reported once for each host."""
+"""In order; each is reported once for each host."""
 
 
 @dataclass(frozen=True)
 class Moment:
     step: str
     hosts: int
-    """How many have taken the step by then."""
+    """The number of hosts that have taken the step by then."""
 
     def __str__(self) -> str:
         return f"{self.step}, on {self.hosts} hosts"
 
     def wait_for(self, command: subprocess.Popen[str]) -> None:
-        """`command` was given -v, and both its streams go to one pipe."""
+        """Waits for output of `command`, which was given -v, with both its streams in one pipe."""
         read_until(command.stdout, f": {self.step}", self.hosts)
 
 
 def of_up(number: int, hosts: int) -> Moment:
-    """Every step at some number of hosts, each number a different one for as long as there are any."""
+    """Every step at some number of hosts; the numbers differ as long as there are different ones."""
     step, turn = number % len(STEPS_OF_UP), number // len(STEPS_OF_UP)
     return Moment(STEPS_OF_UP[step], 1 + (number + turn) % hosts)
 
@@ -70,9 +70,7 @@ STEPS_OF_REPLACE = (
     "step",
     [pytest.param(one, id=str(one), marks=[pytest.mark.nightly] * (at > 0)) for at, one in enumerate(STEPS_OF_REPLACE)],
 )
-def test_an_up_replace_that_is_killed_names_no_successor_that_did_not_begin(
-    fleet: Fleet, user: Desk, step: Moment
-) -> None:
+def test_a_killed_up_replace_records_no_successor_that_did_not_start(fleet: Fleet, user: Desk, step: Moment) -> None:
     scene = stand_in(fleet, user, ASYNC)
     scene.up()
     old = user.status()["run"]
@@ -102,7 +100,7 @@ def is_none(fleet: Fleet) -> bool:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("command", ["stop", "down --yes", "restart worker:1"])
-def test_a_command_that_is_killed_can_be_given_again(fleet: Fleet, user: Desk, command: str) -> None:
+def test_a_killed_command_can_be_repeated(fleet: Fleet, user: Desk, command: str) -> None:
     stand_in(fleet, user, ASYNC).up()
     kill_in_its_midst(user, command)
     user.dtctl("stop", code=None)
@@ -110,7 +108,7 @@ def test_a_command_that_is_killed_can_be_given_again(fleet: Fleet, user: Desk, c
 
 
 def kill_in_its_midst(user: Desk, command: str) -> None:
-    """Once the first host has been asked."""
+    """Kills the command once the first host has been queried."""
     with user.start(*command.split(), "-v") as running:
         read_until(running.stdout, "asked for")
         running.kill()

@@ -1,4 +1,4 @@
-"""One run on five hosts for each fault: it recovers, ends by itself, reports the truth, and leaves nothing behind."""
+"""One run on five hosts for each fault: it recovers, ends by itself, is reported truly, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def come_to_its_end(scenario: Scenario, scene: Scene) -> Row:
     assert scene.lost_checkpoints(before) == []
     if scenario.outcome == "Succeeded":
         assert scene.newest_step() >= TARGET
-    # Agents end a moment after their last report.
+    # Agents end a short time after their last report.
     eventually(lambda: not any(host.processes() for host in scene.fleet.hosts), what="nothing to be left on any host")
     return row
 
 
 def on_full_host(host: FleetHost, task: str) -> dict[str, Any]:
-    """The task's entry in state.json; its disk is seen on the host only."""
+    """The task's entry in state.json; its disk is visible only on the host."""
     files = "cat .dtctl/runs/*/*/state.json 2>/dev/null || echo '{}'"
     found: dict[str, Any] = json.loads(host.exec("sh", "-c", files)).get("tasks", {}).get(task, {})
     return found
@@ -106,7 +106,7 @@ def test_a_full_disk_under_the_run_directory(fleet: Fleet, user: Desk, rows: lis
 
 @pytest.mark.nightly
 def test_a_full_disk_under_the_checkpoints(fleet: Fleet, user: Desk, rows: list[Row]) -> None:
-    """The chief's save fails and it with it; when there is room again it goes on from the last complete one."""
+    """The chief fails with its save; when there is space again it continues from the last complete one."""
     host = fleet["gpu-3"]
     scene = stand_in(fleet, user, ASYNC, recovery={"max_restarts": 50, "backoff": "200ms..500ms"})
     with faults.small_disk(host, scene.output, 1):

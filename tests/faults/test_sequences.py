@@ -1,6 +1,6 @@
-"""Random faults in pairs and sequences on real hosts, in each way of training: none stays unhealed.
+"""Random faults in pairs and sequences on real hosts, with each strategy: the run recovers from all of them.
 
-FAULTS says how many in all, FAULTS_SEED repeats them. The same on a clock that a test turns, and many more of them:
+FAULTS is their number, FAULTS_SEED repeats them. Many more of them on a simulated clock:
 tests/unit/agent/coordinate/test_sequences.py.
 """
 
@@ -27,14 +27,14 @@ FAULTS = int(os.environ.get("FAULTS", "100"))
 CLIENTS = 2
 
 PATIENCE_S = 300.0
-"""Two silences of 120 s, one after the other, and what starts them."""
+"""Two timeouts of 120 s, one after the other, and the starts."""
 
 WAYS = (ASYNC, SYNC, STRATEGY, COLLECTIVE)
 
 pytestmark = [pytest.mark.fleet, pytest.mark.faults, pytest.mark.nightly, pytest.mark.timeout(300 + FAULTS * 60)]
 
 FAR = 10**9
-"""Whoever has reached its target step may be silent while it closes, for as long as it takes."""
+"""A task that has reached its target step may be silent for any time while it closes."""
 
 RECOVERY = {"max_restarts": 10000, "max_run_restarts": 10000, "stall": "6s", "first_step": "20s", "repeat": 0}
 
@@ -52,7 +52,7 @@ def test_a_run_survives_simultaneous_faults(way: Way, fleet: Fleet, user: Desk) 
 
 
 def strike_and_mend(scene: Scene, seed: int, count: int) -> float:
-    """The longest time from the end of an episode until the run was whole; fails with the whole story of one."""
+    """Returns the longest time from the end of an episode until the run was whole; fails with all events of one."""
     rng, worst, struck = random.Random(seed), 0.0, 0
     lead = scene.run_file(scene.fleet["gpu-3"], "spec.json")["lead"]
     places, scene.recovery_s = scene.places(), PATIENCE_S
@@ -76,17 +76,18 @@ def strike_and_mend(scene: Scene, seed: int, count: int) -> float:
 LASTS_S = (2.0, 5.0, 12.0, 24.0)
 MOST_AT_ONCE = 3
 MISSES = (OSError, TypeError, ValueError, KeyError, AssertionError, subprocess.CalledProcessError, json.JSONDecodeError)
-"""What a fault meets that comes to a host that is down, or to a task that does not run."""
+"""Errors of a fault for a host that is down, or for a task that does not run."""
 
 
 Strike = Callable[[Scene], Iterator[float]]
-"""Yields for how many seconds what it has done is to last, and then ends it. A host lives as long as the thread that
-boots it, so all is done by one."""
+"""Yields for how many seconds the fault lasts, and then ends it.
+
+A host lives as long as the thread that boots it, so one thread does everything."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`after_s` the beginning of its episode."""
+    """`after_s` is relative to the start of its episode."""
 
     name: str
     after_s: float
@@ -94,7 +95,7 @@ class Fault:
 
 
 def episode(rng: random.Random, tasks: dict[str, str], lead: str) -> list[Fault]:
-    """Faults that overlap; no host is struck as a whole twice."""
+    """Faults that overlap; no host is hit as a whole twice."""
     hosts = sorted(set(tasks.values()))
     rng.shuffle(hosts)
     if rng.random() < 0.35:

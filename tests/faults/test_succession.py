@@ -1,4 +1,4 @@
-"""The host of the coordinator is gone for good: another one takes its place, and the run stays in good hands."""
+"""The coordinator's host is lost permanently: another host coordinates, and the run stays under control."""
 
 from __future__ import annotations
 

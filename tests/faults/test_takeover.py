@@ -1,4 +1,4 @@
-"""Hosts are destroyed for good, and spares take their places by themselves: nobody is at a controller."""
+"""Hosts are destroyed permanently, and spares take their places automatically, without a controller."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def seven(seven_hosts: Fleet) -> Iterator[Fleet]:
 
 @contextmanager
 def never_twice(run: Takeover, program: str) -> Iterator[None]:
-    """At no moment do two hosts have a process with these words: two would write the same checkpoints."""
+    """Checks that two hosts never run this program at the same time: both would write the same checkpoints."""
     seen: list[str] = []
     ends = threading.Event()
 
@@ -70,7 +70,7 @@ WAY = Way("async-ps", {"ps": "gpu-1", "worker": "gpu-[3-4]"}, {"way": "async"})
 
 
 def test_a_spare_takes_the_place_of_the_leads_host_that_was_cut_off(fleet: Fleet, user: Desk, rows: list[Row]) -> None:
-    """The half that is cut off still sees the checkpoints: it has ended its chief before the other begins."""
+    """The part that is cut off still has the checkpoints: it has ended its chief before the other part starts one."""
     output = fleet.shared / user.name
     more: dict[str, Any] = {"dirs": {"output": str(output)}, "recovery": {"replace": "45s"}, "grace": "1s"}
     scene = stand_in(fleet, user, WAY, spares=["gpu-2", "gpu-5"], **more)
@@ -102,10 +102,10 @@ STEPS = 8000
 @pytest.mark.nightly
 @pytest.mark.training
 @pytest.mark.timeout(1800)
-def test_a_cluster_trains_to_its_end_though_three_of_its_machines_are_destroyed(
+def test_training_succeeds_after_the_loss_of_three_machines(
     seven: Fleet, tmp_path: Path, client: str, rows: list[Row]
 ) -> None:
-    """Five hosts with tasks and two spares; no controller reaches any of them from the first minute on."""
+    """Five hosts with tasks and two spares; no controller reaches any of them after the first minute."""
     fleet = seven
     with desk(tmp_path / "home", name="digits", client=client) as user:
         output = fleet.shared / user.name
@@ -153,7 +153,7 @@ TARGETS = {"ps-async": 8000, "ps-sync": 1500, "multi-worker-mirrored": 2000}
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("client", ["fabric"])
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
-def test_training_ends_well_though_machines_are_lost(case: Case, fleet: Fleet, user: Desk, rows: list[Row]) -> None:
+def test_training_succeeds_despite_lost_machines(case: Case, fleet: Fleet, user: Desk, rows: list[Row]) -> None:
     target = TARGETS[case.program.template]
     with case.around(fleet):
         scene = tensorflow(
@@ -181,7 +181,7 @@ def test_training_ends_well_though_machines_are_lost(case: Case, fleet: Fleet, u
 
 
 HOUR_S = 300.0
-"""An hour of the simulation of the same losses. `replace` and what starts take are not shortened as much."""
+"""An hour of the simulation of the same losses. `replace` and the time of starts are not shortened as much."""
 
 
 def _saved(run: Takeover) -> int:
@@ -197,7 +197,7 @@ def _saved(run: Takeover) -> int:
 def test_spares_keep_the_steps_of_a_run_that_loses_a_host_each_hour(
     seven: Fleet, tmp_path: Path, client: str, spares: str, least: float, most: float
 ) -> None:
-    """As a share of those that it makes before the first loss, over four hours."""
+    """Over four hours, as a share of the steps before the first loss."""
     more: dict[str, Any] = {"spares": spares, "recovery": {"replace": "45s"}} if spares else {}
     with desk(tmp_path / "home", name="digits", client=client) as user:
         scene = tensorflow(

@@ -1,4 +1,4 @@
-"""The same faults with real TensorFlow, one after the other in one run, which then learns its digits all the same."""
+"""The same faults with real TensorFlow, one after the other in one run, which still learns its digits."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def scene(lasting_fleet: Fleet, tmp_path_factory: pytest.TempPathFactory, client
 
 
 @pytest.mark.parametrize(("name", "strike", "restarted"), FAULTS, ids=[name for name, _, _ in FAULTS])
-def test_training_goes_on(scene: Scene, rows: list[Row], name: str, strike: Strike, restarted: str | None) -> None:
-    """`restarted` None: whatever TensorFlow makes of it."""
+def test_training_recovers(scene: Scene, rows: list[Row], name: str, strike: Strike, restarted: str | None) -> None:
+    """`restarted` None: TensorFlow decides."""
     attempts = {task: entry["attempt"] for task, entry in scene.tasks().items()}
     checkpoints = scene.complete_checkpoints()
     struck = time.time()

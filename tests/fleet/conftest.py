@@ -1,4 +1,4 @@
-"""A user's desk beside the fleet."""
+"""A user's desk with the fleet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 @pytest.fixture
 def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
-    """A desk whose ~/.ssh/config knows the fleet. When the test is over nothing of ours runs on any host."""
+    """A desk whose ~/.ssh/config knows the fleet. At the end of the test none of our processes runs on any host."""
     with desk(tmp_path / "home", elsewhere=fleet.busy) as made:
         made.write_ssh_config(fleet.ssh_config.read_text())
         yield made

@@ -1,4 +1,4 @@
-"""`dtctl check` on separate hosts, each with something else that would cost a run an hour."""
+"""`dtctl check` on separate hosts, each with another fault that would cost a run an hour."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def broken(user: Desk, fleet: Fleet) -> Iterator[Desk]:
 
 
 def make_environment(host: FleetHost, version: str) -> None:
-    """A virtual environment with what looks like TensorFlow, as far as anybody looks who does not import it."""
+    """Makes a virtual environment with an apparent TensorFlow, which is enough for code that does not import it."""
     reported = host.exec(
         "python3", "-c", "import os, sys; print(os.path.realpath(sys.executable), *sys.version_info[:2])"
     )

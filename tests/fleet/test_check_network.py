@@ -1,4 +1,4 @@
-"""What `dtctl check` finds out about the network between separate hosts, before anything starts."""
+"""The findings of `dtctl check` about the network between separate hosts, before anything starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(user: Desk, env: str = "{}", hosts: str = HOSTS) -> None:
 
 
 def check(user: Desk, *words: str) -> dict[str, dict[str, Any]]:
-    """What was found, by the names of signatures; those of this topic and of SSH alone."""
+    """The names of the signatures that were found, of this topic and of SSH."""
     done = user.run("check", "-o", "json", *words)
     reported = json.loads(done.stdout)
     assert reported["errors"] == []
@@ -64,7 +64,7 @@ def test_check_reports_several_faults_at_once_with_their_hosts(user: Desk, fleet
 
 
 def eventually_free(fleet: Fleet) -> None:
-    """Nothing of a check stays: neither a process nor a port."""
+    """Checks that neither a process nor a port of a check remains."""
     assert not any("dtctl" in command for commands in fleet.busy().values() for command in commands)
     for host in fleet.hosts:
         assert ":2222" not in host.exec("ss", "-Hltn")
@@ -75,7 +75,7 @@ PORTS = "2221:2299"
 
 
 def shut(ports: str, how: str = "DROP", *, source: str = "", chain: str = "INPUT") -> tuple[str, Injected]:
-    """On gpu-2; `source`: for this host alone."""
+    """Closes the firewall of gpu-2; `source`: for this host alone."""
 
     def inject(fleet: Fleet) -> AbstractContextManager[None]:
         return faults.shut(fleet["gpu-2"], ports, how, source=source and fleet[source].address, chain=chain)
@@ -84,7 +84,7 @@ def shut(ports: str, how: str = "DROP", *, source: str = "", chain: str = "INPUT
 
 
 def stands_for(name: str, other: str) -> tuple[str, Injected]:
-    """On gpu-3; `other`: an address, or the host that has it."""
+    """Maps a name on gpu-3; `other`: an address, or the host that has it."""
     return "gpu-3", lambda fleet: faults.name_stands_for(
         fleet["gpu-3"], name, fleet[other].address if other.startswith("gpu") else other
     )
@@ -141,8 +141,8 @@ def test_the_printed_firewall_rules_admit_the_hosts_alone(user: Desk, fleet: Fle
 
 
 @pytest.mark.nightly
-def test_a_host_with_a_slow_link_is_named_with_what_holds_its_packets_back(user: Desk, fleet: Fleet) -> None:
-    """Others may be named, too: all five share two processors with other tests."""
+def test_a_host_with_a_slow_link_is_reported_with_the_cause(user: Desk, fleet: Fleet) -> None:
+    """Others may be reported, too: all five share two processors with other tests."""
     write(user)
     with slow_link(fleet["gpu-4"]):
         reported = json.loads(user.dtctl("check", "--deep", "-o", "json", code=None))
@@ -154,7 +154,7 @@ def test_a_host_with_a_slow_link_is_named_with_what_holds_its_packets_back(user:
 
 @contextmanager
 def slow_link(host: FleetHost) -> Iterator[None]:
-    """It sends at most 80 Mbit/s."""
+    """Limits the host to sending 80 Mbit/s."""
     words = ["ip", "netns", "exec", host.box.netns, "tc", "qdisc"]
     shape = [*words, "add", "dev", "eth0", "root", "tbf", "rate", "80mbit", "burst", "64kb", "latency", "50ms"]
     done = subprocess.run(shape, capture_output=True, text=True)
@@ -168,7 +168,7 @@ def slow_link(host: FleetHost) -> Iterator[None]:
 
 @contextmanager
 def taken(host: FleetHost, port: int) -> Iterator[None]:
-    """As faults.taken_port, and somebody listens there when it begins."""
+    """As faults.taken_port, with a listener from the start."""
     with faults.taken_port(host, port):
         eventually(lambda: f":{port}" in host.exec("ss", "-Hltn"), what="somebody to listen")
         yield
@@ -176,7 +176,7 @@ def taken(host: FleetHost, port: int) -> Iterator[None]:
 
 @contextmanager
 def log_in_with(host: FleetHost, line: str) -> Iterator[None]:
-    """A line of the start-up file of those who log in."""
+    """Adds a line to the start-up file of a login."""
     (host.home / ".bashrc").write_text(line + "\n")
     try:
         yield
@@ -186,7 +186,7 @@ def log_in_with(host: FleetHost, line: str) -> Iterator[None]:
 
 @contextmanager
 def rules(host: FleetHost, kind: str, block: Mapping[str, Any]) -> Iterator[None]:
-    """Loaded in the host's network as its root would load them, twice, and taken back when it is asked to."""
+    """The rules, loaded in the host's network as its root would load them, twice, and removed on request."""
     inside = ["ip", "netns", "exec", host.box.netns]
     words, look = {
         "iptables": (["sh", "-e"], ["sh", "-c", "iptables -S; ip6tables -S"]),

@@ -40,7 +40,7 @@ def test_data_is_on_the_hosts_that_read_it_and_moves_with_their_tasks(user: Desk
     assert user.dtctl("data", "drop", "--yes").splitlines() == ["gpu-[2-4]: ~/digits: 3 files removed, 27 B"]
 
 
-def test_where_the_uplink_is_narrow_the_data_leaves_the_controller_once(user: Desk, fleet: Fleet) -> None:
+def test_with_a_narrow_uplink_the_controller_sends_data_once(user: Desk, fleet: Fleet) -> None:
     (user.project / "digits").mkdir()
     size = SPARED_BYTES // 16
     for number in range(4):

@@ -1,4 +1,4 @@
-"""A run that begins without a host, which takes its part when it is back, or never does."""
+"""A run that starts without a host, which joins when it is back, or never does."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def logins(fleet: Fleet) -> list[int]:
 
 
 def test_quick_start_runs_with_one_login_for_each_host(laptop: Desk, fleet: Fleet) -> None:
-    """`ssh` knows no other home than that of /etc/passwd, so that its file is named by -F."""
+    """`ssh` uses only the home in /etc/passwd, so its file is named with -F."""
 
     def dtctl(command: str, *words: str, code: int = 0) -> str:
         return laptop.dtctl(command, "-F", str(laptop.home / "config"), *words, code=code)

@@ -1,4 +1,4 @@
-"""A new user meets a fault, with real TensorFlow on separate hosts: `status`, or what it names, tells what to do."""
+"""Faults that new users meet, with real TensorFlow on separate hosts: `status`, or what it names, shows the remedy."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ OUTPUT = "dtctl/demo/output"
 
 @dataclass(frozen=True)
 class Fault:
-    """`changes`: what is replaced in the trainer's text. `strikes`: whether something happens to a run that trains."""
+    """`changes`: replacements in the trainer's text. `strikes`: whether a run that trains is hit."""
 
     name: str
     signature: str
     cause: str
-    """What is to stand on the screen, a pattern."""
+    """A pattern of the expected output."""
     remedy: str
     args: tuple[tuple[str, object], ...] = ()
     changes: tuple[tuple[str, str], ...] = ()
@@ -49,7 +49,7 @@ class Fault:
     """The user has trained before, and changed the trainer since."""
     recovery: tuple[tuple[str, object], ...] = ()
     workers: int = 1
-    """Besides one ps; each task is an import of TensorFlow."""
+    """In addition to one ps; each task imports TensorFlow."""
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def process(user: Desk, fleet: Fleet, task: str) -> tuple[FleetHost, int]:
 
 HUGE = "0.0 * tf.reduce_sum(tf.random.uniform([1 << 15, 1 << 31]))"
 OLD_VARIABLES = "tf.disable_eager_execution()\ntf.disable_resource_variables()\n"
-"""Those of TensorFlow 2 take whatever shape a checkpoint has."""
+"""Those of TensorFlow 2 accept any shape of a checkpoint."""
 BEGINS = "def train(cluster):\n"
 
 FAULTS = [
@@ -175,7 +175,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
-def test_cause_and_remedy_are_seen_by_a_new_user(user: Desk, fleet: Fleet, fault: Fault) -> None:
+def test_cause_and_remedy_are_shown_to_a_new_user(user: Desk, fleet: Fleet, fault: Fault) -> None:
     with fault.around(fleet):
         write(user, fleet, fault)
         if fault.after_training:
@@ -204,12 +204,12 @@ def struck(user: Desk, fleet: Fleet, fault: Fault) -> Iterator[None]:
 
 
 def seen(user: Desk) -> set[str]:
-    """What the first problem of `status` is, or that of the command which it suggests."""
+    """The first problem of `status`, or that of the command that it suggests."""
     return {problem["signature"] for command in commands(user) for problem in problems(user, command)[:1]}
 
 
 def commands(user: Desk) -> list[str]:
-    """`status`, and `diagnose` where that is what it says."""
+    """`status`, and `diagnose` if `status` suggests it."""
     return ["status", *(["diagnose"] if "dtctl diagnose" in user.dtctl("status", code=None) else [])]
 
 
@@ -235,7 +235,7 @@ def change(file: Path, changes: tuple[tuple[str, str], ...]) -> None:
 
 
 def write(user: Desk, fleet: Fleet, fault: Fault) -> None:
-    """A project on the desk: a ps and workers, each on a host of its own, at most ten steps a second each."""
+    """A project on the desk: a ps and workers, each on a host of its own, at most ten steps per second each."""
     for file in (TEMPLATES / PS_ASYNC.template / "train.py", PACED):
         shutil.copy(file, user.project / file.name)
     write_helper(user.project)

@@ -1,4 +1,4 @@
-"""What the person at the controller sees and does when hosts are away: on separate hosts, over SSH."""
+"""The controller's view and commands while hosts are unreachable: on separate hosts, over SSH."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CLUSTER = cluster_text(jobs='{ps: {hosts: [gpu-1]}, worker: {hosts: "gpu-[2-3]"}
 
 @pytest.fixture
 def running(user: Desk, fleet: Fleet) -> Desk:
-    """With the lead, and so the coordinator, on gpu-2."""
+    """A run with the lead, and so the coordinator, on gpu-2."""
     user.write_cluster(CLUSTER, hosts=HOSTS)
     user.dtctl("up")
     return user
 
 
-def test_a_run_that_was_stopped_without_its_coordinators_host_is_stopped(running: Desk, fleet: Fleet) -> None:
+def test_a_run_is_stopped_without_its_coordinators_host(running: Desk, fleet: Fleet) -> None:
     fleet.crash(fleet["gpu-2"])
     try:
         assert running.run("stop").returncode == 7
@@ -46,7 +46,7 @@ def test_a_run_that_was_stopped_without_its_coordinators_host_is_stopped(running
 
 
 @pytest.mark.parametrize("gone", at_night([".dtctl", ".dtctl/runs/*/gpu-3"], but=[".dtctl"]))
-def test_a_stop_does_not_pass_over_trainers_whose_files_are_gone(running: Desk, fleet: Fleet, gone: str) -> None:
+def test_a_stop_ends_trainers_whose_files_are_gone(running: Desk, fleet: Fleet, gone: str) -> None:
     host = fleet["gpu-3"]
     host.exec("sh", "-c", f"pkill -9 -x 'dtctl-(guard|agent)'; rm -rf {gone}")
     assert any("stand_in.py" in line for line in host.processes())
@@ -80,7 +80,7 @@ def test_the_host_of_the_coordinator_is_replaced_and_other_machines_find_the_run
 
 
 @pytest.mark.parametrize("down", at_night([False, True], but=[False]), ids=["it goes on", "it was ended and removed"])
-def test_a_lead_that_was_replaced_starts_nothing_when_its_host_is_back(running: Desk, fleet: Fleet, down: bool) -> None:
+def test_a_replaced_lead_starts_nothing_when_its_host_is_back(running: Desk, fleet: Fleet, down: bool) -> None:
     first, host = running.status()["run"], fleet["gpu-2"]
     fleet.crash(host)
     try:
@@ -90,7 +90,7 @@ def test_a_lead_that_was_replaced_starts_nothing_when_its_host_is_back(running: 
     finally:
         fleet.boot(host)
     directory = host.home / ".dtctl" / "runs" / first / "gpu-2"
-    if down:  # nobody is left who knows
+    if down:  # no remaining host knows
         eventually(lambda: waits(directory), 60, "the old lead to wait for the others")
         time.sleep(5)
     else:
@@ -102,8 +102,8 @@ def test_a_lead_that_was_replaced_starts_nothing_when_its_host_is_back(running: 
     running.dtctl("gc", "--yes", code=None)
 
 
-def test_up_starts_what_waits_for_a_host_that_only_the_controller_reaches(user: Desk, fleet: Fleet) -> None:
-    """The lead restarts after a cut from all others only on somebody's word: it may have been replaced."""
+def test_up_restarts_a_lead_that_only_the_controller_reaches(user: Desk, fleet: Fleet) -> None:
+    """The lead restarts after a cut from all others only on request: it may have been replaced."""
     user.write_cluster(CLUSTER, hosts=HOSTS.replace("spares: [gpu-4]\n", ""))
     user.dtctl("up")
     host = fleet["gpu-2"]
@@ -119,13 +119,13 @@ def test_up_starts_what_waits_for_a_host_that_only_the_controller_reaches(user: 
 
 
 def connected(directory: Path) -> list[str]:
-    """The other hosts that the coordinator there is in touch with."""
+    """The other hosts that are connected to the coordinator there."""
     hosts = json.loads((directory / "cluster.json").read_text())["hosts"]
     return [name for name, known in hosts.items() if known["connected"] and name != directory.name]
 
 
 def waits(directory: Path) -> bool:
-    """Its coordinator has been at work since the restart, and waits for the others."""
+    """Whether its coordinator has run since the restart, and waits for the others."""
     return "until the coordinator is connected to" in (
         json.loads((directory / "cluster.json").read_text())["missing"] or ""
     )

@@ -1,4 +1,4 @@
-"""Hosts that crash and come back: their agents do, too, with nobody who asks."""
+"""Hosts that crash and boot: their agents restart, without any request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BACK_S = 60.0
 
 
 def entry(host: FleetHost, task: str) -> dict[str, Any]:
-    """The task as the state file on the host has it."""
+    """The task in the state file on the host."""
     (path,) = host.home.glob(f".dtctl/runs/*/{host.name}/state.json")
     found: dict[str, Any] = json.loads(path.read_text())["tasks"][task]
     return found
@@ -35,7 +35,7 @@ def crontab(host: FleetHost) -> str:
         return ""
 
 
-def test_a_host_that_crashed_goes_on_with_its_tasks_when_it_boots(user: Desk, fleet: Fleet) -> None:
+def test_a_crashed_host_restarts_its_tasks_at_boot(user: Desk, fleet: Fleet) -> None:
     write(user)
     host = fleet["gpu-4"]
     user.dtctl("up")
@@ -52,7 +52,7 @@ def test_a_host_that_crashed_goes_on_with_its_tasks_when_it_boots(user: Desk, fl
     assert user.task("worker:3")["state"] == "running"
 
 
-def test_a_host_that_is_rebooted_while_it_is_drained_starts_its_tasks_at_undrain(user: Desk, fleet: Fleet) -> None:
+def test_a_host_rebooted_while_drained_starts_its_tasks_at_undrain(user: Desk, fleet: Fleet) -> None:
     write(user)
     host = fleet["gpu-4"]
     user.dtctl("up")
@@ -77,16 +77,14 @@ def test_a_host_that_is_rebooted_while_it_is_drained_starts_its_tasks_at_undrain
 
 
 def minute_passes(host: FleetHost) -> None:
-    """Runs what cron runs every minute, as cron does."""
+    """Runs the jobs that cron runs every minute."""
     (line,) = [one for one in crontab(host).splitlines() if one.startswith("* * * * * ")]
     command = line.removeprefix("* * * * * ").replace("\\%", "%")
     host.exec("env", "-i", f"HOME={host.login.home_inside}", "PATH=/usr/bin:/bin", "sh", "-c", command)
 
 
 @pytest.mark.parametrize("waits", at_night([False, True], but=[False]))
-def test_a_host_on_which_everything_of_dtctl_was_killed_is_back_within_minutes(
-    user: Desk, fleet: Fleet, waits: bool
-) -> None:
+def test_cron_restarts_a_host_on_which_all_of_dtctl_was_killed(user: Desk, fleet: Fleet, waits: bool) -> None:
     write(user)
     host = fleet["gpu-4"]
     user.dtctl("up")
@@ -112,7 +110,7 @@ def running(host: FleetHost, attempt: int) -> None:
 
 
 def _quietly(question: Callable[[], bool]) -> Callable[[], bool]:
-    """False where ps finds no such process."""
+    """False if ps finds no such process."""
 
     def ask() -> bool:
         try:
@@ -147,7 +145,7 @@ def test_down_leaves_the_crontab_as_it_was(user: Desk, fleet: Fleet) -> None:
 
 
 @pytest.mark.nightly
-def test_a_run_that_is_not_to_come_back_does_not(user: Desk, fleet: Fleet) -> None:
+def test_a_run_with_reboot_never_does_not_restart_at_boot(user: Desk, fleet: Fleet) -> None:
     file = write(user)
     file.write_text(file.read_text().replace("recovery: {", "recovery: {reboot: never, "))
     user.dtctl("up")
@@ -157,5 +155,5 @@ def test_a_run_that_is_not_to_come_back_does_not(user: Desk, fleet: Fleet) -> No
     fleet.boot(host)
     assert host.processes() == []
     assert entry(host, "worker:3")["attempt"] == 1
-    user.dtctl("logs", "worker:3")  # which has to ask that host
+    user.dtctl("logs", "worker:3")  # which must query that host
     running(host, 2)

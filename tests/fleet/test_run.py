@@ -14,7 +14,7 @@ from tests.waiting import read_until
 pytestmark = pytest.mark.fleet
 
 COUNT = 4
-"""Of the fleet's five hosts."""
+"""The number of the fleet's hosts."""
 
 HOSTS = f"hosts:\n  gpu-[1-{COUNT}]:\n"
 CLUSTER = cluster_text(jobs='{ps: {hosts: "gpu-[1-2]"}, worker: {hosts: "gpu-[1-4]"}}')
@@ -25,7 +25,7 @@ def write(user: Desk, **args: object) -> Path:
 
 
 def left(fleet: Fleet) -> dict[str, list[str]]:
-    """What runs on the hosts as their user, by host."""
+    """The processes on the hosts as their user, by host."""
     return {host.name: found for host in fleet.hosts if (found := host.processes())}
 
 
@@ -54,7 +54,7 @@ def test_logs_follow_through_a_cut_without_a_lost_or_doubled_line(user: Desk, fl
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_nothing_a_user_wrote_is_on_a_remote_command_line(user: Desk, fleet: Fleet) -> None:
+def test_no_text_of_the_user_is_on_a_remote_command_line(user: Desk, fleet: Fleet) -> None:
     write(user)
     file = user.project / "cluster.yaml"
     file.write_text(file.read_text().replace("dialect: flags", "dialect: flags, env: {MARK: user-text-mark}"))

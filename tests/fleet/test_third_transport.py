@@ -1,4 +1,4 @@
-"""A transport that dtctl does not bring along: one file behind the seam, and its name."""
+"""A transport that is not part of dtctl: one file with the interface, and its name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DeskWithNsenter(Desk):
 
 @pytest.fixture
 def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
-    """A desk that knows no host by SSH. When the test is over nothing of ours runs on any host."""
+    """A desk that knows no host by SSH. At the end of the test none of our processes runs on any host."""
     with desk(tmp_path / "home", kind=DeskWithNsenter) as made:
         made.env["PYTHONPATH"] = str(PROJECT)
         yield made
@@ -38,7 +38,7 @@ def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
 
 
 def entries(user: Desk, fleet: Fleet, **pids: int) -> str:
-    """Those of `hosts`. `pids`: of hosts in place of their own."""
+    """The entries of `hosts`. `pids`: other pids for some hosts."""
     made = {host.name: (host.box.init, host.login.uid, str(host.login.home_inside)) for host in fleet.hosts[:4]}
     made |= {name: (pid, *made[name][1:]) for name, pid in pids.items()}
     user.env[PLACES] = json.dumps(made)
@@ -50,7 +50,7 @@ def test_a_run_is_started_watched_and_stopped_over_it(user: Desk, fleet: Fleet) 
     file = user.write_cluster(CLUSTER, hosts=entries(user, fleet))
     user.dtctl("up")
     assert set(user.states().values()) == {"running"}
-    file.unlink()  # the record of the run knows how its hosts are reached
+    file.unlink()  # the record of the run contains how its hosts are reached
     assert all("sshd" not in line for line in fleet["gpu-3"].processes())
     assert "worker:3 step" in user.dtctl("logs", "worker:3")
     assert "gpu-2" in user.dtctl("exec", "--cluster", "demo", "@gpu-2", "--", "hostname")
@@ -61,7 +61,7 @@ def test_a_run_is_started_watched_and_stopped_over_it(user: Desk, fleet: Fleet) 
     assert user.dtctl("stop", "--cluster", "demo") == "6 tasks stopped, 0 left\n"
 
 
-def test_a_host_that_cannot_be_entered_is_named(user: Desk, fleet: Fleet) -> None:
+def test_a_host_that_cannot_be_entered_is_reported(user: Desk, fleet: Fleet) -> None:
     user.write_cluster(CLUSTER, hosts=entries(user, fleet, **{"gpu-4": 4194305}))  # above any pid_max
     done = user.run("up")
     assert done.returncode == 4

@@ -1,4 +1,4 @@
-"""`wheels: true`: hosts that reach no index train with what pip gets on this machine."""
+"""`wheels: true`: hosts without an index train with wheels that pip gets on this machine."""
 
 from __future__ import annotations
 

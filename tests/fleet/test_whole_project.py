@@ -1,6 +1,6 @@
-"""A project as a team has it, from one file: its own environment, data that is pushed, a bucket; typed, then in Python.
+"""A project as a team has it, from one file: its own environment, pushed data, a bucket; by commands, then in Python.
 
-The hosts have sshd and Python and nothing else: what TensorFlow needs comes from an index in their network.
+The hosts have only sshd and Python: the packages of TensorFlow come from an index in their network.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CHANGES = {
 
 @contextmanager
 def index(address: str) -> Iterator[dict[str, str]]:
-    """Serves what the template needs to the hosts' pip; what this machine's pip downloads is kept."""
+    """Serves the template's packages to the hosts' pip; downloads of this machine's pip are kept."""
     directory = root() / f"wheels-{sys.version_info[0]}.{sys.version_info[1]}"
     requirements = ROOT / "templates/ps-async/requirements.txt"
     download = [sys.executable, "-m", "pip", "download", "-q", "-d", str(directory), "-r", str(requirements)]
@@ -98,7 +98,7 @@ def write_project(user: Desk) -> None:
         (data / "images" / f"{number}.rec").write_bytes(np.random.default_rng(number).bytes(1 << 20))
 
 
-def test_environment_data_and_bucket_of_one_file_last_through_a_kill_and_a_stop(user: Desk, fleet: Fleet) -> None:
+def test_environment_data_and_bucket_of_one_file_survive_a_kill_and_a_stop(user: Desk, fleet: Fleet) -> None:
     gateway = fleet.network.gateway
     for host in fleet.hosts:
         with (host.directory / "hosts").open("a") as names:
@@ -132,7 +132,7 @@ def typed(user: Desk, fleet: Fleet, bucket: Bucket) -> None:
 
 
 def program(user: Desk, bucket: Bucket) -> None:
-    """The page's own, in Python; between its steps the run trains."""
+    """The page's own program, in Python; between its steps the run trains."""
     env = {**user.env, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", examples(on_hosts=True)],

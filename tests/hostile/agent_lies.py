@@ -1,6 +1,6 @@
-"""What an agent with a genuine certificate may say that is not true: one line a lie.
+"""False messages from an agent with a genuine certificate: one line each.
 
-Each makes, of the genuine hello of its host, the lines that are sent in its place.
+Each makes, from the genuine hello of its host, the lines that are sent in its place.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def line(message: Message) -> bytes:
 
 
 def news(hello: Message) -> Message:
-    """What follows a hello."""
+    """A message after a hello."""
     return {**{name: hello[name] for name in ("state", "intents", "kept", "lost_session")}, "type": "state"}
 
 
 def said(change: Callable[[Message], object]) -> Lie:
-    """A hello that was changed."""
+    """A changed hello."""
 
     def lie(hello: Message) -> list[bytes]:
         reported = copy.deepcopy(hello)
@@ -37,7 +37,7 @@ def said(change: Callable[[Message], object]) -> Lie:
 
 
 def after(change: Callable[[Message], object]) -> Lie:
-    """A genuine hello, and then a state that was changed."""
+    """A genuine hello, and then a changed state."""
 
     def lie(hello: Message) -> list[bytes]:
         reported = copy.deepcopy(news(hello))
@@ -52,7 +52,7 @@ def raw(*lines: bytes) -> Lie:
 
 
 def text(old: str, new: str) -> Lie:
-    """Of the JSON itself, for what json.dumps does not write."""
+    """A change of the JSON itself, for text that json.dumps does not write."""
     return lambda hello: [line(hello).replace(old.encode(), new.encode(), 1)]
 
 

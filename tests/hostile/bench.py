@@ -1,4 +1,4 @@
-"""Where commands are tried on hosts that lie: homes with things to steal, liars, and who runs the commands."""
+"""Where commands are tried on lying hosts: homes with files to steal, liars, and the processes of the commands."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Lies = Mapping[str, int]
 ROOT = Path(__file__).parents[2]
 MOST_MEMORY_MB = 400
 LONGEST_S = 30.0
-"""Until Ctrl-C for a command that is to end by itself."""
+"""The time until Ctrl-C for a command that should end by itself."""
 
 SECOND_FACTOR = 1 / 3
-"""So much of all limits of time is left for a second try."""
+"""The fraction of all time limits for a second try."""
 
 GRACE_S = 20.0
-"""For a command to end after Ctrl-C, on a machine that is busy."""
+"""The time for a command to end after Ctrl-C, on a busy machine."""
 CLUSTER = """\
 name: demo
 ssh: {{{ssh}}}
@@ -53,13 +53,13 @@ grace: 500ms
 """
 ADDRESSES = {"a": "192.0.2.1", "b": "192.0.2.2", "c": "192.0.2.3"}
 PORT = 2222
-"""Of their tasks: `check` looks whether that is open to this machine, and tries nothing else."""
+"""The port of their tasks: `check` tests whether it is open to this machine, and nothing else."""
 OWN = re.compile(
     r"\.(cache/dtctl/.+|local/state/dtctl/(runs/demo-[A-Za-z0-9.-]+\.json|current|places/.+\.json))|"
     r"project/pulled/(\.[^/]+\.part/)?(arrived|checkpoint|[^/]+\.(index|data-[0-9]{5}-of-[0-9]{5}))|"
     r"project/(demo-1|report)\.html|project/saved/worker-[01]\.attempt-[0-9]+\.log"
 )
-"""Files of a home that dtctl may write: its own, of runs of this cluster, and what it is to bring or to report."""
+"""Files of a home that dtctl may write: its own, those of runs of this cluster, and the requested ones."""
 
 GIVEN_UP = (" has been silent for ", " did not finish its answer within ")
 
@@ -69,7 +69,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """How a command has ended, and what it has done besides."""
+    """How a command has ended, and its side effects."""
 
     spoken: Spoken
     code: int
@@ -83,7 +83,7 @@ class Done:
     touched: tuple[str, ...]
 
     def wrongs(self) -> list[str]:
-        """What no lie may bring about."""
+        """Effects that no lie may have."""
         shown = COLOURS.sub("", self.output + self.errors)
         found = {
             "a traceback": "Traceback" in shown,
@@ -98,13 +98,16 @@ class Done:
         return [what for what, is_so in found.items() if is_so]
 
     def has_to_show(self) -> bool:
-        """What the other host says: `None tells something else` is about that one where the liar was believed."""
+        """Whether the other host's answer must be shown.
+
+        After `None tells something else`, only if the liar is not believed.
+        """
         believed = "disagrees with the other hosts about run" in self.errors or "has another run than" in self.errors
         shows = self.spoken.shows and not self.interrupted
         return shows or (self.spoken.partly and self.code == ExitCode.PARTIAL and not believed)
 
     def ran_out_of_time(self, other: str) -> bool:
-        """As on a machine that is busy: it was given up, or `other`, the host that tells the truth."""
+        """Whether a time limit has expired, as on a busy machine: the command's, or that of the truthful `other`."""
         late = self.interrupted and not self.spoken.endless
         return late or self.killed or "did not answer within" in self.errors or self._waited_in_vain(other)
 
@@ -119,7 +122,7 @@ class Done:
 
 
 class Home:
-    """A user's home with a project, two earlier runs, and files that a liar would like to have written to."""
+    """A user's home with a project, two earlier runs, and files that a liar would like to overwrite."""
 
     def __init__(self, path: Path, ssh: str, hosts: str) -> None:
         self.path = path
@@ -150,7 +153,7 @@ class Home:
 
 
 def files_of(home: Path, other_texts: Mapping[str, str]) -> dict[str, bytes]:
-    """What they hold, as if every home had the same path and texts."""
+    """The contents of its files, as if every home had the same path and texts."""
     found = {}
     for path in home.rglob("*"):
         if path.is_file():
@@ -162,11 +165,11 @@ def files_of(home: Path, other_texts: Mapping[str, str]) -> dict[str, bytes]:
 
 
 class Bench:
-    """Commands on hosts as `ssh` and `hosts` of the cluster file say, or behind `sockets`.
+    """Runs commands on hosts as in `ssh` and `hosts` of the cluster file, or behind `sockets`.
 
-    `address` gives that of a host with a lie of this number, where it is not what `hosts` has: the one without any lie.
-    So much as `factor` of all limits of time is left, and `width` commands run at the same time. Those that do not end
-    by themselves are interrupted after `endless_s`.
+    `address` returns the address of a host with a lie of this number, if it is not the one in `hosts`, which tells no
+    lie. `factor` scales all time limits, and `width` commands run at the same time. Those that do not end by themselves
+    are interrupted after `endless_s`.
     """
 
     def __init__(
@@ -207,15 +210,15 @@ class Bench:
         self._closing.close()
 
     def begin(self, pairs: Iterable[tuple[Spoken, Lies]]) -> None:
-        """Tries commands side by side, each in a home of its own."""
+        """Starts commands in parallel, each in a home of its own."""
         self._jobs += [(lies, self._pool.submit(self._try, spoken, lies)) for spoken, lies in pairs]
 
     def ended(self, lies: Lies) -> list[Done]:
-        """All that were begun with these lies."""
+        """The results of all commands that were started with these lies."""
         return [job.result() for others, job in self._jobs if others == lies]
 
     def ended_again(self, done: Done, lies: Lies) -> Done:
-        """The command is tried once more, with more patience."""
+        """The command is tried once more, with more time."""
         return self._try(done.spoken, lies, patient=True)
 
     def _try(self, spoken: Spoken, lies: Lies, *, patient: bool = False) -> Done:
@@ -263,7 +266,7 @@ class Bench:
         return done
 
     def _settle(self, home: Path, texts: Mapping[str, str]) -> None:
-        """A home as the template but for its path, and for these texts, in the cluster file and the records of runs."""
+        """Makes a home as the template, except its path, and these texts in the cluster file and the run records."""
         shutil.copytree(self._template.path, home)
         for file in (home / "project" / "cluster.yaml", *(home / ".local" / "state" / "dtctl" / "runs").iterdir()):
             text = file.read_text()
@@ -275,7 +278,7 @@ class Bench:
 @contextmanager
 def liars() -> Iterator[Path]:
     """The directory of the sockets behind which all lies are."""
-    with tempfile.TemporaryDirectory(prefix="liars") as directory:  # sockets want short paths
+    with tempfile.TemporaryDirectory(prefix="liars") as directory:  # sockets need short paths
         words = [sys.executable, "-m", "tests.hostile.lying_host", "--serve", directory]
         with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
             assert server.stdout is not None

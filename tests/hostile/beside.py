@@ -1,4 +1,4 @@
-"""What another user puts beside a run's checkpoints, in a directory that all may write to: one line a deed."""
+"""Files that another user puts next to a run's checkpoints, in a directory that all may write to: one deed per line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Beside = Callable[[Path], object]
 
 
 def stay(seconds: float) -> bool:
-    """Waits; whether a deed that lasts is to go on."""
+    """Waits. Returns whether a deed that lasts should continue."""
     return not select.select([0], [], [], seconds)[0]
 
 
@@ -26,7 +26,7 @@ def fifo(name: str) -> Beside:
 
 
 def link(name: str, to: str) -> Beside:
-    """`to` is below the directory's parent, or absolute."""
+    """Makes a link. `to` is below the directory's parent, or absolute."""
     return lambda at: (at / name).symlink_to(at.parent / to)
 
 
@@ -65,7 +65,7 @@ def names_for_a_terminal(at: Path) -> None:
 
 
 def change(at: Path) -> None:
-    """Of what is read, while it is."""
+    """Changes files while they are read."""
     number = 0
     while stay(0):
         for name in ("model.ckpt-999.index", "model.ckpt-999.data-00000-of-00001", "checkpoint"):
@@ -76,7 +76,7 @@ def change(at: Path) -> None:
 
 
 def race(at: Path) -> None:
-    """What was a file when it was looked at is a FIFO, or a link without end, when it is opened."""
+    """Replaces files between their inspection and their opening by a FIFO, or by an endless link."""
     plain, name, number = at / "plain", at / "model.ckpt-999.index", 0
     plain.write_bytes(tables.index(1))
     forms: list[Beside] = [os.mkfifo, lambda it: it.symlink_to("/dev/zero"), lambda it: it.hardlink_to(plain)]
@@ -85,7 +85,7 @@ def race(at: Path) -> None:
         forms[number % 3](spare)
         spare.replace(name)
         with suppress(FileNotFoundError):
-            spare.unlink()  # two names of one file are not renamed
+            spare.unlink()  # two names of one file cannot be renamed
         number += 1
 
 
@@ -119,6 +119,6 @@ CHECKPOINTS: dict[str, tuple[Beside, str]] = {
     "files that change while they are read": (change, ""),
     "a file that is a FIFO every other moment": (race, ""),
 }
-"""What is done, and what `dtctl checkpoints` has to say of it: a pattern."""
+"""The deeds, and a pattern for the output of `dtctl checkpoints`."""
 
 LASTING = (change, race)

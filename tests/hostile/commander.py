@@ -1,6 +1,6 @@
-"""What becomes of a process of tests/warm.py before its commands meet hosts that lie.
+"""Changes a process of tests/warm.py before its commands meet lying hosts.
 
-A command that names `sockets` has conversations over those of lying_host.py in the place of SSH, and nothing else.
+A command that names `sockets` has conversations only over those of lying_host.py, in place of SSH.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any
 
 AT_REST = 8 << 30
-"""Of addresses; what is used is measured."""
+"""For addresses; the used ones are recorded."""
 
 WAY = ("target", "user", "port", "identity_file", "jump", "host_keys", "known_hosts", "client")
-"""What a host may have no say in."""
+"""Settings that no host may influence."""
 
 OPTION = re.compile(
     "(BatchMode|ClearAllForwardings|ConnectTimeout|Control(Master|Path|Persist)|Forward(Agent|X11)|HashKnownHosts|"
     "HostKeyAlgorithms|PermitLocalCommand|PreferredAuthentications|RemoteCommand|RequestTTY|ServerAlive(CountMax|Interval)|"
     "StrictHostKeyChecking|UpdateHostKeys|(Global|User)KnownHostsFile)=[^\n]+"
 )
-"""What `ssh` is given: none that runs a program, or leads elsewhere."""
+"""The options of `ssh`: none that runs a program, or leads elsewhere."""
 
 
 def before_imports(factor: float) -> None:
-    """So much of all limits of time is left, before anything has taken them over."""
+    """Scales all time limits, before anything has imported them."""
     from dtctl.transport import timeouts
 
     timeouts.SILENCE_LIMIT_S *= factor
@@ -56,7 +56,7 @@ def after_imports(factor: float) -> None:
 
 
 class Line:
-    """In the place of a child whose standard input and output are a socket (dtctl/transport/local.py)."""
+    """Replaces a child whose standard input and output are a socket (dtctl/transport/local.py)."""
 
     stderr = None
 
@@ -76,7 +76,7 @@ class Line:
 
 
 class NoTensorBoard:
-    """In the place of one on this machine: what is tried is what hosts make of the copies that it would show."""
+    """Replaces the TensorBoard of this machine: the test is about the copies from hosts that it would show."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -91,7 +91,7 @@ class NoTensorBoard:
 
 
 def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) -> None:
-    """`lies`: host -> number of its lie; `ways`: how hosts are reached as the user says. Others are not dialled."""
+    """`lies`: host -> number of its lie; `ways`: the user's settings for reaching hosts. Others are not dialled."""
     import dataclasses
     import socket
 
@@ -118,21 +118,23 @@ def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) ->
 
     from dtctl.operations.tensorboard import local
 
-    local.find_python = lambda: sys.executable  # which would start each Python of this machine
+    local.find_python = lambda: sys.executable  # which would start every Python of this machine
     local.Here = NoTensorBoard  # type: ignore[assignment,misc]
     SshTransport.open = open_session  # type: ignore[method-assign]
 
 
 def is_expected_ssh(words: Sequence[str], addresses: list[str], way: dict[str, Any]) -> bool:
-    """Every word is dtctl's own, or says what the cluster file says."""
+    """Whether every word is dtctl's own, or from the cluster file."""
     said = {way["user"], str(way["port"]), f'IdentityFile="{way["identity_file"]}"', *addresses}
     own = {"ssh", "-o", "-l", "-p", "-fN", "-G", "true", *said}
     return words[0] == "ssh" and all(word in own or OPTION.fullmatch(word) for word in words)
 
 
 def watch_out(record: Path, addresses: list[str], doors: list[list[object]], way: dict[str, Any]) -> None:
-    """Writes down what this process dials and starts, but for sockets of this machine, these addresses and doors, and
-    the `ssh` that the user's `way` to the hosts names."""
+    """Records what this process dials and starts.
+
+    Except sockets of this machine, these addresses and doors, and the `ssh` of the user's `way` to the hosts.
+    """
     descriptor = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(event: str, args: tuple[Any, ...]) -> None:
@@ -147,11 +149,11 @@ def watch_out(record: Path, addresses: list[str], doors: list[list[object]], way
 
 
 def prepare(job: dict[str, Any]) -> None:
-    """In the fork."""
+    """Prepares the fork."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (AT_REST, AT_REST))
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    tempfile.tempdir = None  # of the environment that it has now
+    tempfile.tempdir = None  # of its current environment
     if job["sockets"]:
         over_sockets(Path(job["sockets"]), job["lies"], job["ways"])
     watch_out(Path(job["dialled"]), job["addresses"], job["doors"], job["ways"]["a"])

@@ -1,4 +1,4 @@
-"""Every command of dtctl, as it is tried on hosts that lie, and what it has to show of the host that does not."""
+"""Every command of dtctl, as it is tried on lying hosts, and its output about the host that does not lie."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SILENT = {
     "top": "needs a terminal; tests/unit/render/top feeds its screen with poison",
     "ssh": "becomes OpenSSH's own client; dtctl hears nothing of what the host says",
 }
-"""Commands that hear nothing from a host, and why."""
+"""Commands that receive nothing from a host, and why."""
 
 OVER_SSH_ALONE = {"trust": "looks at keys, which are shown before any agent speaks"}
 """Commands that need a real server."""
@@ -54,13 +54,16 @@ HEARD = {
     "up": _MADE_READY,
     "replace": _MADE_READY,
 }
-"""Command -> what hosts say to it; to others than these, the result of the request of their own name."""
+"""Command -> the answers of hosts to it; of other commands, the result of the request of the same name."""
 
 
 @dataclass(frozen=True)
 class Spoken:
-    """`endless`: it goes on until Ctrl-C where the host lets it. `shows`: it shows what the other host says whatever
-    the liar says (both by host_answers.MARK), and `partly`: unless the liar is believed."""
+    """`endless`: it runs until Ctrl-C if the host lets it.
+
+    `shows`: it shows the answers of the other host whatever the liar sends (both by host_answers.MARK), and `partly`:
+    unless the liar is believed.
+    """
 
     words: tuple[str, ...]
     endless: bool = False
@@ -72,7 +75,7 @@ class Spoken:
         return self.words[0]
 
     def hears(self) -> set[str]:
-        """The names of the frames that it is answered with (host_lies.py)."""
+        """The names of the frames that answer it (host_lies.py)."""
         return {"greeting", *HEARD.get(self.name, f"{self.name} result").split(", ")}
 
     def codes(self, interrupted: bool) -> set[int]:
@@ -83,7 +86,7 @@ class Spoken:
 
     @property
     def passes_bytes_on(self) -> bool:
-        """Where stdout is no terminal, as here; test_safe_output.py has one."""
+        """Whether it passes bytes on if stdout is no terminal, as here; test_safe_output.py has one."""
         return self.name == "exec"
 
 

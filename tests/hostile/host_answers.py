@@ -1,4 +1,4 @@
-"""What a genuine host of a small run that has ended says to each request. Standard library only: it runs on hosts.
+"""The answers of a genuine host, of a small run that has ended. Standard library only: it runs on hosts.
 
 The run has a task on each of the hosts `a`, where the coordinator is, and `b`; `c` is a spare.
 """
@@ -15,7 +15,7 @@ Answer = Iterator[tuple[Fields, bytes]]
 
 CLUSTER, RUN, CREATED = "demo", "demo-1", 1000.0
 OTHER_RUN = "demo-0"
-"""That commands compare it with: all the same but for its name."""
+"""The run that commands compare it with: the same except its name."""
 
 ROSTER = {"worker:0": "a", "worker:1": "b"}
 MARK = "as seen on host"
@@ -23,7 +23,7 @@ MARK = "as seen on host"
 
 
 class GoneError(Exception):
-    """The controller has hung up."""
+    """The controller has disconnected."""
 
 
 def greeting(host: str) -> Fields:
@@ -94,14 +94,14 @@ def checkpoints(host: str) -> list[Fields]:
 
 
 class Host:
-    """`listen` gives the next frame of the controller, or raises GoneError."""
+    """`listen` returns the next frame of the controller, or raises GoneError."""
 
     def __init__(self, name: str, listen: Any) -> None:
         self.name = name
         self._listen = listen
 
     def answer(self, request: Fields) -> Answer:
-        """Frames and their payloads; a refusal is the last of them."""
+        """The frames of the answer with their payloads; a refusal is the last of them."""
         if request.get("whole") and not self._coordinates:
             yield _error("not_coordinator", "this host does not coordinate the run"), b""
             return
@@ -289,7 +289,7 @@ class Host:
         return ROSTER.get("worker:0") == self.name
 
     def _own(self, request: Fields) -> list[str]:
-        """Tasks that it answers for, of those that it is asked about."""
+        """The tasks of a request that this host answers for."""
         own = list(ROSTER) if self._coordinates else tasks_on(self.name)
         return [task for task in own if request["tasks"] is None or task in request["tasks"]]
 

@@ -1,6 +1,6 @@
-"""What a host may say that is not true: one line a lie. Standard library only, as the liar runs on hosts.
+"""False answers of a host: one line each. Standard library only, as the liar runs on hosts.
 
-Each makes, of what a genuine host would say, the bytes that are sent in its place; None is silence for ever.
+Each makes, from the answer of a genuine host, the bytes that are sent in its place; None is endless silence.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def escaped(fields: Fields) -> None:
 
 RESULTS = "* result"
 RUNS_OF = "status result, stop result, restart result, drain result, undrain result"
-"""Those that tell of a run with its inventory."""
+"""Answers that report a run with its inventory."""
 BAIT = 2
-"""A port where nobody has a reason to dial."""
+"""A port that nothing has a reason to dial."""
 
 PATH = "../../victim"
 NOWHERE = "elsewhere"
@@ -78,7 +78,7 @@ def other_run(frame: Fields) -> None:
 
 
 def dial(frame: Fields) -> None:
-    """An inventory as it once was, which said how hosts are reached."""
+    """An inventory of an older version, which contained the settings for reaching hosts."""
     ssh = {"target": "127.0.0.1", "port": BAIT, "user": "root", "host_keys": "accept-new", "known_hosts": "~/.bashrc"}
     hosts = [
         {"name": name, "ssh": {**ssh, "jump": f"127.0.0.1:{BAIT}"}, "address": None} for name in ("a", "b", "evil")
@@ -95,7 +95,7 @@ def dial_here(frame: Fields) -> None:
 
 
 def moved_to(host: str) -> Change:
-    """The run, and its coordinator, have moved there."""
+    """The run and its coordinator have moved there."""
 
     def change(frame: Fields) -> None:
         for member in (frame.get("inventory") or {}).get("roster", []):
@@ -125,7 +125,7 @@ def entry(**fields: Any) -> Change:
 
 
 def gpus(*each: Fields | str, problem: str = "") -> Change:
-    """Of the host's sample, in its state and in the coordinator's view."""
+    """The GPUs in the host's sample, in its state and in the coordinator's view."""
 
     def change(frame: Fields) -> None:
         held = [frame.get("state"), *((frame.get("coordination") or {}).get("hosts") or {}).values()]
@@ -148,7 +148,7 @@ EVENT = {"type": "event", "n": 0, "time": 1.0, "kind": "task", "host": "b", "tas
 DUMP = {"type": "dump", "task": "worker:1", "attempt": 1, "state": "running", "processes": []}
 METRICS = "points, metrics result"
 DOORS = "prepared, need, log, event, points, part, output, states, dump, tensorboard_ready, " + RESULTS
-"""Where a conversation may stop."""
+"""Points at which a conversation may stop."""
 
 
 def _drops() -> Iterator[bytes]:
@@ -162,7 +162,7 @@ def _gone() -> Chunks:
 
 
 LIES: dict[str, Lie] = {
-    # who it is
+    # the identity
     "a greeting of another protocol": reported("greeting", put(protocol=99)),
     "a greeting without a protocol": reported("greeting", without("protocol")),
     "a greeting of other kinds": values("greeting", lambda value: [] if isinstance(value, int | float) else value),
@@ -174,7 +174,7 @@ LIES: dict[str, Lie] = {
     "silence in place of the greeting": instead("greeting", once(None)),
     "silence after the greeting": instead("*", once(None)),
     "an error in place of the greeting": instead("greeting", once(START + line(type="error", code="x", summary="x"))),
-    # how the run's hosts are reached
+    # the routes to the run's hosts
     "an inventory that says how hosts are reached": reported(RUNS_OF, dial),
     "an inventory of agents on the controller": reported(RUNS_OF, dial_here),
     "a roster with a host of its own": reported(RUNS_OF, moved_to("evil")),
@@ -191,7 +191,7 @@ LIES: dict[str, Lie] = {
     "a place taken by a path": reported(RUNS_OF, inventory(replaced={"a": PATH})),
     "a place taken by the liar": reported(RUNS_OF, inventory(replaced={"b": "a", "c": "a"})),
     "no inventory": reported(RUNS_OF, put(inventory=None)),
-    # which run
+    # the run
     "a run that is a path": reported("*", put(run=PATH)),
     "a run that is absolute": reported("*", put(run="/nowhere/passwd")),
     "a run of another cluster": reported("*", put(run="other-1")),
@@ -211,7 +211,7 @@ LIES: dict[str, Lie] = {
     "a run to be replaced that is a path": reported("prepared", put(replaces=PATH, current=PATH)),
     "a run to be replaced of another cluster": reported("prepared", put(replaces="other-1")),
     "a run that goes on unchanged": reported("prepared", put(unchanged=True, run="demo-9", current="demo-9")),
-    # whose tasks
+    # the owner of tasks
     "a state of another host": reported(STATES, within("state.host", NOWHERE)),
     "a state of a foreign task": reported(STATES, within("state.tasks.ps:7", {"state": "failed"})),
     "a state without its tasks": reported(STATES, within("state.tasks", {})),
@@ -235,7 +235,7 @@ LIES: dict[str, Lie] = {
     ),
     "tasks stopped that are foreign": reported("stop result, down result, drain result", put(stopped=["ps:7"])),
     "tasks restarted that are foreign": reported("restart result, undrain result", put(tasks={"ps:7": {}})),
-    # of which kind
+    # the kinds of values
     "texts that are numbers": values("*", only(str, 7)),
     "numbers that are texts": values("*", lambda value: "7" if type(value) in (int, float) else value),
     "numbers below zero": values("*", only(int, -1)),
@@ -288,7 +288,7 @@ LIES: dict[str, Lie] = {
         "gc result", lambda frame: frame.update(dry_run=not frame["dry_run"])
     ),
     "bundles that are paths": reported("gc result", put(bundles=[PATH, ESCAPES], files=["/" + ESCAPES])),
-    # frames that nobody has asked for
+    # unrequested frames
     "a frame of no type": instead("*", once(b"{}\n")),
     "a frame of its own type": before("*", once(line(type="shutdown"))),
     "a type that is a list": before("*", once(line(type=["result"]))),
@@ -388,7 +388,7 @@ LIES: dict[str, Lie] = {
         "*", once(line(type="error", code="not_coordinator", summary="not here"))
     ),
     "an error that all was rolled back": instead("*", once(line(type="error", code="rolled_back", summary="gone"))),
-    # bytes that are no frames
+    # bytes that are not frames
     "a line of sixty megabytes": instead("*", of_size(b'{"type":"result","x":"', b"x", 60 << 20, b'"}\n')),
     "a line one byte below the limit": instead(
         "*", of_size(b'{"type":"result","x":"', b"x", (16 << 20) - 65536, b'"}\n')

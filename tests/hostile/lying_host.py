@@ -21,11 +21,11 @@ from tests.hostile.saying import HONEST, Lie, Said
 
 NAMES = ("a", "b", "c")
 EVERY = [HONEST, *LIES.values()]
-"""By their numbers."""
+"""Lies by their numbers."""
 
 
 def converse(name: str, lie: Lie, reader: BinaryIO, writer: BinaryIO) -> None:
-    """Takes the agent that is sent, does not run it, and answers in its place until the controller has gone."""
+    """Accepts the agent that is sent, does not run it, and answers in its place until the controller has gone."""
 
     def hear() -> Fields:
         line = reader.readline()
@@ -37,7 +37,7 @@ def converse(name: str, lie: Lie, reader: BinaryIO, writer: BinaryIO) -> None:
 
     def say(asked: str, fields: Fields, payload: bytes = b"") -> None:
         for chunk in lie(Said(asked, fields, payload)):
-            if chunk is None:  # silence, until the controller has had enough
+            if chunk is None:  # silence, until the controller gives up
                 while reader.read(1 << 16):
                     pass
                 raise GoneError
@@ -84,7 +84,7 @@ def _talk(connection: socket.socket, name: str, lie: Lie) -> None:
 
 
 class _Whole:
-    """Writes all of what it is given, which a raw stream does not promise."""
+    """Writes all of its data, which a raw stream does not guarantee."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

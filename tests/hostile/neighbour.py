@@ -1,8 +1,8 @@
-"""Another user of a host: `neighbour.py DEED`, started by root, becomes a user without rights, and does the deed.
+"""Another user of a host: `neighbour.py DEED`, started by root, becomes an unprivileged user, and does the deed.
 
-The first line of stdin is a JSON object of what the deed needs: a directory, a port, paths, pids. On stdout it says, a
-JSON value a line, when the deed is in effect, and what came of it in the end. A deed that lasts does so until stdin is
-closed.
+The first line of stdin is a JSON object with the parameters of the deed: a directory, a port, paths, pids. It prints a
+JSON value per line on stdout when the deed is in effect, and its result at the end. A deed that lasts does so until
+stdin is closed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def tell(said: object) -> None:
     print(json.dumps(said), flush=True)
 
 
-# Beside the checkpoints
+# Next to the checkpoints
 
 
 def beside(facts: Facts) -> None:
-    """Done again and again where it lasts, and once where it does not."""
+    """Does it repeatedly if it lasts, otherwise once."""
     deed = CHECKPOINTS[facts["what"]][0]
     lasts = deed in LASTING
     if lasts:
@@ -51,14 +51,14 @@ def beside(facts: Facts) -> None:
 
 
 def many_connections(open_: Callable[[socket.socket, Facts], object]) -> Deed:
-    """A thousand connections at once, each opened so."""
+    """Opens a thousand connections at once, each in this way."""
 
     def deed(facts: Facts) -> int:
         held = []
         for _ in range(CONNECTIONS):
             one = socket.socket()
             one.settimeout(0.5)
-            with suppress(OSError):  # sent away already
+            with suppress(OSError):  # refused already
                 one.connect(("127.0.0.1", facts["port"]))
                 open_(one, facts)
             held.append(one)
@@ -71,7 +71,7 @@ def many_connections(open_: Callable[[socket.socket, Facts], object]) -> Deed:
 
 
 def drip(facts: Facts) -> int:
-    """A hundred of them, each a byte a second."""
+    """Opens a hundred connections that each send a byte per second."""
     held = [socket.socket() for _ in range(100)]
     for one in held:
         one.connect(("127.0.0.1", facts["port"]))
@@ -88,7 +88,7 @@ def nothing(one: socket.socket, facts: Facts) -> None:
 
 
 def repeat(one: socket.socket, facts: Facts) -> None:
-    """What was good once, as whoever reads the network has seen it."""
+    """Sends a message that was valid once, as a listener on the network may have recorded it."""
     one.sendall(bytes.fromhex(facts["knock"] + facts["tls"]))
 
 
@@ -104,7 +104,7 @@ PORT: dict[str, Deed] = {
 
 
 def squat(facts: Facts) -> str:
-    """Takes the port as soon as it is free, and answers whoever comes with nonsense."""
+    """Takes the port as soon as it is free, and answers all clients with nonsense."""
     tell("waits")
     while (listener := _listen(facts["port"])) is None:
         if not stay(0):
@@ -134,11 +134,11 @@ def _listen(port: int) -> socket.socket | None:
     return made
 
 
-# With what belongs to the run
+# With the files and processes of the run
 
 
 def opened(facts: Facts) -> list[str]:
-    """Those of the paths that could be opened, listed or locked."""
+    """The paths that could be opened, listed or locked."""
     return [path for path in facts["paths"] if any(_opens(path, flags) for flags in (os.O_RDONLY, os.O_WRONLY))]
 
 
@@ -148,7 +148,7 @@ def _opens(path: str, flags: int) -> bool:
     except PermissionError:
         return False
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.EISDIR, errno.ENXIO):  # which tells that one can look into its directory
+        if error.errno in (errno.ENOENT, errno.EISDIR, errno.ENXIO):  # which shows that its directory can be read
             return True
         raise
     with suppress(OSError):
@@ -170,7 +170,7 @@ def _signals(pid: int, number: int) -> bool:
 
 
 def environments(facts: Facts) -> list[int]:
-    """Processes that tell what only their own user may know."""
+    """The environments of processes, which only their own user may know."""
     return [pid for pid in facts["pids"] for name in ("environ", "maps", "mem", "fd") if _tells(pid, name)]
 
 
@@ -184,7 +184,7 @@ def _tells(pid: int, name: str) -> bool:
 
 
 def command_lines(facts: Facts) -> list[str]:
-    """All that could be seen while it lasted."""
+    """All command lines that were visible while it lasted."""
     seen: set[str] = set()
     tell("looks")
     while stay(0.01):
@@ -196,13 +196,13 @@ def command_lines(facts: Facts) -> list[str]:
 
 
 def own_directory(facts: Facts) -> None:
-    """Made before its user does."""
+    """Makes the directory before its user does."""
     Path(facts["directory"]).mkdir(mode=0o755)
     tell("made")
 
 
 def modules(facts: Facts) -> None:
-    """Each leaves a mark where it is imported, and says so."""
+    """Modules that leave a mark when they are imported."""
     for name in facts["names"]:
         path = Path(facts["directory"], f"{name}.py")
         path.write_text(f"open({str(path)!r} + '.imported', 'w')\nraise SystemExit('imported {name}')\n")

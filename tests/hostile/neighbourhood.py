@@ -1,4 +1,4 @@
-"""A host where a run trains, and another user of it does his deeds."""
+"""A host where a run trains, and another user of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUESTIONS = ("status", "logs -n 5", "checkpoints -o json", "events -n 20")
 
 
 class Deed:
-    """What the neighbour is about."""
+    """The other user's deed."""
 
     def __init__(self, name: str, facts: dict[str, Any]) -> None:
         self._process = subprocess.Popen(
@@ -48,14 +48,14 @@ class Deed:
         self._process.stdin.flush()
 
     def hear(self) -> Any:
-        """The next thing that he says."""
+        """The next message of the deed."""
         assert self._process.stdout
         line = self._process.stdout.readline()
         assert line, "the neighbour could not do it"
         return json.loads(line)
 
     def end(self) -> Any:
-        """What came of it."""
+        """Ends the deed and returns its result."""
         assert self._process.stdin
         self._process.stdin.close()
         said = self.hear()
@@ -82,7 +82,7 @@ def doing(name: str, **facts: Any) -> Iterator[Deed]:
 
 @contextmanager
 def open_home() -> Iterator[Path]:
-    """Where every user can look, as in /home: the directories of pytest are closed to others."""
+    """A home that every user can list, as in /home: the directories of pytest are closed to others."""
     made = Path(tempfile.mkdtemp(prefix="neighbourhood-"))
     made.chmod(0o755)
     try:
@@ -96,7 +96,10 @@ def names(directory: Path) -> set[str]:
 
 
 def ports() -> tuple[int, int, int]:
-    """Of coordinator, ps and first worker: free, with a free one for the second, and not handed out by the kernel."""
+    """Free ports of the coordinator, the ps and the first worker, with a free one for the second.
+
+    The kernel does not assign them.
+    """
     while True:
         first = random.randrange(21_000, 32_000)
         if not any(taken(port) for port in range(first, first + 4)):
@@ -104,7 +107,7 @@ def ports() -> tuple[int, int, int]:
 
 
 class SharedHost:
-    """A desk whose run writes its checkpoints into a directory that all users share, as teams have one."""
+    """A desk whose run writes its checkpoints into a directory that all users share, as in teams."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -125,7 +128,7 @@ class SharedHost:
         self._write()
         self.credentials = place / "credentials"
         self.seen: list[str] = []
-        """Command lines of all processes while it was started."""
+        """The command lines of all processes while it was started."""
 
     def _write(self) -> None:
         file = self.desk.write_cluster(CLUSTER)
@@ -145,10 +148,10 @@ class SharedHost:
         [found] = self.desk.home.glob(f".dtctl/runs/*/{host}")
         return found
 
-    # what goes on
+    # Progress
 
     def steps(self) -> dict[str, int]:
-        """How many lines each task has printed."""
+        """The number of lines that each task has printed."""
         logs = self.desk.home.glob(".dtctl/runs/*/*/tasks/*/attempt-*/log")
         counted: dict[str, int] = {}
         for log in logs:
@@ -157,12 +160,12 @@ class SharedHost:
         return counted
 
     def trains_on(self) -> None:
-        """All of it: every task takes further steps."""
+        """Whether every task takes further steps."""
         before = self.steps()
         eventually(lambda: all(now > before[task] for task, now in self.steps().items()), what="every task to go on")
 
     def answers(self) -> dict[str, str]:
-        """What dtctl says to each of the questions, all asked at once."""
+        """dtctl's answers to all queries, made at once."""
         with ThreadPoolExecutor(len(QUESTIONS)) as asking:
             done = asking.map(lambda words: self.desk.run(*words.split(), timeout_s=PATIENCE_S), QUESTIONS)
         found = {}
@@ -180,7 +183,7 @@ class SharedHost:
         return int(json.loads((self.directory(host) / "state.json").read_text())["agent"]["pid"])
 
     def untouched(self) -> dict[str, tuple[int, int]]:
-        """What is nothing to dtctl but to be read: size and time of all files outside its own directories."""
+        """Size and time of all files outside of dtctl's own directories, which it may only read."""
         own = {self.desk.home / name for name in (".dtctl", ".local", ".cache")}
         found = {}
         for top, directories, files in os.walk(self.desk.home):
@@ -191,7 +194,7 @@ class SharedHost:
         return {**found, "/etc/shadow": (passwords.st_size, passwords.st_mtime_ns)}
 
     def sweep(self) -> None:
-        """Takes away what the neighbour has left beside the checkpoints."""
+        """Removes the files that the neighbour has left next to the checkpoints."""
         for entry in list(os.scandir(self.output)):
             if entry.name not in self.genuine:
                 if entry.is_dir(follow_symlinks=False):
@@ -199,10 +202,10 @@ class SharedHost:
                 else:
                     Path(entry.path).unlink()
 
-    # an agent
+    # Agents
 
     def knock(self) -> bytes:
-        """One that was good once, as whoever reads the network has seen it."""
+        """A message that was valid once, as a listener on the network may have recorded it."""
         agent = Intruder(self.port)
         try:
             return agent.knock(self.credentials)
@@ -210,7 +213,7 @@ class SharedHost:
             agent.close()
 
     def dial_s(self) -> float:
-        """Seconds from an agent's first attempt until both ends are proved."""
+        """The seconds from an agent's first attempt until both ends are authenticated."""
         began = time.monotonic()
         identity = Identity(str(self.credentials), self.credentials.parent.name)
         dialer = Dialer(f"127.0.0.1:{self.port}", LEAD, identity, began, random.random)

@@ -1,4 +1,4 @@
-"""What lies are made of: a genuine frame, and what is sent in its place. Standard library only."""
+"""The parts of lies: a genuine frame, and the one that is sent in its place. Standard library only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Change = Callable[[Fields], object]
 
 @dataclass(frozen=True)
 class Lie:
-    """`names`: the frames that it is about, as in `Said.name`, commas between them; `*` is all but the greeting, and
+    """`names`: the frames that it changes, as in `Said.name`, separated by commas; `*` is all except the greeting, and
     `* result` the result of any request."""
 
     names: str
@@ -60,7 +60,7 @@ HONEST = Lie("", lambda said: [])
 
 
 def reported(names: str, change: Change) -> Lie:
-    """Frames whose fields were changed."""
+    """Frames with changed fields."""
 
     def chunks(said: Said) -> Chunks:
         fields = copy.deepcopy(said.fields)
@@ -74,8 +74,10 @@ MANY = "very many elements"
 
 
 def told_many(names: str, change: Change, elements: Callable[[], Iterable[Any]]) -> Lie:
-    """The same, with these elements where the change puts MANY into a list: their text is made once, as encoding a
-    million would hold up the other hosts of this process for a second."""
+    """The same, with these elements where the change puts MANY into a list.
+
+    Their text is made once, because encoding a million would delay the other hosts of this process for a second.
+    """
     text = cache(lambda: json.dumps([*elements()], separators=(",", ":")).encode()[1:-1])
     few = reported(names, change)
     return Lie(names, lambda said: [chunk and chunk.replace(f'"{MANY}"'.encode(), text()) for chunk in few(said)])
@@ -95,12 +97,12 @@ def after(names: str, chunks: Callable[[], Chunks]) -> Lie:
 
 
 def payload(names: str, data: bytes, times: int = 1) -> Lie:
-    """Frames, so often, whose bytes are others."""
+    """Frames with other payloads, repeated."""
     return Lie(names, lambda said: itertools.repeat(Said(said.asked, said.fields, data).encoded(), times))
 
 
 def values(names: str, other: Callable[[Any], Any]) -> Lie:
-    """Frames with every value in them replaced, however deep it stands; their types stay."""
+    """Frames with all of their values replaced, at any depth; their types stay."""
 
     def change(fields: Fields) -> None:
         fields.update({name: replaced(one, other) for name, one in fields.items() if name != "type"})
@@ -117,7 +119,7 @@ def replaced(value: Any, other: Callable[[Any], Any]) -> Any:
 
 
 def only(kind: type, value: Any) -> Callable[[Any], Any]:
-    """Values of this very type are this one."""
+    """Replaces only values of this very type."""
     return lambda found: value if type(found) is kind else found
 
 
@@ -126,7 +128,7 @@ def put(**fields: Any) -> Change:
 
 
 def within(path: str, value: Any) -> Change:
-    """Where there is such a place: `path` as in `coordination.hosts.b`."""
+    """Changes a nested value, if it exists: `path` as in `coordination.hosts.b`."""
     *way, last = path.split(".")
 
     def change(frame: Fields) -> None:
@@ -157,7 +159,7 @@ def once(*chunks: bytes | None) -> Callable[[], Chunks]:
 
 
 def of_size(head: bytes, unit: bytes, size: int, tail: bytes) -> Callable[[], Chunks]:
-    """A long line without keeping it whole."""
+    """A long line that is not kept in memory."""
 
     def chunks() -> Iterator[bytes]:
         many = unit * max(1, 65536 // len(unit))

@@ -1,4 +1,4 @@
-"""An agent that lies, with the genuine certificate of its host, to a real coordinator while a neighbour trains."""
+"""A lying agent, with the genuine certificate of its host, against a real coordinator while a neighbour trains."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.agent.link.intruder import Intruder
 from tests.hostile.agent_lies import LIES, Message, event, events, line
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.xdist_group("an agent that lies")  # one coordinator hears all the lies
+pytestmark = pytest.mark.xdist_group("an agent that lies")  # one coordinator receives all lies
 
 
 class Liar:
-    """On host c, whose genuine agent is there as well; host a trains on, and b coordinates."""
+    """A liar on host c, whose genuine agent is there as well; host a trains, and b coordinates."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -33,7 +33,7 @@ class Liar:
         self._thaw: Callable[[], None] | None = None
 
     def freeze(self) -> None:
-        """The genuine agent, until `thaw`."""
+        """Stops the genuine agent, until `thaw`."""
         if self._thaw is None:
             self._thaw = self.cluster.freeze_agent("c")
             eventually(lambda: not self.is_heard(), what="the genuine agent to be missed")
@@ -68,10 +68,10 @@ class Liar:
         return made
 
     def tell(self, *lines: bytes) -> bytes:
-        """Until the coordinator hangs up; what it has said by then."""
+        """Sends until the coordinator disconnects. Returns its messages."""
         connection = self.connect()
         try:
-            with suppress(OSError):  # it may hang up before it has heard all
+            with suppress(OSError):  # it may disconnect before it has received all
                 for each in lines:
                     connection.send(each)
             return connection.receive()
@@ -81,7 +81,7 @@ class Liar:
 
 @pytest.fixture(scope="module")
 def agent_python() -> str:
-    """One interpreter is enough: what is lied about is checked by the same code on all."""
+    """One interpreter is enough: the same code checks lies on all."""
     import sys
 
     return sys.executable
@@ -105,7 +105,7 @@ def step_of(liar: Liar, task: str) -> int:
 
 
 def others(liar: Liar) -> Any:
-    """What no lie of host c may change: the intents, attempts and processes of the other hosts' tasks."""
+    """The state that no lie of host c may change: the intents, attempts and processes of the other hosts' tasks."""
     view = liar.cluster.view()
     entries = {task: liar.cluster.entry(task) for task in ("ps:0", "chief:0")}
     reported = {
@@ -121,7 +121,7 @@ def files_of(liar: Liar) -> set[str]:
 
 @pytest.fixture
 def silent(liar: Liar) -> Liar:
-    """Its genuine agent is frozen, so that the liar is alone with the coordinator."""
+    """Its genuine agent is stopped, so that only the liar is connected to the coordinator."""
     liar.freeze()
     return liar
 
@@ -130,7 +130,7 @@ def silent(liar: Liar) -> Liar:
 def test_a_lie_ends_one_connection_and_reaches_nothing_else(silent: Liar, what: str) -> None:
     before, files = others(silent), files_of(silent)
     answer = silent.tell(*LIES[what](silent.hello()))
-    assert b'"refused"' in answer or answer == b""  # the reason is sent, unless it is cut off in the middle of a line
+    assert b'"refused"' in answer or answer == b""  # unless the connection ends in the middle of a line
     eventually(lambda: not silent.is_heard(), what="the end of the connection")
     assert others(silent) == before
     assert files_of(silent) <= files

@@ -1,4 +1,4 @@
-"""A cloned directory starts no program here and writes nothing outside of itself, whatever is typed in it."""
+"""A cloned directory starts no program here and changes nothing outside of itself, for all commands in it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ WAYS_TO_A_PYTHON = {
     "by the PATH": ("", "python3", "python: python3"),
     "by its variables": ("", "python", ""),
 }
-"""What stands in place of HOST, COMMAND and TRAINER."""
+"""Replacements for HOST, COMMAND and TRAINER."""
 
 PROGRAMS = (
     *("python", "bin/python", "bin/python3", "bin/nvidia-smi", "bin/ssh", "bin/git", "bin/sshd", "bin/tensorboard"),
@@ -76,7 +76,7 @@ COMMANDS = (
     *("top", "exec @trap -- true", "ssh far true", "init elsewhere", "replace trap far -y", "restart worker:0"),
     *("report", "tensorboard --copy", "stop", "gc --dry-run", "gc -y", "down -y"),
 )
-"""As they are typed in the directory, in this order. Not `allow` and `up --local`, by which a user says yes."""
+"""Commands in the directory, in this order. Without `allow` and `up --local`, by which a user consents."""
 ENDLESS = ("tensorboard", "dashboard")
 
 SECRETS = {
@@ -95,14 +95,14 @@ HOSTILE_NAMES = ("-rf", "$(touch PWNED)", "a;touch PWNED", "\x1b]0;pwned\x07.py"
 
 
 def benign(home: Desk) -> None:
-    """The directory before the tricks came, with which its user has worked."""
+    """The directory before the attack, with which its user has worked."""
     (home.project / "cluster.yaml").write_text(BENIGN)
     _place(home, "code/train.py").write_text("print('step 1')\n")
     home.allow()
 
 
 def plant(home: Desk) -> None:
-    """What a later `git pull` brings."""
+    """Adds what a later `git pull` brings."""
     for name in PROGRAMS:
         file = _place(home, name)
         file.write_text(f"#!/bin/sh\n{_ran(home, name)}\n")
@@ -136,7 +136,7 @@ def write_file(home: Desk, way: str) -> None:
 
 
 def furnish(home: Desk) -> None:
-    """What is the user's, and nobody else's to change."""
+    """Makes the user's files, which nothing else may change."""
     (home.home / "ran").mkdir()
     for name in (".ssh/authorized_keys", ".ssh/id_ed25519", ".ssh/config", ".bashrc", ".profile", "letters/one.txt"):
         (home.home / name).parent.mkdir(exist_ok=True, mode=0o700)
@@ -144,11 +144,11 @@ def furnish(home: Desk) -> None:
 
 
 OWN = (".dtctl", ".cache", ".local/state/dtctl", "dtctl", "project")
-"""Where dtctl keeps things of its own, and the directory itself."""
+"""The directories of dtctl, and the directory itself."""
 
 
 def snapshot(home: Path) -> dict[str, str]:
-    """Everything of the home that is the user's: contents, modes and links; what a program of the directory touches."""
+    """All of the user's files: contents, modes and links; a program of the directory would change them."""
     found = {}
     for folder, folders, files in os.walk(home):
         below = Path(folder).relative_to(home)
@@ -171,7 +171,7 @@ def _ran(home: Desk, name: str) -> str:
 
 
 pytestmark = pytest.mark.xdist_group("a cloned directory")
-"""One directory, in which everything is typed."""
+"""One directory, in which all commands run."""
 
 SAYS_YES = {"allow": "by it a user says yes", "up --local": "the command line says what is to run here"}
 
@@ -205,7 +205,7 @@ def test_nothing_of_the_directory_runs_and_nothing_outside_of_it_changes(home: D
 
 
 def typed(home: Desk, words: str) -> str:
-    """What the command shows. One without an end is interrupted when it has shown something."""
+    """The output of the command. An endless one is interrupted when it has shown something."""
     if words not in ENDLESS:
         done = home.run(*words.split())
         return done.stdout + done.stderr
@@ -269,6 +269,6 @@ def test_a_hook_that_is_not_allowed_is_named_in_one_line_and_runs_when_it_is(tmp
         made.dtctl("wait")
         eventually((made.home / "ran/hook").exists, what="the hook to run")
         (made.home / "ran/hook").unlink()
-        script.write_text("#!/bin/sh\ntouch ~/ran/other\n")  # what a `git pull` may bring
+        script.write_text("#!/bin/sh\ntouch ~/ran/other\n")  # as a `git pull` may bring it
         assert "hook script will not run here" in made.run("wait").stderr
         assert not (made.home / "ran/other").exists()

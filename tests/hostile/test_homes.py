@@ -1,4 +1,4 @@
-"""What another user has made before dtctl is typed: where its own directories belong, and where it is typed."""
+"""Files that another user has made before dtctl runs, where its own directories belong, or in the working directory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def home() -> Iterator[Desk]:
 
 
 def refused(home: Desk, own: Path) -> str:
-    """What `up` says when it starts nothing and puts nothing there."""
+    """The error of `up`, which starts nothing and puts nothing there."""
     before = sorted(own.rglob("*"))
     done = home.run("up", "--local")
     assert done.returncode != 0
@@ -51,7 +51,7 @@ def refused(home: Desk, own: Path) -> str:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_directory_of_ours_that_another_user_has_made_is_refused(home: Desk, name: str) -> None:
+def test_a_directory_of_dtctl_made_by_another_user_is_refused(home: Desk, name: str) -> None:
     own = home.home / name
     own.parent.mkdir(parents=True, exist_ok=True)
     own.parent.chmod(0o1777)
@@ -78,8 +78,8 @@ def test_an_own_directory_that_others_may_write_to_is_refused_until_repaired(hom
     assert home.processes() == {}
 
 
-def test_modules_in_the_directory_where_it_is_typed_are_not_imported(home: Desk) -> None:
-    """By the command as it is installed, an agent, or a trainer of a bundle. `python -m` looks there first, always."""
+def test_modules_in_the_working_directory_are_not_imported(home: Desk) -> None:
+    """By the installed command, an agent, or a trainer of a bundle. `python -m` always searches there first."""
     shared = home.home.parent / "shared"
     shared.mkdir()
     shared.chmod(0o1777)

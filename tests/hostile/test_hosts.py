@@ -1,8 +1,8 @@
-"""Every command of dtctl on hosts that lie, while another host of the run tells the truth.
+"""Every command of dtctl on lying hosts, while another host of the run tells the truth.
 
-The lies come over a socket in the place of SSH, and everything else of dtctl is genuine; test_lying_sshd.py has a real
-SSH server. Of the commands that a lie reaches it is tried here on some, in turn; on all of them, and from either of the
-hosts, in the tests that are marked nightly.
+The lies come over a socket in place of SSH, and the rest of dtctl is genuine; test_lying_sshd.py has a real SSH server.
+Each lie is tried on some of the commands that it reaches, in turn; the nightly tests try all of them, from either of
+the hosts.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.hostile.commands import COMMANDS, OVER_SSH_ALONE, SILENT, Spoken, mar
 from tests.hostile.host_lies import LIES
 
 pytestmark = pytest.mark.xdist_group("hosts that lie")
-"""One process tries all of them, side by side, while others wait for silent hosts."""
+"""One process tries all of them in parallel, while others wait for silent hosts."""
 
 NUMBERS = {name: number for number, name in enumerate(LIES, 1)}
 OTHER = {"a": "b", "b": "a"}
 NOBODY = {"a": 0, "b": 0, "c": 0}
 IN_TURN = 12
-"""Of so many commands that a lie reaches one is tried in `make test`."""
+"""One of this many commands that a lie reaches is tried in `make test`."""
 
 EVERYTHING = [(liar, what) for liar in OTHER for what in LIES]
 
@@ -39,7 +39,7 @@ def lies(liar: str, what: str) -> Mapping[str, int]:
 
 
 def reached(what: str) -> list[Spoken]:
-    """The commands that ask for what the lie is about."""
+    """The commands that request what the lie is about."""
     return [one for one in COMMANDS.values() if any(LIES[what].is_about(name) for name in one.hears())]
 
 
@@ -49,12 +49,12 @@ def some(what: str) -> list[Spoken]:
 
 
 def liar_of(what: str) -> str:
-    """Where the coordinator is, two times of three."""
+    """The coordinator's host, two times of three."""
     return "b" if NUMBERS[what] % 3 == 0 else "a"
 
 
 def chosen(request: pytest.FixtureRequest, test: str, **own: str) -> list[tuple[str, str]]:
-    """What the tests of this name that are to run are about, of those with `own` parameters."""
+    """The parameters of the tests of this name that are selected, with those of `own`."""
     items = [item for item in request.session.items if getattr(item, "originalname", "") == test]
     parameters = [item.callspec.params for item in items if isinstance(item, pytest.Function)]
     parameters = [one for one in parameters if {**one, **own} == one]
@@ -79,7 +79,7 @@ def bench(sockets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
 
 @pytest.fixture(scope="module")
 def in_turn(bench: Bench, request: pytest.FixtureRequest) -> Bench:
-    """With all that is to be tried begun."""
+    """The bench with all selected commands started."""
     for liar, what in chosen(request, "test_a_lie_harms_no_command"):
         bench.begin((one, lies(liar, what)) for one in some(what))
     return bench
@@ -93,7 +93,10 @@ def everything(bench: Bench, request: pytest.FixtureRequest) -> Bench:
 
 
 def complaints_of(bench: Bench, lies: Mapping[str, int], other: str) -> list[str]:
-    """What ran out of time has a second try: hundreds run side by side, with a fraction of the usual limits."""
+    """The failures.
+
+    Commands that timed out have a second try: hundreds run in parallel, with a fraction of the usual limits.
+    """
     ended = bench.ended(lies)
     late = [done for done in ended if done.ran_out_of_time(other) and complaints([done], other)]
     again = [bench.ended_again(done, lies) for done in late]
@@ -109,7 +112,7 @@ def complaints(ended: list[Done], other: str) -> list[str]:
     return found
 
 
-def test_no_command_is_forgotten() -> None:
+def test_every_command_is_tried() -> None:
     named = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     tried = {one.name for one in COMMANDS.values()} | SILENT.keys() | OVER_SSH_ALONE.keys()
     assert tried == named, f"tests/hostile/commands.py: COMMANDS lacks, or has too many: {sorted(tried ^ named)}"
@@ -124,8 +127,8 @@ def test_every_lie_reaches_a_command_and_every_command_is_lied_to() -> None:
     assert not unknown, f"tests/hostile/commands.py: HEARD lacks the frames that these commands hear: {unknown}"
 
 
-def test_hosts_that_do_not_lie_are_believed(sockets: Path, tmp_path: Path) -> None:
-    """Else the lies would be lies about nothing. With the usual patience, as everybody is to be heard."""
+def test_answers_of_genuine_hosts_are_shown(sockets: Path, tmp_path: Path) -> None:
+    """Otherwise the lies would have no effect. With the usual time limits, because all answers are needed."""
     with closing(Bench(tmp_path, "user: train", HOSTS, sockets=sockets, factor=1, endless_s=20)) as patient:
         patient.begin((one, NOBODY) for one in COMMANDS.values())
         for done in patient.ended(NOBODY):

@@ -29,7 +29,7 @@ TRUST = Spoken(("trust", "--yes"))
 
 @dataclass
 class Bait:
-    """A port that nobody has a reason to dial."""
+    """A port that nothing has a reason to dial."""
 
     dialled: int = 0
     listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
@@ -46,12 +46,12 @@ class Bait:
 
 
 def address(host: str, lie: int) -> str:
-    """All are behind one server, which tells them by their addresses."""
+    """All hosts are behind one server, which distinguishes them by their addresses."""
     return f"127.0.{77 + ord(host) - ord('a')}.{lie + 1}"
 
 
 def make_liar(sshd: Sshd, bait: Bait) -> None:
-    """What a login runs is the liar, whatever it asks for."""
+    """Makes every login run the liar, whatever the client requests."""
     program = sshd.directory / "liar"
     for name in PROGRAM:
         copy = program / "tests" / name
@@ -89,7 +89,7 @@ def sshd(bait: Bait) -> Iterator[Sshd]:
 def bench(
     sshd: Sshd, client: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Bench]:
-    """With all that is to be tried begun."""
+    """The bench with all selected commands started."""
     known = tmp_path_factory.mktemp("known") / "known_hosts"
     every = [address(host, lie) for host in NOBODY for lie in range(len(LIES) + 1)]
     known.write_text("".join(sshd.known_hosts_text(f"[{one}]:{sshd.port}") for one in every))
@@ -113,7 +113,7 @@ SOME = [
     pytest.param(what, marks=[pytest.mark.nightly] * (NUMBERS[what] % 12 > 0) + [pytest.mark.daily] * (what == DAILY))
     for what in LIES
 ]
-"""Each is two logins and three programs. test_hosts.py has all lies each time."""
+"""Each is two logins and three programs. test_hosts.py always tries all lies."""
 
 
 @pytest.mark.parametrize("what", SOME)

@@ -1,4 +1,4 @@
-"""Another user of a host where a run trains: whatever he does, it trains on, answers, and tells what concerns it."""
+"""Another user of a host where a run trains: in spite of his deeds, it trains, answers, and reports its problems."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ pytestmark = [
 ]
 
 MOST_S = PATIENCE_S
-"""For four answers at once, which take a few seconds on a machine that is not busy: what hangs, hangs for longer."""
+"""For four answers at once, which take a few seconds on an idle machine: a hang takes longer."""
 
 BY_DAY = ("FIFOs", "an index of a terabyte", "a file that is a FIFO every other moment")
-"""One of each kind; all of them at night."""
+"""One of each kind; all of them run at night."""
 
 STRANGERS_BY_DAY = ("a thousand who begin TLS without a knock", "a thousand who say anything")
 
 DIAL_S = 2.0
 TRIES = 10
-"""Of which one is to take less, as the machine may be busy."""
+"""One of this many must take less, as the machine may be busy."""
 
 SQUAT_S = 10.0
 
@@ -55,7 +55,7 @@ def place() -> Iterator[SharedHost]:
 
 
 def goes_on(place: SharedHost) -> dict[str, str]:
-    """It trains, and answers. What it answers."""
+    """Checks that it trains and answers. Returns the answers."""
     place.trains_on()
     began = time.monotonic()
     answers = place.answers()
@@ -80,7 +80,7 @@ def test_foreign_files_beside_checkpoints_block_no_command(place: SharedHost, wh
     assert place.genuine == names(place.output)
 
 
-def test_what_is_set_aside_when_a_ps_is_lost_goes_nowhere_else(place: SharedHost) -> None:
+def test_recovery_of_a_ps_writes_through_no_foreign_link(place: SharedHost) -> None:
     """Then damaged checkpoints are moved, and `checkpoint` is written."""
     before = place.untouched()
     with doing("beside checkpoints", what="links to what is the user's own", directory=str(place.output)) as deed:
@@ -94,12 +94,12 @@ def test_what_is_set_aside_when_a_ps_is_lost_goes_nowhere_else(place: SharedHost
 
 
 @pytest.mark.parametrize("what", at_night(PORT, but=STRANGERS_BY_DAY))
-def test_an_agent_gets_in_beside_strangers(place: SharedHost, what: str) -> None:
+def test_an_agent_connects_despite_many_strangers(place: SharedHost, what: str) -> None:
     facts = {"port": place.port, "knock": place.knock().hex(), "tls": client_hello().hex()}
     with doing(what, **facts) as deed:
         deed.hear()
         measured = []
-        for _ in range(TRIES):  # the machine may be busy with something else
+        for _ in range(TRIES):  # the machine may be busy with other work
             measured.append(place.dial_s())
             if measured[-1] < DIAL_S:
                 break
@@ -131,10 +131,10 @@ def test_processes_of_a_run_are_closed_to_another_user(place: SharedHost) -> Non
     goes_on(place)
 
 
-def test_no_command_line_holds_a_secret(place: SharedHost) -> None:
-    """Of all that ran from before the start until every task did."""
+def test_no_command_line_contains_a_secret(place: SharedHost) -> None:
+    """Of all processes from before the start until every task ran."""
     seen = "\n".join(place.seen)
-    assert re.search("-IS\0[^\0]*\0supervise", seen)  # isolated from what stands where it was typed
+    assert re.search("-IS\0[^\0]*\0supervise", seen)  # isolated from the working directory
     assert "stand_in.py" in seen
     credentials = place.directory(OTHER)
     key = (credentials / "link.key").read_text().splitlines()[1]
@@ -143,7 +143,7 @@ def test_no_command_line_holds_a_secret(place: SharedHost) -> None:
         assert secret not in seen
 
 
-def test_dtctl_makes_nothing_outside_of_directories_that_are_closed_to_others(place: SharedHost) -> None:
+def test_dtctl_writes_only_in_private_directories(place: SharedHost) -> None:
     assert list(place.temporary.iterdir()) == []
     assert place.genuine == names(place.output)
     home = {".dtctl", ".local", ".cache", "project", "victim"}
@@ -195,7 +195,7 @@ def test_a_failure_names_the_port_taken_between_two_attempts(place: SharedHost) 
     place.trains_on()
 
 
-def test_the_run_is_stopped_and_removed_as_ever_after_all_that(place: SharedHost) -> None:
+def test_the_run_can_be_stopped_and_removed_after_all_deeds(place: SharedHost) -> None:
     place.desk.dtctl("stop", "--grace", "2s")
     assert place.desk.outcome() == "Stopped"
     place.desk.dtctl("down", "--yes")

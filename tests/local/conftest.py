@@ -13,7 +13,7 @@ from tests.desk import Desk, desk
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Desk]:
-    """With the agent's program, which the first session on each host would compile."""
+    """A desk with the agent's program, which the first session on each host would otherwise compile."""
     with desk(tmp_path / "home", elsewhere=lambda: False) as made:
         root = made.home / ".dtctl"
         root.mkdir(mode=0o700)

@@ -92,7 +92,7 @@ def test_checkpoints_from_the_first_to_the_damaged_one(home: Desk) -> None:
     assert "recovery.allow_scratch: true" in ended.stderr
 
 
-def test_a_checkpoint_of_this_machine_is_what_the_next_run_finds(home: Desk) -> None:
+def test_the_next_run_finds_a_checkpoint_pushed_from_this_machine(home: Desk) -> None:
     write(home, "'{{output_dir}}'", "dirs: {{output: third}}\n")
     output = home.home / "dtctl/demo/third"
     pushed = json.loads(home.dtctl("checkpoints", "push", f"{DATA}/model.ckpt-100", "--local", "-o", "json"))
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_this_machine_is_what_the_next_run_finds(home: Desk) -> 
     home.dtctl("stop")
     before = {path.name: path.read_bytes() for path in output.iterdir()}
     (home.project / "other").mkdir()
-    for path in DATA.glob("model.ckpt-100.*"):  # the same name, and what another training has saved
+    for path in DATA.glob("model.ckpt-100.*"):  # the same name, saved by another training
         (home.project / "other" / path.name.replace("100", "200")).write_bytes(path.read_bytes())
     other = home.run("checkpoints", "push", "other", "--local")
     assert (other.returncode, f"another checkpoint is called model.ckpt-200 in {output}" in other.stderr) == (5, True)
@@ -122,7 +122,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 
 
 def planted(home: Desk, run: str) -> Path:
-    """The directory that all links lead to or into."""
+    """The directory of all targets of links."""
     victim = home.home / ".ssh"
     victim.mkdir(mode=0o700)
     (victim / "authorized_keys").write_text(KEY)

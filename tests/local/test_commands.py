@@ -96,7 +96,7 @@ def test_a_failing_host_is_reported_while_another_still_runs_its_setup(home: Des
     in_the_way = home.home / ".dtctl" / "clusters" / "demo" / "node-2"
     in_the_way.parent.mkdir(parents=True)
     in_the_way.touch()
-    done = home.run("up", "--local")  # else it would wait for longer than this
+    done = home.run("up", "--local")  # otherwise it would wait for longer than this
     assert "cannot prepare on 1 of 2 hosts" in done.stderr
     assert "node-2: cannot handle the request: not a directory" in done.stderr
     assert "node-1: not waited for" in done.stderr
@@ -127,7 +127,7 @@ def test_down_removes_the_run_and_keeps_what_a_trainer_wrote(home: Desk) -> None
     assert not list((home.home / ".dtctl" / "bundles").glob("*"))
     assert not list((home.home / ".dtctl" / "runs").glob("*"))
     assert not list((home.home / ".local" / "state" / "dtctl" / "runs").iterdir())
-    after = home.run("status")  # the hosts of the file are none that could be reached
+    after = home.run("status")  # the hosts of the file cannot be reached
     assert (after.returncode, after.stderr) == (1, "no run of demo on node-[1-2]\n  dtctl up    starts one\n")
 
 
@@ -153,7 +153,7 @@ def test_a_secret_is_in_the_trainers_environment_and_nowhere_else(home: Desk) ->
     assert all(path.stat().st_mode & 0o077 == 0 for path in holders)
 
 
-def test_the_shell_completes_tasks_and_runs_from_memory_alone(home: Desk) -> None:
+def test_the_shell_completes_tasks_and_runs_from_local_records(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
     run = home.status()["run"]

@@ -1,7 +1,7 @@
-"""Real agents of many hosts on this machine: they start, lose some at random, heal and end.
+"""Real agents of many hosts on this machine: they start, lose some at random, recover and end.
 
-DTCTL_CROWD says how many hosts (40). 300 take up to 18 GB while they start, as there is a conversation with each,
-and 5 GB then. With `-s` what an agent and the coordinator take is printed.
+DTCTL_CROWD sets the number of hosts (40). 300 take up to 18 GB while they start, because of a conversation with each,
+and then 5 GB. `-s` prints the cost of an agent and of the coordinator.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ while [ ! -e "$HOME/enough" ]; do
   sleep 5
 done
 """
-"""A shell: what is measured is dtctl."""
+"""A shell: the test measures dtctl."""
 
 
 def states_of(home: Desk) -> dict[str, dict[str, Any]]:
-    """state.json of each host."""
+    """The state.json of each host."""
     return {file.parent.name: json.loads(file.read_text()) for file in home.home.glob(".dtctl/runs/*/*/state.json")}
 
 
@@ -79,7 +79,7 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def all_of(home: Desk, host: str) -> list[int]:
-    """Guard, supervisor, keepers and trainers of a host."""
+    """The guard, supervisor, keepers and trainers of a host."""
     states = states_of(home)[host]
     ours = [pid for pid, command in home.processes().items() if re.search(rf"/runs/[^/]+/{host}(/|\s|$)", command)]
     return [*ours, *(entry["pid"] for entry in states["tasks"].values() if entry["pid"])]
@@ -95,7 +95,7 @@ def available_mb() -> float:
 
 
 def told_of_cost(home: Desk) -> tuple[list[float], float]:
-    """The memory of each agent, and of the coordinator's, in MB, while nothing but steps happens; prints all."""
+    """The memory of each agent, and of the coordinator's, in MB, while tasks only take steps; prints all."""
     pids = agents(home)
     lead = pids.pop("n-2")
     before = {pid: cpu_s(pid) for pid in (lead, *pids.values())}
@@ -114,7 +114,7 @@ def told_of_cost(home: Desk) -> tuple[list[float], float]:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-def test_many_agents_start_lose_some_recover_and_end(home: Desk) -> None:
+def test_many_agents_start_recover_from_losses_and_end(home: Desk) -> None:
     (home.project / "train.sh").write_text(TRAINER)
     home.write_cluster(CLUSTER)
     free_mb = available_mb()
@@ -132,7 +132,7 @@ def test_many_agents_start_lose_some_recover_and_end(home: Desk) -> None:
         kill(all_of(home, host) if number % 2 else agent_and_trainers(home, host))
 
     def healed() -> bool:
-        home.dtctl("status", code=None, timeout_s=PATIENCE_S)  # revives agents whose guards were killed as well
+        home.dtctl("status", code=None, timeout_s=PATIENCE_S)  # restarts agents whose guards were killed as well
         return all(attempt >= 2 and state == "running" for attempt, state in attempts(home, lost))
 
     eventually(healed, PATIENCE_S, what="those that were lost", every_s=2.0)

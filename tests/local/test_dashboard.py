@@ -1,4 +1,4 @@
-"""`dtctl dashboard` of a real run: its address, what it shows as the run continues, how it ends; and in Chromium."""
+"""`dtctl dashboard` of a real run: its address, its page while the run continues, its end; and in Chromium."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STOPS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 130}
 
 class Following(Page):
     def events(self) -> Generator[tuple[str, dict[str, str]], None, None]:
-        """Events with their parts, until the end of the dashboard."""
+        """The events with their parts, until the end of the dashboard."""
         with self.asked(f"{self.place}news") as answer:
             assert answer.status == 200
             kind = ""
@@ -89,7 +89,7 @@ def test_the_page_shows_the_end_of_the_run_and_stays(trains: Desk) -> None:
         answer = next(parts["answer"] for _, parts in events if "has ended" in parts.get("answer", ""))
         assert 'class="outcome Stopped"' in answer
         trains.dtctl("down", "--yes")
-        time.sleep(3)  # longer than from one look to the next
+        time.sleep(3)  # longer than the interval of updates
         assert process.poll() is None
         assert page.get(page.place)[0] == 200
         assert "has ended" in page.get(page.place)[2]
@@ -125,7 +125,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_reader_sees_the_run_go_on(home: Desk, browser: Any) -> None:
+def test_the_page_is_updated_held_and_keeps_focus_in_a_browser(home: Desk, browser: Any) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
     eventually(lambda: home.task("worker:1")["step"], what="a step")

@@ -36,7 +36,7 @@ data: {{from: digits, shard: SHARD}}
 
 
 def write(home: Desk, shard: str = "none") -> tuple[Path, Path]:
-    """Where the hosts have their data."""
+    """The directory of the hosts' data."""
     (home.project / "code").mkdir(exist_ok=True)
     (home.project / "code" / "train.py").write_text(TRAINER)
     for number in range(3):
@@ -156,5 +156,5 @@ def of_requests(status: int) -> Exception:
     ],
     ids=repr,
 )
-def test_what_an_overloaded_server_refuses_may_pass_and_no_other_refusal(error: Exception, passes: bool) -> None:
+def test_only_refusals_of_an_overloaded_server_are_temporary(error: Exception, passes: bool) -> None:
     assert is_passing(error) == passes

@@ -1,4 +1,4 @@
-"""`status` and `diagnose` name cause and remedy of faults that really happen."""
+"""`status` and `diagnose` show cause and remedy of real faults."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def test_status_and_diagnose_show_cause_and_remedy(home: Desk) -> None:
 
 
 def _problem(home: Desk, command: str) -> dict[str, Any]:
-    """The first."""
+    """The first problem."""
     problems = json.loads(home.dtctl(command, "-o", "json"))["problems"]
     return problems[0] if problems else {"signature": "", "waiting": []}

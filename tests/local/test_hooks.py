@@ -1,4 +1,4 @@
-"""Hooks of a real run: a receiver that takes posts, one that does not, and a command of the user's own."""
+"""Hooks of a real run: a receiver that accepts posts, one that does not, and a command of the user's own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_hooks_receive_events_and_delay_no_run(home: Desk) -> None:
     story = home.dtctl("events")
     assert story.count("hook gone did not receive the message: ") == 1
     assert SECRET not in story + shown
-    assert files_with(SECRET, home.home) == ["hooks.json"]  # not what the trainers inherit, nor any log
+    assert files_with(SECRET, home.home) == ["hooks.json"]  # not in the environment of the trainers, nor in any log
 
 
 def test_events_that_a_killed_coordinator_had_not_sent_are_sent_by_the_next(home: Desk) -> None:
@@ -67,13 +67,13 @@ def prepare(home: Desk, server: Server, **args: Any) -> None:
 
 
 def events(server: Server) -> list[str]:
-    """To the one that takes posts."""
+    """The events at the receiver that accepts posts."""
     posts = zip(server.headers, server.bodies, strict=True)
     return [body["event"] for headers, body in posts if headers.get("x-token") == SECRET]
 
 
 def is_supervisor(pid: int, home: Desk) -> bool:
-    """Of the host of the lead, not its guard."""
+    """Whether it is the supervisor of the lead's host, not its guard."""
     at_work = Path(f"/proc/{pid}/comm").read_text().strip() == "dtctl-agent"
     return at_work and b"node-1" in Path(f"/proc/{pid}/cmdline").read_bytes()
 

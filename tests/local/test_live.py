@@ -36,14 +36,14 @@ train()
 def live(home: Desk) -> Desk:
     shutil.copy(event_files.__file__, home.project / "event_files.py")
     (home.project / "train.py").write_text(TRAINER)
-    home.env.pop("PYTHONWARNINGS")  # TensorBoard's libraries have some
+    home.env.pop("PYTHONWARNINGS")  # from TensorBoard's libraries
     home.write_cluster(CLUSTER)
     home.dtctl("up", "--local")
     eventually(lambda: all(task["step"] for task in home.status()["tasks"]), 60, "steps")
     return home
 
 
-def test_stacks_of_live_trainers_are_shown_and_they_go_on(live: Desk) -> None:
+def test_stacks_of_live_trainers_are_shown_and_training_continues(live: Desk) -> None:
     eventually(lambda: live.run("dump").stdout.count("main thread") == 2, 60, "the stacks of both")
     shown = live.dtctl("dump")
     assert f"train ({live.home}" in shown
@@ -89,7 +89,7 @@ def _steps(page: Page, run: str) -> int:
     return len(page.json(f"data/plugin/scalars/scalars?tag=loss&run={run}"))
 
 
-def test_tensorboard_stands_on_a_port_that_is_free(live: Desk) -> None:
+def test_tensorboard_listens_on_a_free_port(live: Desk) -> None:
     with socket.create_server(("0.0.0.0", 0)) as taken:
         port = taken.getsockname()[1]
         done = live.run("tensorboard", "--port", str(port))

@@ -1,4 +1,4 @@
-"""`dtctl logs` of real runs: searched, its errors, as JSON, as files, and what was written to harm a terminal."""
+"""`dtctl logs` of real runs: searches, errors, JSON, files, and output that attacks a terminal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ while True:
 
 
 @pytest.mark.nightly
-def test_a_run_that_is_replaced_is_followed_on_and_the_last_one_ends_the_command(home: Desk) -> None:
+def test_logs_follow_a_replacing_run_until_the_last_one_ends(home: Desk) -> None:
     home.write_cluster(CLUSTER)
     (home.project / "stand_in.py").write_text(ENDLESS)
     home.dtctl("up", "--local", "-q")

@@ -1,4 +1,4 @@
-"""What `up` and `check` find before anything starts: missing modules, other versions, files that look like secrets."""
+"""The findings of `up` and `check` before a start: missing modules, other versions, files that look like secrets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_missing_modules_are_named_with_the_command_that_installs_them(home: Des
     assert not home.processes()
 
 
-def test_force_starts_with_a_python_that_is_not_there(home: Desk) -> None:
+def test_force_starts_despite_a_missing_python(home: Desk) -> None:
     write(home, "print(1)\n", ", python: /no/such/python")
     assert home.run("up", "--local").returncode == 3
     done = home.run("up", "--local", "--force")
@@ -38,7 +38,7 @@ def test_force_starts_with_a_python_that_is_not_there(home: Desk) -> None:
     assert "failed to start" in done.stderr
 
 
-def test_modules_beside_the_program_and_on_its_path_are_there(home: Desk, tmp_path: Path) -> None:
+def test_modules_next_to_the_program_and_on_its_path_are_found(home: Desk, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "afar.py").touch()
     (home.project / "near.py").touch()
@@ -64,7 +64,7 @@ def test_a_syntax_error_stops_up_with_its_line_unless_it_is_forced(home: Desk) -
     assert "worker:0 will fail on node-1: train.py:2: expected ':'" in done.stderr
     assert "dtctl up --force" in done.stderr
     assert not home.processes()
-    assert home.run("up", "--local", "--force", "-f").returncode == 1  # as it fails then
+    assert home.run("up", "--local", "--force", "-f").returncode == 1  # because it fails then
 
 
 LINE = "not pushed: .env, keys/id_rsa [id_rsa*] (a line such as !.env in .dtctlignore pushes one)"
@@ -92,7 +92,7 @@ def test_secrets_are_not_pushed_and_every_command_reports_them(home: Desk) -> No
     assert plan["notPushed"] == [".env", "keys/id_rsa"]
 
 
-def test_a_home_directory_is_no_code(home: Desk) -> None:
+def test_a_home_directory_is_refused_as_code(home: Desk) -> None:
     text = home.write_cluster().read_text()
     (home.home / "cluster.yaml").write_text(text)
     for command in (["validate"], ["plan"], ["push"], ["up", "--local"]):
@@ -115,7 +115,7 @@ DIFFERS = "tensorflow is not the same everywhere: 2.19.0 on node-2, 2.21.0 on no
 
 @pytest.fixture
 def two_versions(home: Desk) -> Desk:
-    """Each host of the cluster has its Python, with what looks like a TensorFlow of its own."""
+    """Each host of the cluster has its own Python, with an apparent TensorFlow of its own."""
     pythons = [make_environment(home.home / version, version) for version in ("2.21.0", "2.19.0")]
     (home.project / "cluster.yaml").write_text(TWO_HOSTS.format(one=pythons[0], two=pythons[1]))
     (home.project / "train.py").write_text("print('trained')\n")
@@ -134,7 +134,7 @@ def make_environment(place: Path, version: str) -> Path:
     return place / "bin" / "python"
 
 
-def test_up_warns_by_the_way_and_starts_all_the_same(two_versions: Desk) -> None:
+def test_up_warns_and_starts(two_versions: Desk) -> None:
     done = two_versions.run("up")
     assert done.returncode == 0, done.stderr
     assert f"warning: {DIFFERS}" in done.stderr

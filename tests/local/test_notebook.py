@@ -1,4 +1,4 @@
-"""examples/notebook/line.ipynb in a kernel of Jupyter, where an event loop runs, and where Ctrl-C is its interrupt."""
+"""examples/notebook/line.ipynb in a Jupyter kernel, with an event loop, where Ctrl-C is the kernel's interrupt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`import dtctl` as a script uses it: what the command line does, without its screen."""
+"""`import dtctl` as a script uses it: the same as the command line, without its output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def examples(*, on_hosts: bool) -> str:
-    """Those of the page, but for the section that needs hosts, or those of that one alone."""
+    """The examples of the page without the section that needs hosts, or those of that section."""
     page = (ROOT / "docs/python-api.md").read_text()
     before, _, rest = page.partition("## Data, hosts and checkpoints\n")
     there, _, after = rest.partition("\n## ")
@@ -35,7 +35,7 @@ def examples(*, on_hosts: bool) -> str:
 
 @pytest.fixture
 def home(home: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """This process is at that desk."""
+    """A desk whose home and project this process uses."""
     for name in ("HOME", "PATH"):
         monkeypatch.setenv(name, home.env[name])
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "DTCTL_CONFIG"):
@@ -121,7 +121,7 @@ def test_metrics_and_checkpoints_are_values(home: Desk) -> None:
     assert run.stop() == ("worker:0",)
 
 
-def test_runs_beside_each_other_within_a_running_event_loop(home: Desk) -> None:
+def test_concurrent_runs_within_a_running_event_loop(home: Desk) -> None:
     home.write_cluster(seconds=2)
 
     async def both() -> list[dtctl.Status]:
@@ -169,7 +169,7 @@ def test_a_progress_function_that_raises_cancels_the_start(home: Desk) -> None:
     assert Memory().runs() == ()
 
 
-def test_what_a_file_would_start_here_is_refused_until_it_is_allowed(home: Desk) -> None:
+def test_programs_of_a_file_are_refused_until_allowed(home: Desk) -> None:
     file = home.project / "cluster.yaml"
     file.write_text(
         "name: demo\nhosts: {here: {transport: local}}\njobs: {worker: {hosts: here}}\ntrainer: {command: [date]}\n"
@@ -180,7 +180,7 @@ def test_what_a_file_would_start_here_is_refused_until_it_is_allowed(home: Desk)
     assert f"dtctl allow {file}" in str(refused.value)
 
 
-def test_what_is_hardly_meant_is_logged(home: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_probable_mistakes_are_logged(home: Desk, caplog: pytest.LogCaptureFixture) -> None:
     (home.project / "train.py").write_text("import time; time.sleep(1000)")
     (home.project / "env").write_text("")
     (home.project / "env").chmod(0o644)

@@ -61,7 +61,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 @pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_browser_shows_it_without_a_complaint(tmp_path: Path) -> None:
+def test_a_browser_shows_the_report_without_errors(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     file.write_text(page(report()), encoding="utf-8")
     shown_page = _shown(file, tmp_path)

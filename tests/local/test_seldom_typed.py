@@ -1,4 +1,4 @@
-"""Commands and options that are seldom typed, exit codes that are seldom seen; one run serves those that only look."""
+"""Rare commands and options, and rare exit codes; one run serves the tests that only read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.waiting import eventually, read_until
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """A run that goes on; its tests leave it as it is."""
+    """A run that continues; its tests do not change it."""
     with desk(tmp_path_factory.mktemp("seldom") / "home") as made:
         made.write_cluster()
         made.dtctl("up", "--local")
@@ -33,13 +33,13 @@ def test_ssh_to_a_host_that_is_this_machine_is_a_command_here(running: Desk) -> 
     assert (missing.returncode, "there is no 'no-such-program'" in missing.stderr) == (2, True)
 
 
-def test_the_schema_is_printed_whole(running: Desk) -> None:
+def test_the_whole_schema_is_printed(running: Desk) -> None:
     schema = json.loads(running.dtctl("schema"))
     assert {"name", "hosts", "jobs", "trainer"} <= set(schema["properties"])
 
 
 @pytest.mark.nightly
-def test_status_is_shown_again_until_ctrl_c(running: Desk) -> None:
+def test_status_watch_repeats_until_ctrl_c(running: Desk) -> None:
     with running.start("status", "--watch") as watching:
         read_until(watching.stdout, r"^worker:1 .*running", times=2)
         watching.send_signal(signal.SIGINT)
@@ -105,7 +105,7 @@ def test_a_terminated_command_exits_with_143(running: Desk) -> None:
 
 
 def test_a_remaining_process_is_reported_by_exit_code_8(home: Desk) -> None:
-    """As one that not even SIGKILL ends: it bears the key of its task, and has appeared after the supervisor looked."""
+    """A process that survives SIGKILL: it has the key of its task, and appears after the supervisor's inspection."""
     home.write_cluster()
     home.dtctl("up", "--local")
     home.dtctl("stop")

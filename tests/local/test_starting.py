@@ -1,4 +1,4 @@
-"""What a user sees of a start: when it is over, why it failed, what Ctrl-C leaves; and the smallest template."""
+"""A start as a user sees it: its end, the reason of a failure, the effect of Ctrl-C; and the smallest template."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_program_that_fails_the_same_way_again_ends_the_start_with_its_cause(h
 
 
 def test_an_interrupt_after_all_hosts_have_started_leaves_the_run_and_its_logs(home: Desk) -> None:
-    """Nobody can be asked here: there is no terminal."""
+    """There is no prompt here, because there is no terminal."""
     write(home, SILENT)
     with home.start("up", "--local") as starting:
         eventually(lambda: sum("sleep 1000" in command for command in home.processes().values()) >= 3, 60)
@@ -119,7 +119,7 @@ def test_init_reports_the_packages_of_its_own_template_alone(tmp_path: Path) -> 
         assert "it needs tensorflow" in made.run("init", "elsewhere").stderr
 
 
-def test_it_learns_and_ends(newcomer: Desk) -> None:
+def test_the_smallest_template_learns_and_ends(newcomer: Desk) -> None:
     shown = newcomer.dtctl("up", "--local", "-f")
     assert "y = 3." in shown or "y = 2." in shown
     assert newcomer.outcome() == "Succeeded"
@@ -128,7 +128,7 @@ def test_it_learns_and_ends(newcomer: Desk) -> None:
     assert is_the_line(model)
 
 
-def test_it_continues_after_a_stop_and_after_a_kill(newcomer: Desk) -> None:
+def test_the_smallest_template_continues_after_a_stop_and_a_kill(newcomer: Desk) -> None:
     newcomer.dtctl("up", "--local", "--set", "trainer.args.train_steps=1000000")
     eventually(lambda: "step 100 " in newcomer.dtctl("logs", "worker:0"), what="steps")
     newcomer.dtctl("stop")

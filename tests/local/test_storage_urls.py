@@ -41,7 +41,7 @@ from tests.waiting import eventually, read_until
 
 DATA = Path(__file__).parents[1] / "agent/data/checkpoints"
 NOBODY: Any = None
-"""In the place of a transport: no host is asked."""
+"""Replaces a transport: no host is queried."""
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def found(url: str) -> list[Found]:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """One of all sorts: whole, without a shard, with a damaged index, cut short, of Orbax, and what is none."""
+    """A directory of all kinds: complete, lacking a shard, a damaged index, truncated, of Orbax, and no checkpoint."""
     place = tmp_path / "saved"
     shutil.copytree(DATA / "tf1_plain", place)
     shutil.copytree(DATA / "tf1_sharded", place / "ps")
@@ -95,13 +95,13 @@ def directory(tmp_path: Path) -> Path:
 
 
 def judged(report: CheckpointReport) -> dict[str, Any]:
-    """All but what differs by the place."""
+    """All facts that do not depend on the place."""
     kept = ("step", "complete", "kind", "shards", "held", "size_bytes", "problem")
     return {one["prefix"]: {name: one[name] for name in kept} for one in report["all"]}  # type: ignore[literal-required]
 
 
 @pytest.mark.parametrize("serve", [cloud_storage, s3, hdfs, pytest.param(azure, marks=pytest.mark.nightly)])
-def test_checkpoints_in_a_bucket_are_judged_as_those_in_a_directory(
+def test_checkpoints_in_a_bucket_are_checked_as_those_in_a_directory(
     directory: Path, serve: Callable[[], AbstractContextManager[Bucket]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serve() as bucket:
@@ -117,7 +117,7 @@ def test_checkpoints_in_a_bucket_are_judged_as_those_in_a_directory(
         assert look(Place(f"{bucket.url}/nothing"))["all"] == []
 
 
-def test_of_many_objects_the_newest_are_looked_into_alone(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_of_many_objects_are_read(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     index, data = ((DATA / f"tf1_plain/model.ckpt-200.{end}").read_bytes() for end in ("index", "data-00000-of-00001"))
     for step in range(1000, 1060):
         bucket.put(f"digits/model.ckpt-{step}.data-00000-of-00001", data)
@@ -140,7 +140,7 @@ def test_of_many_objects_the_newest_are_looked_into_alone(bucket: Bucket, monkey
 
 
 def test_a_listing_of_many_pages_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S3 gives a thousand objects a page."""
+    """S3 returns a thousand objects per page."""
     with s3() as bucket:
         for name, value in bucket.env.items():
             monkeypatch.setenv(name, value)
@@ -194,7 +194,7 @@ def test_every_byte_is_verified_here_and_a_damaged_one_is_not_pulled(bucket: Buc
     assert not list((tmp_path / "best").glob("model*"))
 
 
-def test_a_pull_goes_on_where_it_was_cut_off(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_pull_is_resumed(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     upload(bucket, DATA / "tf1_plain", "digits")
     url, best = f"{bucket.url}/digits", tmp_path / "best"
     newest = next(one for one in found(url) if one.name == "model.ckpt-200")
@@ -287,7 +287,7 @@ def test_event_files_are_fetched_as_far_as_they_have_grown_once_a_minute(
     monkeypatch.setattr(Place, "piece", piece)
     assert points(url) == [1, 2, 3, 4, 5]
     assert fetched == [(len(first), len(first + more))]
-    bucket.put(name, scalar(1))  # begun anew
+    bucket.put(name, scalar(1))  # restarted
     assert points(url) == [1]
 
 
@@ -332,7 +332,7 @@ def test_a_follower_gets_the_new_points_alone_and_those_of_the_end(
             event = next(one for one in streams.all(0.1) if one is not None)
             assert isinstance(event, expected)
             assert event.host == label(url)
-        monkeypatch.setattr(cached, "EVERY_S", 60.0)  # but at the end it looks once more
+        monkeypatch.setattr(cached, "EVERY_S", 60.0)  # but at the end it is read once more
         bucket.put(name, content + scalar(4))
         ended.set()
         eventually(lambda: len(got) == 3, what="the last point")

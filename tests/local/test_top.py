@@ -1,4 +1,4 @@
-"""`dtctl top` on a real terminal: what it draws, and that it leaves the terminal as it found it however it ends."""
+"""`dtctl top` on a real terminal: its screen, and that it restores the terminal after any end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?<>=$]*[ -/]*[@-~]|[PX^_\]].*?(?:\x1b\\|\
 
 
 class Terminal:
-    """One that a command is typed in. `seen`: all that it was sent, without what moves the cursor."""
+    """A terminal with a command. `seen`: its output, without sequences that move the cursor."""
 
     def __init__(self, desk: Desk, *args: str, columns: int = 80, rows: int = 24) -> None:
         self._master, self._slave = pty.openpty()
@@ -74,7 +74,7 @@ class Terminal:
 
     def ended(self) -> int:
         def over() -> bool:
-            self._read()  # or it waits for a reader
+            self._read()  # otherwise it waits for a reader
             return self.process.poll() is not None
 
         eventually(over, what="the end of dtctl top")
@@ -82,7 +82,7 @@ class Terminal:
         return self.process.returncode
 
     def is_as_before(self) -> bool:
-        """Echo and line editing as they were, the usual screen, the cursor in sight, no mouse reports."""
+        """Whether echo and line editing are restored, and the normal screen, a visible cursor and no mouse reports."""
         text = self.raw.decode("utf-8", "replace")
         left = [text.rfind(off) > text.rfind(on) for on, off in (("\x1b[?1049h", "\x1b[?1049l"),)]
         shown = text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l")
@@ -103,7 +103,7 @@ def trains(home: Desk) -> Desk:
     return home
 
 
-def test_it_shows_the_tasks_follows_a_log_and_ends_with_q(trains: Desk) -> None:
+def test_top_shows_the_tasks_follows_a_log_and_ends_with_q(trains: Desk) -> None:
     with Terminal(trains, "top") as terminal:
         terminal.shows("worker:1")
         terminal.shows("running")
@@ -138,7 +138,7 @@ def by_terminate(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(("end", "code"), [(by_ctrl_c, 130), (by_interrupt, 130), (by_terminate, 143)])
-def test_however_it_ends_the_terminal_is_as_before_and_the_run_continues(
+def test_the_terminal_is_restored_and_the_run_continues_after_any_end(
     trains: Desk, end: Callable[[Terminal], None], code: int
 ) -> None:
     with Terminal(trains, "top") as terminal:
@@ -149,7 +149,7 @@ def test_however_it_ends_the_terminal_is_as_before_and_the_run_continues(
     assert trains.states()["worker:1"] == "running"
 
 
-def test_an_error_is_shown_below_and_leaves_the_terminal_as_before(home: Desk) -> None:
+def test_an_error_is_shown_below_and_the_terminal_is_restored(home: Desk) -> None:
     home.write_cluster()
     with Terminal(home, "top") as terminal:
         assert terminal.ended() == 4
@@ -158,7 +158,7 @@ def test_an_error_is_shown_below_and_leaves_the_terminal_as_before(home: Desk) -
         assert termios.tcgetattr(terminal._slave) == terminal.before
 
 
-def test_a_bug_of_the_screen_leaves_the_terminal_as_before(trains: Desk, tmp_path: Path) -> None:
+def test_the_terminal_is_restored_after_a_bug_of_the_screen(trains: Desk, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "sitecustomize.py").write_text(

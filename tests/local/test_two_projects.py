@@ -1,4 +1,4 @@
-"""Which cluster a command means, clusters of one name, starts at the same time, and plans that cannot work."""
+"""The cluster that a command refers to, clusters of one name, starts at the same time, and invalid plans."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_a_project_stops_before_it_continues_from_anothers_output(home: Desk) ->
     assert f"node-1: {output}, by cluster demo of {first} (" in refused.stderr
     assert f"this is cluster demo of {second}" in refused.stderr
     assert "dtctl up --adopt-output" in refused.stderr
-    assert home.run("up", "-q", "--replace", cwd=second).returncode == 5  # not by taking over the run either
-    home.dtctl("up", "-q", cwd=first)  # its own
+    assert home.run("up", "-q", "--replace", cwd=second).returncode == 5  # and not by taking over the run
+    home.dtctl("up", "-q", cwd=first)  # its own run
     home.dtctl("stop", cwd=first)
     home.dtctl("up", "-q", "--adopt-output", cwd=second)
     home.dtctl("stop", cwd=second)
@@ -68,7 +68,7 @@ def test_a_port_in_use_is_reported_with_a_command_that_starts_the_run(home: Desk
         home.dtctl("down", "-y", cwd=place)
 
 
-def test_runs_share_hosts_though_no_file_says_a_word_about_ports(home: Desk) -> None:
+def test_runs_share_hosts_without_configured_ports(home: Desk) -> None:
     """stand_in.py listens on its address."""
     second = home.home / "second"
     text = cluster_text(jobs="{worker: {hosts: [node-1]}}")
@@ -99,7 +99,7 @@ def test_runs_share_hosts_though_no_file_says_a_word_about_ports(home: Desk) -> 
         home.dtctl("down", "--yes", "--grace", "1s", cwd=place)
 
 
-def test_one_task_of_a_plan_is_named_where_a_file_could_be(home: Desk) -> None:
+def test_plan_takes_a_task_or_a_file(home: Desk) -> None:
     place = project(home, "first")
     assert home.dtctl("plan", "worker:0", cwd=place).startswith("worker:0 on node-1, 127.0.0.1:2222\n")
     assert home.dtctl("plan", "cluster.yaml", "worker", cwd=place) == home.dtctl("plan", "worker:0", cwd=place)

@@ -1,4 +1,4 @@
-"""Wheels that pip of this machine gets for hosts that reach no index, and what it cannot get."""
+"""Wheels that pip of this machine gets for hosts without an index, and packages for which it gets none."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
 
 
 def source_package(index: Path) -> None:
-    """One that builds itself, without any tool."""
+    """A package that builds itself, without any tool."""
     top = index / "built-1.0"
     top.mkdir(parents=True)
     (top / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "made"\nbackend-path = ["."]\n')
@@ -63,7 +63,7 @@ Get = Callable[..., list[str]]
 
 @pytest.fixture
 def get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Get:
-    """Wheels by the names of their files, for hosts with such a Python, from an index of this machine."""
+    """Wheels by their file names, for hosts with such a Python, from an index of this machine."""
     index, code = tmp_path / "index", tmp_path / "code"
     code.mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -122,7 +122,7 @@ def test_wheels_are_fetched_once(get: Get) -> None:
         ("plain", {**OTHER, "markers": {**OTHER["markers"], "sys_platform": "darwin"}}, "", "without wheels: true"),
     ],
 )
-def test_what_no_wheel_is_there_for_is_named_by_pip(get: Get, lines: str, facts: Any, named: str, hint: str) -> None:
+def test_a_package_without_a_wheel_is_reported_by_pip(get: Get, lines: str, facts: Any, named: str, hint: str) -> None:
     with pytest.raises(PreflightError) as refused:
         get(lines, facts)
     assert named in refused.value.detail
@@ -145,7 +145,7 @@ def test_a_host_cannot_name_a_program_of_this_machine(lie: Any) -> None:
         checked(PythonFacts, {**OWN, "markers": {**OWN["markers"], "python_version": lie}})
 
 
-def test_a_wheel_of_the_code_travels(get: Get, tmp_path: Path) -> None:
+def test_a_wheel_of_the_code_is_sent(get: Get, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "code", "mine")
     assert zipfile.is_zipfile(wheel)
     assert get(f"./{wheel.name}\n", OTHER) == [wheel.name]

@@ -44,14 +44,14 @@ def sshd() -> Iterator[Sshd]:
 
 @pytest.fixture(scope="module")
 def bastion() -> Iterator[Sshd]:
-    """Another server, such as one to jump over."""
+    """Another server, such as a jump host."""
     with Sshd() as server:
         yield server
 
 
 @pytest.fixture
 def needs_users() -> None:
-    """For tests of login shells."""
+    """Skips tests of login shells without the users for them."""
     if reason := sandbox.missing():
         pytest.skip(f"users cannot be made: {reason}")
 
@@ -61,14 +61,14 @@ Client = type[SshTransport] | type[OpensshTransport]
 
 @pytest.fixture(params=[SshTransport, OpensshTransport], ids=["fabric", "openssh"])
 def client(request: pytest.FixtureRequest) -> Client:
-    """For what has to be the same over both."""
+    """Both clients, for tests whose results must be the same."""
     made: Client = request.param
     return made
 
 
 @pytest.fixture
 def transport(sshd: Sshd, client: Client) -> SshTransport | OpensshTransport:
-    """With a configuration that knows the server as `testhost` and trusts its keys."""
+    """A transport with a configuration that knows the server as `testhost` and trusts its keys."""
     return client(ConfigFiles(sshd.ssh_config))
 
 
@@ -85,7 +85,7 @@ def session(tiny_agent: None, transport: Transport, host: Host) -> Iterator[Sess
 
 
 def direct(server: Sshd, **settings: object) -> Host:
-    """The server by its address, with all that is needed in the host's own settings."""
+    """The server by its address, with all options in the host's own settings."""
     own = {"user": server.user, "port": server.port, "identity_file": str(server.key), **settings}
     own.setdefault("known_hosts", str(server.known_hosts))
     own.setdefault("project", str(Path.home()))

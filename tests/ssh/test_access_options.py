@@ -1,4 +1,4 @@
-"""-u, -i, -J and -F as they are typed, against a real sshd; and `dtctl ssh`, which is OpenSSH's own client."""
+"""The options -u, -i, -J and -F against a real sshd; and `dtctl ssh`, which is OpenSSH's own client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLUSTER = cluster_text(jobs="{worker: {hosts: [gpu]}}", trainer="command: [pytho
 
 @pytest.fixture
 def user(tmp_path: Path, sshd: Sshd, bastion: Sshd) -> Desk:
-    """The file says where the server is and which keys it has, and nothing else. Nothing is started."""
+    """A desk whose cluster file has only the server's address and keys. Nothing is started."""
     made = Desk(tmp_path / "home")
     (made.project / "known_hosts").write_text(sshd.known_hosts_text() + bastion.known_hosts_text())
     text = f"ssh: {{known_hosts: known_hosts}}\nhosts: {{gpu: {sshd.address}:{sshd.port}}}"
@@ -44,7 +44,7 @@ def test_a_key_that_the_server_does_not_know_is_refused(user: Desk, sshd: Sshd, 
     assert "publickey" in done.stderr
 
 
-def test_the_way_leads_through_the_gateway_of_the_command_line(user: Desk, sshd: Sshd, bastion: Sshd) -> None:
+def test_the_gateway_of_the_command_line_is_used(user: Desk, sshd: Sshd, bastion: Sshd) -> None:
     key = bastion.key.read_bytes()
     before = bastion.logins(), sshd.logins()
     assert key == sshd.key.read_bytes(), "one key opens both"
@@ -52,7 +52,7 @@ def test_the_way_leads_through_the_gateway_of_the_command_line(user: Desk, sshd:
     assert (bastion.logins(), sshd.logins()) == (before[0] + 1, before[1] + 1)
 
 
-def test_a_configuration_of_ssh_may_be_named(user: Desk, sshd: Sshd) -> None:
+def test_the_ssh_config_of_the_command_line_is_used(user: Desk, sshd: Sshd) -> None:
     user.write_cluster(CLUSTER, hosts="hosts: {gpu: testhost}")
     assert user.run("runs").returncode == 4
     assert user.run("runs", "-F", str(sshd.ssh_config)).returncode == 0
@@ -61,7 +61,7 @@ def test_a_configuration_of_ssh_may_be_named(user: Desk, sshd: Sshd) -> None:
     assert str(user.home / "none") in missing.stderr
 
 
-def test_ssh_logs_in_as_everything_else_does(user: Desk, sshd: Sshd, bastion: Sshd) -> None:
+def test_dtctl_ssh_uses_the_options_for_logins(user: Desk, sshd: Sshd, bastion: Sshd) -> None:
     script = "echo $USER; exit 9"
     assert user.dtctl("ssh", *login(sshd), "gpu", script, code=9) == f"{sshd.user}\n"
     before = bastion.logins()

@@ -1,4 +1,4 @@
-"""`dtctl` typed against a real sshd: many hosts at once, strange shells, what one connection carries."""
+"""`dtctl` commands against a real sshd: many hosts at once, unusual shells, and the use of one connection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ONE = one_task()
 
 
 def ports_of(hosts: list[str]) -> str:
-    """A job for each host: the hosts are one machine, so that each task needs a port of its own."""
+    """A job for each host: the hosts are one machine, so each task needs a port of its own."""
     jobs = (f"w{host}: {{hosts: [{host}], port: {port}}}" for port, host in enumerate(hosts, 21001))
     return f"{{{', '.join(jobs)}}}"
 
@@ -47,7 +47,7 @@ def configure(user: Desk, sshd: Sshd, alias: str = "testhost", login: str | None
 
 @pytest.mark.parametrize("count", [pytest.param(64, marks=pytest.mark.nightly), 12])
 def test_many_hosts_behind_one_sshd_with_its_default_limits(user: Desk, count: int) -> None:
-    """The limits allow ten logins that have not ended yet, and refuse some of more."""
+    """The limits allow ten unfinished logins, and refuse some of more."""
     with Sshd() as sshd:
         configure(user, sshd, "n*")
         jobs = ports_of([f"n{n:02}" for n in range(1, count + 1)])
@@ -59,7 +59,7 @@ def test_many_hosts_behind_one_sshd_with_its_default_limits(user: Desk, count: i
         assert user.dtctl("stop", timeout_s=240) == f"{count} tasks stopped, 0 left\n"
 
 
-def test_each_command_opens_one_connection_to_each_host_that_it_asks(user: Desk) -> None:
+def test_each_command_opens_one_connection_to_each_queried_host(user: Desk) -> None:
     everyone, coordinator = 2, 1
     asked = [
         (("up", "-q"), everyone),
@@ -81,7 +81,7 @@ def test_each_command_opens_one_connection_to_each_host_that_it_asks(user: Desk)
             assert opened == (hosts, hosts), f"dtctl {' '.join(command)}: so many connections, and commands over them"
 
 
-def test_a_run_that_cannot_be_remembered_here_continues_and_is_found_by_its_file(user: Desk) -> None:
+def test_a_run_without_a_record_here_continues_and_is_found_by_its_file(user: Desk) -> None:
     with Sshd() as sshd:
         configure(user, sshd)
         file = user.write_cluster(ONE, hosts="hosts: {testhost: }")
@@ -131,10 +131,10 @@ def test_two_users_with_the_same_cluster_on_one_host_do_not_touch_each_other(use
         other.dtctl("down", "--yes")
 
 
-def test_a_second_controller_is_informed_who_is_at_work(user: Desk, tmp_path: Path) -> None:
+def test_a_second_controller_is_refused_with_the_holder_of_the_lock(user: Desk, tmp_path: Path) -> None:
     with Sshd() as sshd:
         configure(user, sshd)
-        # The first controller stays in its preparation for as long as the setup command takes.
+        # The first controller prepares for as long as the setup command takes.
         user.write_cluster(one_task(trainer=", setup: sleep 30"), hosts="hosts: {testhost: }")
         with user.start("up") as first:
             lock = sshd.home / ".dtctl" / "clusters" / "demo" / "testhost" / "lock"

@@ -34,7 +34,7 @@ def test_the_real_agent_answers(transport: SshTransport, host: Host, sshd: Sshd)
 
 
 @pytest.mark.parametrize("size", [1, 32_704, 32_705, 5_000_000])
-def test_bytes_arrive_whole_in_both_directions(session: Session, size: int) -> None:
+def test_bytes_arrive_unchanged_in_both_directions(session: Session, size: int) -> None:
     data = os.urandom(size)
     session.send({"type": "digest"}, data)
     assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
@@ -42,8 +42,8 @@ def test_bytes_arrive_whole_in_both_directions(session: Session, size: int) -> N
     assert session.receive(PATIENCE_S).payload == b"x" * size
 
 
-def test_sending_to_one_who_does_not_read_waits_while_another_thread_receives(session: Session) -> None:
-    data = os.urandom(6_000_000)  # more than all windows and buffers on the way
+def test_send_to_a_stalled_reader_waits_while_another_thread_receives(session: Session) -> None:
+    data = os.urandom(6_000_000)  # more than all windows and buffers on the route
     session.send({"type": "stop_reading", "seconds": 1.0})
     sender = threading.Thread(target=session.send, args=({"type": "digest"}, data))
     sender.start()
@@ -55,7 +55,7 @@ def test_sending_to_one_who_does_not_read_waits_while_another_thread_receives(se
 
 
 @pytest.mark.parametrize(("near_s", "least", "most"), [(60.0, 1, 512 << 10), (0.0, 1 << 20, 4 << 20)])
-def test_a_near_host_gets_less_ahead_of_its_reader(
+def test_a_near_host_gets_less_unread_data(
     monkeypatch: pytest.MonkeyPatch, sshd: Sshd, host: Host, near_s: float, least: int, most: int
 ) -> None:
     monkeypatch.setattr(transport_module, "NEAR_S", near_s)
@@ -66,7 +66,7 @@ def test_a_near_host_gets_less_ahead_of_its_reader(
         login.close()
 
 
-def test_receive_gives_up_after_its_time(session: Session) -> None:
+def test_receive_raises_after_its_timeout(session: Session) -> None:
     with pytest.raises(TimeoutError):
         session.receive(0.05)
     with pytest.raises(TimeoutError):
@@ -81,7 +81,7 @@ def test_much_on_stderr_does_not_block_the_conversation(session: Session) -> Non
         assert session.receive(PATIENCE_S).type == "result"
 
 
-def test_an_agent_that_dies_is_reported_with_its_last_words(session: Session) -> None:
+def test_an_agent_that_dies_is_reported_with_its_stderr(session: Session) -> None:
     session.send({"type": "die"})
     with pytest.raises(ConnectionLost) as caught:
         session.receive(PATIENCE_S)
@@ -91,7 +91,7 @@ def test_an_agent_that_dies_is_reported_with_its_last_words(session: Session) ->
 
 
 @tiny
-def test_closing_wakes_a_thread_that_receives(transport: SshTransport, host: Host) -> None:
+def test_close_wakes_a_receiving_thread(transport: SshTransport, host: Host) -> None:
     session = answering(transport, host)
     ended: list[BaseException] = []
 
@@ -111,7 +111,7 @@ def test_closing_wakes_a_thread_that_receives(transport: SshTransport, host: Hos
 
 
 @tiny
-def test_closing_ends_the_remote_process_and_our_threads(transport: SshTransport, host: Host, sshd: Sshd) -> None:
+def test_close_ends_the_remote_process_and_our_threads(transport: SshTransport, host: Host, sshd: Sshd) -> None:
     threads = threading.active_count()
     sessions = [answering(transport, host) for _ in range(3)]
     assert _remote_processes(sshd)
@@ -135,7 +135,7 @@ def test_a_server_that_dies_loses_the_connection(host: Host) -> None:
         doomed.start()
 
 
-def test_the_loader_fits_every_shell() -> None:
+def test_the_loader_runs_in_every_shell() -> None:
     assert payload.LOADER.count("'") == 2
     assert not set(payload.LOADER) & set("$`\\!\n")
 

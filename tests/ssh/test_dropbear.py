@@ -1,4 +1,4 @@
-"""Another SSH server than OpenSSH's."""
+"""An SSH server other than OpenSSH's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that goes wrong before the agent speaks, for real, in words."""
+"""Real failures before the agent's first message, and their error messages."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ def at(port: int, address: str = "127.0.0.1", timeout_s: float = 5.0) -> Host:
     return Host("gpu-a", SshSettings(address, port=port, connect_timeout_s=timeout_s))
 
 
-def test_a_name_that_does_not_resolve() -> None:
+def test_a_name_that_does_not_resolve_is_reported() -> None:
     error = failure(at(22, "gpu-a.invalid"))
     assert error.summary == "cannot find gpu-a: the name 'gpu-a.invalid' does not resolve"
     assert "`ssh:` of gpu-a" in error.hint
 
 
 @pytest.mark.parametrize("name", ["x" * 80, "a..b"])
-def test_a_name_that_no_host_can_have(name: str) -> None:
+def test_an_impossible_host_name_is_reported(name: str) -> None:
     assert failure(at(22, name)).summary == f"cannot find gpu-a: the name {name!r} does not resolve"
 
 
-def test_a_port_that_refuses() -> None:
+def test_a_port_that_refuses_connections_is_reported() -> None:
     port = free_port()
     error = failure(at(port))
     assert error.summary == f"gpu-a (127.0.0.1:{port}) refuses connections"
     assert f"is {port} its port?" in error.hint
 
 
-def test_a_host_that_does_not_answer() -> None:
+def test_a_host_that_does_not_answer_is_reported() -> None:
     # A full backlog drops connections, as a firewall does.
     with socket.socket() as listener, socket.socket() as filler:
         listener.bind(("127.0.0.1", 0))
@@ -58,7 +58,7 @@ def test_a_host_that_does_not_answer() -> None:
     assert error.summary == f"gpu-a (127.0.0.1:{port}) does not answer within 1 s"
 
 
-def test_a_port_that_is_no_ssh_server() -> None:
+def test_a_port_without_an_ssh_server_is_reported() -> None:
     with talking_port(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
         error = failure(at(port, timeout_s=1.0))
     assert f"gpu-a (127.0.0.1:{port}) closes the connection before it greets" in error.summary
@@ -67,7 +67,7 @@ def test_a_port_that_is_no_ssh_server() -> None:
 
 @pytest.mark.usefixtures("needs_users")
 class TestTheOtherSide:
-    """What the host's account and its login shell do."""
+    """Failures of the host's account and of its login shell."""
 
     @pytest.mark.parametrize(
         ("settings", "summary", "detail", "hint"),
@@ -88,14 +88,16 @@ class TestTheOtherSide:
         ],
         ids=["nologin", "no python3", "only sftp"],
     )
-    def test_account_that_runs_no_agent(self, settings: dict[str, Any], summary: str, detail: str, hint: str) -> None:
+    def test_an_account_that_cannot_run_the_agent_is_reported(
+        self, settings: dict[str, Any], summary: str, detail: str, hint: str
+    ) -> None:
         with Sshd(**settings) as server:
             error = failure(direct(server))
         assert error.summary == summary
         assert detail in error.detail
         assert error.hint.startswith(hint)
 
-    def test_a_python3_that_cannot_be_run(self, tmp_path: Path) -> None:
+    def test_a_python3_that_cannot_be_run_is_reported(self, tmp_path: Path) -> None:
         with Sshd() as server:
             broken = server.home / "bin"
             broken.mkdir()
@@ -115,7 +117,7 @@ class TestTheOtherSide:
             assert session.facts["user"] == "train"
             session.close()
 
-    def test_a_noisy_bashrc_is_no_matter(self) -> None:
+    def test_output_of_a_bashrc_is_ignored(self) -> None:
         with Sshd() as server:
             (server.home / ".bashrc").write_text("echo Welcome; echo oops >&2; yes | head -c 100000\n")
             session = answering(SshTransport(), direct(server))
@@ -129,7 +131,7 @@ class TestTheOtherSide:
         assert "exit code 4" in error.detail
         assert "no entry today" in error.detail
 
-    def test_a_shell_that_waits_for_something_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_shell_that_waits_for_input_times_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 1.0)
         with Sshd() as server:
             (server.home / ".bashrc").write_text("echo password please; sleep 600\n")
@@ -145,18 +147,18 @@ class TestTheOtherSide:
         ({"MaxSessions": "0"}, "accepts the login, but opens no session"),
     ],
 )
-def test_server_without_common_ciphers_or_sessions(options: dict[str, str], summary: str) -> None:
+def test_a_server_without_common_ciphers_or_sessions_is_reported(options: dict[str, str], summary: str) -> None:
     with Sshd(options=options) as server:
         assert summary in failure(direct(server)).summary
 
 
-def test_an_agent_of_another_protocol(monkeypatch: pytest.MonkeyPatch, sshd: Sshd) -> None:
+def test_an_agent_of_another_protocol_is_refused(monkeypatch: pytest.MonkeyPatch, sshd: Sshd) -> None:
     program = b'print("\\x1e" + \'{"type":"greeting","protocol":99}\')\n'
     monkeypatch.setattr(payload, "opening", lambda: b"%d\n" % len(program) + program)
     assert failure(direct(sshd)).summary == "the agent on gpu-a speaks another protocol"
 
 
-def test_a_server_that_drops_unfinished_logins_is_tried_again(tiny_agent: None) -> None:
+def test_login_is_repeated_if_the_server_drops_unfinished_logins(tiny_agent: None) -> None:
     from dtctl.transport.fanout import fan_out
 
     with Sshd(options={"MaxStartups": "1"}) as server:

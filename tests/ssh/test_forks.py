@@ -1,4 +1,4 @@
-"""Fork servers: sessions over a kept connection that need no command of the login shell."""
+"""Fork servers: sessions over a kept connection without a command of the login shell."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
 
 
 def ask(host: Host, kind: str, **fields: object) -> Message:
-    """The result, in a session of its own, as of a command of dtctl."""
+    """The result of a request in a session of its own, as of a dtctl command."""
     session = OpensshTransport(ConfigFiles()).open(host)
     try:
         session.send({"type": kind, "cluster": "c", "host": "gpu-a", "run": None, **fields})
@@ -51,7 +51,7 @@ def exec_code(host: Host, command: str) -> int:
 
 
 def await_server(server: Sshd, host: Host) -> None:
-    """Until the fork server that the first session leaves behind answers."""
+    """Waits until the fork server that the first session leaves behind answers."""
 
     def is_there() -> bool:
         before = server.sessions()
@@ -65,7 +65,7 @@ def test_sessions_after_the_first_start_no_command(server: Sshd) -> None:
     await_server(server, host)
     before = server.sessions()
     assert [exec_code(host, f"exit {code}") for code in (0, 3, 5)] == [0, 3, 5]
-    assert exec_code(host, 'grep -q \'"dtctl","exec"\' /proc/$PPID/cmdline') == 0  # as of other sessions
+    assert exec_code(host, 'grep -q \'"dtctl","exec"\' /proc/$PPID/cmdline') == 0  # sockets of other sessions
     assert server.sessions() == before
 
 
@@ -83,7 +83,7 @@ def test_only_its_user_reaches_the_server(server: Sshd) -> None:
     ["echo 'export NEW=1' >> .profile", SERVER.format(signal="KILL"), SERVER.format(signal="TERM"), "rm -r .dtctl"],
     ids=["a file of the login is new", "killed", "terminated", "files removed"],
 )
-def test_session_logs_in_where_the_server_is_of_no_more_use(change: str, server: Sshd) -> None:
+def test_session_logs_in_if_the_fork_server_is_gone(change: str, server: Sshd) -> None:
     host = direct(server)
     await_server(server, host)
     exec_code(host, change)
@@ -93,7 +93,7 @@ def test_session_logs_in_where_the_server_is_of_no_more_use(change: str, server:
     await_server(server, host)
 
 
-def test_server_that_does_not_answer_costs_a_login(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_logs_in_if_the_fork_server_does_not_answer(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
     host = direct(server)
     await_server(server, host)
     monkeypatch.setattr(kept, "ANSWER_S", 0.5)
@@ -103,7 +103,7 @@ def test_server_that_does_not_answer_costs_a_login(server: Sshd, monkeypatch: py
     assert server.logins() == before + 1
 
 
-def test_host_that_forwards_no_socket_answers_as_before() -> None:
+def test_session_logs_in_if_the_host_forwards_no_socket() -> None:
     with Sshd(options={"AllowStreamLocalForwarding": "no"}) as server:
         host = direct(server)
         exec_code(host, "true")
@@ -113,7 +113,7 @@ def test_host_that_forwards_no_socket_answers_as_before() -> None:
         assert exec_code(host, "test $(pgrep -cx dtctl-sessions) = 1") == 0
 
 
-def test_server_ends_with_its_files_when_it_was_not_used_for_its_time(server: Sshd) -> None:
+def test_unused_server_ends_and_removes_its_files(server: Sshd) -> None:
     await_server(server, direct(server, keep_s=1.0))
     eventually(lambda: server.processes() == [], what="the end of the fork server")
     assert not list((server.home / ".dtctl/sessions").iterdir())
@@ -138,7 +138,7 @@ def test_connection_of_another_user_is_refused() -> None:
         assert not forkserver._is_own(ours)
 
 
-def test_failed_names_of_modules_leave_the_server_alive() -> None:
+def test_server_survives_unknown_module_names() -> None:
     forkserver._import(["no.such.module", "json.no", "json"])
 
 

@@ -1,4 +1,4 @@
-"""Ways to a host that lead through others: ProxyJump, ProxyCommand, and `jump`."""
+"""Routes to a host through others: ProxyJump, ProxyCommand, and `jump`."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def gpu(server: Sshd, extra: str = "") -> str:
     return server.ssh_config_text("gpu", extra)
 
 
-def test_a_jump_host_of_ssh_config(home: Path, sshd: Sshd, bastion: Sshd) -> None:
+def test_a_jump_host_of_ssh_config_is_used(home: Path, sshd: Sshd, bastion: Sshd) -> None:
     before = bastion.logins()
     transport = config(home, gpu(sshd, "  ProxyJump bastion"), bastion.ssh_config_text("bastion"))
     answering(transport, GPU).close()
     assert bastion.logins() == before + 1
 
 
-def test_jump_hosts_are_visited_in_the_order_written(home: Path, sshd: Sshd, bastion: Sshd, second: Sshd) -> None:
+def test_jump_hosts_are_used_in_the_given_order(home: Path, sshd: Sshd, bastion: Sshd, second: Sshd) -> None:
     blocks = [bastion.ssh_config_text("bastion"), second.ssh_config_text("second")]
     transport = config(home, gpu(sshd, "  ProxyJump bastion,second"), *blocks)
     hops = transport.logins.hops(SshSettings("gpu"))
@@ -76,9 +76,7 @@ def test_a_jump_host_of_the_cluster_file_wins(home: Path, sshd: Sshd, bastion: S
     assert bastion.logins() == before + 1
 
 
-def test_key_and_known_hosts_of_the_cluster_file_count_for_the_jump_host_too(
-    home: Path, sshd: Sshd, bastion: Sshd
-) -> None:
+def test_key_and_known_hosts_of_the_cluster_file_apply_to_the_jump_host(home: Path, sshd: Sshd, bastion: Sshd) -> None:
     known = home / "known"
     known.write_text(sshd.known_hosts_text() + bastion.known_hosts_text())
     jump = f"{bastion.user}@{bastion.address}:{bastion.port}"
@@ -86,7 +84,7 @@ def test_key_and_known_hosts_of_the_cluster_file_count_for_the_jump_host_too(
 
 
 @pytest.mark.parametrize("jumps", [0, 1, 2])
-def test_openssh_goes_the_same_way(home: Path, sshd: Sshd, bastion: Sshd, second: Sshd, jumps: int) -> None:
+def test_openssh_uses_the_same_route(home: Path, sshd: Sshd, bastion: Sshd, second: Sshd, jumps: int) -> None:
     known = home / "known hosts 100%"
     known.write_text("".join(server.known_hosts_text() for server in (sshd, bastion, second)))
     hops = [f"{server.user}@{server.address}:{server.port}" for server in (bastion, second)[:jumps]]
@@ -98,14 +96,14 @@ def test_openssh_goes_the_same_way(home: Path, sshd: Sshd, bastion: Sshd, second
     assert (bastion.logins() - before[0], second.logins() - before[1]) == (int(jumps > 0), int(jumps > 1))
 
 
-def test_a_jump_host_meant_for_all_is_not_its_own(home: Path, sshd: Sshd, bastion: Sshd) -> None:
+def test_a_jump_host_for_all_hosts_is_not_its_own(home: Path, sshd: Sshd, bastion: Sshd) -> None:
     everybody = "Host *\n  ProxyJump bastion\n"
     transport = config(home, gpu(sshd), bastion.ssh_config_text("bastion"), everybody)
     assert [hop.target for hop in transport.logins.hops(SshSettings("gpu"))] == ["bastion"]
     answering(transport, GPU).close()
 
 
-def test_jump_hosts_in_a_circle_are_noticed(home: Path, sshd: Sshd, bastion: Sshd) -> None:
+def test_jump_hosts_in_a_circle_are_reported(home: Path, sshd: Sshd, bastion: Sshd) -> None:
     transport = config(
         home,
         gpu(sshd, "  ProxyJump a"),
@@ -138,7 +136,7 @@ def test_the_host_key_of_a_jump_host_is_checked(home: Path, sshd: Sshd, bastion:
     assert error.hint == "dtctl trust"
 
 
-def test_a_key_that_the_jump_host_refuses(home: Path, sshd: Sshd, bastion: Sshd) -> None:
+def test_a_key_that_the_jump_host_refuses_is_reported(home: Path, sshd: Sshd, bastion: Sshd) -> None:
     text = bastion.ssh_config_text("bastion").replace(str(bastion.key), str(make_key("stranger")))
     error = failure(config(home, gpu(sshd, "  ProxyJump bastion"), text))
     where = f"bastion ({bastion.address}:{bastion.port})"
@@ -155,7 +153,7 @@ def test_a_jump_host_that_is_down_costs_its_timeout_once(home: Path, sshd: Sshd)
     }
 
 
-def test_a_host_that_the_jump_host_cannot_reach(home: Path, bastion: Sshd) -> None:
+def test_a_host_that_the_jump_host_cannot_reach_is_reported(home: Path, bastion: Sshd) -> None:
     port = free_port()
     blocks = [
         f"Host gpu\n  HostName 127.0.0.1\n  Port {port}\n  ProxyJump bastion\n",
@@ -166,7 +164,7 @@ def test_a_host_that_the_jump_host_cannot_reach(home: Path, bastion: Sshd) -> No
     assert "Connect failed" in error.detail
 
 
-def test_a_jump_host_that_forbids_forwarding(home: Path, sshd: Sshd) -> None:
+def test_a_jump_host_that_forbids_forwarding_is_reported(home: Path, sshd: Sshd) -> None:
     with Sshd(options={"AllowTcpForwarding": "no"}) as closed:
         error = failure(config(home, gpu(sshd, "  ProxyJump closed"), closed.ssh_config_text("closed")))
     assert "Administratively prohibited" in error.detail
@@ -192,7 +190,7 @@ def test_a_proxy_command_leaves_no_process_behind(home: Path, sshd: Sshd) -> Non
 
 
 def _group(leader: int) -> list[str]:
-    """Command lines of the living processes of a group."""
+    """The command lines of the living processes of a group."""
     completed = subprocess.run(["ps", "-e", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True)
     rows = [line.split(None, 2) for line in completed.stdout.splitlines()]
     return [args for pgid, state, args in rows if pgid == str(leader) and not state.startswith("Z")]
@@ -205,7 +203,7 @@ def test_a_proxy_command_that_fails_is_quoted(home: Path, sshd: Sshd) -> None:
     assert "no way" in error.detail
 
 
-def test_the_first_of_proxy_jump_and_proxy_command_counts(home: Path, sshd: Sshd, bastion: Sshd) -> None:
+def test_the_first_of_proxy_jump_and_proxy_command_wins(home: Path, sshd: Sshd, bastion: Sshd) -> None:
     before = bastion.logins()
     everybody = "Host *\n  ProxyJump bastion\n"
     config(home, gpu(sshd, "  ProxyCommand none\n"), bastion.ssh_config_text("bastion"), everybody).open(GPU).close()

@@ -63,7 +63,7 @@ def test_an_unknown_key_is_refused_with_its_fingerprint_and_the_next_step(
 
 
 @pytest.mark.parametrize("policy", ["strict", "accept-new"])
-def test_a_changed_key_is_refused_with_both_fingerprints_and_where_the_old_one_stands(
+def test_a_changed_key_is_refused_with_both_fingerprints_and_the_line_of_the_old_one(
     sshd: Sshd, home: Path, policy: str, refusal: Refusal
 ) -> None:
     old = make_key("old-host")
@@ -79,7 +79,7 @@ def test_a_changed_key_is_refused_with_both_fingerprints_and_where_the_old_one_s
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
-def test_the_pinned_type_is_asked_for(sshd: Sshd, home: Path, kind: str, log_in: LogIn) -> None:
+def test_the_pinned_key_type_is_requested(sshd: Sshd, home: Path, kind: str, log_in: LogIn) -> None:
     file = home / "known_hosts"
     file.write_text(f"{name(sshd)} {public(sshd.host_keys[kind])}\n")
     log_in(direct(sshd, known_hosts=str(file)))
@@ -108,14 +108,14 @@ def test_hashed_names_are_found(sshd: Sshd, home: Path, log_in: LogIn) -> None:
     log_in(direct(sshd, known_hosts=str(file)))
 
 
-@pytest.mark.parametrize("client", [SshTransport])  # `ssh` itself knows no other home than that of /etc/passwd
+@pytest.mark.parametrize("client", [SshTransport])  # `ssh` itself uses only the home in /etc/passwd
 def test_the_users_own_known_hosts_is_trusted(sshd: Sshd, home: Path, log_in: LogIn) -> None:
     (home / ".ssh").mkdir()
     (home / ".ssh" / "known_hosts").write_text(sshd.known_hosts_text())
     log_in(direct(sshd, known_hosts=None))
 
 
-def test_host_key_alias_is_what_the_key_is_looked_up_by(sshd: Sshd, home: Path, log_in: LogIn) -> None:
+def test_host_key_is_looked_up_by_its_alias(sshd: Sshd, home: Path, log_in: LogIn) -> None:
     (home.parent / "known").write_text(sshd.known_hosts_text("the-alias"))
     config = home / "config"
     config.write_text(
@@ -150,7 +150,7 @@ def test_all_keys_of_a_host_are_found_without_a_login_and_pinned(sshd: Sshd, hom
     log_in(direct(sshd, known_hosts=str(home / "known_hosts.own")))
 
 
-def test_what_is_pinned_is_what_openssh_believes(sshd: Sshd, home: Path) -> None:
+def test_openssh_finds_the_pinned_keys(sshd: Sshd, home: Path) -> None:
     (station,) = Transports().stations(direct(sshd, known_hosts=str(home / "known_hosts.own")))
     station.pin(station.scan())
     found = subprocess.run(

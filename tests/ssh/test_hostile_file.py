@@ -1,4 +1,4 @@
-"""Every command on a cluster.yaml from a stranger: nothing of it runs here, and nothing of the user's is written to."""
+"""Every command on a cluster.yaml from a stranger: nothing of it is executed here, and no file of the user changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def arguments(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", at_night(COMMANDS, but=COMMANDS[::6]))
-def test_no_command_runs_what_stands_in_a_name(user: Desk, command: str) -> None:
+def test_no_command_executes_a_host_name(user: Desk, command: str) -> None:
     write(user, f"{{user: '{BAD}', jump: 'ok,{BAD}'}}", f"bad: '{BAD}', spare: 'x@{BAD}:22'")
     done = user.run(*arguments(command))
     assert done.returncode == ExitCode.CONFIG, done.stdout + done.stderr
@@ -62,7 +62,7 @@ def test_no_command_runs_what_stands_in_a_name(user: Desk, command: str) -> None
 
 
 @pytest.mark.parametrize("command", at_night(COMMANDS, but=("up", "exec", "ssh", "trust")))
-def test_no_command_runs_what_stands_in_an_option(user: Desk, command: str) -> None:
+def test_no_command_executes_an_option(user: Desk, command: str) -> None:
     write(user, "{connect_timeout: 1s}")
     first, *rest = arguments(command)
     done = user.run(first, "-u" if COMMANDS.index(command) % 2 else "-J", BAD, *rest)
@@ -72,8 +72,8 @@ def test_no_command_runs_what_stands_in_an_option(user: Desk, command: str) -> N
 
 
 @pytest.mark.parametrize("command", ["status", "trust", "plan", "validate"])
-def test_a_name_in_the_memory_of_a_run_is_not_trusted_either(user: Desk, command: str) -> None:
-    """As an earlier version may have left it."""
+def test_no_command_executes_a_host_name_of_a_run_record(user: Desk, command: str) -> None:
+    """The record is as an earlier version may have left it."""
     write(user, "{connect_timeout: 1s}")
     file = user.project / "cluster.yaml"
     host = {"name": "bad", "ssh": {"target": BAD, "user": BAD}, "address": None, "gpus": 0, "python": None}

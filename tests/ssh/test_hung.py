@@ -1,4 +1,4 @@
-"""An SSH server that hangs in the middle, wherever it can, or sends more than it may: everybody else goes on."""
+"""An SSH server that hangs in any phase, or sends more than it may: other hosts are not affected."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tests.waiting import eventually
 HANGS_S = 60.0
 SOON_S = HANGS_S / 2
 LIMITS_S = {"banner": 1.5, "auth": 5.0, "partial": 2.0, "channel": 5.0, "exec": 5.0}
-"""For a login that hangs in that phase. What comes before it in the same limit has to fit in on a busy machine, too."""
+"""The timeout for a login that hangs in this phase. The phases before it must also fit into it on a busy machine."""
 
 
 class HungServer(paramiko.ServerInterface):
-    """Lets everybody in, and hangs at `at` until it is released."""
+    """Accepts all logins, and hangs at `at` until it is released."""
 
     def __init__(self, at: str, released: threading.Event) -> None:
         self._at = at
@@ -61,7 +61,7 @@ class HungServer(paramiko.ServerInterface):
         return True
 
     def _run(self, channel: paramiko.Channel) -> None:
-        with suppress(OSError, EOFError, paramiko.SSHException):  # the client has hung up
+        with suppress(OSError, EOFError, paramiko.SSHException):  # the client has disconnected
             self._answer(channel)
 
     def _answer(self, channel: paramiko.Channel) -> None:
@@ -70,7 +70,7 @@ class HungServer(paramiko.ServerInterface):
         self._drain(channel)
         channel.sendall(b"\x1e" + json.dumps(GREETING).encode() + b"\n")
         if self._at == "flood":
-            packet = paramiko.Message()  # past the channel's window, which paramiko would wait for
+            packet = paramiko.Message()  # beyond the channel's window, which paramiko would wait for
             packet.add_byte(b"\x5e")
             packet.add_int(channel.remote_chanid)
             packet.add_string(b"." * 30_000)
@@ -79,7 +79,7 @@ class HungServer(paramiko.ServerInterface):
                 transport._send_user_message(packet)
 
     def _drain(self, channel: paramiko.Channel) -> None:
-        """Reads until the agent has come, or, as one who takes nothing, not at all."""
+        """Reads until the agent has arrived; or nothing at all, as a host that does not read."""
         if self._at != "deaf":
             channel.settimeout(0.3)
             try:
@@ -111,7 +111,7 @@ def hung(at: str, kind: type[HungServer] = HungServer) -> Iterator[Host]:
 
     threading.Thread(target=serve, daemon=True).start()
     port = listener.getsockname()[1]
-    known = Path.home() / "known_hosts"  # `ssh` itself knows no other home than that of /etc/passwd
+    known = Path.home() / "known_hosts"  # `ssh` itself uses only the home in /etc/passwd
     known.write_text(f"[127.0.0.1]:{port} ssh-rsa {base64.b64encode(host_key.asbytes()).decode()}\n")
     limit_s = LIMITS_S.get(at, HANGS_S)
     login = {"user": "train", "port": port, "identity_file": str(make_key("hung-user")), "known_hosts": str(known)}
@@ -138,13 +138,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("banner", "does not greet as SSH servers do|does not complete the login"),
         ("auth", "does not complete the login"),
-        ("partial", "does not complete the login|cannot log in"),  # `ssh` shows its key again and again
+        ("partial", "does not complete the login|cannot log in"),  # `ssh` shows its key repeatedly
         ("channel", "opens no session"),
         ("exec", "opens no session|did not answer"),
         ("greeting", "did not answer|silent"),
     ],
 )
-def test_a_server_that_hangs_is_given_up_in_every_phase_of_a_login(
+def test_a_hanging_server_times_out_in_every_phase_of_a_login(
     phase: str, why: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if phase in ("exec", "greeting"):  # an `ssh` that keeps a connection waits for no answer to "exec"
@@ -158,7 +158,7 @@ def test_a_server_that_hangs_is_given_up_in_every_phase_of_a_login(
     eventually(lambda: threading.active_count() <= threads, what="the end of the threads")
 
 
-def test_a_server_whose_agent_takes_nothing_is_given_up(client: Client) -> None:
+def test_a_server_whose_agent_reads_nothing_times_out(client: Client) -> None:
     with hung("deaf") as host:
         session = answering(client(), host)
         try:
@@ -171,7 +171,7 @@ def test_a_server_whose_agent_takes_nothing_is_given_up(client: Client) -> None:
 
 
 def test_a_server_that_sends_past_its_window_loses_its_connection() -> None:
-    """Nobody reads while it floods, as while `up` waits for other hosts."""
+    """Nothing is read during the flood, as while `up` waits for other hosts."""
     with hung("flood") as host:
         session = answering(SshTransport(), host)
         try:

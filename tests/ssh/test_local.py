@@ -57,16 +57,16 @@ def test_closing_ends_the_agent(session: Session) -> None:
         session.send({"type": "digest"})
 
 
-def test_the_terminals_interrupt_is_not_for_the_agent(session: Session) -> None:
+def test_an_interrupt_of_the_terminal_does_not_reach_the_agent(session: Session) -> None:
     assert os.getsid(session.facts["pid"]) != os.getsid(0)
 
 
-def test_a_python_that_is_not_there_is_named() -> None:
+def test_a_missing_python_is_reported() -> None:
     with pytest.raises(TransportError, match="/no/python"):
         answering(LocalTransport(python="/no/python"), HERE)
 
 
-def test_a_python_that_is_too_old_to_start_says_so(tmp_path: Path) -> None:
+def test_a_local_python_that_is_too_old_is_reported(tmp_path: Path) -> None:
     fake = tmp_path / "python"
     fake.write_text("#!/bin/sh\necho I am old >&2\nexit 2\n")
     fake.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Keys, agents and users: who gets in, and what is said when nobody does."""
+"""Keys, agents and users: which logins succeed, and the errors of the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stranger() -> Path:
 
 
 def old_format(kind: str) -> Path:
-    """With the same passphrase."""
+    """The key in the old format, with the same passphrase."""
     return make_key(f"pem-{kind}", kind, PASSPHRASE, form="PEM")
 
 
@@ -61,16 +61,14 @@ def refusal(host: Host, transport: SshTransport | None = None) -> TransportError
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_key_without_passphrase_gets_in(sshd: Sshd, kind: str) -> None:
+def test_login_with_a_key_without_passphrase(sshd: Sshd, kind: str) -> None:
     log_in(direct(sshd, identity_file=str(plain(kind))))
 
 
 @pytest.mark.parametrize(
     ("make", "kind"), [*((locked, kind) for kind in KINDS), *((old_format, kind) for kind in OLD_FORMAT)]
 )
-def test_a_key_with_passphrase_gets_in_and_is_asked_for_once(
-    sshd: Sshd, make: Callable[[str], Path], kind: str
-) -> None:
+def test_login_with_a_key_requests_its_passphrase_once(sshd: Sshd, make: Callable[[str], Path], kind: str) -> None:
     key = make(kind)
     asked: list[str] = []
 
@@ -104,13 +102,13 @@ def test_no_prompt_after_three_wrong_passphrases(sshd: Sshd) -> None:
     assert len(asked) == 3
 
 
-def test_without_a_terminal_the_locked_key_is_named(sshd: Sshd) -> None:
+def test_without_a_terminal_the_locked_key_is_reported(sshd: Sshd) -> None:
     error = refusal(direct(sshd, identity_file=str(locked("rsa"))))
     assert f"{locked('rsa')} needs a passphrase" in error.detail
     assert error.hint == f"ssh-add {locked('rsa')}"
 
 
-def test_a_locked_key_is_not_asked_for_when_another_gets_in(sshd: Sshd, home: Path) -> None:
+def test_no_passphrase_is_requested_if_another_key_is_accepted(sshd: Sshd, home: Path) -> None:
     config = home / "config"
     config.write_text(
         f"Host a\n  HostName {sshd.address}\n  Port {sshd.port}\n  User {sshd.user}\n"
@@ -128,7 +126,7 @@ def test_the_default_keys_of_the_home_are_used(sshd: Sshd, home: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_agent_gets_in(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_login_with_a_key_of_an_agent(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with ssh_agent(stranger(), plain(kind)) as socket:
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
         transport = SshTransport()
@@ -136,7 +134,7 @@ def test_an_agent_gets_in(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, kind: str
     assert outcomes.errors == {}
 
 
-def test_a_locked_key_that_the_agent_holds_is_not_asked_for(
+def test_no_passphrase_is_requested_for_a_key_of_the_agent(
     sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     unlocked = home / "key"
@@ -151,7 +149,7 @@ def test_a_locked_key_that_the_agent_holds_is_not_asked_for(
         log_in(direct(sshd, identity_file=str(public)), transport)
 
 
-def test_identities_only_keeps_the_agents_other_keys_back(
+def test_identities_only_excludes_other_keys_of_the_agent(
     sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     with ssh_agent(plain("rsa")) as socket:
@@ -167,14 +165,14 @@ def test_identities_only_keeps_the_agents_other_keys_back(
     assert error.detail == f"offered {make_key('stranger')}; the host accepts publickey"
 
 
-def test_a_refused_key_is_named_with_user_and_what_the_host_accepts(sshd: Sshd) -> None:
+def test_a_refused_key_is_reported_with_user_and_accepted_methods(sshd: Sshd) -> None:
     error = refusal(direct(sshd, identity_file=str(stranger())))
     assert error.summary == f"cannot log in to gpu-a ({sshd.address}:{sshd.port}) as {sshd.user}"
     assert error.detail == f"offered {make_key('stranger')}; the host accepts publickey"
     assert error.hint.startswith(f"ssh -i {make_key('stranger')} -p {sshd.port} {sshd.user}@{sshd.address} true    ")
 
 
-def test_a_key_file_that_is_not_there_is_named(sshd: Sshd, home: Path) -> None:
+def test_a_missing_key_file_is_reported(sshd: Sshd, home: Path) -> None:
     error = refusal(direct(sshd, identity_file="~/.ssh/typo"))
     assert error.detail.splitlines() == [
         "no key to offer; the host accepts publickey",
@@ -182,12 +180,12 @@ def test_a_key_file_that_is_not_there_is_named(sshd: Sshd, home: Path) -> None:
     ]
 
 
-def test_a_file_that_is_no_key_is_named(sshd: Sshd, home: Path) -> None:
+def test_a_file_that_is_no_key_is_reported(sshd: Sshd, home: Path) -> None:
     (home / "notes").write_text("buy milk\n")
     assert "~/notes: not a private key" in refusal(direct(sshd, identity_file="~/notes")).detail
 
 
-def test_too_many_keys_are_answered_with_how_to_name_one(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_keys_are_reported_with_the_setting_for_one(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
     strangers = [make_key(f"stranger-{number}") for number in range(8)]
     with ssh_agent(*strangers) as socket:
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
@@ -197,7 +195,7 @@ def test_too_many_keys_are_answered_with_how_to_name_one(sshd: Sshd, monkeypatch
     assert "IdentitiesOnly" in error.hint
 
 
-def test_a_host_that_also_wants_a_password_is_refused_at_once(home: Path) -> None:
+def test_a_host_that_also_requires_a_password_fails_at_once(home: Path) -> None:
     with Sshd(
         options={"AuthenticationMethods": "publickey,keyboard-interactive", "KbdInteractiveAuthentication": "yes"}
     ) as server:
@@ -207,14 +205,14 @@ def test_a_host_that_also_wants_a_password_is_refused_at_once(home: Path) -> Non
     )
 
 
-def test_a_host_that_accepts_no_keys_says_what_it_does_accept() -> None:
+def test_accepted_methods_are_reported_if_keys_are_not() -> None:
     options = {"PubkeyAuthentication": "no", "PasswordAuthentication": "yes"}
     with Sshd(options=options) as server:
         error = refusal(direct(server))
     assert "the host accepts password\n`ssh: {client: openssh}` asks" in error.detail
 
 
-def test_connections_leave_the_configuration_that_they_share_as_it_is(sshd: Sshd) -> None:
+def test_connections_do_not_modify_their_shared_configuration(sshd: Sshd) -> None:
     transport = SshTransport()
     host = direct(sshd)
     assert isinstance(host.reach, SshSettings)

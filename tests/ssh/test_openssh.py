@@ -1,4 +1,4 @@
-"""`ssh: {client: openssh}`: the user's own `ssh` logs in, keeps the connection, and replaces one that is dead."""
+"""`ssh: {client: openssh}`: the user's own `ssh` logs in, keeps the connection, and replaces a dead one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.waiting import eventually
 
 
 def log_in(host: Host, config: Path | None = None) -> None:
-    """As another command of dtctl does."""
+    """Logs in as another command of dtctl does."""
     answering(OpensshTransport(ConfigFiles(config)), host).close()
 
 
@@ -71,7 +71,7 @@ def test_sockets_are_in_a_private_directory(sshd: Sshd) -> None:
     assert len(os.fsencode(path)) < 80
 
 
-def test_connection_ends_when_it_has_not_been_used_for_its_time(sshd: Sshd) -> None:
+def test_unused_connection_ends(sshd: Sshd) -> None:
     host = direct(sshd, keep_s=1.0)
     log_in(host)
     pid = master(host)
@@ -88,7 +88,7 @@ def test_connection_that_was_killed_is_replaced(sshd: Sshd) -> None:
 
 @pytest.mark.parametrize("frozen", ["host", "ssh"])
 def test_connection_that_does_not_answer_is_replaced(frozen: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a sleep of the laptop: the `ssh` lives, and believes in its connection."""
+    """As after the laptop slept: the `ssh` lives, and does not know that its connection is dead."""
     monkeypatch.setattr(kept, "ANSWER_S", 0.5)
     monkeypatch.setattr(control, "HELLO_S", 0.5)
     with Sshd() as server:
@@ -107,7 +107,7 @@ def test_connection_that_does_not_answer_is_replaced(frozen: str, monkeypatch: p
 
 
 def _logins_of(server: Sshd) -> list[int]:
-    """Its processes for users that are logged in."""
+    """The server's processes for logged-in users."""
     found, below = [], [server.init]
     while below:
         pid = below.pop()
@@ -118,7 +118,7 @@ def _logins_of(server: Sshd) -> list[int]:
     return found
 
 
-def test_trust_pins_what_ssh_then_believes(home: Path, sshd: Sshd, bastion: Sshd) -> None:
+def test_ssh_accepts_keys_pinned_by_trust(home: Path, sshd: Sshd, bastion: Sshd) -> None:
     known = home / "known_hosts.own"
     jump = f"{bastion.user}@{bastion.address}:{bastion.port}"
     host = direct(sshd, known_hosts=str(known), jump=jump, client="openssh")
@@ -142,7 +142,7 @@ def test_hosts_share_one_login_to_their_jump_host(home: Path, sshd: Sshd, bastio
     assert (bastion.logins() - before[0], sshd.logins() - before[1]) == (1, 3)
 
 
-def test_key_that_the_host_refuses_is_reported_in_the_words_of_ssh(sshd: Sshd) -> None:
+def test_refused_key_is_reported_with_the_output_of_ssh(sshd: Sshd) -> None:
     error = refusal(direct(sshd, identity_file=str(make_key("stranger"))))
     where = f"{sshd.address}:{sshd.port}"
     assert error.summary == f"ssh cannot log in to gpu-a ({where}) as {sshd.user}"
@@ -155,7 +155,7 @@ def test_machine_without_ssh_is_reported(sshd: Sshd, monkeypatch: pytest.MonkeyP
     assert refusal(direct(sshd)).summary == "there is no `ssh` on this machine"
 
 
-def test_login_by_hand_goes_over_the_kept_connection(sshd: Sshd) -> None:
+def test_dtctl_ssh_uses_the_kept_connection(sshd: Sshd) -> None:
     host = direct(sshd, client="openssh")
     log_in(host)
     before = sshd.logins()

@@ -1,4 +1,4 @@
-"""`ssh: {client: openssh}`: `ssh` asks on the terminal for what a login needs, once for all commands."""
+"""`ssh: {client: openssh}`: `ssh` prompts on the terminal for what a login needs, once for all commands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SOFTHSM = next(Path("/usr/lib").glob("**/softhsm/libsofthsm2.so"), None) if shut
 
 @pytest.fixture(scope="module")
 def locked() -> Iterator[Sshd]:
-    """It lets in a key that has a passphrase."""
+    """A server that accepts a key with a passphrase."""
     with Sshd(authorized=[make_key("asked-for", passphrase=PASSPHRASE)]) as server:
         yield server
 
@@ -56,7 +56,7 @@ def with_passphrase(server: Sshd) -> Host:
 
 @contextmanager
 def asked(host: Host, question: str, config: Path | None = None) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """Two logins at a terminal, the first of which has just asked the question and echoes nothing."""
+    """Two logins at a terminal, the first of which has just shown the prompt and echoes nothing."""
     with at_a_terminal(LOG_IN_TWICE.format(host=host, config=config)) as (terminal, process):
         shown = ""
         while question not in shown:
@@ -74,20 +74,20 @@ def answer(host: Host, question: str, reply: str, config: Path | None = None) ->
         assert echoes(terminal)
 
 
-def test_passphrase_is_asked_once_for_all_commands(locked: Sshd) -> None:
+def test_passphrase_is_requested_once_for_all_commands(locked: Sshd) -> None:
     before = locked.logins()
     answer(with_passphrase(locked), "Enter passphrase for key", PASSPHRASE)
     assert locked.logins() == before + 1
 
 
-def test_login_fails_without_a_terminal_and_names_what_to_type(locked: Sshd) -> None:
+def test_login_without_a_terminal_fails_with_a_command_to_type(locked: Sshd) -> None:
     with pytest.raises(TransportError, match="ssh cannot log in to gpu-a") as caught:
         answering(OpensshTransport(), direct(locked, identity_file=with_passphrase(locked).reach.identity_file))  # type: ignore[union-attr]
     assert "`ssh-add`" in caught.value.detail
     assert "`dtctl exec -- true` on a terminal" in caught.value.detail
 
 
-def test_interrupt_at_a_question_restores_the_echo(locked: Sshd) -> None:
+def test_interrupt_at_a_prompt_restores_the_echo(locked: Sshd) -> None:
     with Sshd(authorized=locked.authorized) as other:
         host = with_passphrase(other)
         with asked(host, "Enter passphrase for key") as (terminal, process):
@@ -96,8 +96,8 @@ def test_interrupt_at_a_question_restores_the_echo(locked: Sshd) -> None:
             eventually(lambda: echoes(terminal), what="the terminal to echo again")
 
 
-def test_host_with_another_key_asks_nothing(locked: Sshd, home: Path) -> None:
-    """Its question would be the question of a stranger."""
+def test_host_with_another_key_shows_no_prompt(locked: Sshd, home: Path) -> None:
+    """Its prompt would be that of a stranger."""
     known = home / "known_hosts"
     known.write_text(f"[{locked.address}]:{locked.port} {make_key('stranger').with_suffix('.pub').read_text()}")
     host = direct(locked, identity_file=str(make_key("asked-for", passphrase=PASSPHRASE)), known_hosts=str(known))
@@ -110,7 +110,7 @@ def test_host_with_another_key_asks_nothing(locked: Sshd, home: Path) -> None:
 
 
 class SecondFactor(HungServer):
-    """After the key a code is wanted."""
+    """A server that requires a code in addition to the key."""
 
     wants = "publickey"
 
@@ -128,13 +128,13 @@ class SecondFactor(HungServer):
         return int(AUTH_SUCCESSFUL if responses == [CODE] else AUTH_FAILED)
 
 
-def test_second_factor_is_asked_once_for_all_commands() -> None:
+def test_second_factor_is_requested_once_for_all_commands() -> None:
     with hung("nowhere", SecondFactor) as host:
         answer(host, "Verification code: ", CODE)
 
 
 @pytest.mark.skipif(SOFTHSM is None, reason="no PKCS#11 token here (Debian: softhsm2)")
-def test_pin_of_a_smart_card_is_asked_once_for_all_commands(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pin_of_a_smart_card_is_requested_once_for_all_commands(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SoftHSM in place of the card, with a key that never leaves it."""
     (home / "tokens").mkdir()
     (home / "softhsm2.conf").write_text(f"directories.tokendir = {home}/tokens\n")
@@ -166,7 +166,7 @@ ASK = (
 
 @contextmanager
 def at_a_terminal(script: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """Runs a script with a terminal of its own, but output to a pipe; gives our end of the terminal."""
+    """Runs a script with a terminal of its own and its output in a pipe. Returns our end of the terminal."""
     ours, theirs = pty.openpty()
     name = os.ttyname(theirs)
     takes_terminal = f"import os, fcntl, termios; fcntl.ioctl(os.open({name!r}, os.O_RDWR), termios.TIOCSCTTY)\n"
@@ -200,7 +200,7 @@ def test_a_passphrase_is_read_from_the_terminal_without_echo() -> None:
         assert echoes(terminal)
 
 
-def test_an_interrupt_gives_the_terminal_back_its_echo() -> None:
+def test_an_interrupt_restores_the_echo_of_the_terminal() -> None:
     with at_a_terminal(ASK) as (terminal, process):
         os.read(terminal, 100)
         eventually(lambda: not echoes(terminal))
@@ -209,7 +209,7 @@ def test_an_interrupt_gives_the_terminal_back_its_echo() -> None:
         assert echoes(terminal)
 
 
-def test_without_a_terminal_nobody_is_asked() -> None:
+def test_without_a_terminal_there_is_no_prompt() -> None:
     script = "from dtctl.transport.connect import terminal_passphrase as t; print(t())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, start_new_session=True)
     assert done.stdout.strip() == "None"

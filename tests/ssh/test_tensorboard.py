@@ -1,4 +1,4 @@
-"""`dtctl tensorboard` against a real sshd: its pages come over the session, and nothing is left at its end."""
+"""`dtctl tensorboard` against a real sshd: its pages come over the session, and nothing remains at its end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 130, signal.SIGK
 
 @pytest.fixture
 def trains(tmp_path: Path) -> Iterator[Desk]:
-    """A run whose Python has something of that name, with an event file in its output directory."""
+    """A run whose Python has a module of that name, with an event file in its output directory."""
     with desk(tmp_path / "home", name=f"board-{uuid.uuid4().hex[:8]}") as made, Sshd() as sshd:
         configure(made, sshd)
         package = made.project / "packages" / "tensorboard"

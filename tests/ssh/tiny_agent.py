@@ -1,4 +1,4 @@
-"""An agent of a few lines, for tests of the transport alone: it speaks frames and does as it is asked."""
+"""An agent of a few lines, for tests of the transport alone: it speaks frames and obeys requests."""
 
 from __future__ import annotations
 

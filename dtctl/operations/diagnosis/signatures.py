@@ -112,6 +112,11 @@ def ended_itself(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | Non
     return {} if end is not None and end.code == 1 and end.cause and not _EXCEPTION.match(end.cause) else None
 
 
+def with_its_host(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    end = facts.end_of(task)
+    return {} if end is not None and any(one["kind"] == "host_restarted" for one in end.how) else None
+
+
 def cannot_run(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
     """The keeper could not start the program, so that there is no log."""
     why = next((one for one in task.why if one["kind"] == "cannot_run"), None)

@@ -1,5 +1,5 @@
-"""A program that behaves as a distributed trainer does when things break, in a blink and without TensorFlow.
+"""A program that behaves as a distributed trainer does during faults, at once and without TensorFlow.
 
-It is pushed to hosts and run there as `python -m trainer`. What it does in each way of training (ways.py) is what
-TensorFlow 2.21 was seen to do, silence included.
+It is pushed to hosts and run there as `python -m trainer`. Its behaviour with each strategy (ways.py) is that observed
+of TensorFlow 2.21, including silence.
 """

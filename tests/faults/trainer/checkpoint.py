@@ -1,7 +1,7 @@
 """TensorFlow's checkpoint files without TensorFlow, written as `tf.train.Saver` writes them.
 
-Formats: `tensorflow/core/util/tensor_bundle/tensor_bundle.h`, `tensorflow/core/lib/io/table_format.txt`.
-What training has made of the weights depends on the step alone, so a checkpoint is checked byte by byte.
+Formats: `tensorflow/core/util/tensor_bundle/tensor_bundle.h`, `tensorflow/core/lib/io/table_format.txt`. The weights
+depend only on the step, so a checkpoint is checked byte by byte.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WEIGHTS = 256
 
 
 class DataLossError(Exception):
-    """As TensorFlow's: the files are not what was saved."""
+    """As TensorFlow's: the files are not those that were saved."""
 
 
 def save(directory: Path, step: int, shards: int, keep: int) -> None:
@@ -44,7 +44,7 @@ def save(directory: Path, step: int, shards: int, keep: int) -> None:
 
 
 def restore(directory: Path, shards: int) -> int | None:
-    """The step of the checkpoint that the file `checkpoint` names; None where there is none. Raises DataLossError."""
+    """The step of the checkpoint that the file `checkpoint` names; None if there is none. Raises DataLossError."""
     newest = _stated(directory, "model_checkpoint_path")
     if not newest or not (directory / (newest[0] + ".index")).exists():
         return None
@@ -61,7 +61,7 @@ def restore(directory: Path, shards: int) -> int | None:
 
 
 def named(directory: Path) -> list[str]:
-    """All that the file `checkpoint` names, oldest first."""
+    """All checkpoints that the file `checkpoint` names, oldest first."""
     return _stated(directory, "all_model_checkpoint_paths")
 
 
@@ -93,7 +93,7 @@ def _delete(paths: Iterable[Path]) -> None:
 
 
 def _contents(step: int, shards: int) -> dict[str, bytes]:
-    """The files of a checkpoint, by the ends of their names."""
+    """The files of a checkpoint, by their suffixes."""
     table = [(b"", number(1, shards) + piece(3, number(1, 1)))]  # BundleHeaderProto
     data = [b""] * shards
     tensors: list[tuple[bytes, int, tuple[int, ...], int, bytes]]
@@ -120,7 +120,7 @@ def _entry(dtype: int, shape: tuple[int, ...], shard: int, offset: int, values: 
 
 
 def _table(entries: list[tuple[bytes, bytes]]) -> bytes:
-    """A table of a single block of entries, which come in the order of their keys."""
+    """A table of a single block of entries, in the order of their keys."""
     content = _block(entries)
     handle = varint(0) + varint(len(content) - 5)
     meta = _block([])
@@ -132,12 +132,15 @@ def _table(entries: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def _block(entries: list[tuple[bytes, bytes]]) -> bytes:
-    """With its trailer of five bytes: not compressed, checksum. Keys share no prefixes, so one restart is enough."""
+    """A block with its trailer of five bytes: not compressed, checksum.
+
+    Keys share no prefixes, so one restart is enough.
+    """
     body = b"".join(varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
     body += struct.pack("<II", 0, 1) + b"\0"
     return body + struct.pack("<I", masked(body))
 
 
 def _unless_0(field: int, value: int) -> bytes:
-    """As protocol buffers are written, which have no zeros."""
+    """The field, omitted if it is 0, as in protocol buffers."""
     return bytes(number(field, value)) if value else b""

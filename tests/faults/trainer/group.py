@@ -1,4 +1,4 @@
-"""Worker 0's view of a collective: all come, go step by step, and leave together, or all fail."""
+"""Worker 0's view of a collective: all members join, step and leave together, or all fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Group:
         self._failed = ""
 
     def answer(self, request: Message) -> Message:
-        """To `join`, `step` and `leave`: comes when all have asked the same."""
+        """Answers `join`, `step` and `leave` once all members have sent the same."""
         with self._changed:
             before = self._step
             if request["do"] == "join":
@@ -62,7 +62,7 @@ class Group:
             self._changed.notify_all()
 
     def lost(self, me: str) -> None:
-        """A connection has ended: before the first step it is only waited for again."""
+        """Handles the end of a connection: before the first step the member is only waited for again."""
         with self._changed:
             if self._step is None:
                 self._members.discard(me)

@@ -1,4 +1,4 @@
-"""A server and its clients: requests and answers are JSON objects, one a line. As gRPC, no call ends by itself."""
+"""A server and its clients: requests and answers are JSON objects, one per line. As in gRPC, no call ends by itself."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ Message = dict[str, Any]
 
 
 class Gone(Exception):
-    """The other end has closed the connection, refused it, or (where there is a limit) kept silent for too long."""
+    """The other end has closed or refused the connection, or (if there is a limit) was silent for too long."""
 
 
 class Server:
     """Answers each connection in a thread of its own.
 
-    `answer(request)` gives the answer; `lost(me)` is called at a connection's end, and who it was by its requests.
+    `answer(request)` returns the answer; `lost(me)` is called at the end of a connection, with its client's name from
+    the requests.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Peer:
     """A task that is called at its address; connects when it is called."""
 
     limit_s: float | None = None
-    """How long an answer may take; as with gRPC for ever, where nothing else is set."""
+    """The limit for an answer; as in gRPC none, unless another is set."""
 
     def __init__(self, address: str, me: str) -> None:
         self.address, self._me = address, me
@@ -90,13 +91,13 @@ class Peer:
 
     def close(self) -> None:
         for part in (self._stream, self._socket):
-            with suppress(OSError):  # what was not yet sent
+            with suppress(OSError):  # the unsent rest
                 if part is not None:
                     part.close()
         self._stream = self._socket = None
 
     def wait(self, do: str, until: Callable[[Message], bool] = lambda answer: True, every_s: float = 0.2) -> Message:
-        """Calls, in silence, until there is an answer for which `until(answer)` holds."""
+        """Calls, silently, until there is an answer for which `until(answer)` holds."""
         while True:
             with suppress(Gone):
                 answer = self.call(do)

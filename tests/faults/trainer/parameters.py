@@ -1,4 +1,4 @@
-"""What a ps holds: nothing when it starts; then the step at which it was initialised or restored, and each push."""
+"""The state of a ps: empty when it starts; then the step at which it was initialised or restored, and each push."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Parameters:
         self._arrived: set[str] = set()
 
     def answer(self, request: Message) -> Message:
-        """To `get`, `restore`, `push`, and `join`, whose step is done when `of` different tasks have come."""
+        """Answers `get`, `restore`, `push`, and `join`, whose step is done when `of` different tasks have joined."""
         with self._changed:
             self._enough |= request.get("wants_end", False)
             if request["do"] == "restore":

@@ -1,4 +1,4 @@
-"""A task's flags, and what every way of training needs: pace, log, checkpoints, and the wish to stop."""
+"""A task's flags, and the common needs of all strategies: pace, log, checkpoints, and the request to stop."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Place:
             for hosts in (options.ps_hosts, options.chief_hosts, options.worker_hosts)
         )
         self.driven = workers
-        """Those that a separate chief drives."""
+        """The tasks that a separate chief drives."""
         self.workers = [*chiefs, *workers]
         self.address = {"ps": self.ps, "chief": chiefs, "worker": workers}[options.job_name][options.task_index]
         self.is_chief = self.name == ("chief:0" if chiefs else "worker:0")
@@ -71,14 +71,14 @@ class Place:
         self._saved_at = time.monotonic()
         self._next_line = 0.0
         self.wants_end = options.until_file is None
-        """The chief has seen the file."""
+        """Whether the chief has seen the file."""
         self.enough = self.wants_end
-        """All have been asked to, and will end at the same step where they go together."""
+        """Whether all have been told to end; they end at the same step if they step together."""
         crashes = (crash.rsplit(":", 2) for crash in options.crash)
         self._crash = next(((int(step), int(code)) for task, step, code in crashes if task == self.name), None)
 
     def hang_if_asked(self, when: str) -> None:
-        """Once, without a word, where a file in the output directory is named so for it; `when`: start or step."""
+        """Hangs once, silently, if a file in the output directory is named so for it; `when`: start or step."""
         asked = self.options.output_dir / f"hang-{when}-{self.name}"
         if asked.exists():
             asked.unlink()
@@ -90,7 +90,7 @@ class Place:
             time.sleep(3600)
 
     def listen_to_signals(self) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever holds the terminal
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal may be held
         if self.options.swallow_sigterm:
             signal.signal(signal.SIGTERM, lambda *_: print("W preemption_notifier.cc] SIGTERM caught"))
         elif self.options.job_name == "ps":
@@ -112,14 +112,14 @@ class Place:
         time.sleep(workers / self.options.steps_per_s)
 
     def reached(self, step: int) -> None:
-        """Tells the step at most five times a second, saves now and then if this is the chief, and breaks if asked."""
+        """Reports the step at most five times per second, saves sometimes if this is the chief, fails if requested."""
         now = time.monotonic()
         if now >= self._next_line:
             self.hang_if_asked("step")
             self._next_line = now + 0.2
             self.wants_end = self.wants_end or (self.is_chief and self.options.until_file.exists())
             print(f"step {step}  loss {loss(step):.3f}")
-            with mmap.mmap(-1, len(BATCH)) as memory:  # what a step needs for a moment
+            with mmap.mmap(-1, len(BATCH)) as memory:  # temporary memory of a step
                 memory.write(BATCH)
         if self.is_chief and now >= self._saved_at + self.options.save_s:
             self.save(step)
@@ -138,7 +138,7 @@ class Place:
         return step or 0
 
     def end(self, step: int) -> None:
-        """What a trainer does when its loop is over."""
+        """Does what a trainer does after its loop."""
         if self.is_chief:
             self.save(step)
             time.sleep(self.options.close_s)

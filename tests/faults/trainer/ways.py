@@ -1,4 +1,4 @@
-"""The ways of training, as they look from outside: who waits for whom, who says what and who exits when one is lost."""
+"""The strategies as seen from outside: which tasks wait for which, and what they log and exit with after a loss."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .place import Place
 
 LOST = "INFO:tensorflow:An error was raised. This may be due to a preemption in a connected worker or parameter server."
 EXIT_SAVED = 42
-"""Of TensorFlow's PreemptionCheckpointHandler: saved, start me again."""
+"""Of TensorFlow's PreemptionCheckpointHandler: saved, to be restarted."""
 
 
 def serve_parameters(place: Place) -> NoReturn:
-    """A ps, in every way: it never exits by itself."""
+    """Runs a ps, with every strategy: it never exits by itself."""
     Server(place.address, Parameters().answer)
     print(f"ps {place.options.task_index} serves at {place.address}")
     while True:
@@ -27,7 +27,7 @@ def serve_parameters(place: Place) -> NoReturn:
 
 
 def asynchronous(place: Place) -> None:
-    """Nobody waits for anybody but the ps tasks; the chief restores what a ps has lost, and whenever it starts."""
+    """Tasks wait only for the ps tasks; the chief restores a lost ps, and restores at its own start."""
     Server(place.address, lambda request: {})
     ps = place.peers(place.ps)
     step = _session(place, ps)
@@ -44,7 +44,7 @@ def asynchronous(place: Place) -> None:
 
 
 def synchronous(place: Place) -> None:
-    """Every step needs every worker. When a ps is lost the chief fails, and others end as if they had succeeded."""
+    """Every step needs every worker. If a ps is lost the chief fails, and others end as if they had succeeded."""
     Server(place.address, lambda request: {})
     ps = place.peers(place.ps)
     step = _session(place, ps)
@@ -64,7 +64,7 @@ def synchronous(place: Place) -> None:
 
 
 def strategy(place: Place) -> None:
-    """ParameterServerStrategy: the chief drives; a lost worker is waited for, a lost ps is the chief's end."""
+    """ParameterServerStrategy: the chief drives; it waits for a lost worker, and fails with a lost ps."""
     if not place.is_chief:
         _serve_chief(place)
     ps = place.peers(place.ps)
@@ -84,7 +84,7 @@ def strategy(place: Place) -> None:
 
 
 def collective(place: Place) -> None:
-    """All or none: whoever is lost takes the others with it."""
+    """All or none: a lost member ends the others."""
     group = Group(place) if place.is_chief else None
     Server(place.address, group.answer if group else lambda request: {}, group.lost if group else lambda me: None)
     chief = Peer(place.workers[0], place.name)
@@ -109,7 +109,7 @@ def collective(place: Place) -> None:
 
 
 def _session(place: Place, ps: list[Peer]) -> int:
-    """Waits until every ps is there and holds the variables, which the chief puts there; the step."""
+    """Waits until every ps is there and holds the variables, which the chief puts there; returns the step."""
     while True:
         for peer in ps:
             answer = peer.wait("get", lambda answer: place.is_chief or answer["step"] is not None, place.options.poll_s)
@@ -123,7 +123,7 @@ def _session(place: Place, ps: list[Peer]) -> int:
 
 
 def _push(place: Place, ps: list[Peer]) -> int:
-    """The step after this task's part of it has gone to every ps."""
+    """The step after this task's part of it has been sent to every ps."""
     answers = [peer.call("push", count=1 if peer is ps[0] else 0, wants_end=place.wants_end) for peer in ps]
     if None in [answer["step"] for answer in answers]:
         raise Gone("Variables not initialized")

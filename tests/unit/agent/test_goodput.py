@@ -74,6 +74,15 @@ PARTS: dict[str, tuple[Run, dict[str, float]]] = {
         lost(started().train(1, 100)).train(61, 120),
         {"wait": 8, "start": 19, "kept": 99 + 20, "again": 39},
     ),
+    "a silence before a loss": (lost(started().train(1, 10).pass_(4), 2, 0), {**TRAINED, "wait": 7, "again": 4}),
+    "a silence before a hang ends": (
+        started().train(1, 10).pass_(4).pass_(2, "wait", lost=True, hung=True),
+        {**TRAINED, "wait": 7, "stall": 4},
+    ),
+    "a silence before an order": (
+        started().train(1, 10).pass_(4).pass_(2, "wait"),
+        {**TRAINED, "wait": 7, "kept": 13},
+    ),
     "silence while a host is away": (
         lost(started().train(1, 10).pass_(6).pass_(20, "away").pass_(3), 2, 0),
         {**TRAINED, "wait": 7, "away": 29},

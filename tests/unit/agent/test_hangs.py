@@ -140,6 +140,14 @@ SPANS: dict[str, Any] = {
     "without a step there is no limit": (Watched, span(3620)),
     "a log that has grown for less than the limit": (limited(20), span(18, grows_every=6), span(3620)),
     "a log that has grown for as long as the limit": (limited(20), span(20, grows_every=10), span(20, True)),
+    "the second step may take as long as the first": (Watched, span(99), span(2, steps_every=1), span(998)),
+    "and after the third the limit is that of the others": (
+        Watched,
+        span(99),
+        span(3, steps_every=1),
+        span(299),
+        span(1, True),
+    ),
     "a gap as long as the limit": (limited(20), span(20, grows_every=20), span(20, True)),
     "a longer gap": (limited(20), span(21, grows_every=21), span(3620)),
 }
@@ -226,6 +234,16 @@ def test_first_step_counts_unless_the_task_was_excused_before() -> None:
     watched.seconds(1, excused=True)
     watched.seconds(5, steps_every=1)
     assert watched.dog.has_waited
+
+
+@pytest.mark.parametrize(("known_s", "excused", "noted_s"), [(3.0, True, 3.0), (0.0, True, 31.0), (3.0, False, 31.0)])
+def test_a_first_step_is_noted_unless_it_waited_and_an_earlier_one_is_known(
+    known_s: float, excused: bool, noted_s: float
+) -> None:
+    watched = Watched(first_step_s=known_s)
+    watched.seconds(30, excused=excused)
+    watched.seconds(3, steps_every=1)
+    assert watched.dog._entry["first_step_s"] == noted_s
 
 
 @pytest.mark.parametrize(

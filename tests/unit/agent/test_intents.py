@@ -10,10 +10,11 @@ from unittest.mock import patch
 
 import pytest
 
-from dtctl.agent.host import locks, paths, processes
+from dtctl.agent.host import paths, processes, wake
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import because, fact
-from dtctl.agent.records.run_state import IntentFile
+from dtctl.agent.records.run_state import Entry, IntentFile, Intents
+from dtctl.agent.records.spec import Member
 from dtctl.agent.records.values import Want
 from dtctl.agent.requests import runs
 from dtctl.agent.run import intents
@@ -317,7 +318,7 @@ def test_session_that_finds_a_damaged_file_lets_the_supervisor_repair_it(
 ) -> None:
     followed = reading(files, None, lambda _: None)
     Path(files.intent_path).write_text("{")
-    monkeypatch.setattr(locks, "ring", lambda _: followed.read())
+    monkeypatch.setattr(wake, "ring", lambda _: followed.read())
     serial = Session(files, followed).change(lambda intent: intents.change(intent["tasks"]["worker:0"], want="stop"))
     assert (on_disk(files)["serial"], on_disk(files)["tasks"]["worker:0"]["want"]) == (serial, "stop")
 
@@ -327,3 +328,27 @@ def test_without_a_supervisor_the_file_is_reported_as_damaged(files: RunFiles, m
     damage(files)
     with pytest.raises(paths.Damaged):
         Session(files, None).change(lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("state", "after_s"), [("running", 85.0), ("starting", 85.0), ("pending", 2.0), ("backoff", 2.0), ("stopped", 2.0)]
+)
+def test_an_agent_ends_once_its_report_is_sent_or_the_system_is_about_to_kill_it(state: str, after_s: float) -> None:
+    entries = {"worker:0": made(Entry, state=state), "worker:1": made(Entry, state="failed")}
+    assert not intents.has_left(entries, 100.0, 99.9 + after_s)
+    assert intents.has_left(entries, 100.0, 100.0 + after_s)
+
+
+def test_a_host_that_shuts_down_holds_all_tasks_but_the_stopped_and_drained_until_it_is_back() -> None:
+    def fields(orders: Intents) -> dict[str, tuple[object, ...]]:
+        return {task: (one["want"], one["reason"], one["by"], one["grace_s"]) for task, one in orders.items()}
+
+    tasks = ("worker:0", "worker:1", "worker:2", "worker:3")
+    roster = [made(Member, task=task, host="b") for task in tasks]
+    spec: Any = {"roster": roster, "host": "b", "grace_s": 300.0, "strategy": "async-ps"}
+    drained = intent("hold", **because([fact("drained", host="b", by="ada@laptop")]))
+    wanted = dict(zip(tasks, (intent("run"), intent("hold"), intent("stop"), drained), strict=True))
+    left = intents.to_leave(spec, wanted, dict.fromkeys(tasks, made(Entry)))
+    assert fields(left) == dict.fromkeys(tasks[:2], ("hold", "b is shutting down", "b", 75.0))
+    back = intents.to_return(spec, {**wanted, **left})
+    assert fields(back) == dict.fromkeys(tasks[:2], ("hold", "b is in service again", "b", None))

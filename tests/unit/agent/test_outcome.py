@@ -11,7 +11,7 @@ import yaml
 
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import fact, said, sentence
+from dtctl.agent.records.reasons import Fact, because, fact, said, sentence
 from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
 from dtctl.agent.records.spec import Member
 from dtctl.agent.run import outcome
@@ -57,6 +57,13 @@ def facts(
         for task, want in {**dict.fromkeys(entries, "run"), **(wants or {})}.items()
     }
     return Facts(roster, fail_fast, entries, intents)
+
+
+def held(why: Fact) -> dict[str, Any]:
+    return {"want": "hold", **because([why])}
+
+
+DRAINED = held(fact("drained", host="h", by="ada"))
 
 
 def kind_and_cause(judgement: Judgement | None) -> tuple[str, str | None] | None:
@@ -148,6 +155,17 @@ STANDING = {
     "the lead is being stopped": (facts({}, {"worker:0": "stop"}), None, ("Running", "4 of 4 tasks run")),
     "the lead is to start again": (facts({"worker:0": "stopped"}), None, ("Running", "3 of 4 tasks run")),
     "another is stopped": (facts({"ps:0": "stopped"}, {"ps:0": "stop"}), None, ("Running", "3 of 4 tasks run")),
+    "all are held for a drained host": (
+        facts({}, dict.fromkeys(ROSTER, DRAINED)),
+        None,
+        ("Suspended", "h is drained by ada"),
+    ),
+    "all are held for a host that shuts down": (
+        facts({}, dict.fromkeys(ROSTER, held(fact("shutting_down", host="h")))),
+        None,
+        ("Restarting", "h is shutting down"),
+    ),
+    "one is not held": (facts({}, dict.fromkeys(ROSTER[1:], DRAINED)), None, ("Running", "4 of 4 tasks run")),
 }
 
 
@@ -155,6 +173,50 @@ STANDING = {
 def test_how_a_run_stands_that_is_not_decided(case: str) -> None:
     known, restarting, expected = STANDING[case]
     found = outcome.standing(known, said(restarting or ""))
+    assert (found and (found.kind, sentence(found.why))) == expected
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        fact("scaled_down", task="worker:1", text="worker", count=1, by="ada"),
+        fact("left_out", tasks=["worker:1"], host="h", seconds=300.0, count=1, of=2),
+        fact("drained_alone", host="h", by="ada"),
+    ],
+)
+def test_a_task_without_which_the_others_continue_decides_nothing_while_it_is_held(why: Fact) -> None:
+    ended = {"worker:0": "succeeded"}
+    assert kind_and_cause(outcome.decided(facts(ended, {"worker:1": held(why)}, COLLECTIVE))) == ("Succeeded", None)
+    assert outcome.decided(facts(ended, {"worker:1": {**held(why), "want": "run"}}, COLLECTIVE)) is None
+
+
+ENDED = {**dict.fromkeys(ROSTER, "stopped"), "ps:0": None}
+SUCCEEDED = {"want": "stop", **because([fact("run_succeeded")])}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "wants", "expected"),
+    [
+        (ENDED, {}, ("Stopped", "stopped; 1 host unreachable: h")),
+        (
+            ENDED,
+            {"worker:0": {**SUCCEEDED, "version": 9}},
+            ("Succeeded", "the run has succeeded; 1 host unreachable: h"),
+        ),
+        (
+            ENDED,
+            {"worker:0": SUCCEEDED, "worker:1": {"want": "stop", "version": 9}},
+            ("Stopped", "stopped; 1 host unreachable: h"),
+        ),
+        (ENDED, {"worker:0": "run"}, None),
+        ({**ENDED, "worker:0": "running"}, {}, None),
+        ({**ENDED, "ps:0": "stopped"}, {}, None),
+    ],
+)
+def test_the_outcome_follows_from_the_orders_of_all_reachable_tasks_once_they_have_ended(
+    tasks: dict[str, str | None], wants: dict[str, Any], expected: tuple[str, str] | None
+) -> None:
+    found = outcome.decided_elsewhere(facts(tasks, {**dict.fromkeys(ROSTER, "stop"), **wants}))
     assert (found and (found.kind, sentence(found.why))) == expected
 
 

@@ -13,7 +13,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.run_state import Ending, Entry, Exit, Intent, Past
 from dtctl.agent.records.spec import RecoverySpec
-from dtctl.agent.run.cause import cause
+from dtctl.agent.run.cause import OTHERS, cause
 from dtctl.agent.run.policy import (
     Decision,
     Verdict,
@@ -21,6 +21,7 @@ from dtctl.agent.run.policy import (
     back_off,
     exit_record,
     fingerprint,
+    is_early,
     names,
     same_exits_in_a_row,
     unknown_exit,
@@ -104,7 +105,7 @@ EARLY = intent("run", early=True)
         ({}, intent("finish", reason="over"), False, ("stopped", "over", 1)),
         ({}, GANG, False, ("pending", "ps:0 was lost", 1)),
         (FAILED, RUN, False, None),
-        (FAILED, RUN, True, ("starting", "", 1)),
+        (FAILED, intent("run", reason="up"), True, ("starting", "", 1)),
         (FAILED, intent("hold"), True, None),
         (FAILED, GANG, False, ("pending", "ps:0 was lost", 1)),
         (FAILED, intent("run", generation=2, restarts=3), False, ("starting", "restart", 3)),
@@ -128,6 +129,26 @@ def test_a_task_of_which_nothing_runs_follows_its_intent(
     assert (decided and (decided.state, sentence(decided.why), decided.restarts)) == outcome
     held_back = while_idle(given, wanted, may_start=False, is_due=is_due)
     assert (held_back is None) == (decided is None or wanted["want"] == "run"), "until the run is known to be this one"
+
+
+@pytest.mark.parametrize(
+    ("ending", "entry", "kind", "early", "lately", "expected"),
+    [
+        (code(1), {}, "", True, False, True),
+        (code(1), {}, "", False, True, False),
+        (code(1), {}, OTHERS, False, True, True),
+        (code(1), {}, OTHERS, False, False, False),
+        (code(0), {}, OTHERS, True, True, False),
+        (code(1), {"asked": True}, OTHERS, True, True, False),
+        (code(1), {"step": 0}, OTHERS, True, True, False),
+    ],
+)
+def test_an_end_is_early_until_the_peers_are_ready_and_shortly_after_that_if_they_caused_it(
+    ending: Ending, entry: dict[str, Any], kind: str, early: bool, lately: bool, expected: bool
+) -> None:
+    judged = Verdict(True)
+    judged.kind = kind
+    assert is_early(ending, judged, made(Entry, **entry), early=early, lately=lately) is expected
 
 
 def test_a_long_life_gives_the_budget_and_the_short_delay_back() -> None:

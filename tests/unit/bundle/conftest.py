@@ -1,4 +1,4 @@
-"""No test of bundles touches the user's own cache; scans that happen long after the files were written."""
+"""Tests of bundles do not use the user's own cache, and scan long after the files were written."""
 
 from __future__ import annotations
 

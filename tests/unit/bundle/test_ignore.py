@@ -1,4 +1,4 @@
-"""Which rules apply to which files; that they mean what git means is compared with git itself in tests/agent/."""
+"""Which rules apply to which files. Their meaning is compared with git itself in tests/agent/."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_report_of_a_run_does_not_change_the_code(tmp_path: Path) -> None:
     assert scan(code).manifest == before
 
 
-def test_gitignore_files_rule_at_every_level(tmp_path: Path) -> None:
+def test_gitignore_files_apply_at_every_level(tmp_path: Path) -> None:
     rules = {".gitignore": "*.ckpt\n/data/\n", "sub/.gitignore": "!keep.ckpt\nlocal\n"}
     others = ("sub/keep.ckpt", "sub/other.ckpt", "sub/local", "sub/data/small")
     code = write(tmp_path / "code", rules, "train.py", "old.ckpt", "data/big", *others)
@@ -42,21 +42,21 @@ def test_gitignore_files_rule_at_every_level(tmp_path: Path) -> None:
     assert tuple(one.path for one in scan(code).skipped) == ("data/", "old.ckpt", "sub/local", "sub/other.ckpt")
 
 
-def test_a_dtctlignore_takes_the_place_of_all_gitignores(tmp_path: Path) -> None:
+def test_a_dtctlignore_replaces_all_gitignores(tmp_path: Path) -> None:
     counting = {".dtctlignore": "logs\n", "sub/.dtctlignore": "scratch\n"}
     others = {".gitignore": "generated.py\n", "sub/.gitignore": "*\n"}
     code = write(tmp_path / "code", {**counting, **others}, "generated.py", "logs/1", "sub/x.py", "sub/scratch")
     assert sent(code) == {*counting, *others, "generated.py", "sub/x.py"}
 
 
-def test_rules_above_the_code_directory_count_up_to_the_repository(tmp_path: Path) -> None:
+def test_rules_above_the_code_directory_apply_up_to_the_repository(tmp_path: Path) -> None:
     rules = {".gitignore": "train.py\n", "repo/.gitignore": "*.ckpt\n/training/code/here\n/code\n/training/\n"}
     names = ("train.py", "x.ckpt", "here", "code")
     write(tmp_path, rules, "repo/.git/HEAD", *(f"repo/training/code/{name}" for name in names))
     assert sent(tmp_path / "repo" / "training" / "code") == {"train.py", "code"}
 
 
-def test_without_a_repository_nothing_above_counts(tmp_path: Path) -> None:
+def test_without_a_repository_no_rule_above_applies(tmp_path: Path) -> None:
     write(tmp_path, {".gitignore": "*\n", "code/train.py": ""})
     assert sent(tmp_path / "code") == {"train.py"}
 
@@ -67,14 +67,14 @@ def test_line_ends_and_marks_of_other_systems_are_understood(tmp_path: Path) -> 
     assert sent(code) == {"train.py", ".gitignore"}
 
 
-def test_a_line_that_is_no_pattern_is_named(tmp_path: Path) -> None:
+def test_an_invalid_pattern_is_reported_with_its_line(tmp_path: Path) -> None:
     code = write(tmp_path / "code", {"train.py": "", ".gitignore": "fine\n***\n!\n"})
     with pytest.raises(PreflightError, match=r"\.gitignore:3: not a valid ignore pattern"):
         scan(code)
 
 
 def test_dozens_of_stars_take_no_longer_than_one(tmp_path: Path) -> None:
-    """Tried one after the other at each place, they would take until the end of the world."""
+    """Tried one after the other at each place, they would practically never end."""
     name = "a" * 120
     write(tmp_path, {name: "", f"{name}b": "", f"d/{name}c": "", ".dtctlignore": f"{'*a' * 30}*b\n{'?*' * 30}c\n"})
     assert sent(tmp_path) == {name, ".dtctlignore"}
@@ -92,7 +92,7 @@ def test_a_pattern_of_more_deep_stars_than_paths_have_is_refused(tmp_path: Path)
     path=st.lists(st.text("ab", min_size=1, max_size=6), min_size=1, max_size=3).map("/".join),
 )
 @cases
-def test_a_bounded_pattern_means_what_it_meant(pattern: str, path: str) -> None:
+def test_a_bounded_pattern_matches_the_same_paths(pattern: str, path: str) -> None:
     try:
         (meant,) = GitIgnoreSpec.from_lines([pattern]).patterns
     except ValueError:
@@ -115,7 +115,7 @@ def write_tracked(top: Path, *names: str) -> None:
 
 @pytest.fixture
 def top(tmp_path: Path) -> Path:
-    """`data/` is ignored; x.csv and deep/y.csv in it are tracked."""
+    """A repository in which `data/` is ignored, and x.csv and deep/y.csv in it are tracked."""
     top = tmp_path / "repository"
     write_tracked(
         top, "train.py", "data/x.csv", "data/deep/y.csv", "data/large.bin", "data/deep/z.bin", "other/big", "run.log"
@@ -129,7 +129,7 @@ def top(tmp_path: Path) -> Path:
 TRACKED = {"train.py", ".gitignore", "data/x.csv", "data/deep/y.csv"}
 
 
-def test_a_tracked_file_in_an_ignored_directory_travels(top: Path) -> None:
+def test_a_tracked_file_in_an_ignored_directory_is_sent(top: Path) -> None:
     bundle = scan(top)
     assert {file.path for file in bundle.manifest.files} == TRACKED
     assert bundle.skipped == (
@@ -140,7 +140,7 @@ def test_a_tracked_file_in_an_ignored_directory_travels(top: Path) -> None:
     )
 
 
-def test_tracked_files_travel_from_a_subdirectory_of_the_repository(top: Path) -> None:
+def test_tracked_files_of_a_subdirectory_of_the_repository_are_sent(top: Path) -> None:
     write_tracked(top, "src/main.py", "src/data/a.csv", "src/data/b.csv")
     git(top, "add", "-f", "src/data/a.csv")
     bundle = scan(top / "src")
@@ -152,7 +152,7 @@ def test_tracked_files_travel_from_a_subdirectory_of_the_repository(top: Path) -
 def test_every_version_of_the_index_is_read(top: Path, version: int) -> None:
     write_tracked(top, *(f"data/deep/file{number}" for number in range(300)))
     git(top, "add", "-f", *(f"data/deep/file{number}" for number in range(0, 300, 3)))
-    if version == 3:  # by an entry with more flags
+    if version == 3:  # an entry with more flags
         write_tracked(top, "new")
         git(top, "add", "-N", "new")
     else:
@@ -194,7 +194,7 @@ def test_dtctlignore_overrides_gitignore(top: Path) -> None:
     assert sent(top) == {"train.py", ".gitignore", ".dtctlignore", "run.log"}
 
 
-def test_a_tracked_secret_stays_at_home(top: Path) -> None:
+def test_a_tracked_secret_is_not_sent(top: Path) -> None:
     write_tracked(top, "data/.env")
     git(top, "add", "-f", "data/.env")
     assert scan(top).withheld == (("data/.env", ".env"),)
@@ -218,7 +218,7 @@ def test_an_index_that_cannot_be_read_tracks_nothing(top: Path, content: bytes) 
 
 
 def _small_index_of_long_names() -> bytes:
-    """Version 4 says of each name only in what it differs from the one before."""
+    """An index of version 4, which stores only the difference of each name from the one before."""
     entry = b"\0" * 62 + b"\x08%08d\0"
     first = b"\0" * 63 + b"a" * 4080 + b"%08d\0" % 0
     return b"DIRC" + (4).to_bytes(4, "big") + (40_000).to_bytes(4, "big") + first + b"".join(
@@ -226,7 +226,7 @@ def _small_index_of_long_names() -> bytes:
     )  # fmt: skip
 
 
-def test_a_small_index_that_stands_for_much_tracks_nothing(top: Path) -> None:
+def test_a_small_index_of_long_names_tracks_nothing(top: Path) -> None:
     content = _small_index_of_long_names()
     (top / ".git/index").write_bytes(content)
     tracemalloc.start()
@@ -269,7 +269,7 @@ def test_any_bytes_are_an_index_or_none(content: bytes, version: int, count: int
     assert isinstance(base, str)
 
 
-def test_a_path_that_was_left_out_has_its_rule(top: Path) -> None:
+def test_a_skipped_path_has_its_rule(top: Path) -> None:
     write_tracked(top, ".env")
     bundle = scan(top)
     other = ("other/", ".gitignore:2 other/")

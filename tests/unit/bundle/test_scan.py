@@ -1,4 +1,4 @@
-"""What belongs to a bundle, what cannot be sent, and that unchanged files are not read again."""
+"""Which files belong to a bundle, which cannot be sent, and that unchanged files are not read again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def paths(bundle: Bundle) -> list[str]:
     return [file.path for file in bundle.manifest.files]
 
 
-def test_a_bundle_is_named_by_its_content_and_modes_alone(code: Path, tmp_path: Path) -> None:
+def test_the_id_of_a_bundle_depends_on_content_and_modes_alone(code: Path, tmp_path: Path) -> None:
     first = scan(code)
     copy = tmp_path / "copy"
     copy.mkdir()
@@ -74,7 +74,7 @@ def test_directories_and_sizes_are_known(code: Path) -> None:
     assert bundle.root == code
 
 
-def test_setuid_and_sticky_bits_do_not_travel(code: Path) -> None:
+def test_setuid_and_sticky_bits_are_not_sent(code: Path) -> None:
     (code / "train.py").chmod(0o4755)
     assert scan(code).manifest.files[0].mode == 0o755
 
@@ -120,7 +120,7 @@ def test_unsendable_file_is_reported_with_a_remedy(code: Path, make: Callable[[P
 
 
 @pytest.mark.parametrize(("encoding", "errors"), [("latin-1", "strict"), ("ascii", "surrogateescape")])
-def test_a_good_name_that_the_locale_reads_otherwise_is_not_blamed(
+def test_a_name_is_reported_as_invalid_or_as_unreadable_in_this_locale(
     encoding: str, errors: str, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = "grün".encode().decode(encoding, errors)
@@ -160,7 +160,7 @@ def test_a_code_directory_without_any_file_is_refused(code: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "summary"), [("nowhere", "there is no directory"), ("code/train.py", "is not a dir")])
-def test_a_code_directory_that_is_none_is_refused(code: Path, name: str, summary: str) -> None:
+def test_a_code_directory_that_is_a_file_is_refused(code: Path, name: str, summary: str) -> None:
     with pytest.raises(PreflightError, match=summary):
         scan(code.parent / name)
 
@@ -263,7 +263,7 @@ def test_a_file_that_was_just_written_is_not_trusted(code: Path, read: list[str]
 
 
 @pytest.mark.usefixtures("later")
-def test_a_change_that_keeps_size_and_modification_time_is_seen(code: Path) -> None:
+def test_a_change_that_keeps_size_and_modification_time_is_detected(code: Path) -> None:
     first = scan(code)
     times = (code / "train.py").stat()
     (code / "train.py").write_text("print('TRAINING')\n")
@@ -276,7 +276,7 @@ def test_a_change_that_keeps_size_and_modification_time_is_seen(code: Path) -> N
     "text",
     ["", "null", "[]", "{", '{"version": 1}', '{"version": 99, "code": "x", "files": {}}', "\0\xff", "[" * 100_000],
 )
-def test_a_damaged_cache_is_passed_over_and_replaced(code: Path, cache: Path, read: list[str], text: str) -> None:
+def test_a_damaged_cache_is_ignored_and_replaced(code: Path, cache: Path, read: list[str], text: str) -> None:
     bundle = scan(code)
     [file] = cache.iterdir()
     file.write_text(text)
@@ -288,7 +288,7 @@ def test_a_damaged_cache_is_passed_over_and_replaced(code: Path, cache: Path, re
 
 @pytest.mark.usefixtures("later")
 @pytest.mark.parametrize("sha256", ["short", "0" * 64, "Z" * 64])
-def test_damaged_entries_are_passed_over(code: Path, cache: Path, read: list[str], sha256: str) -> None:
+def test_damaged_cache_entries_are_ignored(code: Path, cache: Path, read: list[str], sha256: str) -> None:
     bundle = scan(code)
     [file] = cache.iterdir()
     file.write_text(file.read_text().replace(bundle.manifest.files[0].sha256, sha256))

@@ -1,4 +1,4 @@
-"""Secrets stay at home without a word, and travel by a word that names them."""
+"""Secrets are withheld by default, and sent if a line of .dtctlignore names them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CERTIFICATE = Authority("run").issue("host", coordinates=False).certificate
 
 
 def names_only(text: object) -> str:
-    """For the names of tests, which have to be the same in every process: keys are made anew in each."""
+    """Names of tests, which must be the same in every process: keys are made in each one."""
     if not isinstance(text, str):
         return "stays at home" if text else "is sent"
     return "..." if len(text) > 30 or "\n" in text else text
@@ -111,7 +111,7 @@ PUBLIC = [
     ("notes.txt", "a key begins with\n-----BEGIN PRIVATE KEY-----\nand ends somewhere\n"),
 ]
 WHOLE = "x = '" + TOKENS["GitHub token"] + "'\n" + KEY
-"""In programs, documents and tables."""
+"""Secrets in programs, documents and tables."""
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ WHOLE = "x = '" + TOKENS["GitHub token"] + "'\n" + KEY
     ],
     ids=names_only,
 )
-def test_secrets_stay_at_home_and_are_named_and_other_files_are_sent(
+def test_secrets_are_withheld_and_reported_and_other_files_are_sent(
     code: Path, name: str, content: str, expected: tuple[str, ...]
 ) -> None:
     bundle = scan(write(code, {name: content}))
@@ -147,13 +147,13 @@ def test_secrets_stay_at_home_and_are_named_and_other_files_are_sent(
     ],
     ids=names_only,
 )
-def test_a_token_stays_at_home_in_a_file_of_any_name(code: Path, content: str, rule: str) -> None:
+def test_a_token_is_withheld_in_a_file_of_any_name(code: Path, content: str, rule: str) -> None:
     assert scan(write(code, {"conf/some.cfg": content})).withheld == (("conf/some.cfg", rule),)
     write(code, {"conf/some.cfg": content, ".dtctlignore": "!/conf/some.cfg\n"})
     assert "conf/some.cfg" in sent(code)
 
 
-def test_data_is_not_taken_for_tokens_however_random_it_is(code: Path) -> None:
+def test_random_data_contains_no_tokens(code: Path) -> None:
     import base64
     import random
 
@@ -165,7 +165,7 @@ def test_data_is_not_taken_for_tokens_however_random_it_is(code: Path) -> None:
     assert bundle.withheld == ()
 
 
-def test_rules_hold_for_the_whole_path_and_not_below_the_code_alone(tmp_path: Path) -> None:
+def test_rules_match_the_whole_path_and_not_only_its_part_in_the_code(tmp_path: Path) -> None:
     home = write(tmp_path / ".config", {"gcloud/x": "", "gh/hosts.yml": "", "htop/htoprc": "", "git/credentials": ""})
     bundle = scan(home)
     assert bundle.withheld == (
@@ -180,7 +180,7 @@ def test_rules_hold_for_the_whole_path_and_not_below_the_code_alone(tmp_path: Pa
 
 
 @pytest.mark.parametrize("prefix", ["", "mirror.git/"])
-def test_the_config_of_a_bare_repository_stays_at_home(code: Path, prefix: str) -> None:
+def test_the_config_of_a_bare_repository_is_withheld(code: Path, prefix: str) -> None:
     names = [f"{prefix}{name}" for name in ("HEAD", "config", "objects/x", "refs/x")]
     bundle = scan(write(code, dict.fromkeys(names, "url = https://me:s3cret@example.com/x")))
     assert withheld(bundle) == (f"{prefix}config",)
@@ -227,7 +227,7 @@ def test_files_excluded_by_the_users_rules_are_not_reported(code: Path) -> None:
     assert (withheld(bundle), bundle.skipped) == ((), ((".env", ".gitignore:1 .env"),))
 
 
-def test_exceptions_alone_leave_the_gitignore_in_force(code: Path) -> None:
+def test_a_dtctlignore_of_exceptions_keeps_the_gitignore(code: Path) -> None:
     write(code, {".gitignore": "*.log\n.env\n/data/\n", ".env": "X=1", "run.log": "", "data/big": "", "sub/x.log": ""})
     assert sent(code) == {"train.py", ".gitignore"}
     write(code, {".dtctlignore": "# say so\n\n!.env\n"})
@@ -236,7 +236,7 @@ def test_exceptions_alone_leave_the_gitignore_in_force(code: Path) -> None:
     assert sent(code) == {"train.py", ".gitignore", ".dtctlignore", ".env", "data/big", "sub/.env"}
 
 
-def test_a_dtctlignore_with_a_rule_of_its_own_still_takes_the_place_of_gitignores(code: Path) -> None:
+def test_a_dtctlignore_with_a_rule_of_its_own_replaces_gitignores(code: Path) -> None:
     write(code, {".gitignore": "*.log\n", "run.log": "", ".env": "X", ".dtctlignore": "scratch\n!.env\n"})
     assert sent(code) == {"train.py", ".gitignore", ".dtctlignore", "run.log", ".env"}
     write(code, {".dtctlignore": ""})
@@ -244,7 +244,7 @@ def test_a_dtctlignore_with_a_rule_of_its_own_still_takes_the_place_of_gitignore
 
 
 @pytest.mark.usefixtures("later")
-def test_a_key_that_was_allowed_once_is_looked_at_again(code: Path) -> None:
+def test_a_key_that_was_allowed_once_is_inspected_again(code: Path) -> None:
     write(code, {"deploy": KEY, ".dtctlignore": "!deploy\n"})
     assert "deploy" in sent(code)
     assert "deploy" in sent(code)
@@ -252,7 +252,7 @@ def test_a_key_that_was_allowed_once_is_looked_at_again(code: Path) -> None:
     assert "deploy" not in sent(code)
 
 
-def test_the_env_file_is_not_sent_by_another_name(code: Path) -> None:
+def test_the_env_file_is_not_sent_under_another_name(code: Path) -> None:
     write(code, {"settings": "API_KEY=hunter2\n", "__init__.py": ""})
     os.link(code / "settings", code / "hard_link.txt")
     (code / "copy.txt").write_text("API_KEY=hunter2\n")
@@ -278,7 +278,9 @@ def test_empty_env_file_excludes_no_other_file(code: Path, tmp_path: Path, conte
     assert sent(scan(code, secret_files=[tmp_path / "env", tmp_path / "nowhere"])) == {"train.py", "__init__.py"}
 
 
-def test_one_line_says_what_was_left_out_and_how_to_send_it(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_withheld_files_are_reported_in_one_line_with_the_rule_to_send_them(
+    code: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     show_left_out(scan(write(code, {".env": "X", "keys/id_rsa": KEY})))
     output = capsys.readouterr()
     assert output.err == "not pushed: .env, keys/id_rsa [id_rsa*] (a line such as !.env in .dtctlignore pushes one)\n"
@@ -302,13 +304,13 @@ def test_the_reported_line_sends_that_very_file(code: Path, name: str, capsys: p
     assert name in sent(code)
 
 
-def test_one_line_says_what_ignore_rules_leave_out(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ignored_files_are_reported_in_one_line(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {".gitignore": "# data\ndata/\n*.log\n", "data/x": "", "a.log": "", "b.log": ""})))
     expected = "not pushed by your ignore rules: 3 paths: 2 [.gitignore:3 *.log], data/ [.gitignore:2 data/]\n"
     assert capsys.readouterr().err == expected
 
 
-def test_the_rules_mean_what_they_mean_to_git(tmp_path: Path) -> None:
+def test_the_rules_match_the_same_paths_as_git(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     (tmp_path / ".gitignore").write_text(
         "".join(("**/" + rule if "/" in rule[:-1] else rule) + "\n" for rule in BY_NAME)
@@ -330,7 +332,7 @@ def test_the_rules_mean_what_they_mean_to_git(tmp_path: Path) -> None:
 
 @cases
 @given(st.text(max_size=60), st.booleans(), st.binary(max_size=2000))
-def test_any_name_and_any_content_are_judged(path: str, is_directory: bool, content: bytes) -> None:
+def test_every_name_and_content_has_a_verdict(path: str, is_directory: bool, content: bytes) -> None:
     assert isinstance(rule_of_name(path, is_directory), str)
     assert isinstance(rule_of_content(path, content), str)
     assert rule_of_name(path + "/.env", is_directory=False)
@@ -350,7 +352,7 @@ def test_no_content_takes_long_to_judge(name: str, filling: bytes) -> None:
     assert time.process_time() - began < 2.0
 
 
-def test_an_ignored_cluster_file_is_not_worth_a_line(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ignored_cluster_file_is_not_reported(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle = scan(write(code, {".dtctlignore": "cluster.yaml\n", "cluster.yaml": "", "train.py": ""}))
     show_left_out(bundle, code / "cluster.yaml")
     assert capsys.readouterr().err == ""

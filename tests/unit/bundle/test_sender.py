@@ -1,4 +1,4 @@
-"""What goes over the wire: read once, compressed once, and only what was scanned, whatever another user does to it."""
+"""The transfer: files are read once, compressed once, and sent only as scanned, whatever another user does to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.impostors import directory, fifo, in_place_of_a_file, link_without_en
 
 
 class Recorder:
-    """A session whose agent only listens, or says what it is given to say."""
+    """A session whose agent only receives, or sends given frames."""
 
     def __init__(self, name: str = "h1", says: list[Message | Exception] | None = None, takes: int = 10**9) -> None:
         self.host = Host(name, Local())
@@ -81,7 +81,7 @@ def content(bundle: Bundle) -> dict[int, bytes]:
 
 
 @pytest.mark.parametrize("in_memory_bytes", [1 << 26, 0, 10_000])
-def test_every_host_gets_the_files_it_asked_for(bundle: Bundle, in_memory_bytes: int) -> None:
+def test_every_host_gets_the_files_it_requested(bundle: Bundle, in_memory_bytes: int) -> None:
     with Sender(bundle, in_memory_bytes) as sender:
         for _ in range(2):
             session = Recorder()
@@ -101,7 +101,7 @@ def test_frames_name_the_last_of_each_file_and_compress_what_shrinks(bundle: Bun
     assert frames == [(0, "raw", True), *mixed, *noise, (3, "zlib", False), (3, "zlib", False), (3, "zlib", True)]
 
 
-def test_the_noise_within_a_chunk_travels_as_it_is(bundle: Bundle) -> None:
+def test_noise_within_a_chunk_is_not_compressed(bundle: Bundle) -> None:
     half = CHUNK_BYTES // 2
     (bundle.root / "text").write_bytes(b"epoch\n" * (half // 6) + random.Random(3).randbytes(half))
     session = Recorder()
@@ -124,7 +124,7 @@ def test_the_manifest_is_sent_when_it_is_needed(bundle: Bundle) -> None:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """What is read, as it is read: paths and offsets."""
+    """The reads, as they happen: paths and offsets."""
     made: list[tuple[str, int]] = []
     really = Chunks._chunks
 
@@ -136,7 +136,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return made
 
 
-def test_ten_hosts_side_by_side_cost_one_reading(bundle: Bundle, made: list[tuple[str, int]]) -> None:
+def test_ten_concurrent_transfers_read_each_file_once(bundle: Bundle, made: list[tuple[str, int]]) -> None:
     sessions = [Recorder(f"h{number}") for number in range(10)]
     with Sender(bundle) as sender:
         threads = [threading.Thread(target=sender.serve, args=(session, need(0, 1, 2, 3))) for session in sessions]
@@ -164,7 +164,7 @@ def large(tmp_path: Path) -> Bundle:
     code = tmp_path / "large"
     code.mkdir()
     (code / "data").write_bytes(random.Random(4).randbytes(LARGE_BYTES + 5))
-    # As most scans are: of the file as a whole the hash is known, and of its blocks none.
+    # As after most scans: the hash of the whole file is known, and those of its blocks are not.
     return dataclasses.replace(scan(code), digests={})
 
 
@@ -177,7 +177,7 @@ def test_a_large_file_is_sent_as_it_is_read(large: Bundle, made: list[tuple[str,
     assert [message["last"] for message in session.sent] == [False] * (len(session.sent) - 1) + [True]
 
 
-def test_a_large_file_that_changes_while_it_is_sent_is_given_up(large: Bundle) -> None:
+def test_a_large_file_that_changes_while_it_is_sent_fails(large: Bundle) -> None:
     chunks = Chunks(large)
     chunks.of(0, 0)
     os.utime(large.root / "data", (1, 1))
@@ -248,7 +248,7 @@ EXCHANGES = [link_elsewhere, Path.unlink, *map(in_place_of_a_file, (fifo, link_w
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
-def test_a_file_that_is_exchanged_between_the_look_and_the_reading_is_refused(
+def test_a_file_that_is_replaced_between_stat_and_read_is_refused(
     code: Path, monkeypatch: pytest.MonkeyPatch, exchange: Callable[[Path], None]
 ) -> None:
     really = _Found._read
@@ -262,9 +262,7 @@ def test_a_file_that_is_exchanged_between_the_look_and_the_reading_is_refused(
         scan(code)
 
 
-def test_a_directory_that_is_exchanged_for_a_link_leads_nowhere_else(
-    code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_is_replaced_by_a_link_is_refused(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     really = os.open
 
     def late(path: Any, flags: int, *rest: Any, **more: Any) -> int:
@@ -278,7 +276,7 @@ def test_a_directory_that_is_exchanged_for_a_link_leads_nowhere_else(
         scan(code)
 
 
-def test_a_directory_that_is_exchanged_while_it_is_read_is_still_the_one_that_was_opened(
+def test_a_directory_that_is_replaced_while_it_is_read_does_not_change_the_scan(
     code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really = _Found._read
@@ -296,20 +294,20 @@ def test_a_directory_that_is_exchanged_while_it_is_read_is_still_the_one_that_wa
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
-def test_a_file_that_is_exchanged_before_it_is_sent_is_not_sent(code: Path, exchange: Callable[[Path], None]) -> None:
+def test_a_file_that_is_replaced_before_it_is_sent_is_not_sent(code: Path, exchange: Callable[[Path], None]) -> None:
     chunks = Chunks(scan(code))
     exchange(code / "sub" / "x.py")
     with pytest.raises(PreflightError, match="changed while it was being sent"):
         chunks.of(0)
 
 
-def test_a_file_that_grows_without_end_is_given_up(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_grows_without_end_is_refused(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "read", lambda descriptor, size: bytes(size))
     with pytest.raises(PreflightError, match="changed while it was read"):
         scan(code)
 
 
-def test_a_file_of_holes_is_refused_before_it_is_read(code: Path) -> None:
+def test_a_sparse_file_is_refused_before_it_is_read(code: Path) -> None:
     with (code / "big").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(PreflightError, match="big is a sparse file") as refused:

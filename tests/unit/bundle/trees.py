@@ -1,4 +1,4 @@
-"""Code directories, and what of them is sent."""
+"""Code directories, and the files of them that are sent."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dtctl.operations.checks import Answers, CheckContext, Topic
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.diagnosis import Finding
 from dtctl.plan.run import plan_run
-from dtctl.render.diagnosis import filled, words
+from dtctl.render.diagnosis import FIELD, OPTIONAL, filled, words
 from tests.unit.clusters import cluster
 
 GB = 10**9
@@ -58,7 +58,11 @@ def storage(**fields: Any) -> StorageFacts:
 
 
 def judged(topic: Topic[Any, Any], value: CheckContext, *rounds: Mapping[str, Any], **more: Any) -> list[Finding]:
-    return list(topic.judge(value, Answers(rounds, **more)))
+    """Fails where a sentence lacks a field."""
+    found = list(topic.judge(value, Answers(rounds, **more)))
+    for one in found:
+        assert set(FIELD.findall(OPTIONAL.sub("", one.signature.means))) <= words(one).keys()
+    return found
 
 
 def hosts_by_signature(found: Iterable[Finding]) -> dict[str, tuple[str, ...]]:

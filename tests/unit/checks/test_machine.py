@@ -57,6 +57,10 @@ def test_only_what_is_on_a_full_disk_is_advised_to_be_removed() -> None:
     }
     (one,) = judged(TOPIC, context(), {"a": machine(disks=[own])})  # /saved is on the same disk
     assert [line.partition("    ")[0] for line in remedies(one)][:2] == ["dtctl gc", prune]
+    value = context(cluster(dirs={"output": "~/saved"}))
+    disks = [disk("/home/me/.dtctl"), disk("/home/me/saved", free=0)]
+    (one,) = judged(TOPIC, value, {"a": machine(disks=disks)})
+    assert prune in [line.partition("    ")[0] for line in remedies(one)]
 
 
 def test_a_file_system_that_does_not_answer_is_a_problem() -> None:

@@ -203,6 +203,11 @@ BY_FACTS = [
         ),
         "gpu-a cannot run /nope: No such file or directory",
     ),
+    (
+        "host_restarted",
+        facts(changed(ended("worker:0", "step 1\n", code=None), why=(fact("host_restarted"),))),
+        "gpu-a was restarted while the task ran",
+    ),
     ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
     ("killed", facts(ended("worker:0", NO_GPU, **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
     (

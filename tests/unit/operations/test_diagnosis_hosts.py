@@ -95,6 +95,11 @@ def test_who_is_behind_has_been_silent_for_long_and_its_peers_have_not(
     assert who(hosts.behind(facts(*late(*ages)))) == behind
 
 
+def test_a_task_that_is_behind_is_reported_with_what_is_short_on_its_host() -> None:
+    (seen,) = hosts.behind(facts(*late(1.0, 40.0), machines={"gpu-0": machine(), "gpu-1": BUSY}))
+    assert (seen.fields["silent_s"], seen.fields["others_s"], seen.fields["cpu_share"]) == (40.0, 1.0, 0.8)
+
+
 def test_tasks_that_do_not_run_are_ignored_for_behind() -> None:
     first, second = late(1.0, 40.0)
     assert who(hosts.behind(facts(first, replace(second, state=TaskState.BACKOFF)))) == []

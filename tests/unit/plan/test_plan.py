@@ -13,9 +13,9 @@ from dtctl.agent.records.kinds import checked, fields_of
 from dtctl.agent.records.spec import RecoverySpec, Spec
 from dtctl.config.cluster import Cluster, Job, Launch, Recovery, TfConfig, Trainer
 from dtctl.errors import PreflightError
-from dtctl.model import TaskId
+from dtctl.model import CHOSEN_PORT, TaskId
 from dtctl.plan import RunPlan, TaskPlan, shown
-from dtctl.plan.hosts import on_this_machine, output_places
+from dtctl.plan.hosts import on_this_machine, output_places, task_ports
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec, run_spec
 from tests.unit.clusters import cluster, job, ssh_host
@@ -211,6 +211,12 @@ def test_the_coordinator_is_reached_where_the_lead_is() -> None:
     jobs = (job("worker", ["a"], [2222]), job("chief", ["b"], [2222]))
     plan = planned(cluster(*jobs, hosts=hosts, coordinator_port=3000))
     assert plan.coordinator == {"host": "b", "address": "[fd00::2]:3000", "port": 3000}
+
+
+@pytest.mark.parametrize(("host", "ports"), [("a", (2224,)), ("b", (2222, 2223)), ("c", (2222, 2223, 2224))])
+def test_a_host_without_tasks_may_be_reached_on_the_ports_of_all(host: str, ports: tuple[int, ...]) -> None:
+    value = cluster(job("ps", ["a", "a"], [2224, CHOSEN_PORT]), job("worker", ["b", "b"], [2223, 2222]))
+    assert task_ports(value, host) == ports
 
 
 def test_the_lead_decides_with_ps_and_all_workers_decide_without() -> None:

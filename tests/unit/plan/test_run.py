@@ -35,6 +35,7 @@ def trained(*args: str, host: dict[str, Any] | None = None, **trainer: Any) -> T
     [
         ({"python": "python3.11"}, {}, "python3.11"),
         ({"python": "~/py/bin/python"}, {}, "~/py/bin/python"),
+        ({"python": "./py/bin/python"}, {}, "~/dtctl/digits/py/bin/python"),
         ({}, {"python": "~/own/python"}, "~/own/python"),
         ({}, {"python": "pypy3"}, "pypy3"),
         ({"python": "python3.11", "venv": "~/venv"}, {}, "python3.11"),

@@ -76,12 +76,12 @@ def test_spec_of_an_arbiter_asks_nothing_of_it_but_its_vote() -> None:
 
 
 def test_spare_has_every_seat_with_ports_of_its_own_and_addresses_that_all_know() -> None:
-    plan = planned(with_idle(cluster(), "s", coordinator_port=2222))
+    plan = planned(with_idle(cluster(), "s", coordinator_port=2222, voter_ports={"d": 3000}))
     assert {voter["host"]: voter["port"] for voter in plan.voters} == {
         "c": 2223,
         "a": 2223,
         "b": 2223,
-        "d": 2223,
+        "d": 3000,
         "s": 2222,
     }
     spec = spec_of(plan, "s")

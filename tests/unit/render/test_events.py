@@ -1,4 +1,4 @@
-"""The run's story: one from its coordinator, or else what every host knows of itself; and how it reads."""
+"""The run's events: from its coordinator, or else from every host; and their display."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def line(n: int, at: float, **fields: Any) -> dict[str, Any]:
 
 
 class Tellers(Agents):
-    """c tells the whole story, unless it does not coordinate; others their own."""
+    """c knows all events, unless it does not coordinate; others know their own."""
 
     def __init__(self, whole: Script | None = None, own: Mapping[str, Script] | None = None) -> None:
         super().__init__(viewed())
@@ -51,7 +51,7 @@ class Tellers(Agents):
         return [*self.whole, end]
 
 
-def test_the_coordinator_shows_the_whole_story() -> None:
+def test_the_coordinator_has_all_events() -> None:
     transport = FakeTransport(Tellers([line(0, 1.0), line(1, 2.0)]))
     events = read_events(record(), transport, last=None)
     assert [one["n"] for one in events.lines] == [0, 1]
@@ -64,7 +64,7 @@ def test_the_last_lines_are_counted_from_the_end() -> None:
     assert agents.asked[0][2]["from"] == -3
 
 
-def test_without_the_coordinator_the_hosts_stories_are_merged_by_time() -> None:
+def test_without_the_coordinator_the_hosts_events_are_merged_by_time() -> None:
     own: dict[str, Script] = {"a": [line(0, 1.0), line(1, 5.0)], "d": [line(0, 3.0, host="d", task="worker:1")]}
     transport = FakeTransport(Tellers(own=own), {"c": TransportError("no route to c")})
     events = read_events(record(), transport, last=2)

@@ -35,7 +35,7 @@ def test_every_exit_code_is_explained_in_order() -> None:
 
 
 def refusals() -> set[object]:
-    """Codes with which the agent refuses something, wherever in its sources."""
+    """Codes with which the agent refuses requests, anywhere in its sources."""
     found: set[object] = set()
     for path in (PACKAGE / "agent").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -56,7 +56,7 @@ def test_every_name_leads_to_an_explanation() -> None:
     assert [name for name in names() if not all(topic.text for topic in find([name]))] == []
 
 
-def test_all_that_is_listed_can_be_asked_for() -> None:
+def test_every_listed_topic_is_found() -> None:
     for group in listed().values():
         assert group.keys() <= names()
 

@@ -1,4 +1,4 @@
-"""Bars of many hosts, and the line that says whom a command still waits for."""
+"""Bars of many hosts, and the line with the hosts that a command still waits for."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HOSTS = [f"gpu-{number}" for number in range(1, 31)]
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What a terminal of 100 columns gets."""
+    """The output on a terminal of 100 columns."""
     made = io.StringIO()
     terminal = Console(file=made, force_terminal=True, width=100)
     monkeypatch.setattr(console, "err", lambda: terminal)
@@ -57,7 +57,7 @@ def tell(shown: UpProgress, phase: str, hosts: list[str]) -> None:
         shown(Progress(host, phase))
 
 
-def test_a_host_that_is_done_gives_its_row_to_the_next(written: io.StringIO) -> None:
+def test_the_next_host_gets_the_row_of_a_finished_one(written: io.StringIO) -> None:
     with UpProgress(HOSTS) as shown:
         tell(shown, "send", HOSTS)
         assert list(shown._rows) == HOSTS[: progress._SHOWN_HOSTS]
@@ -126,7 +126,7 @@ def leaving(way: StopPhase, for_s: float | None = None, signal: int | None = Non
         ("worker:[0-5] saving, 1 s of 30 s", {TaskId("worker", n): leaving("saving", 1.0) for n in range(6)}),
     ],
 )
-def test_a_line_says_who_saves_for_how_long_and_how_others_ended(line: str, tasks: dict[TaskId, Leaving]) -> None:
+def test_the_line_names_saving_tasks_and_ends(line: str, tasks: dict[TaskId, Leaving]) -> None:
     assert stopping_line(tasks, 30.0) == line
 
 
@@ -151,7 +151,7 @@ def test_the_lines_are_bounded_and_none_is_shown_where_programs_read(capsys: pyt
 
 
 class Drawn:
-    """A display that notes whether it moves."""
+    """A display that records whether it is being drawn."""
 
     moves = False
 
@@ -162,7 +162,7 @@ class Drawn:
         self.moves = False
 
 
-def test_nothing_moves_while_something_is_asked() -> None:
+def test_displays_pause_during_a_prompt() -> None:
     display = Drawn()
     with moving(display):
         assert display.moves
@@ -175,7 +175,7 @@ def test_nothing_moves_while_something_is_asked() -> None:
     assert not display.moves
 
 
-def test_what_begins_while_something_is_asked_moves_when_it_is_answered() -> None:
+def test_a_display_that_begins_during_a_prompt_is_not_drawn() -> None:
     display = Drawn()
     with still(), moving(display):
         assert not display.moves
@@ -184,7 +184,7 @@ def test_what_begins_while_something_is_asked_moves_when_it_is_answered() -> Non
     assert not display.moves, "it has ended"
 
 
-def test_what_is_shown_again_after_a_question_erases_nothing_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_display_restarted_after_a_prompt_erases_nothing_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.StringIO()
     terminal = Console(file=written, force_terminal=True, width=80)
     monkeypatch.setattr(console, "err", lambda: terminal)
@@ -204,7 +204,7 @@ def test_what_is_shown_again_after_a_question_erases_nothing_above_it(monkeypatc
         assert "\x1b[1A" not in above, "the cursor goes up"
 
 
-def test_a_question_that_is_interrupted_stays_on_the_screen(
+def test_an_interrupted_prompt_remains_on_the_screen(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(question: str, **_: object) -> None:
@@ -223,8 +223,8 @@ def test_a_question_that_is_interrupted_stays_on_the_screen(
     assert capsys.readouterr().err == "drawn\n\ndrawn\n"
 
 
-def test_an_interrupt_does_not_wait_for_a_question_of_another_thread() -> None:
-    """The main thread ends its display while a passphrase is still asked for."""
+def test_an_interrupt_does_not_wait_for_a_prompt_of_another_thread() -> None:
+    """The main thread ends its display while another prompts for a passphrase."""
     asked, over = threading.Event(), threading.Event()
 
     def ask() -> None:
@@ -260,14 +260,14 @@ def test_the_end_of_a_log_that_was_just_followed_is_known() -> None:
 
 
 class Stream(io.TextIOWrapper):
-    """A screen of another encoding than UTF-8."""
+    """A screen in an encoding other than UTF-8."""
 
     def isatty(self) -> bool:
         return True
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252", "iso8859-15", "koi8-r"])
-def test_any_encoding_of_a_screen_is_survived(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_does_not_fail_in_any_encoding(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(f"sys.{name}", Stream(raw, encoding=encoding, write_through=True))
@@ -300,7 +300,7 @@ def test_hosts_that_have_just_begun_are_not_shown_as_waiting() -> None:
 
 
 def test_only_the_longest_waits_are_named_on_a_narrow_terminal() -> None:
-    """The names of thirty hosts here and there are longer than a narrow terminal."""
+    """The names of thirty scattered hosts are longer than a narrow terminal."""
     waits = {f"@gpu-{number}": 10.0 + number for number in range(1, 60, 2)}
     line = awaiting_line(270, 300, waits, 60)
     assert len(line) <= 60
@@ -331,7 +331,7 @@ class Terminal(io.StringIO):
 
 @contextmanager
 def terminal() -> Iterator[Terminal]:
-    """Both streams of a command are this one."""
+    """A terminal for both streams of a command."""
     screen = Terminal()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdout", screen)
@@ -342,7 +342,7 @@ def terminal() -> Iterator[Terminal]:
 
 
 def seen(screen: Terminal) -> list[str]:
-    """What stands on the screen after all that was written: an erased line is empty again."""
+    """The content of the screen after all output: an erased line is empty again."""
     return [line.rpartition("\r\x1b[2K")[2] for line in screen.getvalue().split("\n")]
 
 
@@ -375,7 +375,7 @@ def test_names_from_outside_move_no_cursor() -> None:
         line.stop()
 
 
-def test_a_line_is_drawn_again_and_again_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_redrawn_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REDRAWN_S", 0.001)
     with terminal() as screen:
         numbers = iter(range(1_000_000))

@@ -1,4 +1,4 @@
-"""Every sentence that tells a reason, by its kind: to be read in one sitting. And that nobody decides by one."""
+"""Every sentence of a reason, by its kind, in one table. And no code decides by a sentence."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BEFORE: dict[str, Fact] = {
     "steps_lost": fact("back_to_step", step=1200),
     "and_more": fact("waits_in_state", task="worker:1", text="starting"),
 }
-"""What stands before facts that continue a sentence, where that is not an exit."""
+"""Text before facts that continue a sentence, if that is not an exit."""
 
 ROWS = Path(__file__).with_name("reasons.yaml").read_text("utf-8")
 TABLE: list[tuple[str, dict[str, Any], str]] = yaml.safe_load(ROWS)
@@ -42,7 +42,7 @@ SENTENCE_ROWS = yaml.safe_load(Path(__file__).with_name("sentences.yaml").read_t
 
 
 def in_its_place(kind: str, fields: dict[str, Any]) -> list[Fact]:
-    """With an exit code before it, if it continues a sentence, or after it, if it begins one."""
+    """The fact with an exit code before it, if it continues a sentence, or after it, if it begins one."""
     exit_code = fact("exited", code=1)
     continues = not SENTENCES[kind][0].isalpha() and not SENTENCES[kind].startswith("%")
     begins = any(word in SENTENCES[kind] for word in ("%(rest)s", "%(because)s"))
@@ -52,7 +52,7 @@ def in_its_place(kind: str, fields: dict[str, Any]) -> list[Fact]:
 
 
 @pytest.mark.parametrize(("kind", "fields", "expected"), TABLE, ids=[kind for kind, _, _ in TABLE])
-def test_a_kind_has_its_fields_and_its_sentence(kind: str, fields: dict[str, Any], expected: str) -> None:
+def test_each_kind_has_its_fields_and_its_sentence(kind: str, fields: dict[str, Any], expected: str) -> None:
     assert sorted(fields) == fields_of(kind)
     assert sentence(in_its_place(kind, fields)) == expected
 
@@ -73,7 +73,7 @@ def test_facts_make_one_sentence(row: dict[str, Any]) -> None:
     assert sentence([fact(**one) for one in row["facts"]]) == row["sentence"]
 
 
-def test_a_reason_of_an_older_build_is_its_sentence() -> None:
+def test_a_reason_of_an_older_build_is_shown_as_its_sentence() -> None:
     older = checked(Because, {"reason": "killed by SIGKILL"})
     assert why_of(older) == [{"kind": "said", "text": "killed by SIGKILL"}]
     assert sentence(why_of(older)) == "killed by SIGKILL"
@@ -89,13 +89,13 @@ def test_a_reason_of_an_older_build_is_its_sentence() -> None:
     ],
     ids=["kind", "field", "one of them"],
 )
-def test_a_reason_of_a_newer_build_is_its_sentence(why: list[dict[str, Any]]) -> None:
-    """Its record holds all the same: a build that tells one kind more is not one that tells nothing."""
+def test_a_reason_of_a_newer_build_is_shown_as_its_sentence(why: list[dict[str, Any]]) -> None:
+    """Its record is valid: a build with one more kind can still be understood."""
     newer = checked(Because, {"reason": "words of its own", "why": [{**one, "new_field": 1} for one in why]})
     assert sentence(why_of(newer)) == "words of its own"
 
 
-def test_a_reason_is_limited_whatever_goes_into_it() -> None:
+def test_the_length_of_a_reason_is_limited() -> None:
     why = [fact("task_failed", task="worker:1")] * 100 + [fact("said", text="x" * 10_000)]
     assert len(because(why)["why"]) == MOST_FACTS
     reason = because([fact("run_failed"), fact("said", text="x" * 10_000)])
@@ -110,18 +110,18 @@ def test_fact_without_a_required_field_is_unknown() -> None:
         fact("no_such_kind")
 
 
-def test_the_first_fact_is_the_headline_and_all_of_them_name_who() -> None:
+def test_the_headline_is_the_first_fact_and_names_are_from_all() -> None:
     why = [fact("asked_stop"), fact("asked_of", tasks=["ps:0", "ps:1"])]
     assert (headline(why), named(why)) == ("asked_stop", ["ps:0", "ps:1"])
     assert (headline([]), named([fact("away", host="b", text="silent")])) == (None, ["b"])
 
 
 REASONS = {"reason", "why", "closed", "missing", "problem", "error"}
-"""What fields and variables are called that hold a sentence."""
+"""Names of fields and variables that hold a sentence."""
 
 
 def decisions_by_text(code: str) -> Iterator[str]:
-    """Where a text that tells a reason is looked into: `reason.startswith(...)`, `"..." in reason`, `== "..."`."""
+    """Places where the text of a reason is inspected: `reason.startswith(...)`, `"..." in reason`, `== "..."`."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             looks = node.func.attr in ("startswith", "endswith", "removeprefix", "removesuffix", "partition", "split")
@@ -137,7 +137,7 @@ def decisions_by_text(code: str) -> Iterator[str]:
 
 
 def _names_of(node: ast.AST) -> set[str]:
-    """`reason` of reason, one.reason, entry["reason"] and sentence(entry["reason"])."""
+    """The name in an expression: `reason` of reason, one.reason, entry["reason"] and sentence(entry["reason"])."""
     if isinstance(node, ast.Name):
         return {node.id}
     if isinstance(node, ast.Attribute):

@@ -1,4 +1,4 @@
-"""How things look: log lines, numbers, errors, and the tasks in `dtctl status`."""
+"""The display of log lines, numbers, errors, and the tasks in `dtctl status`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_lines_are_left_as_a_terminal_would_leave_them(data: bytes, lines: list[
     assert log_lines(data, color=False) == lines
 
 
-def test_each_line_bears_its_task_and_a_new_attempt_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_line_has_the_name_of_its_task_and_a_new_attempt_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
     tasks = (TaskId("ps", 0), TaskId("worker", 0))
     printer = LogPrinter(tasks, prefix=True, timestamps=False)
     printer.print(log_lines_of("ps:0", b"a\nb\n"))
@@ -76,11 +76,11 @@ def test_nouns_are_counted() -> None:
     assert [count(1, "task"), count(2, "task"), count(2, "process")] == ["1 task", "2 tasks", "2 processes"]
 
 
-def test_machines_are_shown_the_time_in_utc() -> None:
+def test_times_for_machines_are_in_utc() -> None:
     assert iso_utc(0.25) == "1970-01-01T00:00:00.250Z"
 
 
-def test_an_error_says_what_came_back_and_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_shows_details_and_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
     show_error(
         DtctlError("cannot log in to gpu-b", detail="offered ~/.ssh/id\nhost accepts publickey", hint="ssh gpu-b true")
     )
@@ -90,7 +90,7 @@ def test_an_error_says_what_came_back_and_what_to_type(capsys: pytest.CaptureFix
     )
 
 
-def test_hosts_that_failed_alike_are_one_entry(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_with_the_same_error_are_one_entry(capsys: pytest.CaptureFixture[str]) -> None:
     alike = {f"gpu-{n}": TransportError("refused") for n in range(1, 5)}
     show_host_errors({**alike, "ps": AgentError("disk_full", "disk full", hint="df -h")})
     assert capsys.readouterr().err == "error: gpu-[1-4]: refused\nerror: ps: disk full\n hint: df -h\n"
@@ -107,7 +107,7 @@ def of_two_reasons() -> dict[str, DtctlError]:
     return {**down, **shut}
 
 
-def test_each_reason_is_a_line_and_what_to_type_stands_in_it_where_it_fits(
+def test_each_reason_is_a_line_with_its_command_if_that_fits(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = of_two_reasons()
@@ -134,7 +134,7 @@ def test_each_reason_is_a_line_and_what_to_type_stands_in_it_where_it_fits(
     ]
 
 
-def test_a_start_without_some_hosts_says_which_and_why_by_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_start_without_some_hosts_reports_them_by_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     workers = [f"gpu-{number}" for number in range(1, 6)]
     plan = plan_run(
         cluster(job("worker", workers, [2222] * 5)), {name: name for name in workers}, local_python="python"
@@ -172,7 +172,7 @@ def test_a_start_without_some_hosts_says_which_and_why_by_reasons(capsys: pytest
 
 
 def test_hint_of_a_host_is_not_shown_as_one_of_dtctl(capsys: pytest.CaptureFixture[str]) -> None:
-    """`curl http://... | sh` in the place where dtctl says what to type next."""
+    """`curl http://... | sh` in the place where dtctl shows the next command."""
 
     def refused(host: str) -> AgentError:
         return AgentError("internal", f"{host}: no", detail="a\n hint: b", hint="c\n hint: d", host=host)
@@ -219,7 +219,7 @@ def test_a_table_that_is_piped_is_never_cut(
     assert foreign.split() == ["letters-1", "live", "account", "bob", "gpu-[1-2]"]
 
 
-def test_hosts_with_whom_all_is_well_are_named_where_a_person_can_read_the_names() -> None:
+def test_hosts_are_named_if_the_folded_names_are_short() -> None:
     assert summarize_hosts([f"gpu-{number}" for number in range(1, 301)]) == "gpu-[1-300]"
     assert summarize_hosts([f"gpu-{number}" for number in range(1, 301) if number % 10]) == "270 hosts"
 
@@ -268,7 +268,7 @@ def saved_at(step: int, time: float, found: RunStatus) -> RunStatus:
     ],
     ids=["without steps", "training", "saved since", "saved before", "silent", "done", "restarting"],
 )
-def test_the_answer_stands_in_one_line(found: RunStatus, expected: str) -> None:
+def test_the_summary_is_one_line(found: RunStatus, expected: str) -> None:
     assert str(summary(found)) == f"{found.record.run}: {found.verdict.outcome.value}{expected}"
 
 
@@ -363,7 +363,7 @@ def test_a_narrow_terminal_drops_columns_but_no_reason(
     assert ("PID" in head) == (width == 120)
 
 
-def test_columns_without_anything_in_them_are_left_out() -> None:
+def test_empty_columns_are_left_out() -> None:
     status = of(running("ps:0", progress=None))
     names = [column.header for column in tasks_table(rows_of(status), status).columns]
     assert not {"STEP", "RATE", "OUTPUT", "CPU", "MEMORY"} & set(names)
@@ -377,11 +377,11 @@ def test_columns_without_anything_in_them_are_left_out() -> None:
         (dataclasses.replace(running("worker:0", step=10, step_time=900.0), state=TaskState.PENDING), ""),
     ],
 )
-def test_a_task_without_a_new_step_says_since_when(task: TaskStatus, note: str) -> None:
+def test_a_task_without_a_new_step_shows_the_age_of_the_last_one(task: TaskStatus, note: str) -> None:
     assert rows_of(of(task))[0].note == note
 
 
-def test_the_problem_stands_above_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_problem_is_shown_above_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown(capsys, of(BAD, *workers(2)))
     assert lines[1].startswith("problem: worker:7 on gpu-3 exited 2 at ")
     assert lines[1].endswith(": unrecognized arguments: --step_s=0.2")

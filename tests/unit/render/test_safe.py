@@ -1,4 +1,4 @@
-"""Text from outside, made safe: what stays, what becomes a mark, and that nothing gets past."""
+"""Text from outside, made safe: what is kept, what is escaped, and that nothing unsafe remains."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def test_any_log_is_safe_and_its_colours_end_with_their_line(data: bytes, color:
 
 @cases
 @given(BYTES)
-def test_the_short_way_for_harmless_lines_shows_what_the_long_one_does(data: bytes) -> None:
-    """A carriage return before the last line end sends all of it the long way."""
+def test_the_fast_path_for_harmless_lines_shows_the_same(data: bytes) -> None:
+    """A carriage return before the last line end disables the fast path for all of it."""
     lines = log_lines(data, color=True)
     assert log_lines(data + b"\n\r\n", color=True)[: len(lines)] == lines
 
@@ -137,13 +137,13 @@ def test_a_line_of_megabytes_takes_linear_time(piece: bytes) -> None:
 
 
 ELSEWHERE = ("agent", "trainer.py")
-"""They run on the hosts, and what they write comes through a seam."""
+"""Modules that run on hosts, whose output comes through a transport."""
 STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 WRITERS = {"print", "echo", "secho", "confirm", "prompt", "StreamHandler"}
 
 
 def writes_in(path: Path) -> set[str]:
-    """Names by which the module could reach a screen."""
+    """Names through which the module could reach a screen."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute) and node.attr in STREAMS and ast.unparse(node.value) == "sys":
@@ -178,7 +178,7 @@ def test_text_that_counts_as_safe_comes_from_few_places() -> None:
     assert users == {
         *("render/logs.py", "render/machine/document.py", "render/metrics.py", "render/awaiting.py"),
         "render/report/__init__.py",
-        "cli/completion.py",  # words that it has looked at
+        "cli/completion.py",  # words that it has checked
     }
     users = {str(path.relative_to(PACKAGE)) for path in MODULES.values() if "console.pass_on(" in path.read_text()}
     assert users == {"render/logs.py", "render/awaiting.py"}
@@ -226,9 +226,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("env", POOR, ids=str)
 @pytest.mark.parametrize("args", [["plan"], ["--color", "always", "plan"]], ids=" ".join)
-def test_a_stream_that_cannot_show_a_character_shows_a_mark(
-    args: list[str], env: dict[str, str], project: Path
-) -> None:
+def test_a_character_that_a_stream_cannot_show_is_escaped(args: list[str], env: dict[str, str], project: Path) -> None:
     done = dtctl(*args, cwd=project, **env)
     assert (done.returncode, done.stderr) == (0, b"")
     assert not left_in(done.stdout.decode("latin-1" if "latin-1" in env.values() else "utf-8"))
@@ -270,7 +268,7 @@ def test_closed_stderr_does_not_stop_the_work(project: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", ["1", "2"])
-def test_a_stream_that_was_closed_at_the_start_is_no_mistake(closed: str, project: Path) -> None:
+def test_a_stream_that_was_closed_at_the_start_is_ignored(closed: str, project: Path) -> None:
     script = f'exec "{sys.executable}" -m dtctl plan {closed}>&-'
     done = subprocess.run(["sh", "-c", script], cwd=project, env=known_to(project), capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

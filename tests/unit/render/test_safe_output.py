@@ -1,4 +1,4 @@
-"""Whatever dtctl shows is safe for a screen, whoever said it and whatever the stream can show."""
+"""All output of dtctl is safe for a screen, whatever its source and the encoding of the stream."""
 
 from __future__ import annotations
 
@@ -108,24 +108,24 @@ from tests.unit.tasks import checkpoint, checkpoint_directory, log_lines_of, pas
 
 BAD = "".join(POISONS.values()) + "\x1b[38;5;201mpink\nerror: feigned"
 MEANT = ("signature", "scope", "way", "strategy", "dialect", "phase")
-"""Words that our own code chooses among, not texts."""
+"""Words that our own code chooses from, which are not free text."""
 
 BARS = "\x1b\r"
-"""What rich moves the cursor with."""
+"""Sequences with which rich moves the cursor."""
 
 
 CHOSEN = {"kind", "type", "phase", "what"}
-"""Fields of records that a validator allows a few words."""
+"""Fields of records for which a validator allows only a few words."""
 
 RECORDS = {
     *("kind", "held", "port", "freed_bytes", "read_bytes", "unread_bytes", "problem"),
     *("pid", "size_bytes", "since", "reason", "connected", "version", "retry", "asked"),
 }
-"""A record has one of these fields."""
+"""Records have one of these fields."""
 
 
 def poisoned(value: Any) -> Any:
-    """The value with all of its texts followed by poison, however deep they lie."""
+    """The value with poison after all of its texts, at any depth."""
     if isinstance(value, Enum):
         return value
     if isinstance(value, str):
@@ -482,7 +482,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "events": tell_events,
 }
 HARMLESS = {"show_data_source", "show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
-"""They have nothing to show that comes from outside, or show nothing."""
+"""Functions that show nothing from outside, or nothing at all."""
 
 
 def away() -> CoordinatorUnreachable:
@@ -495,7 +495,7 @@ def _own_choice() -> Iterator[None]:
     console.choose_color("auto")
 
 
-def test_every_way_to_show_something_is_tried_with_poison() -> None:
+def test_every_function_that_shows_something_is_tried_with_poison() -> None:
     modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(render.__path__, "dtctl.render.")]
     shows = {
         name
@@ -522,7 +522,7 @@ def test_shown_output_holds_no_poison(name: str, color: Any, capsys: pytest.Capt
     assert "\nerror: feigned" not in written
 
 
-def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_valid_whatever_a_host_sends(capsys: pytest.CaptureFixture[str]) -> None:
     bodies: list[Mapping[str, Any]] = [
         machine_status.run_status(poisoned(run_status())),
         results.comparison(poisoned(COMPARISON)),
@@ -555,13 +555,13 @@ def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) 
         found.append(one)
         at += len(written[at:]) - len(written[at:].lstrip())
     assert len(found) == 2 * len(bodies)
-    json.dumps(found, ensure_ascii=False).encode()  # no half of a surrogate pair
+    json.dumps(found, ensure_ascii=False).encode()  # no lone surrogate
     assert (found[-1]["nan"], found[-1]["far"]) == (None, [None, [None]])
     assert "half \ufffd whole \U0001f600" in found[-1].values()
 
 
 class Terminal:
-    """A terminal in place of stdout and stderr; `shown` is what has been written to it."""
+    """A terminal in place of stdout and stderr; `shown` is the text written to it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._master, self._slave = pty.openpty()
@@ -628,12 +628,12 @@ def test_a_log_on_a_terminal_keeps_its_colours_and_nothing_else(monkeypatch: pyt
 
 
 def test_a_log_in_a_pipe_has_no_colours_and_is_as_safe(capsys: pytest.CaptureFixture[str]) -> None:
-    """`dtctl logs | grep loss` ends on a terminal, too."""
+    """`dtctl logs | grep loss` also ends on a terminal."""
     LogPrinter((TASK,), prefix=False, timestamps=False).print(LOG)
     assert capsys.readouterr().out == "red\\x1b]52;c;eA==\\x07\nplain\n"
 
 
-def test_raw_logs_are_the_bytes_as_they_came(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_raw_logs_are_unchanged_bytes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     data = LOG.data + b"\xff\x9b no end"
     LogPrinter((TASK,), prefix=False, timestamps=False, raw=True).print(LOG._replace(data=data))
     assert capfdbinary.readouterr().out == data

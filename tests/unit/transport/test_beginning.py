@@ -1,4 +1,4 @@
-"""What is asked for goes along with the beginning of the agent: a far host is waited for once, not twice."""
+"""Requests are sent along with the start of the agent: a distant host is waited for once, not twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSAL = {"type": "error", "code": "python_too_old", "summary": "too old", "det
 
 
 class Pipe:
-    """What was sent, and what is still to be read; b"" is the end."""
+    """The sent bytes, and those that are still to be read; b"" is the end."""
 
     def __init__(self, *coming: bytes, broken: bool = False, exit_code: int | None = None) -> None:
         self.sent: list[bytes] = []
@@ -68,7 +68,7 @@ def test_requests_do_not_wait_for_the_greeting() -> None:
     assert session.greeted() > 0
 
 
-def test_a_host_that_lacks_the_agent_is_asked_once_more_behind_it() -> None:
+def test_requests_are_repeated_after_the_agent_for_a_host_that_lacks_it() -> None:
     pipe = Pipe(b"\x1e" + frame(LACKING), frame(GREETING), frame(RESULT))
     session = begun(pipe)
     session.send(STATUS)
@@ -80,7 +80,7 @@ def test_a_host_that_lacks_the_agent_is_asked_once_more_behind_it() -> None:
     assert pipe.sent[4:] == [frame(STATUS)]
 
 
-def test_a_host_that_lacks_the_agent_again_is_not_trusted() -> None:
+def test_a_host_that_lacks_the_agent_twice_is_refused() -> None:
     session = begun(Pipe(b"\x1e" + frame(LACKING) + frame(LACKING)))
     with pytest.raises(TransportError, match="gpu-3 begins with a `lacking`"):
         session.receive()

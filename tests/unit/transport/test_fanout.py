@@ -1,4 +1,4 @@
-"""Work for many hosts at once; thirty of three hundred fail for four reasons: four lines."""
+"""Work for many hosts at once; thirty of three hundred fail for four reasons, reported in four lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refuse_even(number: int) -> int:
     return number * 10
 
 
-def test_every_outcome_is_kept_in_the_order_asked() -> None:
+def test_every_outcome_is_kept_in_order() -> None:
     def work(number: int) -> int:
         time.sleep(0.002 * (6 - number))
         return refuse_even(number)
@@ -48,17 +48,17 @@ def test_every_outcome_is_kept_in_the_order_asked() -> None:
     ]
 
 
-def test_things_are_known_by_their_names() -> None:
+def test_results_are_keyed_by_name() -> None:
     assert fan_out([Thing("a"), Thing("b")], lambda thing: thing.name * 2).results == {"a": "aa", "b": "bb"}
     assert fan_out(["a"], str.upper).results == {"a": "A"}
 
 
-def test_two_of_one_name_are_refused() -> None:
+def test_duplicate_names_are_refused() -> None:
     with pytest.raises(ValueError, match="not different"):
         fan_out(["a", "a"], str.upper)
 
 
-def test_nothing_to_do_is_done_at_once() -> None:
+def test_no_items_give_no_outcomes_at_once() -> None:
     assert fan_out([], str.upper) == Outcomes({}, {})
 
 
@@ -80,7 +80,7 @@ def test_no_more_than_width_work_at_once() -> None:
 
 
 def test_unreachable_hosts_do_not_delay_others() -> None:
-    """Those that wait for an answer that does not come take no place: whoever is up is asked meanwhile."""
+    """Hosts that do not answer occupy no slot: hosts that are up are served meanwhile."""
     asked: list[int] = []
     all_others = threading.Event()
 
@@ -98,7 +98,7 @@ def test_unreachable_hosts_do_not_delay_others() -> None:
 
 
 def test_a_responding_host_keeps_its_slot_until_its_deadline() -> None:
-    """By the thread that reads for the one that waits; then it counts as one that hangs, and others are asked."""
+    """The thread that reads for it reports that; after the deadline it counts as hanging, and others are served."""
     others = threading.Event()
 
     def work(number: int) -> None:
@@ -134,7 +134,7 @@ def test_a_working_host_keeps_its_slot_however_long(monkeypatch: pytest.MonkeyPa
     waiting.join()
 
 
-def test_an_error_keeps_nothing_alive_of_the_conversation_that_ended_with_it() -> None:
+def test_an_error_keeps_no_reference_to_its_conversation() -> None:
     import gc
     import weakref
 
@@ -157,7 +157,7 @@ def test_an_error_keeps_nothing_alive_of_the_conversation_that_ended_with_it() -
     assert [one() for one in connections] == [None, None]
 
 
-def test_idle_outside_of_any_fan_out_is_nothing() -> None:
+def test_idle_outside_of_a_fan_out_does_nothing() -> None:
     with idle():
         pass
 
@@ -179,7 +179,7 @@ def test_a_bug_is_raised_and_stops_the_rest() -> None:
 
 
 def test_an_interrupt_with_a_broken_lock_is_still_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that comes while threading.Condition waits for its lock ends as a RuntimeError."""
+    """An interrupt while threading.Condition waits for its lock ends as a RuntimeError."""
 
     def start(thread: threading.Thread) -> None:
         try:
@@ -220,7 +220,7 @@ def no_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_last_words")
-def test_a_failure_ends_the_wait_for_the_others_where_all_are_needed() -> None:
+def test_a_failure_ends_the_wait_if_all_hosts_are_needed() -> None:
     cancelled = threading.Event()
 
     def work(name: str) -> str:
@@ -240,7 +240,7 @@ def test_a_failure_ends_the_wait_for_the_others_where_all_are_needed() -> None:
 
 
 @pytest.mark.usefixtures("no_last_words")
-def test_failure_does_not_cut_off_a_person_who_is_asked() -> None:
+def test_a_failure_does_not_interrupt_a_prompt() -> None:
     def work(name: str) -> str:
         if name == "b":
             raise TransportError("refused")
@@ -252,7 +252,7 @@ def test_failure_does_not_cut_off_a_person_who_is_asked() -> None:
 
 
 @pytest.mark.usefixtures("no_last_words")
-def test_a_failure_ends_no_wait_where_the_others_count() -> None:
+def test_a_failure_does_not_end_the_wait_if_others_count() -> None:
     failed = threading.Event()
 
     def work(name: str) -> str:
@@ -331,7 +331,7 @@ def test_four_reasons_are_four_lines_each_with_its_hosts_and_what_to_do_next() -
     assert "the login is refused    ssh -p 22 train@10.0.0.201 true" in shown[3]
 
 
-def test_a_user_for_each_host_does_not_part_those_that_refuse_it() -> None:
+def test_refused_logins_are_grouped_across_different_users() -> None:
     failed: dict[str, DtctlError] = {f"gpu-{n}": refused(n, f"train{n}") for n in (1, 2, 3)}
     assert lines({**failed, "ps": DtctlError("no")})[0].split("    ") == [
         "gpu-[1-3]: the login is refused",
@@ -363,7 +363,7 @@ def test_the_answer_of_ssh_is_shown_for_hosts_that_give_the_same() -> None:
     assert lines(failed) == ["gpu-[1-2]: ssh cannot log in", "  Permission denied"]
 
 
-def test_one_host_alone_keeps_all_that_came_back() -> None:
+def test_a_single_host_keeps_all_details() -> None:
     (line, *below) = lines({"gpu-101": changed(101), "gpu-1": refused(1)})
     assert line.startswith("the host key of gpu-101 (10.0.0.101:22) has changed    if you know why: ssh-keygen")
     assert any("it shows" in each for each in below)
@@ -425,6 +425,6 @@ def test_details_do_not_repeat_the_summary() -> None:
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.EHOSTUNREACH, "No route to host")])
 @pytest.mark.parametrize(("address", "is_example"), [("192.0.2.11", True), ("192.0.3.11", False)])
-def test_an_address_of_an_example_is_reported_as_such(error: OSError, address: str, is_example: bool) -> None:
+def test_an_example_address_is_reported_as_one(error: OSError, address: str, is_example: bool) -> None:
     hint = cannot_connect(Destination("node-1", address, 22, "node-1"), error, 10.0).hint
     assert hint.startswith("that is an example's address: write your machines'") is is_example

@@ -36,11 +36,11 @@ def test_a_frame_is_one_line_of_json_and_the_bytes_it_announces() -> None:
 
 
 @pytest.mark.parametrize("value", ["ünïcode ☃", "\udc80 a lone surrogate", 'quote" and $HOME and \\', "x" * 100_000])
-def test_any_text_survives(value: str) -> None:
+def test_any_text_is_decoded_as_sent(value: str) -> None:
     assert started().feed(encode({"type": "t", "value": value})) == [Message({"type": "t", "value": value})]
 
 
-def test_noise_before_the_start_is_kept_apart_and_only_its_end() -> None:
+def test_only_the_end_of_the_noise_before_the_first_frame_is_kept() -> None:
     decoder = Decoder()
     assert decoder.feed(b"Welcome!\n" + b"." * 10_000) == []
     assert not decoder.started
@@ -62,7 +62,7 @@ NO_FRAMES = [
     b'{"type":"a","bytes":999999999999}',
     b'{"type":"a","time":NaN}',
 ]
-"""Lines that neither side takes."""
+"""Lines that neither side accepts."""
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_frames_and_their_bytes_come_back_as_sent() -> None:
 
 
 @pytest.mark.parametrize("cut", [b'{"type": "x"', b'{"type": "x", "bytes": 5}\nab'])
-def test_a_frame_that_is_cut_off_is_the_end(cut: bytes) -> None:
+def test_a_truncated_frame_is_the_end(cut: bytes) -> None:
     with pytest.raises(Gone):
         Wire(io.BytesIO(cut), io.BytesIO()).receive()
 
@@ -246,7 +246,7 @@ def sent_by(written: io.BytesIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in written.getvalue().splitlines()]
 
 
-def test_a_request_that_is_silent_beats_and_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_request_sends_beats_with_its_current_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation, "BEAT_S", 0.05)
     written = io.BytesIO()
     talk = Conversation("", Wire(io.BytesIO(), written))
@@ -259,7 +259,10 @@ def test_a_request_that_is_silent_beats_and_says_what_it_is_at(monkeypatch: pyte
 
 
 class Clock:
-    """Of one thread that it starts. It goes on when it is turned; who sleeps is awake when that was far enough."""
+    """The clock of one thread that it starts.
+
+    It advances when a test turns it, and then wakes sleepers that are due.
+    """
 
     def __init__(self) -> None:
         self._now, self._over = 100.0, False
@@ -284,7 +287,7 @@ class Clock:
             raise ValueError("the stream was closed")
 
     def turn(self, seconds: float, *, over: bool = False) -> None:
-        """Once the thread sleeps. `over`: that was its last sleep."""
+        """Advances the clock once the thread sleeps. `over`: that was its last sleep."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._wake_at is not None, PATIENCE_S)
             self._now += seconds
@@ -298,7 +301,7 @@ class Clock:
         self._thread.join(PATIENCE_S)
 
 
-def test_nothing_beats_while_something_else_is_said_or_the_controller_is_awaited(
+def test_no_beats_while_other_frames_are_sent_or_the_controller_is_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, written = Clock(), io.BytesIO()

@@ -1,4 +1,4 @@
-"""known_hosts files: read as OpenSSH does, added to only where they may be, and left whole."""
+"""known_hosts files: read as by OpenSSH, extended only in allowed places, and never damaged."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_port_is_written_unless_it_is_22() -> None:
     assert host_key_name("::1", 22) == "::1"
 
 
-def test_lines_that_cannot_be_read_are_passed_over() -> None:
+def test_invalid_lines_are_skipped() -> None:
     bad = ["# comment", "", "gpu-a", "gpu-a ssh-ed25519", "gpu-a ssh-ed25519 !!!", "|1|x ssh-ed25519 AAAA"]
     bad += [f"# {line('gpu-a')}", line("#gpu-a"), line("@cert-authority gpu-a"), "gpu-a ssh-rsa"]
     marked = [f"@cert-authority {line('gpu-a')}", f"@other {line('gpu-a')}"]
@@ -113,8 +113,8 @@ def test_a_file_finds_the_lines_of_a_name_in_their_order() -> None:
         assert file.of("none") == []
 
 
-def test_a_plain_name_is_not_looked_at_for_other_names() -> None:
-    """Thousands of hosts and thousands of lines: each line is compared with few names."""
+def test_a_plain_name_is_not_compared_with_other_names() -> None:
+    """With thousands of hosts and thousands of lines, each line is compared with few names."""
 
     class Counted(str):
         __slots__ = ()
@@ -157,7 +157,7 @@ def test_a_key_that_is_not_base64_is_refused() -> None:
     assert HostKey.parse("ssh-ed25519", base64.b64encode(b"x").decode()).blob == b"x"
 
 
-def test_missing_files_are_empty_and_files_are_looked_at_in_order(tmp_path: Path) -> None:
+def test_missing_files_are_empty_and_files_are_searched_in_order(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_text(line("gpu-a", 1) + "\n")
     second.write_text(line("gpu-a", 2) + "\n")
@@ -199,7 +199,7 @@ def test_pinning_keeps_lines_written_meanwhile(tmp_path: Path) -> None:
 
 def test_many_threads_learn_whole_lines_and_each_host_once(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
-    stores = [KnownHosts() for _ in range(4)]  # as if they were four processes
+    stores = [KnownHosts() for _ in range(4)]  # like four processes
 
     def learn(store: KnownHosts) -> None:
         for number in range(20):
@@ -213,7 +213,7 @@ def test_many_threads_learn_whole_lines_and_each_host_once(tmp_path: Path) -> No
     assert sorted(file.read_text().splitlines()) == sorted(line(f"gpu-{number}", number) for number in range(20))
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match="cannot write"):
         KnownHosts().pin("gpu-a", [key()], tmp_path)
 
@@ -277,7 +277,7 @@ def test_lines_of_known_hosts_are_known(text: str) -> None:
 
 @pytest.mark.parametrize("text", [*AUTHORIZED_KEYS, *OTHERS])
 @pytest.mark.parametrize("around", ["{}", "# keys\n{}\n", line("gpu-b") + "\n{}\n"])
-def test_a_file_of_anything_else_is_not_added_to(project: Path, text: str, around: str) -> None:
+def test_no_key_is_added_to_another_kind_of_file(project: Path, text: str, around: str) -> None:
     file = project / "known_hosts"
     before = around.format(text.replace("{", "(").replace("}", ")"))
     file.write_text(before)
@@ -297,7 +297,7 @@ def test_a_file_of_known_hosts_lines_is_added_to(project: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["known_hosts", "known_hosts2"])
-def test_a_link_of_the_project_is_no_place_for_keys_also_where_it_leads_to_known_hosts(
+def test_a_link_of_the_project_is_refused_even_if_it_leads_to_known_hosts(
     home: Path, project: Path, target: str
 ) -> None:
     (home / ".ssh" / "known_hosts").write_text(line("gpu-b") + "\n")
@@ -333,7 +333,7 @@ def outside(home: Path, project: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("index", range(17))
-def test_a_cluster_file_chooses_no_file_elsewhere(home: Path, project: Path, index: int) -> None:
+def test_a_cluster_file_cannot_choose_a_file_elsewhere(home: Path, project: Path, index: int) -> None:
     """Missing or empty, they would pass for known_hosts files."""
     file = outside(home, project)[index]
     with pytest.raises(TransportError, match="cannot write"):
@@ -363,7 +363,7 @@ def test_a_known_hosts_file_of_several_hosts_is_reported_once(home: Path, projec
 @pytest.mark.parametrize("name", ["authorized_keys", "authorized_keys2", "rc", "environment", "config", "config.d/x"])
 @pytest.mark.parametrize("before", ["# mine\n", line("restrict,gpu-b") + "\n"])
 def test_other_files_of_ssh_are_never_written(home: Path, name: str, before: str) -> None:
-    """Comments can stand in all of them, and sshd passes over lines that it does not understand."""
+    """All of them may contain comments, and sshd skips lines that it does not understand."""
     file = home / ".ssh" / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(before)
@@ -372,7 +372,7 @@ def test_other_files_of_ssh_are_never_written(home: Path, name: str, before: str
     assert file.read_text() == before
 
 
-def test_a_file_in_ssh_without_a_host_key_has_to_say_by_its_name_what_it_is_for(home: Path) -> None:
+def test_a_file_in_ssh_is_refused_unless_it_contains_a_host_key(home: Path) -> None:
     """AuthorizedKeysFile of an sshd may be any file there."""
     file = home / ".ssh" / "keys"
     file.write_text("# of my machines\n")
@@ -385,8 +385,8 @@ def test_a_file_in_ssh_without_a_host_key_has_to_say_by_its_name_what_it_is_for(
 
 @pytest.mark.parametrize("name", [".bash_profile", ".config/systemd/user/x.service", "bin/known_hosts", "hosts"])
 @pytest.mark.parametrize("around", ["", ".."])
-def test_a_cluster_file_in_a_home_directory_chooses_nothing_there(home: Path, name: str, around: str) -> None:
-    """Shells and sessions read new files of a home without being asked to."""
+def test_a_cluster_file_in_a_home_directory_cannot_choose_a_file_there(home: Path, name: str, around: str) -> None:
+    """Shells and sessions read new files of a home automatically."""
     project = home / around
     with pytest.raises(TransportError, match="cannot write"):
         accept(project / name, project)
@@ -417,7 +417,7 @@ def test_a_cluster_file_may_choose_a_file_beside_itself_or_one_for_host_keys(
     assert (home / name).read_text() == line("gpu-a", 1) + "\n"
 
 
-def test_known_hosts_of_the_users_own_configuration_may_lie_anywhere(home: Path) -> None:
+def test_known_hosts_of_the_users_own_configuration_may_be_anywhere(home: Path) -> None:
     file = home / "elsewhere" / "hosts"
     HostKeys(TO, "gpu-a", KnownHosts(), [file], accept_new=True).check(key(1), None)  # type: ignore[arg-type]
     assert file.read_text() == line("gpu-a", 1) + "\n"
@@ -469,9 +469,7 @@ def test_a_file_that_others_may_write_to_is_not_added_to(project: Path, mode: in
     assert file.read_text() == ""
 
 
-def test_a_file_that_another_process_has_locked_is_waited_for_no_longer_than_said(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_locked_by_another_process_times_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_hosts, "LOCK_PATIENCE_S", 0.2)
     file = project / "known_hosts"
     with file.open("w") as stream:
@@ -496,7 +494,7 @@ except TransportError as error:
 
 @pytest.mark.parametrize("call", ["write", "fsync", "open"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_reported_in_words_and_with_what_to_do(
+def test_a_full_disk_is_reported_with_a_remedy(
     project: Path, call: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = project / "known_hosts"
@@ -519,8 +517,8 @@ def test_a_full_disk_is_reported_in_words_and_with_what_to_do(
 
 
 @pytest.mark.parametrize("room", [0, 1, 50])
-def test_a_disk_that_is_full_is_reported_and_leaves_no_half_line(project: Path, room: int) -> None:
-    """Of what is written only `room` bytes fit, so that the kernel takes a part of it."""
+def test_a_full_disk_leaves_no_half_line(project: Path, room: int) -> None:
+    """Only `room` bytes of the data fit, so that the kernel writes a part of it."""
     file = project / "known_hosts"
     file.write_text(line("gpu-b") + "\n")
     before = file.read_bytes()
@@ -572,7 +570,7 @@ def test_a_key_of_another_type_is_a_changed_key_also_where_new_ones_are_accepted
     assert [pinned.key for pinned in parse_known_hosts(file.read_text(), file)] == [RSA]
 
 
-def test_keys_that_are_revoked_everywhere_make_no_host_known(project: Path) -> None:
+def test_revoked_keys_alone_leave_a_host_unknown(project: Path) -> None:
     file = project / "known_hosts"
     file.write_text(f"@revoked {line('*', 9)}\n")
     with pytest.raises(HostKeyError, match="is revoked"):
@@ -598,7 +596,7 @@ def test_a_line_ends_only_where_it_ends_for_openssh(project: Path) -> None:
 
 @cases
 @given(st.text(max_size=200))
-def test_a_path_is_refused_or_lies_where_it_may(text: str) -> None:
+def test_any_path_is_refused_or_in_an_allowed_place(text: str) -> None:
     project = Path(os.path.realpath("."))
     if "\0" in text:
         return
@@ -610,8 +608,8 @@ def test_a_path_is_refused_or_lies_where_it_may(text: str) -> None:
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh not found")
 @pytest.mark.parametrize("name", ["a b", "100%", "%h %d", "it's", "$HOME", "$(touch x)", "a;b", "#a", "-a"])
-def test_openssh_is_given_paths_as_they_are(project: Path, name: str) -> None:
-    """`ssh -G` shows what it understood; tokens in the name of a key's file it has not expanded yet."""
+def test_openssh_gets_paths_unchanged(project: Path, name: str) -> None:
+    """`ssh -G` shows the paths as it understood them; it has not expanded tokens in the name of a key's file yet."""
     settings = SshSettings("gpu-a", identity_file=str(project / name), known_hosts=str(project / name))
     command = ssh_command(Host("gpu-a", settings))
     done = subprocess.run([*command[:1], "-F", "none", "-G", *command[1:]], capture_output=True, text=True, check=True)
@@ -621,7 +619,7 @@ def test_openssh_is_given_paths_as_they_are(project: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["${HOME}", 'a"b', "a\\b", "a\nb", "${PATH}/../x"])
-def test_openssh_is_given_no_path_that_it_would_read_otherwise(project: Path, name: str) -> None:
+def test_a_path_that_openssh_would_misread_is_refused(project: Path, name: str) -> None:
     for settings in (
         SshSettings("a", identity_file=str(project / name)),
         SshSettings("a", known_hosts=str(project / name)),

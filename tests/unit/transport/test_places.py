@@ -1,4 +1,4 @@
-"""How long a host that hangs keeps its place among those that are asked at once: not for the whole of its timeout."""
+"""How long a hanging host keeps its slot in a fan-out: not for the whole of its timeout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BEGIN = 1000.0
 
 
 class Clock:
-    """It stands still until a test turns it. `looks`: how often somebody has looked at it."""
+    """A clock that stands still until a test turns it. `looks`: how often it was read."""
 
     def __init__(self) -> None:
         self.now = BEGIN
@@ -46,7 +46,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """That of all who wait; the fan-out looks at it often."""
+    """The clock of all waits; the fan-out reads it often."""
     made = Clock()
     for module in (fanout, stream, connection, transport):
         monkeypatch.setattr(module, "time", made)
@@ -55,7 +55,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Beside:
-    """A fan-out of one place: the first host hangs, and another one stands behind it."""
+    """A fan-out with one slot: the first host hangs, and another one waits for the slot."""
 
     def __init__(self, clock: Clock, hang: Callable[[], object]) -> None:
         self._clock = clock
@@ -73,7 +73,7 @@ class Beside:
             self._asked.set()
 
     def keeps_it_until(self, s: float) -> None:
-        """At nearly this time of the clock the fan-out looks several times, and asks nobody; then it asks the other."""
+        """Checks that the fan-out serves no other host just before this time of the clock, and serves one after it."""
         self._clock.now = s - 0.001
         before = self._clock.looks
         eventually(lambda: self._clock.looks > before + 4)
@@ -95,12 +95,12 @@ def beside(clock: Clock, hang: Callable[[], object], release: Callable[[], objec
 
 
 class Held:
-    """A stream on which comes what a test puts there, and nothing before."""
+    """A stream with the bytes that a test puts there."""
 
     def __init__(self) -> None:
         self.coming: queue.Queue[bytes] = queue.Queue()
         self.reading = threading.Semaphore(0)
-        """Released each time when somebody begins to read."""
+        """Released each time when a read begins."""
 
     def read(self, timeout_s: float | None) -> bytes:
         self.reading.release()
@@ -157,8 +157,8 @@ def test_an_agent_that_sends_content_keeps_its_slot_meanwhile(clock: Clock) -> N
 
     held.coming.put(encode({"type": "output", "stream": 1}, b"a line\n"))
     with beside(clock, listen, lambda: held.coming.put(encode({"type": "progress", "phase": "setup"}))) as one:
-        held.reading.acquire()  # of what has come
-        held.reading.acquire()  # of what does not come
+        held.reading.acquire()  # of received bytes
+        held.reading.acquire()  # of missing bytes
         one.keeps_it_until(BEGIN + 100 + ALONE_S)
 
 
@@ -178,7 +178,7 @@ def test_progress_messages_alone_do_not_keep_a_slot(clock: Clock) -> None:
 
 
 class Door:
-    """A port that takes connections. What it says, and when, is for the test."""
+    """A port that accepts connections. A test decides what it sends, and when."""
 
     def __init__(self) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
@@ -194,7 +194,7 @@ class Door:
         return guest
 
     def close(self) -> None:
-        """Who waits is sent something that ends it."""
+        """Sends waiting clients something that ends them."""
         for guest in self.guests:
             with suppress(OSError):
                 guest.sendall(b"SSH-2.0-door\r\n\0\0\0\0")
@@ -223,13 +223,13 @@ def test_a_silent_server_frees_its_slot(clock: Clock, known_hosts: Path) -> None
 
 
 def test_a_login_keeps_its_slot_for_a_limited_time(clock: Clock, known_hosts: Path) -> None:
-    """The first word of an SSH server is what tells it from a host that is down."""
+    """The first bytes of an SSH server distinguish it from a host that is down."""
     door = Door()
     with beside(clock, lambda: log_in(door, known_hosts), door.close) as one:
         guest = door.let_in()
         guest.sendall(b"SSH-2.0-door\r\n")
         heard = b""
-        while b"curve25519" not in heard:  # the first packet, which follows when the greeting has been heard
+        while b"curve25519" not in heard:  # the first packet, which follows the greeting
             heard += guest.recv(65536)
         one.keeps_it_until(BEGIN + ALONE_S)
 

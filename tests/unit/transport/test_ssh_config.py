@@ -1,4 +1,4 @@
-"""What is taken from ssh_config, which keys may be named, and what a login says before it has heard anything."""
+"""Settings from ssh_config, allowed key files, and the requests of a login before any answer."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_without_a_host_name_in_the_files_nothing_is_imported(home: Path) -> Non
     assert done.stdout.split() == ["gpu-a", "set()"]
 
 
-def test_settings_win_and_stand_for_their_tokens(home: Path) -> None:
+def test_settings_win_and_replace_their_tokens(home: Path) -> None:
     files = write(home, "Host *\n  User nobody\n  Port 2200\n  ProxyCommand nc -X %r %h %p\n")
     assert files.lookup(SshSettings("a"))["proxycommand"] == "nc -X nobody a 2200"
     options = files.lookup(SshSettings("a", user="train", port=22))
@@ -98,7 +98,7 @@ def test_a_user_cannot_smuggle_in_other_options(home: Path) -> None:
         write(home, "").lookup(SshSettings("a", user="me\n  ProxyCommand touch /tmp/x"))
 
 
-def test_included_files_count_where_they_are_included(home: Path) -> None:
+def test_included_files_apply_at_the_place_of_the_include(home: Path) -> None:
     (home / ".ssh" / "conf.d").mkdir()
     (home / ".ssh" / "conf.d" / "1-a").write_text("Host gpu-a\n  User first\n")
     (home / ".ssh" / "conf.d" / "2-b").write_text("Host gpu-*\n  User second\n  Port 7")
@@ -121,7 +121,7 @@ def test_a_file_that_includes_itself_is_refused(home: Path) -> None:
         write(home, "Include config\n").text()
 
 
-def test_another_file_takes_the_place_of_both(home: Path, tmp_path: Path) -> None:
+def test_another_file_replaces_both(home: Path, tmp_path: Path) -> None:
     write(home, "Host *\n  HostName wrong\n")
     (tmp_path / "other").write_text("Host gpu-a\n  HostName right\n")
     assert ConfigFiles(tmp_path / "other").hostname(SshSettings("gpu-a")) == "right"
@@ -129,13 +129,13 @@ def test_another_file_takes_the_place_of_both(home: Path, tmp_path: Path) -> Non
         ConfigFiles(tmp_path / "missing").hostname(SshSettings("gpu-a"))
 
 
-def test_a_file_that_cannot_be_parsed_is_named(home: Path) -> None:
+def test_a_file_that_cannot_be_parsed_is_reported(home: Path) -> None:
     files = write(home, "Host *\n  HostName\n")
     with pytest.raises(TransportError, match="cannot be read"):
         files.hostname(SshSettings("a"))
 
 
-def test_known_hosts_files_are_ones_own_then_the_users_then_everyones(home: Path) -> None:
+def test_known_hosts_files_are_the_configured_then_the_users_then_the_global_ones(home: Path) -> None:
     ours = SshSettings("a", known_hosts="~/pinned")
     everyones = [Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2")]
     default = [home / ".ssh" / "known_hosts", home / ".ssh" / "known_hosts2"]
@@ -157,7 +157,7 @@ def test_openssh_is_called_with_the_same_settings(home: Path) -> None:
     ]
 
 
-def test_openssh_is_left_to_its_own_where_nothing_is_said(home: Path) -> None:
+def test_openssh_keeps_its_defaults_without_settings(home: Path) -> None:
     command = ssh_command(Host("gpu-a", SshSettings("gpu-a", jump="a,b", host_keys="accept-new")))
     options = ["-J", "a,b", "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=15"]
     assert command == ["ssh", *options, "gpu-a"]
@@ -187,7 +187,7 @@ def test_special_file_beside_a_key_does_not_block(tmp_path: Path, make: Callable
     assert read_key_file(key).problem
 
 
-def test_a_key_whose_type_is_no_text_is_none(tmp_path: Path) -> None:
+def test_a_key_whose_type_is_no_text_is_refused(tmp_path: Path) -> None:
     key = tmp_path / "id"
     parts = (b"none", b"none", b"")
     raw = b"openssh-key-v1\0" + b"".join(len(part).to_bytes(4, "big") + part for part in parts) + b"\0\0\0\1"
@@ -201,7 +201,7 @@ SERVICE_REQUEST, USERAUTH_REQUEST = 5, 50
 
 
 class Line:
-    """As much of a paramiko Transport as a login needs; `sent` has the messages' numbers."""
+    """The part of a paramiko Transport that a login needs; `sent` has the messages' numbers."""
 
     session_id = b"the exchange hash"
     preferred_pubkeys = ("rsa-sha2-512", "rsa-sha2-256")
@@ -212,7 +212,7 @@ class Line:
         self.sent: list[int] = []
         self.last = b""
         self.at_once: Callable[[], None] = lambda: None
-        """What the server's answer for the service does, before its request has been sent for long."""
+        """The effect of the server's answer for the service, before its request has been sent for long."""
 
     def _send_message(self, message: Any) -> None:
         self.last = message.asbytes()
@@ -266,7 +266,7 @@ def test_login_requests_the_service_once_and_offers_the_key_once(
         assert line.sent == sent, "the key is not offered twice"
 
 
-def test_an_rsa_key_waits_until_the_server_has_said_how_it_may_sign() -> None:
+def test_an_rsa_key_waits_for_the_signature_algorithms_of_the_server() -> None:
     line: Any = Line()
     login = PromptLogin(line, first=True)
     login.auth_publickey("train", key_of("rsa"), threading.Event())

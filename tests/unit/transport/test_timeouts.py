@@ -1,4 +1,4 @@
-"""A host that says nothing, takes nothing, or never ends: reported on the screen, then given up."""
+"""A host that sends nothing, reads nothing, or never ends: it is reported on the screen, then it times out."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ GREETING = {
 }  # fmt: skip
 Told = list[tuple[str, float, float]]
 READ_S = 0.001
-"""What a read takes."""
+"""The duration of a read."""
 
 
 class Clock:
-    """The time of a client. It goes on while somebody waits for bytes or sleeps, and at no other moment."""
+    """The time of a client. It advances only while something waits for bytes or sleeps."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -54,7 +54,7 @@ CLOCK = Clock()
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All limits a hundredth of what they are."""
+    """All limits divided by a hundred."""
     monkeypatch.setattr(stream, "SILENCE_LIMIT_S", 0.3)
     monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 0.6)
     monkeypatch.setattr(timeouts, "TOLD_AFTER_S", 0.1)
@@ -63,7 +63,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Scripted:
-    """A stream whose bytes come when a generator gives them; b"" is a while without any, and its end lasts for ever."""
+    """A stream whose bytes come from a generator; b"" is a while without any, and its end lasts forever."""
 
     def __init__(self, script: Iterator[bytes], deaf: bool = False) -> None:
         self._script = script
@@ -112,7 +112,7 @@ def again(data: bytes) -> Iterator[bytes]:
         yield data
 
 
-def test_a_host_that_hangs_is_reported_once_and_then_given_up() -> None:
+def test_a_hanging_host_is_reported_once_and_then_times_out() -> None:
     reports: Told = []
     begun = CLOCK.now
     with pytest.raises(TransportError, match=r"gpu-3 has been silent for 0\.3 s"):
@@ -121,7 +121,7 @@ def test_a_host_that_hangs_is_reported_once_and_then_given_up() -> None:
     assert reports == [("gpu-3", 0.1, 0.3)]
 
 
-def test_a_host_that_does_not_greet_is_reported_and_given_up() -> None:
+def test_a_host_that_does_not_greet_is_reported_and_times_out() -> None:
     reports: Told = []
     session = StreamSession(Host("gpu-3", Local()), Scripted(iter([b"Welcome!"])), lambda *what: reports.append(what))
     with pytest.raises(TransportError, match=r"the agent on gpu-3 did not answer within 0.6 s") as caught:
@@ -130,13 +130,13 @@ def test_a_host_that_does_not_greet_is_reported_and_given_up() -> None:
     assert caught.value.detail == "Welcome!"
 
 
-def test_noise_that_never_ends_is_no_greeting() -> None:
+def test_endless_noise_is_no_greeting() -> None:
     session = StreamSession(Host("gpu-3", Local()), Scripted(again(b"." * 1000)))
     with pytest.raises(TransportError, match="did not answer"):
         session.greeted()
 
 
-def test_a_host_that_takes_nothing_is_given_up() -> None:
+def test_a_host_that_reads_nothing_times_out() -> None:
     reports: Told = []
     session = greeted(iter([]), reports, deaf=True)
     with pytest.raises(TransportError, match="gpu-3 has been silent"):
@@ -144,7 +144,7 @@ def test_a_host_that_takes_nothing_is_given_up() -> None:
     assert reports == [("gpu-3", 0.1, 0.3)]
 
 
-def test_beats_prevent_a_timeout_and_nothing_else() -> None:
+def test_beats_prevent_a_timeout_and_are_not_returned() -> None:
     result = encode({"type": "result", "run": None, "time": 1.0})
     assert greeted(iter([*(b"", encode({"type": "beat"})) * 20, result])).receive().type == "result"
 
@@ -180,7 +180,7 @@ ENDLESS: dict[str, tuple[Callable[[], Iterator[bytes]], dict[str, Any], str]] = 
 
 
 @pytest.mark.parametrize("case", ENDLESS)
-def test_endless_answer_is_given_up(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_answer_times_out(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "ANSWER_BYTES", 1 << 20)
     script, limits, why = ENDLESS[case]
     begun = CLOCK.now
@@ -200,7 +200,7 @@ def test_occasional_bytes_do_not_prevent_a_timeout() -> None:
         greeted(drops()).receive()
 
 
-def test_a_large_frame_on_a_slow_line_is_waited_for() -> None:
+def test_a_large_frame_on_a_slow_line_does_not_time_out() -> None:
     def slow() -> Iterator[bytes]:
         frame = encode({"type": "result", "x": "x" * (1 << 20)})
         for at in range(0, len(frame), 70_000):
@@ -209,7 +209,7 @@ def test_a_large_frame_on_a_slow_line_is_waited_for() -> None:
     assert greeted(slow()).receive().type == "result"
 
 
-def test_no_more_frames_are_taken_than_a_screen_could_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_of_frames_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "FRAMES_PER_S", 100)
     session = greeted(again(encode({"type": "progress", "phase": "receive"}) * 1000))
     begun, frames = CLOCK.now, 0
@@ -219,7 +219,7 @@ def test_no_more_frames_are_taken_than_a_screen_could_show(monkeypatch: pytest.M
     assert 100 <= frames <= 300
 
 
-def test_a_flood_of_beats_does_not_outlast_a_look_for_news() -> None:
+def test_a_flood_of_beats_does_not_extend_a_timeout() -> None:
     with pytest.raises(TimeoutError):
         greeted(again(encode({"type": "beat"}))).receive(timeout_s=0.2)
 
@@ -234,19 +234,19 @@ def test_a_flood_of_beats_does_not_outlast_a_look_for_news() -> None:
         ({"type": "need", "files": [-1]}, "invalid `need`: files.0"),
     ],
 )
-def test_a_frame_that_does_not_hold_names_host_and_field(frame: dict[str, object], why: str) -> None:
+def test_an_invalid_frame_is_reported_with_host_and_field(frame: dict[str, object], why: str) -> None:
     with pytest.raises(TransportError, match=f"gpu-3 .*{why}"):
         greeted(iter([encode(frame)])).receive()
 
 
-def test_a_greeting_that_does_not_hold_is_no_greeting() -> None:
+def test_an_invalid_greeting_is_refused() -> None:
     script = iter([b"\x1e" + encode({**GREETING, "pid": "7"})])
     with pytest.raises(TransportError, match="gpu-3 sent an invalid `greeting`: pid"):
         StreamSession(Host("gpu-3", Local()), Scripted(script)).greeted()
 
 
 def test_one_hung_host_does_not_delay_other_answers() -> None:
-    """d never answers; what the others said is there as soon as d is given up."""
+    """d never answers; the answers of the others are there as soon as d has timed out."""
     honest = FakeTransport(Agents())
 
     class OneHangs:

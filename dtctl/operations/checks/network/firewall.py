@@ -114,7 +114,7 @@ Resolve = Callable[[str], tuple[str, ...]]
 
 
 def addresses_of(name: str) -> tuple[str, ...]:
-    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    found = socket.getaddrinfo(name, None)
     return tuple(dict.fromkeys(str(endpoint[0]) for _, _, _, _, endpoint in found))
 
 

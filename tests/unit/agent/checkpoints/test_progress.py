@@ -101,8 +101,8 @@ def test_a_task_is_idle_since_the_first_time_that_nothing_was_seen_of_it() -> No
 def test_task_that_complains_of_others_is_idle_until_it_logs_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stat = "7 (python) S 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 99 1000 10"
-    monkeypatch.setattr(processes, "proc_text", lambda _, name: stat if name == "stat" else "")
+    stat = b"7 (python) S 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 99 1000 10"
+    monkeypatch.setattr(processes, "_read_proc", lambda _, name: stat if name == "stat" else b"")
     monkeypatch.setattr(processes, "find", lambda _: None)
     attempt: Any = SimpleNamespace(directory=str(tmp_path), trainer={"pid": 7}, key="k")
     entry = made(Entry, state="running", ready=True)

@@ -56,9 +56,9 @@ def test_during_a_recovery_only_the_step_that_ends_it_triggers_a_decision() -> N
 
 
 def test_a_long_healthy_life_gives_the_budget_back() -> None:
-    world = async_ps()
+    world = async_ps(recovery={"reset_after_s": 30.0})
     for _ in range(4):
-        world.run_for(601)
+        world.run_for(31)
         world.die("ps:0")
         world.until(lambda: recovered(world))
     assert world.tasks["ps:0"].entry["restarts"] == 1

@@ -12,13 +12,18 @@ from dtctl.agent.records.network import SshFacts
 from dtctl.config.cluster import Recovery
 from dtctl.errors import PreflightError
 from dtctl.operations.checks import Answers, fails
-from dtctl.operations.checks.network.firewall import Kind, Rules, firewall, rules_of
+from dtctl.operations.checks.network.firewall import Kind, Rules, addresses_of, firewall, rules_of
 from dtctl.operations.checks.ssh import TOPIC
 from dtctl.operations.client.persistent import Greeted
 from dtctl.plan.run import plan_run
 from dtctl.render.checks import shown
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.clusters import cluster, job, ssh_host
+
+
+def test_a_name_stands_for_each_of_its_addresses_once() -> None:
+    assert addresses_of("127.0.0.1") == ("127.0.0.1",)
+
 
 ADDRESSES = {"a": ["10.0.0.1"], "b": ["10.0.0.2", "fd00::2"], "c": ["10.0.0.3"]}
 

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Bound, Measured, Resolved
-from dtctl.operations.checks.network import Attempt, Cause, View
+from dtctl.operations.checks.network import Attempt, Cause, View, endpoints_of, open_endpoints
 from dtctl.operations.checks.network.exposure import through
 from dtctl.operations.checks.network.judging import judge
 from dtctl.operations.checks.network.measuring import ROUNDS, Round, judged, meeting, next_round
 from tests.fuzz import cases
+from tests.unit.checks.contexts import context
 from tests.unit.checks.network.networks import address, attempts, endpoint, names, view
+from tests.unit.clusters import cluster, job
 
 WELL = attempts(names(4), lambda source, target, port: "")
 
@@ -37,6 +39,30 @@ def test_another_hosts_name_that_stands_for_loopback_is_reported_with_the_host_t
     (cause,) = judge(with_names({("gpu-3", "gpu-1"): ("127.0.1.1", "other_host")}, by="gpu-3"))
     assert (cause.kind, cause.hosts, cause.others) == ("loopback_name", ("gpu-3",), ("gpu-1",))
     assert cause.fields == {"name": "gpu-1", "address": "127.0.1.1", "has": ("10.0.0.1",)}
+
+
+def test_a_host_has_the_addresses_of_its_interfaces_and_those_of_its_own_names_that_others_can_use() -> None:
+    names = [
+        made(Resolved, name="a", addresses=["127.0.1.1", "10.0.0.2"], own=True),
+        made(Resolved, name="b", addresses=["10.0.0.3"], own=False),
+    ]
+    seen = View(of_interfaces={"a": ["10.0.0.1"]}, resolved={"a": names})
+    assert seen.addresses("a") == {"10.0.0.1", "10.0.0.2"}
+    assert not seen.addresses("b")
+
+
+def test_places_are_those_of_tasks_and_of_the_coordinator_and_only_an_evaluator_serves_nobody() -> None:
+    jobs = job("worker", ["a", "b"], [2222, 2222]), job("evaluator", ["b"], [2223])
+    plan = context(cluster(*jobs)).plan
+    assert {(one.whose, one.host): one.serves for one in endpoints_of(plan)} == {
+        ("worker:0", "a"): True,
+        ("worker:1", "b"): True,
+        ("evaluator:0", "b"): False,
+        ("coordinator", "a"): True,
+    }
+    slots = [{"whose": whose, "port": 2222, "state": "bound"} for whose in ("ps:0", "worker:0")]
+    bound = {"a": [made(Bound, **slot) for slot in slots]}
+    assert {one.whose: live for one, live in open_endpoints(plan, bound).items()} == {"worker:0": False}
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,7 @@ def test_a_proxy_that_tasks_are_started_with_is_a_problem_unless_the_hosts_are_e
     (finding,) = judged(TOPIC, value, *played(value))
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("proxy", ("b", "c"), True)
     assert "would send its traffic to a,b,c through the proxy http://p:1" in sentence(finding)
+    assert (finding.seen.fields["variable"], finding.seen.fields["exempt"]) == ("http_proxy", "a,b,c")
     value = proxied(http_proxy="http://p:1", no_grpc_proxy="a,b,c")
     assert judged(TOPIC, value, *played(value)) == []
 

@@ -1,4 +1,4 @@
-"""Runs for the tests of the screen: tasks as their agents would tell them, at epoch second 1000."""
+"""Runs for the tests of the screen: tasks as their agents would report them, at epoch second 1000."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ Typing = Callable[["Table", Pilot[Any]], Awaitable[None]]
 
 
 class ScriptedFeed(Feed):
-    """What a test tells, in place of a stream."""
+    """Events that a test supplies, in place of a stream."""
 
     def __init__(self, *items: object) -> None:
         super().__init__(_nothing)
@@ -63,7 +63,7 @@ def _nothing() -> Generator[object, None, None]:
 
 
 class Table(Top):
-    """The screen with what a test looks at."""
+    """The screen with the parts that a test inspects."""
 
     def __init__(self, *items: object, loss: ScriptedFeed | None = None) -> None:
         self.run_told, self.log_told = ScriptedFeed(*items), ScriptedFeed()
@@ -75,7 +75,7 @@ class Table(Top):
         return self.log_told
 
     def lines(self, name: str) -> list[str]:
-        """Empty while the screen has no such part."""
+        """The lines of a part; empty while the screen has no such part."""
         parts = [part for part in self.screen.query(f"#{name}") if isinstance(part, Block | Lines)]
         return [joined(line) for part in parts for line in part._lines]
 
@@ -95,7 +95,7 @@ def typed(app: Table, typing: Typing, size: tuple[int, int] = (80, 24)) -> Table
 
 
 async def until(pilot: Pilot[Any], shown: Callable[[], object]) -> None:
-    """A busy machine draws when it can."""
+    """Waits, because a busy machine draws late."""
     deadline = time.monotonic() + PATIENCE_S
     while not shown():
         assert time.monotonic() < deadline
@@ -124,7 +124,7 @@ def test_the_screen_shows_outcome_problems_and_tasks() -> None:
     typed(table(), refresh)
 
 
-def test_what_is_shown_later_is_shown_and_the_choice_stays_with_its_task() -> None:
+def test_new_rows_are_shown_and_the_chosen_task_stays_chosen() -> None:
     async def refresh(app: Table, pilot: Pilot[Any]) -> None:
         await pilot.press("down", "down")
         assert app.chosen == "worker:1"
@@ -152,7 +152,7 @@ def test_keys_sort_and_reverse() -> None:
     typed(table(), sort)
 
 
-def test_a_filter_is_typed_kept_and_taken_back() -> None:
+def test_a_filter_is_typed_kept_and_removed() -> None:
     async def type_it(app: Table, pilot: Pilot[Any]) -> None:
         await pilot.press("slash", *"worker q", "backspace", "backspace")
         assert len(app.lines("rows")) == 3
@@ -259,7 +259,7 @@ def test_an_error_of_the_stream_ends_it_and_is_kept() -> None:
 
 
 @pytest.mark.parametrize("size", [(20, 5), (40, 12), (80, 24), (250, 60)])
-def test_any_terminal_shows_the_failure_and_another_size_is_taken_on(size: tuple[int, int]) -> None:
+def test_any_size_of_terminal_shows_the_failure_also_after_a_resize(size: tuple[int, int]) -> None:
     async def resize(app: Table, pilot: Pilot[Any]) -> None:
         assert "failed" in "".join(app.lines("rows"))
         assert max(map(len, [*app.lines("top"), *app.lines("rows")])) <= size[0]
@@ -326,8 +326,8 @@ MEANT = {"__init__", "compose", "check_action", "get_content_height", "render_li
     ("own", "base"),
     [(Top, App), (Block, Widget), (Lines, ScrollView), (LogScreen, ModalScreen), (HelpScreen, ModalScreen)],
 )
-def test_no_name_of_ours_is_one_of_textuals_own(own: type, base: type) -> None:
-    """It has many, `_task` among them, and no warning."""
+def test_no_name_of_ours_overrides_one_of_textuals(own: type, base: type) -> None:
+    """Textual has many names, `_task` among them, and gives no warning."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(own)))
     nodes = list(ast.walk(tree))
     stored = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
@@ -337,7 +337,7 @@ def test_no_name_of_ours_is_one_of_textuals_own(own: type, base: type) -> None:
     assert {name for name in named if hasattr(plain, name)} <= MEANT
 
 
-def test_keys_that_are_typed_ahead_are_words_of_the_filter_and_no_commands() -> None:
+def test_keys_typed_ahead_go_to_the_filter_and_are_no_commands() -> None:
     async def rush(app: Table, pilot: Pilot[Any]) -> None:
         before = app.choice
         for key in ("slash", *"worksq", "enter"):
@@ -354,7 +354,7 @@ def test_keys_that_are_typed_ahead_are_words_of_the_filter_and_no_commands() -> 
     typed(table(), rush)
 
 
-def test_signals_are_heeded_only_where_the_screen_is_the_program() -> None:
+def test_signal_handlers_are_installed_only_for_the_whole_program() -> None:
     before = signal.getsignal(signal.SIGTERM)
 
     async def refresh(app: Table, _: Pilot[Any]) -> None:
@@ -372,7 +372,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """In place of `sys`, whose own streams are pytest's."""
+    """A replacement of `sys`, whose own streams are pytest's."""
     streams = {name: Terminal() for name in ("stdin", "stdout", "stderr")}
     found = SimpleNamespace(**streams)
     monkeypatch.setattr(console, "sys", found)
@@ -381,12 +381,12 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 @pytest.mark.usefixtures("terminal")
-def test_a_terminal_and_textual_are_all_that_it_needs() -> None:
+def test_the_screen_needs_only_a_terminal_and_textual() -> None:
     top.need_screen()
 
 
 @pytest.mark.usefixtures("terminal")
-def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_command_to_install_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top, "find_spec", lambda name: None if name == "textual" else util.find_spec(name))
     with pytest.raises(PreflightError, match="needs Textual") as raised:
         top.need_screen()
@@ -396,13 +396,13 @@ def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("term", ["dumb", None])
-def test_a_terminal_that_cannot_be_drawn_on_is_none(monkeypatch: pytest.MonkeyPatch, term: str | None) -> None:
+def test_a_dumb_terminal_is_refused(monkeypatch: pytest.MonkeyPatch, term: str | None) -> None:
     monkeypatch.setenv("TERM", term) if term else monkeypatch.delenv("TERM")
     with pytest.raises(UsageError, match="needs a terminal"):
         top.need_screen()
 
 
-def test_a_pipe_is_no_terminal(terminal: SimpleNamespace) -> None:
+def test_a_pipe_is_refused(terminal: SimpleNamespace) -> None:
     terminal.stdin = None
     with pytest.raises(UsageError) as raised:
         top.need_screen()

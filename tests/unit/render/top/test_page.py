@@ -1,4 +1,4 @@
-"""`dtctl top`: what stands above its table, and the table: sorted, filtered, folded, and in as many columns as fit."""
+"""`dtctl top`: the lines above its table, and the table: sorted, filtered, folded, and in as many columns as fit."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def top_of(found: Snapshot, width: int = 100, height: int = 24) -> list[str]:
     return [joined(line) for line in page(found, Histories(), (), Choice(), (width, height)).top]
 
 
-def test_the_answer_stands_first_and_grows_older_by_itself() -> None:
+def test_the_summary_is_first_and_its_ages_grow() -> None:
     (line,) = top_of(snapshot())
     assert line == "digits-1: Running 1m40s · step 120/1000 · 5 steps/s · done in 2m56s · loss 0.7"
     later = dataclasses.replace(snapshot(), now=NOW + 40)
     assert top_of(later)[0].startswith("digits-1: Running 2m20s · step 120/1000 · last step 41s ago")
 
 
-def test_a_run_that_trains_has_nothing_wrong() -> None:
+def test_a_training_run_has_no_problem_lines() -> None:
     assert problems(snapshot(), 10) == []
 
 
-def test_the_first_failure_stands_first_with_its_cause_and_the_next_command() -> None:
+def test_the_first_failure_is_first_with_its_cause_and_the_next_command() -> None:
     failed = Verdict(Outcome.FAILED, tuple(said("ps:1 failed")), TaskId("ps", 1))
     lost = task("ps:1", "failed", host="b", why="ModuleNotFoundError: sklearn")
     found = snapshot(task("ps:0", "failed", why="lost its peer"), lost, training("worker:0"), verdict=failed)
@@ -61,7 +61,7 @@ def test_worst_problem_is_shown_as_in_status() -> None:
     assert top_of(found)[1 : 1 + len(problem)] == problem
 
 
-def test_tasks_that_show_the_same_are_one_line() -> None:
+def test_tasks_with_the_same_note_are_one_line() -> None:
     tasks = [task(f"worker:{index}", "failed", host=f"gpu-{index}", code=1) for index in range(1, 31)]
     line, *more = problems(snapshot(*tasks), 10)
     assert joined(line).startswith("problem: worker:[1-30] on gpu-[1-30] exited 1")
@@ -72,7 +72,7 @@ def test_tasks_that_show_the_same_are_one_line() -> None:
     )
 
 
-def test_hosts_that_cannot_be_asked_stand_before_what_they_said_last() -> None:
+def test_unreachable_hosts_are_shown_before_their_last_reports() -> None:
     away = Disconnected("c", TransportError("no route to c"))
     found = dataclasses.replace(snapshot(task("ps:0", "stalled", why="no step for 90 s")), broken={"c": away})
     assert [joined(line) for line in problems(found, 10)] == [
@@ -90,7 +90,7 @@ def test_waits_warnings_and_recoveries_of_the_coordinator_are_shown() -> None:
     assert lines[2] == "warning: odd"
 
 
-def test_more_than_there_is_room_for_is_counted() -> None:
+def test_lines_without_room_are_counted() -> None:
     tasks = [task(f"worker:{index}", "stalled", why=f"no step for {index} s") for index in range(9)]
     every = problems(snapshot(*tasks), 100)
     lines = [joined(line) for line in problems(snapshot(*tasks), 3)]
@@ -108,7 +108,7 @@ def test_table_keeps_some_lines_and_fits_the_width_with_any_problems(size: tuple
         assert len(lines) <= size[1] - 6
 
 
-def test_lines_are_broken_at_blanks_and_words_that_are_too_long_anywhere() -> None:
+def test_lines_are_broken_at_blanks_and_long_words_anywhere() -> None:
     line = [("one two", "bold"), (" " + "x" * 25, "")]
     assert [joined(part) for part in wrapped(line, 10)] == ["one two ", *["  xxxxxxxx"] * 3, "  x"]
     assert wrapped([("short", "")], 10) == [[("short", "")]]
@@ -130,7 +130,7 @@ def _at(second: float, loss: float, rate: float) -> RunStatus:
     return run_status(lead)
 
 
-def test_a_course_stays_small_and_whole() -> None:
+def test_a_history_is_bounded_and_covers_the_whole_time() -> None:
     history = History(most=10)
     for second in range(1000):
         history.add(float(second), float(second))
@@ -171,7 +171,7 @@ def test_training_loss_is_drawn_if_there_are_several() -> None:
     assert Losses().best() == []
 
 
-def test_nothing_of_what_hosts_say_moves_the_cursor() -> None:
+def test_no_text_of_a_host_moves_the_cursor() -> None:
     away = Disconnected("c", TransportError(poisoned("gone")))
     found = Snapshot(poisoned(any_status()), NOW, broken={poisoned("c"): away})
     made = page(found, Histories(), (), Choice(filter=poisoned("")), (120, 40))
@@ -241,7 +241,7 @@ def test_a_filter_finds_each_of_its_words_anywhere_in_the_row(text: str, found: 
     assert shown(Choice(filter=text)) == found
 
 
-def test_a_folded_job_is_one_row_that_shows_the_worst_of_it() -> None:
+def test_a_folded_job_is_one_row_with_the_worst_state() -> None:
     found = rows(snapshot(*MIXED), Histories(), Choice(folded=frozenset({"worker"})))
     assert [str(row.of) for row in found] == ["worker", "ps:0", "ps:1"]
     cells = found[0].cells
@@ -249,12 +249,12 @@ def test_a_folded_job_is_one_row_that_shows_the_worst_of_it() -> None:
     assert (cells["NOTE"], cells["RESTARTS"], cells["HOST"]) == ("1 failed, 2 running", "0..3", "host-[0-2]")
 
 
-def test_a_folded_job_counts_what_the_filter_has_left_of_it() -> None:
+def test_a_folded_job_counts_its_filtered_tasks() -> None:
     (row,) = rows(snapshot(*MIXED), Histories(), Choice(filter="failed", folded=frozenset({"worker"})))
     assert row.cells["TASK"] == "worker (1/3)"
 
 
-def test_folding_is_taken_back_and_all_jobs_fold_at_once() -> None:
+def test_jobs_are_unfolded_and_all_fold_at_once() -> None:
     jobs = frozenset({"ps", "worker"})
     assert Choice().folding("ps").folding("ps") == Choice()
     assert Choice().folding("ps").folding_all(jobs).folded == jobs
@@ -276,7 +276,7 @@ def drawn(width: int, found: list[Row] | None = None) -> tuple[str, list[str]]:
     return joined(made.heading(Choice())), [joined(made.line(row)) for row in found]
 
 
-def test_a_wide_terminal_shows_every_column_that_has_something_to_say() -> None:
+def test_a_wide_terminal_shows_every_column_that_is_not_empty() -> None:
     heading, _ = drawn(160)
     assert heading.split() == ["TASK", "HOST", "STATE", "FOR", "STEP", "RATE", "LOSS", "RESTARTS", "OUTPUT", "NOTE"]
 
