@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent import bootstrap
-from dtctl.agent.host import machine, processes, programs
+from dtctl.agent.host import daemon, machine, processes, programs
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
 from dtctl.agent.survival.systemd import unit_text
@@ -330,7 +330,7 @@ def test_a_program_that_a_restart_begins_with_is_written_to_the_disk_once(
     monkeypatch.setattr(programs, "directory", lambda: str(program))
     monkeypatch.setattr(os, "fsync", lambda opened: written.append(str(Path(f"/proc/self/fd/{opened}").readlink())))
     asked: list[object] = []
-    monkeypatch.setattr(programs, "detached", asked.append)
+    monkeypatch.setattr(daemon, "detached", asked.append)
     reboot.settle_later()
     assert len(asked) == 1
     reboot.settle(str(program))
