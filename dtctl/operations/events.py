@@ -84,7 +84,7 @@ def follow_events(
                 line = message.of(HistoryEvent)
                 begin = line["n"] + 1
                 streams.put(line, message.size)
-        final(session, "events", message, EventsResult)
+        final(record, session, "events", message, EventsResult)
         streams.put(Through(host.name))
         return False
 

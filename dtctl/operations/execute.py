@@ -74,7 +74,7 @@ def execute(
                 if message.type == "output":
                     with about(target.host.name, "sent an invalid `output`"):
                         on_output(target.name, _stream(message.of(Output)), message.payload)
-            return final(session, "exec", message, ExecResult)
+            return final(record, session, "exec", message, ExecResult)
 
     return fan_out(targets, work, name=lambda target: target.name)
 

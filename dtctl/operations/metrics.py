@@ -218,7 +218,7 @@ def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Stre
                 check_run(record.cluster, record.run, answer["run"])
             streams.put(_FolderReport(host.name, answer["folders"], whole), message.size)
             whole = False
-    final(session, "metrics", message, MetricsResult)
+    final(record, session, "metrics", message, MetricsResult)
     streams.put(Through(host.name))
     return False
 

@@ -79,7 +79,7 @@ def push_data(
             asked = {"dir": place.directory, "bundle": sender.bundle.id, "overwrite": overwrite}
             session.send({**request(record, host, "data_push"), **asked, **relay.fields(host.name)})
             message = converse(session, sender, report, until="result", relay=relay)
-            answer = final(session, "data_push", message, DataPushResult)
+            answer = final(record, session, "data_push", message, DataPushResult)
             relay.done(host.name, answer["port"])
             return PushedData(place, len(sender.bundle.manifest.files), answer)
 

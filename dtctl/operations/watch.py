@@ -16,7 +16,7 @@ from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.operations.client import about, final, frames_of, request
-from dtctl.operations.client.plausible import check_run, check_states, check_view, possible_tasks
+from dtctl.operations.client.plausible import check_states, check_view, possible_tasks
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.coordinator import (
     ask_whole_run,
@@ -152,7 +152,7 @@ def _watched(record: RunRecord, session: Session, **fields: Any) -> Iterator[Mes
     for message in frames_of(session, "states", most_bytes=None):
         if message.type == "states":
             yield message
-    final(session, "watch", message, RunResult, lambda answer: check_run(record.cluster, record.run, answer["run"]))
+    final(record, session, "watch", message, RunResult)
 
 
 def _converse_with_coordinator(

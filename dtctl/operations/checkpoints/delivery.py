@@ -160,7 +160,7 @@ class Delivery:
     def keep(self) -> None:
         self.session.send({"type": "keep"})
         message = self._receive("result")
-        self._result = final(self.session, "store", message, StoreResult, self._check)
+        self._result = final(self._record, self.session, "store", message, StoreResult, self._check)
         self._report(Progress(self.host, "prepared"))
 
     def _check(self, answer: StoreResult) -> None:

@@ -22,7 +22,7 @@ from dtctl.operations.checkpoints import Found
 from dtctl.operations.checkpoints.local import is_name
 from dtctl.operations.checkpoints.urls import Download
 from dtctl.operations.client import Progress, Report, about, final, frames_of, request
-from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Session, Transport
 
@@ -109,7 +109,7 @@ class _Fetching:
                 if message.type == "part":
                     with about(self.host, "sent an invalid `part`"):
                         self._take(message.of(FilePart), message.payload)
-            answer = final(session, "fetch", message, FetchResult, self._check)
+            answer = final(self.record, session, "fetch", message, FetchResult, self._check)
             self._hold(session, answer["files"])
             return answer["files"]
 
@@ -128,7 +128,6 @@ class _Fetching:
         self.report(Progress(self.host, "pull", part["offset"] + len(data), part["total"], part["name"]))
 
     def _check(self, answer: FetchResult) -> None:
-        check_run(self.record.cluster, self.record.run, answer["run"])
         for one in answer["files"]:
             if one["name"] not in self.names:
                 raise wrong("files", "those that it was asked for", one["name"])

@@ -77,10 +77,9 @@ def reporting_failure(work: Callable[[Host], R], report: Report) -> Callable[[Ho
 class Request(Generic[R]):
     """A request to each host, and the type of its answer.
 
-    An answer that names a run has to name the one that was asked about. `check` raises InvalidValue for one that is not
-    about what else this host was asked. `on_frame`: the frames that
-    may come before the answer, and what is called with them, in the thread of their host. `quiet_s`: the longest time
-    without such a frame; heartbeats do not count.
+    `check` raises InvalidValue for an answer that is not about what this host was asked, besides the run. `on_frame`:
+    the frames that may come before the answer, and what is called with them, in the thread of their host. `quiet_s`:
+    the longest time without such a frame; heartbeats do not count.
     """
 
     kind: str
@@ -101,13 +100,7 @@ class Request(Generic[R]):
         for message in frames_of(session, *self.on_frame, within_s=self.within_s, quiet_s=self.quiet_s):
             if message.type != "result":
                 self.on_frame[message.type](host, message)
-        return final(session, self.kind, message, self.record, lambda answer: self._check(run, host, answer))
-
-    def _check(self, record: RunRecord, host: Host, answer: R) -> None:
-        reported = cast("Mapping[str, Any]", answer).get("run")
-        if reported is not None:
-            check_run(record.cluster, record.run, reported)
-        self.check(host, answer)
+        return final(run, session, self.kind, message, self.record, lambda answer: self.check(host, answer))
 
 
 def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iterable[str] | None = None) -> Outcomes[R]:
@@ -223,11 +216,22 @@ def frames_of(
 
 
 def final(
-    session: Session, kind: str, message: Message, record: type[R], check: Callable[[R], None] = lambda answer: None
+    run: RunRecord,
+    session: Session,
+    kind: str,
+    message: Message,
+    record: type[R],
+    check: Callable[[R], None] = lambda answer: None,
 ) -> R:
-    """The `result` frame of a request as its record. Raises TransportError when it does not hold."""
+    """The `result` frame of a request as its record. Raises TransportError when it does not hold.
+
+    An answer that names a run has to name the one that was asked about.
+    """
     with about(session.host.name, f"answered `{kind}` with an invalid record"):
         answer = checked(record, message.fields)
+        reported = cast("Mapping[str, Any]", answer).get("run")
+        if reported is not None:
+            check_run(run.cluster, run.run, reported)
         check(answer)
     return answer
 

@@ -17,7 +17,7 @@ from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.model import Host
 from dtctl.operations.client import about, final, frames_of, request
-from dtctl.operations.client.plausible import check_run, check_tasks, wrong
+from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.fanout import WIDTH, fan_out
@@ -121,7 +121,7 @@ def received_lines(record: RunRecord, session: Session, wanted: LogRequest) -> I
                 if most_lines is not None and lines[log["task"]] > most_lines:
                     raise wrong("lines", f"the last {wanted.lines} of each task", lines[log["task"]])
             yield LogLines(log, message.payload, clock_s)
-    final(session, "logs", message, RunResult, lambda answer: check_run(record.cluster, record.run, answer["run"]))
+    final(record, session, "logs", message, RunResult)
 
 
 _OVERHEAD_BYTES = 500

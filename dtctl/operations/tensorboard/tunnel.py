@@ -25,7 +25,6 @@ from dtctl.agent.records.tensorboard import (
 )
 from dtctl.errors import DtctlError
 from dtctl.operations.client import final, frames_of, request
-from dtctl.operations.client.plausible import check_run
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.webserver import Answer, Visit
 from dtctl.transport.seam import Message, Transport
@@ -182,12 +181,9 @@ class Tunnel(AbstractContextManager["Tunnel"]):
             for message in frames_of(self._session, "tensorboard_ready", "piece", "taken", "closed", most_bytes=None):
                 if message.type != "result":
                     self._take(message)
-            self._finish(final(self._session, "tensorboard", message, TensorboardResult, self._check))
+            self._finish(final(self._record, self._session, "tensorboard", message, TensorboardResult))
         except BaseException as error:  # raised in the thread that waits
             self._finish(error)
-
-    def _check(self, answer: TensorboardResult) -> None:
-        check_run(self._record.cluster, self._record.run, answer["run"])
 
     def _finish(self, end: TensorboardResult | BaseException) -> None:
         with self._changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 import threading
 import time
@@ -54,7 +55,7 @@ def sent_bundle(record: RunRecord, session: Session, sender: Sender, report: Rep
     """How many files the host lacked."""
     session.send({**request(record, session.host, "push"), "bundle": sender.bundle.id})
     message = converse(session, sender, report, until="result")
-    return final(session, "push", message, answers.PushResult)["sent_files"]
+    return final(record, session, "push", message, answers.PushResult)["sent_files"]
 
 
 def prepared(
@@ -87,7 +88,7 @@ def started(session: Session, report: Report, record: RunRecord, run: str) -> an
 def kept(session: Session, report: Report, record: RunRecord, run: str) -> answers.UpResult:
     session.send({"type": "keep"})
     message = converse(session, None, report, until="result")
-    return final(session, "up", message, answers.UpResult, lambda answer: check_run(record.cluster, run, answer["run"]))
+    return final(dataclasses.replace(record, run=run), session, "up", message, answers.UpResult)
 
 
 class _Needs:
