@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from ..host import paths, wake
-from ..host.errors import Refused, damaged
+from ..host.errors import NO_ROOM, Refused, damaged
 from ..records.kinds import made
 from ..records.reasons import because, fact
 from ..records.spec import Member, coordinates
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 BIRTH_LIMIT_S = 10.0
 """How long a coordinator that has just been started may take to write its first cluster.json."""
+
+DISK_LOOK_S = 1.0
+"""How long that may take until its disk is inspected, and then the interval: a full one keeps the file from coming."""
+
+FULL_DISK = "the coordinator cannot write its view of the run: its disk is full"
 
 AWAY_S = 30.0
 """A decided run counts as over although a host has been unreachable for this long."""
@@ -198,6 +203,7 @@ class WholeRun(RunHandle):
         """Reads cluster.json, of a live coordinator unless the run has ended: the file of a dead one is outdated."""
         since = 0.0 if self._run.supervised() or self._run.finished() else time.time()
         self._run.keep_supervised()
+        look_at_disk = time.monotonic() + DISK_LOOK_S
         deadline = time.monotonic() + BIRTH_LIMIT_S
         found = self.peek()
         while found is None or found["time"] < since:
@@ -205,6 +211,10 @@ class WholeRun(RunHandle):
                 raise damaged(self._problem)
             if time.monotonic() > deadline:
                 raise Refused("internal", "the coordinator does not start", paths.tail(self._run.files.agent_log))
+            if time.monotonic() >= look_at_disk:
+                look_at_disk = time.monotonic() + DISK_LOOK_S
+                if not paths.has_room(self._run.files.path("cluster.json")):
+                    raise Refused("not_answering", FULL_DISK, "", NO_ROOM)
             time.sleep(0.02)
             found = self.peek()
         silent_s = time.time() - found["time"]

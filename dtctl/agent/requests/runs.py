@@ -152,13 +152,16 @@ class Run:
             delay = min(1.2 * delay, 0.1)
 
     def _at_work(self, before: Optional[AgentProcess]) -> bool:
-        """Whether a supervisor works, or a new one has since `before`; one that has written `finished` will exit."""
+        """Whether a supervisor works, or a new one has since `before`; one that has written `finished` will exit.
+
+        The one that state.json names may have ended although another works, which a full disk keeps from writing there.
+        """
         state = self.state()
         agent = state["agent"]
         if agent != before:
             return True
         alive = agent is not None and processes.resumed(processes.find(agent)) is not None
-        return alive and not state["finished"] and self.supervised()
+        return (alive and not state["finished"] and self.supervised()) or wake.is_at_work(self.files.wake_path)
 
     def keep_supervised(self) -> None:
         """Starts a new agent for a live run whose agent was killed, and resumes one that a signal has stopped."""

@@ -296,6 +296,7 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Waits until `wake` is written to, a connection has news, or a task is due."""
+        wake.show_work(self._wake)
         now = time.monotonic()
         due = self._role.due()
         times = [now + LONGEST_WAIT_S, *(task.due(now) for task in self._tasks), *([due] if due is not None else [])]
