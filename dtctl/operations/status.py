@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from dtctl.errors import AgentError, DtctlError
-from dtctl.model import Host, SshSettings
 from dtctl.operations.client import ask, knows_no_run
 from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus
 from dtctl.transport.seam import Transport
-
-_LOST_CONNECT_S = 3.0
-
 
 def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable | None = None) -> RunStatus:
     """By one connection where the coordinator can be asked; `away`: its host has failed just now.
@@ -64,9 +60,8 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
     lost = found.coordination.lost_hosts if found.coordination else ()
     if not lost:
         return found
-    hosts = {name: _with_short_timeout(host) if name in lost else host for name, host in found.record.hosts.items()}
-    asked = dataclasses.replace(found.record, hosts=hosts)
-    outcomes = ask(asked, transport, request_of_status(asked), [name for name in lost if name in hosts])
+    asked = found.record.with_short_timeouts(lost)
+    outcomes = ask(asked, transport, request_of_status(asked), [name for name in lost if name in asked.hosts])
     answers = outcomes.results
     replaced = {
         task: task_of(task, host, found.record, answers[host], found.time)
@@ -79,14 +74,6 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
         tasks={**found.tasks, **replaced},
         errors={host: error for host, error in refused.items() if not knows_no_run(error)},
     )
-
-
-def _with_short_timeout(host: Host) -> Host:
-    """A lost host is usually down: it gets only a few seconds to connect."""
-    if not isinstance(host.reach, SshSettings):
-        return host
-    timeout_s = min(host.reach.connect_timeout_s, _LOST_CONNECT_S)
-    return dataclasses.replace(host, reach=dataclasses.replace(host.reach, connect_timeout_s=timeout_s))
 
 
 def status_elsewhere(error: CoordinatorUnreachable, record: RunRecord, transport: Transport) -> RunStatus:

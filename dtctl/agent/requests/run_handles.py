@@ -97,6 +97,10 @@ class RunHandle:
     def unreached(self, tasks: List[str]) -> List[str]:
         return []
 
+    def may_dial(self, hosts: List[str], within_s: float) -> bool:
+        """Whether one of these unreachable hosts may connect at any moment, as it would have done `within_s` ago."""
+        return False
+
     def refuse_ended(self) -> None:
         """Does nothing: only the coordinator knows whether the run has ended."""
 
@@ -267,6 +271,13 @@ class WholeRun(RunHandle):
     def unreached(self, tasks: List[str]) -> List[str]:
         """Hosts of these tasks that the coordinator has no contact with."""
         return list(dict.fromkeys(self.hosts[task] for task in tasks if not self._contact(task)["connected"]))
+
+    def may_dial(self, hosts: List[str], within_s: float) -> bool:
+        assert self.view is not None
+        agent = self._run.state()["agent"]
+        heard = [self.view["hosts"][host]["heard"] or 0.0 for host in hosts if host in self.view["hosts"]]
+        newest = max([*heard, agent["since"] if agent is not None else 0.0])
+        return bool(hosts) and abs(time.time() - newest) < within_s
 
     def refuse_ended(self) -> None:
         """Raises Refused where the run has ended."""

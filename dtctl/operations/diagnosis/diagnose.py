@@ -174,9 +174,17 @@ class Diagnosis:
 
 
 def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
-    """By one connection to each host, which is asked for its status and then for its measurements."""
+    """By one connection to each host, which is asked for its status and then for its measurements.
+
+    The coordinator is asked first: hosts that it reports as away are given up soon.
+    """
     with Conversations(record, transport, record.task_hosts) as hosts:
-        answers = hosts.ask(request_of_status(record))
+        answers = hosts.ask(request_of_status(record), [record.coordinator])
+        for answer in list(answers.values()):
+            if answer["coordination"] is not None and answer["inventory"] is not None:
+                reported = status_by_coordinator(record.as_known(answer["inventory"]), answer)
+                hosts.expect_away(reported.coordination.lost_hosts if reported.coordination is not None else ())
+        answers.update(hosts.ask(request_of_status(record), [host for host in record.task_hosts if host not in answers]))
         status = _status(record, transport, answers, hosts.errors)
         with_run = [host for host, answer in answers.items() if answer["run"] == status.record.run]
         found = hosts.ask(_request(status.record), with_run)
