@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from dtctl.transport.seam import Session, TransportOptions
 
 ANSWER_S = 5.0
-"""How long a host may take to open a session on a kept connection; after that a new one is made."""
+"""How long a host may take to open a session on a kept connection, and at most half of the time for a connection; after
+that a new one is made."""
+_LEAST_TIMEOUT_S = 1.0
+"""What `ssh` takes: whole seconds."""
 LOGIN_S = 60.0
 """Added to the connection's timeout, for a key that must be touched or confirmed."""
 ANSWERED_S = 300.0
@@ -106,12 +109,13 @@ class KeptLogins(Routes):
 
         `name` is the host's in the inventory. Raises TransportError.
         """
-        path = control_path(settings, self.files)
+        path, timeout_s = control_path(settings, self.files), self._timeout_s(settings)
+        deadline = time.monotonic() + timeout_s
         while True:
             tried = _identity(path)
             with suppress(OSError):  # there is none, its host does not answer, or it opens no more sessions
-                return _kept_session(path, command)
-            if made := self._log_in_once(name, settings, path, tried, command):
+                return _kept_session(path, command, min(ANSWER_S, timeout_s / 2))
+            if made := self._log_in_once(name, settings, path, tried, command, within_s=deadline - time.monotonic()):
                 return made
 
     def scan(self, name: str, settings: SshSettings) -> list[HostKey]:
@@ -139,9 +143,18 @@ class KeptLogins(Routes):
         return file
 
     def _log_in_once(
-        self, name: str, settings: SshSettings, path: Path, tried: int | None, command: str = ""
+        self,
+        name: str,
+        settings: SshSettings,
+        path: Path,
+        tried: int | None,
+        command: str = "",
+        within_s: float | None = None,
     ) -> KeptProcess | None:
-        """Runs the command, if there is one. None if another thread or process has logged in since `tried`."""
+        """Runs the command, if there is one. None if another thread or process has logged in since `tried`.
+
+        `within_s`: the rest of the time for a connection; None: all of it.
+        """
         with self._lock:
             login = self._logins.setdefault(path, _Login())
         with login.lock:
@@ -150,13 +163,15 @@ class KeptLogins(Routes):
             if (now := _identity(path)) is not None and now != tried:
                 return None
             try:
-                return self._log_in(name, settings, path, command)
+                return self._log_in(name, settings, path, command, within_s)
             except DtctlError as error:
                 login.error, login.failed_at = error, time.monotonic()
                 raise
 
-    def _log_in(self, name: str, settings: SshSettings, path: Path, command: str) -> KeptProcess | None:
-        timeout_s = self._timeout_s(settings)
+    def _log_in(
+        self, name: str, settings: SshSettings, path: Path, command: str, within_s: float | None
+    ) -> KeptProcess | None:
+        timeout_s = self._timeout_s(settings) if within_s is None else max(_LEAST_TIMEOUT_S, within_s)
         hops = self._reach_gateways(name, settings)
         new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         own = [f"ControlPath={quoted(new)}", f"ControlPersist={max(1, round(settings.keep_s))}", *QUIET]
@@ -239,13 +254,13 @@ class KeptLogins(Routes):
         return connect_timeout(settings, self.files.lookup(settings))
 
 
-def _kept_session(path: Path, command: str) -> Process:
+def _kept_session(path: Path, command: str, timeout_s: float) -> Process:
     try:
-        return ForkServer(path).session(ANSWER_S)
+        return ForkServer(path).session(timeout_s)
     except TimeoutError:  # the host would not open a session either
         raise
     except OSError:
-        return _session(path, command, ANSWER_S)
+        return _session(path, command, timeout_s)
 
 
 def _session(path: Path, command: str, timeout_s: float) -> KeptProcess:
