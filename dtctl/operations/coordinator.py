@@ -25,6 +25,7 @@ from dtctl.operations.snapshot import (
     TaskStatus,
     Verdict,
     judge,
+    seen_now,
 )
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.wire import untrue
@@ -167,7 +168,7 @@ def status_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
     return RunStatus(
         record=record,
         tasks=coordination.tasks,
-        verdict=coordination.verdict,
+        verdict=seen_now(coordination.verdict, coordination.tasks),
         checkpoints=tuple(Checkpoints(record.coordinator, one) for one in answer["checkpoints"]),
         time=answer["time"],
         coordination=coordination,

@@ -410,7 +410,11 @@ class Coordinator:
         data["missing"] = sentence(asks or self._draining.missing() or lifecycle.missing(self.view)) or None
         lost = next(self.view.open_incidents(), None)
         back = [why_of(self.view.intents[task])[0] for task in self._draining.returning()[:1]]
+        if not (lost or back or self.may_start):
+            back = outcome.waits_for_restart(facts)  # nothing is restarted, and so no incident begins
         now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else back)
+        if now is None and data["condition"]["type"] == "Running":
+            now = outcome.running(facts)
         if now is not None:
             self._set_condition(now)
         if data["phase"] != "starting" or not any(self.view.waits(task) for task in self.view.present):

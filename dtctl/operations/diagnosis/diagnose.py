@@ -184,7 +184,9 @@ def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
             if answer["coordination"] is not None and answer["inventory"] is not None:
                 reported = status_by_coordinator(record.as_known(answer["inventory"]), answer)
                 hosts.expect_away(reported.coordination.lost_hosts if reported.coordination is not None else ())
-        answers.update(hosts.ask(request_of_status(record), [host for host in record.task_hosts if host not in answers]))
+        answers.update(
+            hosts.ask(request_of_status(record), [host for host in record.task_hosts if host not in answers])
+        )
         status = _status(record, transport, answers, hosts.errors)
         with_run = [host for host, answer in answers.items() if answer["run"] == status.record.run]
         found = hosts.ask(_request(status.record), with_run)

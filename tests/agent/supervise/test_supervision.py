@@ -254,7 +254,7 @@ def test_no_session_waits_for_a_state_that_a_full_disk_keeps_from_being_written(
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_no_session_waits_for_a_coordinator_whose_disk_is_full(host: AgentHost) -> None:
     with filled_disk(host) as filler:
-        spec, pid = host.running(task("worker:0", "sleep", "1000"))
+        pid = host.running(task("worker:0", "sleep", "1000"))[1]
         fill(filler)
 
         def alone() -> bool:
