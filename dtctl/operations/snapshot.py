@@ -66,8 +66,11 @@ class Verdict:
 def seen_now(verdict: Verdict, tasks: Mapping[TaskId, TaskStatus]) -> Verdict:
     """The same verdict with the number of tasks that are seen to run: that of its reasons may be older."""
     running = sum(task.state in _RUNS for task in tasks.values())
-    why = tuple({**one, "count": running} if one["kind"] == "tasks_run" else one for one in verdict.why)
-    return dataclasses.replace(verdict, why=why)
+    return dataclasses.replace(verdict, why=tuple(_counted(one, running) for one in verdict.why))
+
+
+def _counted(one: Fact, running: int) -> Fact:
+    return one if one["kind"] != "tasks_run" else fact("tasks_run", count=running, of=one["of"])
 
 
 def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
