@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.plan import plan_roster, shown
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import Outcomes
+from dtctl.transport.timeouts import Waiting
 
 log = logging.getLogger("dtctl")
 """Receives the messages that the command line shows as warnings and notes."""
@@ -242,7 +243,7 @@ def _override(path: str, value: Any) -> str:
 
 def make_transport() -> Transports:
     """Does not prompt for passphrases: keys that have one have to be in an SSH agent."""
-    return Transports(waiting=_report_silence)
+    return Transports(waiting=Waiting(_report_silence, _report_wait))
 
 
 def memory() -> Memory:
@@ -268,3 +269,7 @@ def all_of(doing: str, hosts: Iterable[str], errors: Mapping[str, DtctlError]) -
 
 def _report_silence(host: str, silent_s: float, limit_s: float) -> None:
     log.warning("waiting for %s: silent for %g s, given up after %g s", host, silent_s, limit_s)
+
+
+def _report_wait(hosts: Sequence[str], what: str, waited_s: float) -> None:
+    log.warning("waiting for %s: %s for %g s", ", ".join(hosts), what, waited_s)

@@ -27,7 +27,7 @@ from dtctl.transport.ssh.known_hosts import HostKey, parse_known_hosts, read
 from dtctl.transport.ssh.openssh import OpensshConfig, control_path, no_program, quoted, run, ssh_words
 from dtctl.transport.ssh.route import FAILURE_KEPT_S, HostKeys, Routes, connect_timeout
 from dtctl.transport.stream import RemoteExit, converse, text_of
-from dtctl.transport.timeouts import Waiting, unobserved
+from dtctl.transport.timeouts import UNOBSERVED, Waiting
 
 if TYPE_CHECKING:
     from dtctl.transport.seam import Session, TransportOptions
@@ -61,7 +61,7 @@ KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-
 
 class OpensshTransport:
     def __init__(
-        self, files: ConfigFiles | None = None, waiting: Waiting = unobserved, asking: Asking | None = None
+        self, files: ConfigFiles | None = None, waiting: Waiting = UNOBSERVED, asking: Asking | None = None
     ) -> None:
         self.logins = KeptLogins(files or ConfigFiles(), asking)
         self._waiting = waiting
