@@ -171,7 +171,9 @@ class KeptLogins(Routes):
     def _log_in(
         self, name: str, settings: SshSettings, path: Path, command: str, within_s: float | None
     ) -> KeptProcess | None:
-        timeout_s = self._timeout_s(settings) if within_s is None else max(_LEAST_TIMEOUT_S, within_s)
+        timeout_s = self._timeout_s(settings)
+        if within_s is not None:
+            timeout_s = max(min(timeout_s, _LEAST_TIMEOUT_S), within_s)
         hops = self._reach_gateways(name, settings)
         new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         own = [f"ControlPath={quoted(new)}", f"ControlPersist={max(1, round(settings.keep_s))}", *QUIET]
