@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import subprocess
 import threading
@@ -177,7 +178,7 @@ class KeptLogins(Routes):
         hops = self._reach_gateways(name, settings)
         new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         own = [f"ControlPath={quoted(new)}", f"ControlPersist={max(1, round(settings.keep_s))}", *QUIET]
-        words = self._words(settings, hops, ["ControlMaster=yes", f"ConnectTimeout={round(timeout_s)}", *own])
+        words = self._words(settings, hops, ["ControlMaster=yes", f"ConnectTimeout={math.ceil(timeout_s)}", *own])
         words[-1:] = ["-fN", words[-1]]
         begun = time.monotonic()
         try:
