@@ -11,7 +11,13 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import TransportError
 from dtctl.model import SshSettings
 from dtctl.transport.ssh import errors, known_hosts
-from dtctl.transport.ssh.config import ConfigFiles, configured_known_hosts, known_hosts_files, last_gateway
+from dtctl.transport.ssh.config import (
+    ConfigFiles,
+    configured_known_hosts,
+    known_hosts_files,
+    last_gateway,
+    users_known_hosts,
+)
 from dtctl.transport.ssh.errors import Destination
 from dtctl.transport.ssh.known_hosts import HostKey, KnownHosts, Pinned, host_key_name
 
@@ -41,6 +47,8 @@ class HostKeys:
     """The first of the files, if a cluster file names it."""
     project: Path | None = None
     """The directory of that cluster file."""
+    users: Sequence[Path] = ()
+    """Those of the files that are the user's own, for new keys."""
 
     @property
     def own_file(self) -> Path:
@@ -48,7 +56,7 @@ class HostKeys:
 
         Raises TransportError if the files keep nothing, or if the cluster file may not choose it.
         """
-        for file in self.files:
+        for file in self.users:
             if file == Path(os.devnull):
                 continue
             if file == self.said:
@@ -168,6 +176,7 @@ class Routes:
             accept_new=settings.host_keys == "accept-new",
             said=configured_known_hosts(settings),
             project=Path(settings.project) if settings.project else None,
+            users=users_known_hosts(settings, options),
         )
 
     def scan(self, name: str, settings: SshSettings) -> list[HostKey]:
