@@ -56,7 +56,8 @@ def differences(files: ConfigFiles, host: str) -> dict[str, tuple[Any, Any]]:
         with pytest.raises(TransportError):
             files.lookup(SshSettings(host))
         return {}
-    ours, found = files.lookup(SshSettings(host)), {}
+    ours = files.lookup(SshSettings(host))
+    found: dict[str, tuple[Any, Any]] = {}
     for key in SINGLE:
         theirs = truth.get(key, [""])[0]
         mine = ours.get(key, defaults.get(key, [""])[0])

@@ -90,13 +90,17 @@ class HostKeys:
         lines = self.known.of(self.name, self.files)
         revoked = {line.key for line in lines if line.revoked}
         pinned = {line.key for line in lines} - revoked
-        if not set(shown) & pinned and (pinned or revoked or not self._may_know_others()):
+        may_know_others = self.accept_new or self._has_authority()
+        if not set(shown) & pinned and (pinned or revoked or not may_know_others):
             types = {key.type for key in pinned}
             self.compare(min(shown, key=lambda key: (key not in revoked, key.type not in types)), lines)
 
-    def _may_know_others(self) -> bool:
-        """Whether a key in no file may be trusted: as a new one, or through a certificate authority."""
-        return self.accept_new or any("@cert-authority" in known_hosts.read(file) for file in self.files)
+    def needs_certificate(self) -> bool:
+        """Whether no key of the host is known, and a certificate authority vouches for it: OpenSSH checks that."""
+        return not self.pinned() and self._has_authority()
+
+    def _has_authority(self) -> bool:
+        return any(known_hosts.has_authority(known_hosts.read(file), self.name) for file in self.files)
 
     def compare(self, key: HostKey, pinned: Sequence[Pinned]) -> None:
         """Raises HostKeyError unless the key is one of those in the lines, and not revoked."""
