@@ -449,6 +449,9 @@ class Coordinator:
 def _fingerprint(state: State) -> List[object]:
     """The part of a state on which decisions depend; the progress of tasks is left out."""
     return [
-        (entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"], len(entry["history"]))
+        (
+            *(entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"]),
+            *(len(entry["history"]), entry["repaired"]),
+        )
         for entry in state["tasks"].values()
     ]
