@@ -56,6 +56,8 @@ class TaskContext:
         """Whether tasks may start: no other host has taken over the run."""
         self.first_steps: Mapping[str, float] = {}
         """For each task whose peers have reported steps: how long they took for the first."""
+        self.left_behind: Mapping[str, float] = {}
+        """For each task that a cut of the network may have left hanging: for how long it has made no step."""
         self._inherited = inherited
         self._secrets = secrets
         self._marks = environment.Marks(environment.code_directory(run.root, spec), inherited)

@@ -107,6 +107,7 @@ class SeatWorld(World):
                 self.left[before, task] = self.tasks[task]
                 self.places[task] = member["host"]
                 self.tasks[task] = SimTask(member, self.spec, self._clock(member["host"]), self.wall)
+        self._repair_on_order()
 
     def reaches(self, host: str) -> bool:
         """The coordinator and the host hear each other."""

@@ -8,12 +8,13 @@ import pytest
 
 from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Recovery, Services
 from dtctl.agent.coordinate.repairs import ANSWER_S
-from dtctl.agent.coordinate.stalls import NEVER_BEGAN_S, SILENCE_S
+from dtctl.agent.coordinate.stalls import SILENCE_S
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, headline, said
 from dtctl.agent.records.run_state import Past, Repaired
+from dtctl.agent.run.hangs import NEVER_BEGAN_S
 from dtctl.agent.run.outcome import Judgement
 from tests.unit.agent.coordinate import views
 from tests.unit.tasks import checkpoint

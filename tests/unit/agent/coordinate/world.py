@@ -73,6 +73,7 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
                 "scope": "task" if roles[task] == "evaluator" else SCOPES[strategy].get(roles[task], "task"),
                 "vital": roles[task] != "evaluator",
                 "decides": roles[task] in ("lead", "worker") if collective else roles[task] == "lead",
+                "listens": True,
                 "serves": roles[task] == "ps" or (strategy in ("ps-strategy", "in-graph") and roles[task] == "worker"),
             }
             for task, host in places.items()
@@ -109,6 +110,7 @@ class World:
         self.distrusted = False
         self.loss: LostCheckpoint | None = None
         self.tasks = {place["task"]: SimTask(place, self.spec, self.now, self.wall) for place in self.spec["roster"]}
+        self._repair_on_order()
         self.places = dict(places)
         self.cut: set[str] = set()
         self.crashed: set[str] = set()
@@ -136,6 +138,10 @@ class World:
 
     def _newest_checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else checkpoint("ckpt", self.checkpoint)
+
+    def _repair_on_order(self) -> None:
+        for task in self.tasks.values():
+            task.repair = self.repair
 
     def repair(self, how: Repair, attempt: int) -> Repaired:
         """As the lead's host does."""
@@ -216,8 +222,6 @@ class World:
     def tick(self) -> None:
         self.now += STEP_S
         self.wall += STEP_S
-        for task in self.tasks.values():
-            task.repair = self.repair
         for host in self.coordinator.view.hosts:
             self._exchange(host)
         self._lead()
