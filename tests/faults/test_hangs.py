@@ -1,4 +1,4 @@
-"""A cut of the network leaves a worker hanging: it is restarted after a minute, and its peers are not."""
+"""Hangs that no limit of one task finds: since a cut of the network, and at the very first start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.desk import Desk
-from tests.faults.scene import ASYNC, stand_in
+from tests.faults.scene import ASYNC, COLLECTIVE, stand_in
 from tests.hosts.fleet import Fleet
 from tests.waiting import eventually
 
@@ -33,3 +33,17 @@ def test_a_worker_that_hangs_since_a_cut_is_restarted_long_before_its_stall_limi
     assert scene.restarted() == ["worker:2"]
     [past] = scene.task("worker:2")["history"]
     assert past["hung"]
+
+
+def test_a_collective_that_hangs_at_its_very_first_start_starts_again(fleet: Fleet, user: Desk) -> None:
+    scene = stand_in(fleet, user, COLLECTIVE)
+    fleet["gpu-4"].exec("mkdir", "-p", scene.output)
+    fleet["gpu-4"].exec("touch", f"{scene.output}/hang-start-worker:1")
+    began = time.monotonic()
+    with user.start("up") as starting:
+        eventually(lambda: set(scene.restarted()) == {"worker:0", "worker:1", "worker:2"}, 300.0, "another start")
+        print(f"restarted {time.monotonic() - began:.0f} s after `up`")
+        starting.communicate()
+    assert starting.returncode == 0
+    scene.recover()
+    assert [one["why"][0]["kind"] for one in scene.cluster()["incidents"]] == ["never_began"]
