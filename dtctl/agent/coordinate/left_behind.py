@@ -65,7 +65,9 @@ class LeftBehind:
     def _limit(self, view: View, task: str, now: float) -> Tuple[float, ...]:
         """The limit that the task has exceeded, if it has, while a peer makes steps."""
         assert self._since is not None
-        limit_s = limit_after_cut(view.entry(task))
+        limit_s = limit_after_cut(view.entry(task), view.recovery)
+        if limit_s is None:
+            return ()
         others = (at for other, (_, at) in self._peers.items() if other != task)
         is_late = now - self._since >= limit_s and now - max(others, default=float("-inf")) <= PEER_S
         return (limit_s,) if is_late else ()

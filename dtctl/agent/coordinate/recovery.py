@@ -201,6 +201,7 @@ class Recovery:
             self._view.wanted(
                 [other],
                 want="hold",
+                repair=None,
                 generation=intent["generation"] + 1,
                 restarts=restarts if other == task else self._view.entry(other)["restarts"],
                 grace_s=min(GANG_GRACE_S, self._view.spec["grace_s"]),

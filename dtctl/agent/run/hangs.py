@@ -90,8 +90,9 @@ GAPS_AFTER_CUT = 2
 """A task that makes no step for so long after a cut, though its peers do, hangs; or for so many of its longest gaps."""
 
 
-def limit_after_cut(entry: Entry) -> float:
-    return max(AFTER_CUT_S, GAPS_AFTER_CUT * entry["longest_gap_s"])
+def limit_after_cut(entry: Entry, recovery: RecoverySpec) -> Optional[float]:
+    """None: the user's own limit applies."""
+    return max(AFTER_CUT_S, GAPS_AFTER_CUT * entry["longest_gap_s"]) if recovery["stall_s"] is None else None
 
 
 LEAST_LEARNT_S = 300.0

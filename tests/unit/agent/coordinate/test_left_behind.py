@@ -56,6 +56,11 @@ def test_nothing_is_found_without_a_cut() -> None:
     assert after_cut().run_for(3600.0, None) == {}
 
 
+def test_the_users_own_limit_for_stalls_applies_after_a_cut_too() -> None:
+    replay = after_cut(recovery={"stall_s": 900.0})
+    assert replay.run_for(3 * AFTER_CUT_S) == {}
+
+
 def test_a_task_whose_steps_are_rarer_than_a_minute_has_its_own_limit() -> None:
     replay = after_cut()
     views.reported(replay.view, "worker:1", longest_gap_s=200.0)

@@ -750,3 +750,18 @@ def test_a_lead_that_a_person_has_started_meanwhile_is_not_waited_for() -> None:
     views.reported(run.view, "chief:0", state="running", generation=run.view.intents["chief:0"]["generation"])
     run.step(101.0)
     assert (run.distrusted, run.incidents[0]["begun"] is not None) == ([], True)
+
+
+def test_an_order_to_repair_ends_with_the_hold_that_it_belongs_to() -> None:
+    """Else the lead's host would repair while other tasks of the gang still save."""
+    run = lost("ps:0", "sync-ps")
+    run.answers = False
+    run.cleared(*ALL)
+    run.step(101.0)
+    assert run.view.intents["chief:0"]["repair"] == "quick"
+    run.view.wanted(ALL, want="run", generation=3)
+    views.reported(run.view, *ALL, state="running", generation=3, attempt=2)
+    run.step(102.0)
+    run.dies("ps:1")
+    run.step(103.0)
+    assert (run.view.intents["chief:0"]["want"], run.view.intents["chief:0"]["repair"]) == ("hold", None)
