@@ -13,7 +13,7 @@ from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, headline, said
-from dtctl.agent.records.run_state import Past, Repaired
+from dtctl.agent.records.run_state import Intent, Past, Repaired
 from dtctl.agent.run.hangs import NEVER_BEGAN_S
 from dtctl.agent.run.outcome import Judgement
 from tests.unit.agent.coordinate import views
@@ -758,10 +758,12 @@ def test_an_order_to_repair_ends_with_the_hold_that_it_belongs_to() -> None:
     run.answers = False
     run.cleared(*ALL)
     run.step(101.0)
-    assert run.view.intents["chief:0"]["repair"] == "quick"
+    lead = run.view.intents["chief:0"]
+    assert lead["repair"] == "quick"
     run.view.wanted(ALL, want="run", generation=3)
     views.reported(run.view, *ALL, state="running", generation=3, attempt=2)
     run.step(102.0)
     run.dies("ps:1")
     run.step(103.0)
-    assert (run.view.intents["chief:0"]["want"], run.view.intents["chief:0"]["repair"]) == ("hold", None)
+    assert made(Intent, **lead)["want"] == "hold"
+    assert made(Intent, **lead)["repair"] is None
