@@ -106,7 +106,15 @@ def run_spec(
         term=0,
         replicas={job.name: job.replicas for job in plan.cluster.jobs.values() if job.replicas is not None},
         roster=[
-            _record(Member, task, task=str(task.id), seat=None, addressed=str(task.id) in named) for task in plan.tasks
+            _record(
+                Member,
+                task,
+                task=str(task.id),
+                seat=None,
+                addressed=str(task.id) in named,
+                listens=task.ready == "listening",
+            )
+            for task in plan.tasks
         ],
         stages=list(plan.stages),
         lead=str(plan.lead),

@@ -21,6 +21,7 @@ from . import lifecycle
 from .contacts import Contacts, Quorum
 from .draining import Draining
 from .history import Accounting
+from .left_behind import LeftBehind
 from .lifecycle import Shutdown
 from .moving import Moving
 from .orders import OrderBook
@@ -77,6 +78,7 @@ class Coordinator:
         self._quorum = Quorum(self.view, has_lease)
         self._moving = Moving(self.view, self._recovery, self.contacts, self._record, self._draining.undrain, term)
         self._accounting = Accounting(self.view)
+        self._left_behind = LeftBehind()
         self._rebuilt = False
 
     @property
@@ -285,6 +287,7 @@ class Coordinator:
         self._now = now
         self.contacts.miss(now)
         self._quorum.update(now)
+        self._left_behind.update(self.view, self.contacts.cut_ended, now)
         if not self.decided:
             if self.may_start:
                 self._draining.release_cut_off()
@@ -311,7 +314,10 @@ class Coordinator:
         recovering = not self.decided and (self.view.is_recovering() or any(map(self.view.awaited, away)))
         own, over = self.view.own_host, self.over
         done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
-        return self._book.news(recovering=recovering, done=done, may_start=self.may_start, kept=self._kept)
+        behind = self._left_behind.hung if not self.decided else {}
+        return self._book.news(
+            recovering=recovering, done=done, may_start=self.may_start, kept=self._kept, behind=behind
+        )
 
     def _is_done(self, host: str) -> bool:
         """Nothing is left there, and its agent has confirmed that nothing more will be asked."""
@@ -453,6 +459,9 @@ class Coordinator:
 def _fingerprint(state: State) -> List[object]:
     """The part of a state on which decisions depend; the progress of tasks is left out."""
     return [
-        (entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"], len(entry["history"]))
+        (
+            *(entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"]),
+            *(len(entry["history"]), entry["repaired"]),
+        )
         for entry in state["tasks"].values()
     ]

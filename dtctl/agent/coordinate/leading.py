@@ -72,6 +72,7 @@ class Leading:
     ) -> None:
         self.recovering = False
         self.first_steps: Mapping[str, float] = {}
+        self.left_behind: Mapping[str, float] = {}
         self.moved: Optional[Moved] = None
         """Moves with which this host's agent must restart."""
         self._over = False
@@ -418,6 +419,7 @@ class Leading:
             wanted.update(message["intents"])
             self.recovering = message["mending"]
             self.first_steps = message["first_steps"]
+            self.left_behind = message["left_behind"]
             self._over = self._over or message["over"]
         else:
             self._send(host, message)

@@ -57,6 +57,8 @@ class Member(Record):
     """Whether other tasks need it until they end: after a success it is not waited for, and it is stopped last."""
     addressed: Default[bool, False]
     """Whether other tasks are started with its address: if it moves to another host, all of them restart."""
+    listens: Default[bool, False]
+    """Whether it is known to open a server of its framework on its port."""
     seat: Default[Optional[Name], None]
     """The host on which `up` has put it, if another one has taken over."""
 

@@ -198,6 +198,7 @@ class Supervisor:
         self._context.recovering = self._role.recovering
         self._context.may_start = self._role.may_start and not self._is_to_leave
         self._context.first_steps = self._role.first_steps
+        self._context.left_behind = self._role.left_behind
         return orders is not None and self._intent.take(orders)
 
     def _new_voter(self, now: float) -> Voter:

@@ -67,6 +67,7 @@ class QuietRole:
     outdated = False
     moved: Moved | None = None
     first_steps: ClassVar[dict[str, float]] = {}
+    left_behind: ClassVar[dict[str, float]] = {}
 
     def fence_s(self) -> float | None:
         return None
@@ -97,6 +98,7 @@ class ScriptedRole:
         self.silence_s = 0.0
         self.grace_s: float | None = None
         self.first_steps: dict[str, float] = {}
+        self.left_behind: dict[str, float] = {}
         self.steps = 0
         self._script = script
         self.closed = False
