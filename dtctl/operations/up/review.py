@@ -9,7 +9,7 @@ import os
 import posixpath
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -213,25 +213,16 @@ def _ask_for_needs(cluster: Cluster, bundle: Bundle, findings: Findings) -> None
     """Whether hosts have what a trainer needs, only they know; whether anything says how they got it, the file does."""
     trainer = cluster.trainer
     bare = [host.name for host in _with_tasks(cluster) if not (host.is_local or host.python)]
-    needs = list(_needs(bundle.root / NEEDS))
-    if trainer.python or trainer.venv or trainer.environment or trainer.setup or not bare or not needs:
+    needed = any(file.path == NEEDS and file.size for file in bundle.manifest.files)
+    if trainer.python or trainer.venv or trainer.environment or trainer.setup or not bare or not needed:
         return
-    named = ", ".join(needs[:_MOST_NAMED]) + (" and more" if len(needs) > _MOST_NAMED else "")
-    summary = f"{NEEDS} names {named}; the hosts' own python3 has to have them, as trainer names no other"
+    summary = f"nothing installs {NEEDS}: the hosts' own python3 has to have its packages, as trainer names no other"
     findings.doubt(
         ("trainer",),
         summary,
         f"environment: {{requirements: {NEEDS}}}    installs them; or python:, venv:",
         at_key=True,
     )
-
-
-def _needs(file: Path) -> Iterator[str]:
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    except (OSError, UnicodeDecodeError):
-        return
-    yield from (line.split("#")[0].strip() for line in lines if line.strip() and line.strip()[0] not in "#-")
 
 
 def _with_tasks(cluster: Cluster) -> list[Host]:
