@@ -23,7 +23,7 @@ from dtctl.plan.spec import EnvironmentContent
 _CHUNK = 1 << 20
 _WHEEL = ".whl"
 _MODE = 0o644
-FILL = "pip download --only-binary=:all: --dest %s -r requirements.txt    fills it"
+_FILL = "pip download --only-binary=:all: --dest %s -r requirements.txt    fills it"
 
 
 def environment_files(cluster: Cluster) -> Mapping[str, str]:
@@ -68,12 +68,15 @@ def environment_wheels(cluster: Cluster) -> Bundle | None:
         return None
     from dtctl.bundle.scanning import scan
 
-    _check_wheels(place)
+    names = _wheels_in(place)
     found = scan(place, data=True)
-    wheels = (file for file in found.manifest.files if _is_wheel(file.path))
-    files = tuple(FileEntry(file.path, _MODE, file.size, file.sha256) for file in wheels)
-    if not files:
-        raise _without_wheels(place)
+    sent = {file.path: file for file in found.manifest.files}
+    for name in names:
+        if name not in sent:
+            rule = next((one.rule for one in (*found.withheld, *found.skipped) if one.path == name), "")
+            detail = f"it usually holds secrets: {rule}" if rule else ""
+            raise PreflightError(f"{place / name} cannot be sent", detail=detail, hint="rename it, or remove it")
+    files = tuple(FileEntry(name, _MODE, sent[name].size, sent[name].sha256) for name in names)
     return dataclasses.replace(found, manifest=Manifest(files, links=(), dirs=()), skipped=(), withheld=(), twins=())
 
 
@@ -86,29 +89,22 @@ def content_with(cluster: Cluster, wheels: Bundle | None) -> EnvironmentContent:
     return EnvironmentContent(environment_files(cluster), wheels.id if wheels is not None else None)
 
 
-def _check_wheels(place: Path) -> None:
-    """Raises PreflightError before a byte is read. Names that begin with a dot are left out."""
+def _wheels_in(place: Path) -> list[str]:
+    """Their names. Raises PreflightError before a byte is read. Names that begin with a dot are left out."""
     try:
         with os.scandir(place) as entries:
             modes = {one.name: one.stat(follow_symlinks=False).st_mode for one in entries if one.name[0] != "."}
     except OSError as error:
         summary = f"the wheels in {place} cannot be read: {(error.strerror or str(error)).lower()}"
-        raise PreflightError(summary, hint=FILL % place) from error
+        raise PreflightError(summary, hint=_FILL % place) from error
     for name, mode in sorted(modes.items()):
         if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
             what = "a link" if stat.S_ISLNK(mode) else "a directory"
             hint = "trainer.environment.wheels names a directory of files NAME.whl"
             raise PreflightError(f"{place / name} is {what}, expected a wheel", hint=hint)
-        if not _is_wheel(name):
+        if not name.endswith(_WHEEL):
             hint = f"pip wheel --no-deps --wheel-dir {place} ...    builds one, on a machine like the hosts"
             raise PreflightError(f"{place / name} is not a wheel", hint=hint)
     if not modes:
-        raise _without_wheels(place)
-
-
-def _is_wheel(name: str) -> bool:
-    return name.endswith(_WHEEL) and name[0] != "." and "/" not in name
-
-
-def _without_wheels(place: Path) -> PreflightError:
-    return PreflightError(f"{place} holds no wheel", hint=FILL % place)
+        raise PreflightError(f"{place} holds no wheel", hint=_FILL % place)
+    return sorted(modes)

@@ -141,6 +141,15 @@ def test_a_directory_that_holds_anything_but_wheels_is_refused(
     assert hint in refused.value.hint
 
 
+def test_a_wheel_that_looks_like_a_secret_is_not_left_out_silently() -> None:
+    make_wheel(Path("wheels"), "probe")
+    make_wheel(Path("wheels"), "vault_pass")
+    with pytest.raises(PreflightError) as refused:
+        wheels_of()
+    assert refused.value.summary.endswith("/wheels/vault_pass-1.0-py3-none-any.whl cannot be sent")
+    assert refused.value.detail == "it usually holds secrets: vault_pass*"
+
+
 def test_a_directory_of_wheels_that_cannot_be_sent_is_found_before_the_start_at_its_place() -> None:
     Path("wheels").mkdir()
     Path("cluster.yaml").write_text(TEXT.replace("{requirements: requirements.txt}", WHEELS))
