@@ -14,6 +14,9 @@ from tests.wheels import make_wheel
 
 pytestmark = pytest.mark.fleet
 
+LARGE_BYTES = 2 << 20
+"""So large that hosts look for it among all that they have."""
+
 CLUSTER = """\
 name: demo
 hosts: {gpu-1: , gpu-2: }
@@ -31,7 +34,7 @@ def project(user: Desk) -> Path:
     (user.project / "cluster.yaml").write_text(CLUSTER)
     (user.project / "code").mkdir()
     (user.project / "code/requirements.txt").write_text("probe\n")
-    make_wheel(user.project / "wheels", "probe")
+    make_wheel(user.project / "wheels", "probe", text=f"# {'x' * LARGE_BYTES}")
     return user.project
 
 
@@ -39,13 +42,14 @@ def test_hosts_without_an_index_install_wheels_that_are_sent_once(user: Desk, fl
     assert f"from the wheels in {project}/wheels, which are sent, and from no index" in user.dtctl("plan")
     started = user.run("up")
     assert started.returncode == 0, started.stderr
-    assert re.search(r"^gpu-\[1-2\]: 1 of 1 wheel \([\d.]+ k?B\) sent$", started.stderr, re.M)
+    assert re.search(r"^gpu-\[1-2\]: 1 of 1 wheel \(2\.\d MB\) sent$", started.stderr, re.M)
     assert user.dtctl("logs").count("1.0 /") == 2
     assert "no-index" not in user.dtctl("logs", "--setup")
     again = user.run("up", "--replace", "--set", "recovery.max_restarts=3")
     assert again.returncode == 0, again.stderr
     assert "wheel" not in again.stderr, "the environments are there"
 
+    user.dtctl("gc", "--yes")
     make_wheel(project / "wheels", "probe", "2.0")
     assert "1 of 2 wheels" in user.run("up", "--replace").stderr, "the hosts have the other one"
     assert user.dtctl("logs").count("2.0 /") == 2, "other wheels make another environment"
