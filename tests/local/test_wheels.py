@@ -186,3 +186,33 @@ def test_uv_without_wheels_gets_packages_from_the_sources_of_its_lock(home: Desk
     home.dtctl("up", "-q")
     home.dtctl("wait")
     assert "1.0 /" in home.dtctl("logs", "-n", "all")
+
+
+def test_a_directory_that_a_lock_names_is_not_there_for_uv(home: Desk) -> None:
+    """In a form that a simple parser of locks does not recognise: `source` before `name`."""
+    write(home, "uv: true")
+    uv(home)
+    code = home.project / "code"
+    (home.project / "cluster.yaml").write_text(CLUSTER.replace("ENVIRONMENT, wheels: wheels", "uv: true"))
+    (code / "evil").mkdir()
+    (code / "evil/pyproject.toml").write_text(
+        '[project]\nname = "evil"\nversion = "1"\n'
+        '[build-system]\nrequires = []\nbuild-backend = "made"\nbackend-path = ["."]\n'
+    )
+    (code / "evil/made.py").write_text(f"open({str(home.home / 'built')!r}, 'w')\n")
+    (code / "pyproject.toml").write_text(
+        '[project]\nname = "app"\nversion = "0.1"\nrequires-python = ">=3.8"\ndependencies = ["evil"]\n'
+        '[tool.uv.sources]\nevil = {path = "evil"}\n'
+    )
+    (code / "uv.lock").write_text(
+        LOCK.partition("[[package]]\nname")[0]
+        + '[[package]]\nname = "app"\nversion = "0.1"\nsource = { virtual = "." }\n'
+        'dependencies = [{ name = "evil" }]\n\n'
+        '[[package]]\nsource = { directory = "evil" }\nname = "evil"\nversion = "1"\n'
+    )
+    home.allow()
+    started = home.run("up", "-q")
+    assert not (home.home / "built").exists()
+    assert started.returncode == 5
+    assert "files/evil" in started.stderr, "uv's own sentence"
+    assert "only the files named in trainer.environment are there" in started.stderr
