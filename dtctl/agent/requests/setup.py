@@ -154,6 +154,8 @@ def _with_its_files(wanted: Environment, code: str, place: str, what: str) -> st
     import shutil
 
     is_from_files = environments.is_from_files(wanted)
+    if is_from_files:
+        os.mkdir(place, 0o700)
     for path, expected in wanted["files"].items():
         source, copy = os.path.join(code, path), os.path.join(place, path)
         try:
