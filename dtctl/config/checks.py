@@ -46,6 +46,8 @@ _NEEDED = {
     "jobs": "jobs: {worker: {hosts: [gpu-1]}}",
 }
 _COMMAND = "trainer: {command: [python, train.py]}"
+_MOST_FILES = 90
+"""Fewer than a spec holds, which has those of `requirements`, `uv` or `conda` too."""
 
 EXAMPLES = {key: f"write, for example, {text}" for key, text in {**_NEEDED, "trainer": _COMMAND}.items()}
 """An example for each required key."""
@@ -122,7 +124,14 @@ def check_environment(content: ClusterFile, findings: Findings) -> None:
             findings.add((*path, key), summary, "leave it out, or name the image: container: IMAGE")
     if said.wheels and kinds[0] not in ("requirements", "uv"):
         summary = f"trainer.environment.wheels is for requirements and uv, and the environment is made of {kinds[0]}"
-        findings.add((*path, "wheels"), summary, "leave it out")
+        findings.add(WHEELS, summary, "leave it out")
+    if said.files and not said.is_from_files:
+        of = f"{kinds[0]} {said.what!r}" if kinds == ["conda"] else kinds[0]
+        summary = f"trainer.environment.files is for requirements, uv and environment files, and it is made of {of}"
+        findings.add((*path, "files"), summary, "leave it out")
+    if len(said.files) > _MOST_FILES:
+        summary = f"trainer.environment.files names {len(said.files)} files, expected at most {_MOST_FILES}"
+        findings.add((*path, "files"), summary, "put wheels into a directory: wheels: DIR")
     if said.container and said.container.endswith(".sif") and said.engine not in (None, "apptainer"):
         summary = f"trainer.environment.engine is {said.engine!r}, which does not run a .sif file, expected apptainer"
         findings.add((*path, "engine"), summary, "leave it out, or name an image or a .tar file")
@@ -151,6 +160,19 @@ def check_code(content: ClusterFile, code: Path, home: Path, findings: Findings)
         summary = f"trainer.code is {str(code)!r}, which is {what}: all of it would be pushed to the hosts"
         hint = "name the directory of the training program, or add code_anywhere: true if this is intended"
         findings.add(("trainer", "code"), summary, hint)
+
+
+WHEELS: KeyPath = ("trainer", "environment", "wheels")
+
+
+def check_wheels(wheels: Path | None, home: Path, findings: Findings) -> None:
+    """Refuses for wheels what is refused for code: that directory leaves this machine, too. Both are real paths."""
+    if wheels is None or findings.has(*WHEELS):
+        return
+    what = _too_much(wheels, home)
+    if what is not None:
+        summary = f"{findings.name(*WHEELS)} is {str(wheels)!r}, which is {what}"
+        findings.add(WHEELS, summary, "name a directory that holds wheels and nothing else")
 
 
 def _too_much(code: Path, home: Path) -> str | None:

@@ -16,11 +16,13 @@ from typing import Any
 from dtctl.agent.records.spec import may_be_absent
 from dtctl.config.checks import (
     EXAMPLES,
+    WHEELS,
     check_code,
     check_gpus,
     check_min_workers,
     check_order,
     check_sections,
+    check_wheels,
     check_workable,
     replace_after_s,
 )
@@ -283,6 +285,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     data = _read_data(content, home, findings)
     check_sections(content, findings)
     check_code(content, trainer.code, home.resolve(), findings)
+    check_wheels(trainer.wheels, home.resolve(), findings)
     findings.or_raise()
     jobs = {
         name: Job(
@@ -354,8 +357,10 @@ def _read_trainer(content: ClusterFile, home: Path, findings: Findings) -> Train
     said = content.trainer
     code = _existing(said.code, home, stat.S_ISDIR, "directory", ("trainer", "code"), findings)
     env_file = said.env_file and _existing(said.env_file, home, stat.S_ISREG, "file", ("trainer", "env_file"), findings)
+    named = said.environment.wheels if said.environment is not None else None
+    wheels = named and _existing(named, home, stat.S_ISDIR, "directory", WHEELS, findings)
     keys = _shared(TrainerKeys, said) | {"secrets": _once(said.secrets)}
-    return Trainer(code=code, env_file=env_file or None, **keys)
+    return Trainer(code=code, env_file=env_file or None, wheels=wheels or None, **keys)
 
 
 def _read_data(content: ClusterFile, home: Path, findings: Findings) -> Data:
@@ -388,7 +393,7 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def _existing(
-    text: str, home: Path, is_kind: Callable[[int], bool], kind: str, path: tuple[str, str], findings: Findings
+    text: str, home: Path, is_kind: Callable[[int], bool], kind: str, path: KeyPath, findings: Findings
 ) -> Path:
     """The absolute path; `is_kind` judges the mode of what is there."""
     place = Path(text)

@@ -22,7 +22,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import make_private, open_regular, read_regular, replace_file
 from dtctl.model import Host, SshSettings
-from dtctl.operations.environments import environment_files
+from dtctl.operations.environments import environment_content
 from dtctl.paths import check_private, state_directory
 from dtctl.plan.hosts import on_this_machine
 from dtctl.transport.fanout import fan_out
@@ -41,7 +41,7 @@ class Program:
 
     file: Path
     what: str
-    """`hook NAME`, `wheels`, `environment`, `setup`, or the name of a job."""
+    """`hook NAME`, `environment`, `setup`, or the name of a job."""
     argv: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     """Other keys that affect the program, by name, and the digests of scripts in the cluster file's directory."""
@@ -63,7 +63,7 @@ def programs_here(cluster: Cluster, *, local: bool = False) -> tuple[Program, ..
     """`local`: all hosts are this machine, as `--local` makes them."""
     if local:
         cluster = on_this_machine(cluster, lambda port: True)
-    return (*hook_programs(cluster), *_wheels(cluster), *_programs_of_local_hosts(cluster))
+    return (*hook_programs(cluster), *_programs_of_local_hosts(cluster))
 
 
 def programs_of_hosts(cluster: Cluster, overrides: Sequence[str], *, local: bool) -> tuple[Program, ...]:
@@ -120,13 +120,13 @@ def _content(script: Path) -> str:
 
 def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:
     found: dict[str, Program] = {}
-    for host in cluster.hosts.values():
-        if not host.is_local:
-            continue
+    local = [host for host in cluster.hosts.values() if host.is_local]
+    installed = _installed(cluster) if local else {}
+    for host in local:
         # One without a task may take the place of another.
         jobs = [job for job in cluster.jobs.values() if host.name in job.hosts] or cluster.jobs.values()
         for one in (
-            *_environment(cluster, host),
+            *_environment(cluster, host, installed),
             *_setup(cluster, host),
             *(_of_job(cluster, host, job) for job in jobs),
         ):
@@ -135,30 +135,20 @@ def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:
     yield from found.values()
 
 
-def _wheels(cluster: Cluster) -> Iterator[Program]:
-    """That pip makes for other hosts: source packages run programs of their own."""
-    said = cluster.trainer.environment
-    others = [host for host in cluster.hosts.values() if not host.is_local]
-    if said is not None and said.wheels and others:
-        files = _files(cluster)
-        envs = [_maker_settings(cluster, host) for host in others]
-        for env in {tuple(sorted(one.items())): one for one in envs}.values():  # each may name an index of its own
-            settings = {"code": str(cluster.trainer.code), **{f"env.{name}": env[name] for name in env}, **files}
-            yield Program(cluster.file, "wheels", ("pip", "wheel", "-r", said.what), settings)
-
-
-def _files(cluster: Cluster) -> dict[str, str]:
-    """By their digests what is installed is known; nothing is made of what is not there."""
+def _installed(cluster: Cluster) -> dict[str, str]:
+    """Identifies what is installed; nothing is installed from what is not there."""
     with suppress(PreflightError):
-        return {name: f"sha256 {digest}" for name, digest in environment_files(cluster).items()}
+        content = environment_content(cluster)
+        wheels = {"environment.wheels": f"sha256 {content.wheels}"} if content.wheels else {}
+        return {**{name: f"sha256 {digest}" for name, digest in content.files.items()}, **wheels}
     return {}
 
 
-def _environment(cluster: Cluster, host: Host) -> Iterator[Program]:
+def _environment(cluster: Cluster, host: Host, installed: Mapping[str, str]) -> Iterator[Program]:
     """What it installs runs here, too."""
     said = cluster.trainer.environment
     if said is not None:
-        settings = _settings(cluster, host, _maker_settings(cluster, host)) | _files(cluster)
+        settings = _settings(cluster, host, _maker_settings(cluster, host)) | {**installed}
         if python := host.python or said.python:
             settings["environment.python"] = python
         yield Program(cluster.file, "environment", said.command, settings)

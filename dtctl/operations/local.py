@@ -35,7 +35,7 @@ _OF_TOOLS = ("uv-receipt.toml", "pipx_metadata.json")
 
 
 def scan_code(cluster: Cluster) -> Bundle:
-    """The cluster's code, without the files that hold secrets or keys, and without its data."""
+    """The cluster's code, without the files that hold secrets or keys, and without its data and wheels."""
     from dtctl.bundle.scanning import scan
 
     over_ssh = [host.reach for host in cluster.hosts.values() if isinstance(host.reach, SshSettings)]
@@ -45,7 +45,7 @@ def scan_code(cluster: Cluster) -> Bundle:
         cluster.trainer.code,
         cluster=cluster.name,
         secret_files=[*env_file, *(Path(key).expanduser() for key in set(keys))],
-        without=[cluster.data.source] if cluster.data.source else [],
+        without=[place for place in (cluster.data.source, cluster.trainer.wheels) if place is not None],
     )
 
 

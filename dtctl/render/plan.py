@@ -15,7 +15,6 @@ from dtctl.dataclass import dataclass
 from dtctl.durations import duration_text
 from dtctl.model import Host, TaskId, grouped
 from dtctl.plan import RunPlan, TaskPlan, shown
-from dtctl.plan.spec import NO_FILES
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import by_value, count, fold, spans
 from dtctl.render.terminal import console
@@ -36,7 +35,7 @@ _LONGEST_CLUSTER = 300
 _LOSSES = {"task": "it alone", "with-lead": "it, then the lead", "gang": "every task"}
 
 
-def show_plan(plan: RunPlan, files: Mapping[str, str] = NO_FILES) -> None:
+def show_plan(plan: RunPlan, files: Mapping[str, str] = {}) -> None:
     """Shows once what all tasks have in common, and with each group of tasks what differs.
 
     `files`: of the environment, with their SHA-256.
@@ -51,7 +50,7 @@ def show_plan(plan: RunPlan, files: Mapping[str, str] = NO_FILES) -> None:
     out.print(f"dtctl plan {plan.lead}    shows one task as a whole, --all every one")
 
 
-def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None, files: Mapping[str, str] = NO_FILES) -> None:
+def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None, files: Mapping[str, str] = {}) -> None:
     """Shows each task with its environment, command and directories; None: all, below what they have in common."""
     out = console.out()
     if tasks is None:
@@ -72,8 +71,8 @@ def _show_head(plan: RunPlan, files: Mapping[str, str], *, all_of_setup: bool) -
         digests = [f"{name} {digest[:12]}" for name, digest in files.items()]
         of = f" ({', '.join(digests)})" if digests else ""
         out.print(f"environment, once per host and content: {shlex.join(cluster.trainer.environment.command)}{of}")
-        if cluster.trainer.environment.wheels:
-            out.print("  from wheels, which pip gets on this machine for hosts that are not")
+        if cluster.trainer.wheels is not None:
+            out.print(f"  from the wheels in {cluster.trainer.wheels}, which are sent, and from no index")
     if cluster.trainer.setup:
         first, *more = lines_of(cluster.trainer.setup)
         rest = f" (and {count(len(more), 'line')} more)" if more and not all_of_setup else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,9 +68,11 @@ def not_allowed(cluster: Cluster, programs: Sequence[Program], *, local: bool) -
     )
 
 
-def wheels_line(hosts: Iterable[str], wheels: Bundle, seconds: float) -> str:
-    what = f"{count(len(wheels.manifest.files), 'wheel')}, {size(wheels.total_bytes)}"
-    return f"{fold(hosts)}: {what}, in {seconds:.0f} s (log: {wheels.root.with_suffix('.log')})"
+def wheels_lines(sent: Mapping[str, int], wheels: Bundle) -> Iterator[str]:
+    """`sent`: host -> the number of wheels that it lacked."""
+    whole = f"{count(len(wheels.manifest.files), 'wheel')} ({size(wheels.total_bytes)})"
+    for number, hosts in by_value(sent).items():
+        yield f"{fold(hosts)}: {number} of {whole} sent"
 
 
 def show_hook_failure(name: str, why: Sequence[Fact]) -> None:

@@ -253,6 +253,35 @@ def test_only_the_ssh_modules_import_fabric_and_paramiko() -> None:
     assert {name.split(".")[1] for name in users} == {"transport"}
 
 
+STARTS = {
+    "dtctl.cli.commands.execute": "ssh, or the words that were typed",
+    "dtctl.operations.hooks": "what the user has allowed",
+    "dtctl.operations.tensorboard.local": "TensorBoard of this machine",
+    "dtctl.transport.local": "the agent of local hosts",
+    "dtctl.transport.ssh.kept": "ssh",
+    "dtctl.transport.ssh.openssh": "ssh",
+}
+"""The modules of the controller that start programs, and which."""
+
+
+def test_the_controller_starts_no_other_programs() -> None:
+    """In particular no pip, uv or conda: a cloned directory says what these build and run."""
+    starting = re.compile(r"(subprocess|multiprocessing|pty|os\.(exec|spawn|posix_spawn|system|popen|fork).*)(\..*)?")
+    found = {
+        name
+        for name, imported in all_imports().items()
+        if not name.startswith("dtctl.agent") and any(starting.fullmatch(one) for one in imported)
+    }
+    calls = {
+        name
+        for name in MODULES
+        if not name.startswith("dtctl.agent")
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Attribute) and starting.fullmatch(ast.unparse(node))
+    }
+    assert found | calls == STARTS.keys()
+
+
 @pytest.mark.parametrize("args", [["--help"], ["--version"], ["up", "--help"]])
 def test_help_and_version_import_nothing_slow(args: list[str]) -> None:
     script = (

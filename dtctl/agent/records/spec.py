@@ -1,6 +1,6 @@
 """spec.json: the part of a run that one host knows. It never changes."""
 
-from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also, checked
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Pattern, Record, Within, also, checked
 from .values import (
     MOST_TASKS,
     BundleId,
@@ -118,6 +118,9 @@ class Container(Record):
     """Options that run the trainer in it as the user of the host."""
 
 
+CodePath = Pattern[str, 8192, r"(?!/)(?!(?:[\s\S]*/)?\.\.(?:/|\Z))[\s\S]+", "a path within the code directory"]
+
+
 class Environment(Record):
     """The environment whose Python trains, created before the setup, once for each content (run/environments.py)."""
 
@@ -132,12 +135,12 @@ class Environment(Record):
     """Additional options of the user for the program that runs the container."""
     mounts: Default[Paths, []]
     """Directories of the host that are in the container, at the same paths, where they exist."""
-    files: Default[AtMost[Dict[Path, Hex64], 100], {}]
+    files: Default[AtMost[Dict[CodePath, Hex64], 100], {}]
     """Files of the code from which it is created, with their SHA-256."""
     env: Default[Variables, {}]
     """Variables with which it is created."""
     wheels: Default[Optional[BundleId], None]
-    """The bundle of all wheels to install; null: the installer downloads them."""
+    """The bundle of wheels from which alone it is installed; null: the installer downloads them."""
     directory: Default[Optional[Name], None]
     """Below `environments/`; the host writes it."""
     container: Default[Optional[Container], None]

@@ -92,7 +92,7 @@ def up(
     def first(bars: UpProgress) -> None:
         if require_private:
             operations.checks.checking.require_private(
-                operations.checks.checking.context_of(launch.plan, hostname=scope.transport.hostname),
+                operations.checks.checking.context_of(launch.plan, launch.content, hostname=scope.transport.hostname),
                 launch.record,
                 scope.transport,
                 bars,

@@ -41,7 +41,7 @@ _OVERHEAD_BYTES = 64
 class Progress:
     """How far a host has come.
 
-    phase is connect, wheels, send, receive, setup, verify, prepared, started, done, or failed.
+    phase is connect, send, receive, setup, verify, prepared, started, done, or failed.
     """
 
     host: str

@@ -23,17 +23,17 @@ from dtctl.errors import PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client import controller_name, request
 from dtctl.operations.credentials import Authority
-from dtctl.operations.environments import environment_files
+from dtctl.operations.environments import content_with, environment_content, environment_wheels
 from dtctl.operations.local import find_hooks, find_secrets, known_secrets, local_python, make_local, scan_code
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.up.conflicts import check_may_go_without
 from dtctl.plan import RunPlan
 from dtctl.plan.hosts import output_places
 from dtctl.plan.run import plan_run
-from dtctl.plan.spec import digest, host_spec, run_spec
+from dtctl.plan.spec import NO_CONTENT, EnvironmentContent, digest, environment_of, host_spec, run_spec
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.spec import Spec
+    from dtctl.agent.records.spec import Environment, Spec
     from dtctl.operations.checks import CheckContext
 
 
@@ -65,10 +65,10 @@ class Start:
     """Checks of the hosts that are sent along with the start."""
     allow_missing: int | None = None
     """The number of hosts that may be missing; None if the command has no such option."""
-    environment_files: Mapping[str, str] = field(default_factory=dict)
-    """The files of the code that define the trainers' environment, with their SHA-256."""
-    wheels: Mapping[str, str] = field(default_factory=dict)
-    """Host -> the bundle of wheels that it installs."""
+    wheels: Bundle | None = None
+    """The wheels from which the hosts install the trainers' environment."""
+    content: EnvironmentContent = NO_CONTENT
+    """From what the trainers' environment is created."""
 
     @functools.cached_property
     def run_spec(self) -> Spec:
@@ -123,7 +123,8 @@ def prepare_check(
     known: Mapping[str, str] = {}
     with suppress(PreflightError):  # `up` reports an env file that cannot be used
         known = known_secrets(cluster, os.environ)
-    context = context_of(plan, deep=deep, hostname=hostname, allowed_here=allowed_here, secrets=known)
+    content = environment_content(cluster)
+    context = context_of(plan, content, deep=deep, hostname=hostname, allowed_here=allowed_here, secrets=known)
     return context, record_of(plan)
 
 
@@ -149,8 +150,9 @@ def prepare_launch(
     from dtctl.operations.checks.checking import context_of
 
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
-    bundle = bundle or scan_code(cluster)
-    computed = digest(cluster, f"{bundle.id} local" if local else bundle.id)
+    bundle, wheels = bundle or scan_code(cluster), environment_wheels(cluster)
+    content = content_with(cluster, wheels)
+    computed = digest(cluster, f"{bundle.id} local" if local else bundle.id, content.wheels)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
     run = run_id(cluster.name, created)
@@ -169,9 +171,12 @@ def prepare_launch(
         replan=lambda cluster: make_plan(cluster, hostname),
         adopt_output=adopt_output,
         hooks=hooks,
-        context=context_of(plan, brief=True, allowed_here=True, bundle=bundle.id, secrets=found) if check else None,
+        context=(
+            context_of(plan, content, brief=True, allowed_here=True, bundle=bundle.id, secrets=found) if check else None
+        ),
         allow_missing=allow_missing,
-        environment_files=environment_files(cluster),
+        wheels=wheels,
+        content=content,
     )
 
 
@@ -184,9 +189,7 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
     """`absent`: of a run that continues already."""
     record = launch.record
     hooks = launch.plan.cluster.hooks.values()
-    spec = host_spec(launch.plan, host.name, launch.run_spec, absent, files=launch.environment_files)
-    if spec["environment"] is not None:
-        spec["environment"]["wheels"] = launch.wheels.get(host.name)
+    spec = host_spec(launch.plan, host.name, launch.run_spec, absent, content=launch.content)
     return {
         **request(record, host, "up"),
         "spec": spec,
@@ -199,6 +202,12 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
         "file": os.path.realpath(launch.plan.cluster.file),
         "outputs": list(output_places(launch.plan.cluster, launch.plan.dirs[host.name])) if spec["bundle"] else [],
     }
+
+
+def environment_on(launch: Start, host: Host) -> Environment | None:
+    """The environment as in the spec of the host."""
+    first = next(iter(launch.plan.may_run(host.name)), None)
+    return environment_of(launch.plan, first, launch.content) if first is not None else None
 
 
 def _credentials(launch: Start, host: Host) -> dict[str, str] | None:

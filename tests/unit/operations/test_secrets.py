@@ -173,26 +173,6 @@ def test_a_changed_program_needs_consent_again(tmp_path: Path, consents: Consent
     assert consents.missing(programs(tmp_path, FILE.replace(old, new)))
 
 
-def test_pip_for_other_hosts_asks_again_when_the_requirements_or_an_index_change(
-    tmp_path: Path, consents: Consents
-) -> None:
-    wheels = FILE.replace("{transport: local, python: /x/python, env: {B: c}}", "")
-    wheels = wheels.replace("setup: make", "environment: {requirements: r.txt, wheels: true}, env: {PIP_X: y}")
-
-    def missing(text: str) -> set[str]:
-        return {one.what for one in consents.missing(programs(tmp_path, text))}
-
-    programs(tmp_path)
-    (tmp_path / "code/r.txt").write_text("numpy\n")
-    consents.allow(programs(tmp_path, wheels))
-    assert missing(wheels) == missing(wheels.replace("steps: 5", "steps: 6")) == set()
-    assert missing(wheels.replace("PIP_X: y", "PIP_X: z")) == {"wheels"}
-    assert missing(wheels.replace("hosts: {", "hosts: {first: {env: {PIP_X: z}}, ", 1)) == {"wheels"}, "of any host"
-    (tmp_path / "code/r.txt").write_text("evil\n")
-    assert missing(wheels) == {"wheels"}
-    assert programs(tmp_path, wheels.replace(", wheels: true", ""))[-1].is_hook, "nothing else runs here"
-
-
 def test_a_script_that_changes_asks_again_and_so_does_another_directory(tmp_path: Path, consents: Consents) -> None:
     (tmp_path / "notify.sh").write_text("one")
     consents.allow(programs(tmp_path))
