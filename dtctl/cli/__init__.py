@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from types import FrameType, ModuleType
 
 OTHERS_OPTIONS = frozenset({"ssh"})
@@ -40,10 +39,7 @@ def program() -> None:
     except SystemExit as ending:
         if ending.code not in (_INTERRUPTED, _TERMINATED):
             raise
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(int(ending.code))
+        os._exit(int(ending.code))  # the console has flushed what it has written
 
 
 def main() -> None:
@@ -62,8 +58,9 @@ def main() -> None:
         # A RuntimeError ("release unlocked lock") is what an interrupt makes of a lock that is taken just then.
         if isinstance(error, RuntimeError) and not isinstance(error.__context__, KeyboardInterrupt):
             raise
-        with suppress(OSError, ValueError):  # so early or late that no command was there to say more
-            sys.stderr.write("interrupted\n")
+        from dtctl.render.errors import note
+
+        note("interrupted")  # so early or late that no command was there to say more
         sys.exit(_TERMINATED if _terminated else _INTERRUPTED)
     except SystemExit as ending:
         if _terminated and ending.code == _INTERRUPTED:

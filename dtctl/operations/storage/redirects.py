@@ -64,7 +64,7 @@ class Server:
         if address is not None:
             self._check(host, address)
         elif _address(self._host) is None and _domain(host) != _domain(self._host):
-            raise self._refused(url, "which is a host of another domain")
+            raise self._refused(url, "which is a host of another domain", may_be_listed=True)
 
     def check_address(self, host: str, found: str) -> None:
         """`found`: the address that a connection to `host` has led to."""
@@ -86,14 +86,14 @@ class Server:
             raise self._refused(host, f"{address}, a {_reach(address)} address, from a {_reach(own)} one")
         is_by_address = _address(host) is not None or _address(self._host) is not None
         if is_by_address and _network(address) != _network(own):
-            raise self._refused(host, f"{address}, which is not in the network of {own}")
+            raise self._refused(host, f"{address}, which is not in the network of {own}", may_be_listed=True)
 
-    def _refused(self, to: str, why: str) -> RedirectRefused:
+    def _refused(self, to: str, why: str, *, may_be_listed: bool = False) -> RedirectRefused:
         target = _normal(urlsplit(to).hostname) if "://" in to else to
-        may_be_listed = why.startswith("which is") and re.fullmatch(r"[a-z0-9._:-]{1,255}", target)
+        listing = f"if that is one of its data nodes: export {VARIABLE}={target}"
+        is_plain = re.fullmatch(r"[a-z0-9._:-]{1,255}", target) is not None
         return RedirectRefused(
-            f"{self._host} sends dtctl on to {target[:255]}, {why}",
-            hint=f"if that is one of its data nodes: export {VARIABLE}={target}" if may_be_listed else "",
+            f"{self._host} sends dtctl on to {target[:255]}, {why}", hint=listing if may_be_listed and is_plain else ""
         )
 
 
