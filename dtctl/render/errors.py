@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
+from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, shortened
 from dtctl.render.format import fold
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
@@ -72,9 +72,9 @@ def show_warning(text: str, hint: str = "") -> None:
     if console.speaks_json():
         from dtctl.render.machine import stderr
 
-        return stderr.warning(text, hint)
-    _labelled("warning", "bold yellow", text)
-    return _hint(hint)
+        return stderr.warning(shortened(text), shortened(hint))
+    _labelled("warning", "bold yellow", shortened(text))
+    return _hint(shortened(hint))
 
 
 def note(text: str, *next_steps: str) -> None:
@@ -82,7 +82,8 @@ def note(text: str, *next_steps: str) -> None:
     if console.speaks_json():
         from dtctl.render.machine import stderr
 
-        return stderr.note(text.strip(), next_steps)
+        return stderr.note(shortened(text.strip()), next_steps)
+    text = shortened(text)
     for line in (text, *(f"  {step}" for step in next_steps)):
         if len(line) < _SHORT or console.fits(line):
             console.report(line)

@@ -145,7 +145,7 @@ ENTRIES = {
     "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
     "vitals": {"gpus", "machine_load", "usage"},
-    "link": {"hub", "dialer", "peer", "tls"},
+    "link": {"hub", "acceptor", "dialer", "peer", "tls"},
     "checks": {""},
 }
 """The modules by which other rooms enter a room, or "", the room itself; of those that are not named here, all."""

@@ -431,7 +431,7 @@ class Leading:
     def _save(self, now: float, *, at_once: bool = False) -> None:
         decided = at_once or bool(self.coordinator.history)
         for line in self.coordinator.history:
-            self._history.add(line)
+            self._history.add_own(line, now)
         self.coordinator.history.clear()
         self._history.write_waiting()
         due = now >= self._save_at if self._unsaved else now >= self._save_at + SIGN_OF_LIFE_S

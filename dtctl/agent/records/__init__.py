@@ -62,6 +62,7 @@ WORDS = {
     "digests": "requests.DigestsWord",
     "file": "requests.FileWord",
     "feeder": "requests.FeederWord",
+    "feeder_review": "requests.FeederReviewWord",
     "part": "checkpoints.PartWord",
     "alive": "requests.ControlMessage",
     "open": "tensorboard.ChannelWord",

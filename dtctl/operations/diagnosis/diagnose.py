@@ -119,7 +119,7 @@ def _fitting(facts: Facts, task: TaskStatus, text: str) -> Iterator[tuple[Signat
         matched = re.search(row.pattern, text)
         if matched is None:
             continue
-        words = {name: " ".join(value.split()) for name, value in matched.groupdict().items() if value}
+        words = {name: " ".join(value.split())[:_LONGEST_LINE] for name, value in matched.groupdict().items() if value}
         joined = row.join(facts, task, words)
         if joined is not None:
             yield row, {**words, **joined}
