@@ -56,6 +56,17 @@ def rule_of_directory(path: str) -> str:
     return next((rule for rule in _NAMES if rule.endswith("/") and f"/{rule}" in place), "")
 
 
+def rule_of_parent(path: str) -> str:
+    """The rule of secrets that lie below such a directory, as .config/gcloud/ does below ~/.config; "" for none."""
+    place = f"/{path.strip('/')}".lower()
+    return next((rule for rule in _NAMES if any(place.endswith(f"/{above}") for above in _parents(rule))), "")
+
+
+def _parents(rule: str) -> list[str]:
+    words = rule.rstrip("/").split("/")
+    return ["/".join(words[:count]) for count in range(1, len(words))]
+
+
 def needs_a_look(path: str) -> bool:
     """Whether its name leaves open if it holds a key; `rule_of_content` decides."""
     return _compiled(*UNLESS_PUBLIC).fullmatch(path.lower()) is not None

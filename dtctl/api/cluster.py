@@ -132,8 +132,9 @@ class Cluster:
 
     def push(self, *, local: bool = False, progress: Callable[[Progress], None] = silent) -> dict[str, int]:
         """Sends the code and starts nothing. How many files each host lacked."""
-        from dtctl.operations.local import make_local, scan_code
+        from dtctl.operations.local import make_local
         from dtctl.operations.push import push
+        from dtctl.operations.sending import scan_code
 
         config = self.checked.cluster
         record = record_of(plan_roster(make_local(config) if local else config))

@@ -41,7 +41,8 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
     """
     values = dataclasses.asdict(cluster)
     _drop_later(cluster, values)
-    for name in ("file", "file_sha256", "as_written", "own_coordinator_port", "settings"):
+    of_this_machine = ("file", "file_sha256", "as_written", "overrides", "send_anywhere")
+    for name in (*of_this_machine, "own_coordinator_port", "settings"):
         del values[name]
     del values["trainer"]["code"], values["trainer"]["env_file"], values["data"]["source"]
     values["hooks"] = {

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from dtctl.agent.records import answers
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.records.starting import PythonFacts
-from dtctl.bundle.sender import Sender
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import Host, TaskId
 from dtctl.operations.checks.checking import Checked, InPassing
 from dtctl.operations.client import Progress, Report, about, reporting_failure
 from dtctl.operations.client.plausible import check_inventory
+from dtctl.operations.sending import sender
 from dtctl.operations.snapshot import TaskStatus
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.up import readying
@@ -72,7 +72,7 @@ class Joining:
         self._joining = joining
         self._transport = transport
         self._report = report
-        self._sender = Sender(launch.bundle)
+        self._sender = sender(launch.bundle, launch.record)
 
     def join(self, hosts: Sequence[Host]) -> Outcomes[answers.Started]:
         """Each host prepares, starts and keeps its part.
@@ -137,7 +137,7 @@ class Starting:
         self._without = without
         self._hosts = tuple(host for name, host in launch.record.hosts.items() if name not in without)
         self._sessions: dict[str, Session] = {}
-        self._sender = Sender(launch.bundle)
+        self._sender = sender(launch.bundle, launch.record)
         self._passing = InPassing(launch.context)
         self._runs: dict[str, str] = {}
         """Host -> the run that it has prepared, or has already."""
@@ -297,7 +297,7 @@ class Starting:
         self._go_without("make the environment", asked.errors)
         made = wheels.make(launch, asked.results, self.report)
         with ExitStack() as stack:
-            senders = {one.id: stack.enter_context(Sender(one)) for one in made.values()}
+            senders = {one.id: stack.enter_context(sender(one, launch.record)) for one in made.values()}
 
             def send(host: Host) -> None:
                 if host.name in made:

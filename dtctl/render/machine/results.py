@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.answers import DataDropped, ExecResult
     from dtctl.agent.records.vitals import ProcessDump
     from dtctl.bundle import Bundle
+    from dtctl.config.outgoing import Sending
     from dtctl.operations.checkpoints.pull import Pulled
     from dtctl.operations.checkpoints.push import Pushed
     from dtctl.operations.checkpoints.upkeep import Pruning, Verification
@@ -68,8 +69,11 @@ def scale(scaling: Scaling, scaled: Scaled, *, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]:
-    return {"programs": [{**picked(one, "what hosts argv=words settings"), "new": one in new} for one in programs]}
+def allow(programs: Sequence[Program], sendings: Sequence[Sending], new: Sequence[Program | Sending]) -> dict[str, Any]:
+    return {
+        "programs": [{**picked(one, "what hosts argv=words settings"), "new": one in new} for one in programs],
+        "sendings": [{**picked(one, "key source names to doubt"), "new": one in new} for one in sendings],
+    }
 
 
 def push(outcome: Outcomes[int], bundle: Bundle) -> dict[str, Any]:
