@@ -195,7 +195,8 @@ class Cluster:
         from dtctl.operations.up.launch import make_plan
 
         plan = make_plan(self.checked.cluster, self.transport.hostname, local=local)
-        where, own = push.targets(plan, into), read(find(Path(path)))
+        where = push.targets(plan, into)
+        own = read(find(Path(path), anywhere=self.checked.cluster.send_anywhere))
         report = one_at_a_time(progress)
         pushed = push.push(record_of(plan), self.transport, own, where, controller_name(), report)
         return [at(one.host, shown(f"{one.directory}/{one.prefix}")) for one in pushed.placed]

@@ -75,15 +75,10 @@ def why_refused(place: Path, home: Path | None = None) -> str | None:
 
     `home`: the directory of the cluster file. A file may lie in a home or above the cluster file, but not among keys.
     """
-    is_file = place.is_file()
-    directory = place.parent if is_file else place
-    if rule := rule_of_directory(str(directory)):
-        return f"in {rule}, where secrets usually are"
-    is_own = home is not None and directory.is_relative_to(home)  # a file of the system, or one read from a pipe
-    if any(directory.is_relative_to(one) for one in _OF_THE_SYSTEM) and not (is_own or _is_of_users(directory)):
-        return "in a directory of the system"
-    if is_file:
-        return None
+    if place.is_file():
+        return why_none_of(place.parent, home)
+    if (among := why_none_of(place, home)) is not None:
+        return among
     for one in _homes(place):
         if one.is_relative_to(place):
             return "a home directory" if one == place else f"above the home directory {one}"
@@ -92,6 +87,16 @@ def why_refused(place: Path, home: Path | None = None) -> str | None:
     if rule := rule_of_parent(str(place)):
         return f"above {rule}, where secrets usually are"
     return f"above the directory of this file, {home}" if home is not None and place in home.parents else None
+
+
+def why_none_of(directory: Path, home: Path | None = None) -> str | None:
+    """Why no file of the resolved directory is sent."""
+    if rule := rule_of_directory(str(directory)):
+        return f"in {rule}, where secrets usually are"
+    is_own = home is not None and directory.is_relative_to(home)  # a file of the system, or one read from a pipe
+    if any(directory.is_relative_to(one) for one in _OF_THE_SYSTEM) and not (is_own or _is_of_users(directory)):
+        return "in a directory of the system"
+    return None
 
 
 def is_around_a_home(place: Path) -> bool:

@@ -115,7 +115,7 @@ def sending_lines(wanted: Iterable[Sending]) -> Iterator[str]:
     for one in wanted:
         doubt = f" ({one.doubt})" if one.doubt else ""
         names = f"{', '.join(one.names)} of " if one.names else ""
-        yield hide_text(f"{one.key}: {names}{one.source}{doubt}, to {_shown(one.to)}")
+        yield f"{one.key}: {names}{one.source}{doubt}, to {hide_text(_shown(one.to))}"
 
 
 def _shown(to: Mapping[str, str]) -> str:

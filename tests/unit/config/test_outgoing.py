@@ -29,7 +29,6 @@ OF_KEYS = (
     ".config/gcloud",
     ".gnupg/private-keys-v1.d",
     "keys/.AWS/x",
-    ".docker/x/..",
 )
 
 
