@@ -88,7 +88,7 @@ def below(name: str, *packages: str) -> bool:
 
 
 VISITED = (
-    *("dtctl.agent.records", "dtctl.agent.host.secrets"),
+    *("dtctl.agent.records", "dtctl.agent.host.secrets", "dtctl.agent.host.escapes"),
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
     *("dtctl.agent.run.cause", "dtctl.agent.run.drains", "dtctl.agent.run.gang", "dtctl.agent.run.hangs"),
 )
@@ -100,7 +100,7 @@ BORROWED = (
 )
 """What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
 
-PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
+PURE = {"__future__", "binascii", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
