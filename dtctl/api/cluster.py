@@ -18,7 +18,7 @@ from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.client import Progress, controller_name, silent
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.plan import plan_roster, shown
+from dtctl.plan import plan_roster, shown, shown_variables, shown_words
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import Outcomes
 
@@ -102,8 +102,8 @@ class Cluster:
                 one.host,
                 one.address,
                 one.gpus,
-                tuple(map(shown, one.argv)),
-                {name: shown(value) for name, value in one.env.items()},
+                tuple(shown_words(one.argv)),
+                shown_variables(one.env),
             )
             for one in planned.tasks
         }

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dtctl.agent.host.secrets import MASK, hide_text, is_secret_name
 from dtctl.agent.records.spec import may_be_absent
 from dtctl.config.checks import (
     EXAMPLES,
@@ -226,7 +227,9 @@ def read_sections(document: Document, findings: Findings) -> ClusterFile:
             summary = f"{dotted(path[:-1])} has the key {str(path[-1])!r}, expected {expected}"
             findings.add(path, summary, hint, at_key=True)
         else:
-            findings.add(path, f"{dotted(path)} is {as_text(found)}, expected {expected}", hint)
+            is_secret = isinstance(found, Scalar) and path[-1] != "secrets" and is_secret_name(str(path[-1]))
+            shown = MASK if is_secret else hide_text(as_text(found))
+            findings.add(path, f"{dotted(path)} is {shown}, expected {expected}", hint)
 
     read: ClusterFile = SectionKind(ClusterFile).take(document.data, (), report)
     return read

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.agent.host.secrets import hide_text, hide_variable, hide_words
 from dtctl.agent.records.reasons import Fact, fact, sentence
 from dtctl.agent.run.policy import why_ended
 from dtctl.config.cluster import Cluster, Hook
@@ -62,9 +63,9 @@ def show_wanted(programs: Sequence[Program], sendings: Sequence[Sending]) -> Non
 def program_lines(programs: Sequence[Program]) -> Iterator[str]:
     for one in programs:
         where = f" on {fold(one.hosts)}" if one.hosts else ""
-        yield f"{one.what}{where}: {shlex.join(one.argv)}"
+        yield f"{one.what}{where}: {shlex.join(hide_words(one.argv))}"
         for name, value in one.settings.items():
-            yield f"    {name}: {value}"
+            yield f"    {name}: {hide_variable(name, value) if name.startswith('env.') else hide_text(value)}"
 
 
 def not_allowed(cluster: Cluster, programs: Sequence[Program], *, local: bool) -> PreflightError:

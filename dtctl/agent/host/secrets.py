@@ -221,6 +221,26 @@ def hide_text(text: str) -> str:
     return Masks(()).hide_text(text)
 
 
+def hide_variable(name: str, value: str) -> str:
+    """The value of a variable or key as it may be shown."""
+    return MASK if value and is_secret_name(name) else hide_text(value)
+
+
+def hide_words(words: Iterable[str]) -> List[str]:
+    """The words of a command as they may be shown, also those that follow a flag such as --api_key."""
+    shown: List[str] = []
+    hidden = False
+    for word in words:
+        shown.append(MASK if hidden else hide_text(word))
+        hidden = hides_next(word)
+    return shown
+
+
+def hides_next(word: str) -> bool:
+    """--api_key, whose value is the next word."""
+    return word.startswith("-") and "=" not in word and " " not in word and is_secret_name(word)
+
+
 def token_in(data: bytes) -> str:
     """The name of the first token that is known by its own form; "" for none."""
     return next((name for name, _ in _found(_hinted(_TOKENS, _sample(data)), data)), "")
