@@ -18,7 +18,7 @@ from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.client import Progress, controller_name, silent
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.plan import plan_roster, shown
+from dtctl.plan import plan_roster, shown, shown_variables, shown_words
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.timeouts import Waiting
@@ -103,8 +103,8 @@ class Cluster:
                 one.host,
                 one.address,
                 one.gpus,
-                tuple(map(shown, one.argv)),
-                {name: shown(value) for name, value in one.env.items()},
+                tuple(shown_words(one.argv)),
+                shown_variables(one.env),
             )
             for one in planned.tasks
         }
@@ -133,8 +133,9 @@ class Cluster:
 
     def push(self, *, local: bool = False, progress: Callable[[Progress], None] = silent) -> dict[str, int]:
         """Sends the code and starts nothing. How many files each host lacked."""
-        from dtctl.operations.local import make_local, scan_code
+        from dtctl.operations.local import make_local
         from dtctl.operations.push import push
+        from dtctl.operations.sending import scan_code
 
         config = self.checked.cluster
         record = record_of(plan_roster(make_local(config) if local else config))
@@ -195,7 +196,8 @@ class Cluster:
         from dtctl.operations.up.launch import make_plan
 
         plan = make_plan(self.checked.cluster, self.transport.hostname, local=local)
-        where, own = push.targets(plan, into), read(find(Path(path)))
+        where = push.targets(plan, into)
+        own = read(find(Path(path), anywhere=self.checked.cluster.send_anywhere))
         report = one_at_a_time(progress)
         pushed = push.push(record_of(plan), self.transport, own, where, controller_name(), report)
         return [at(one.host, shown(f"{one.directory}/{one.prefix}")) for one in pushed.placed]

@@ -156,7 +156,7 @@ def _hash(path: Path) -> str | None:
     return hashlib.sha256(content).hexdigest() if content.strip() else None
 
 
-_VERSION = 3
+_VERSION = 4
 """Also the version of the rules of content: files that they found harmless are cached as such."""
 _CACHE_BYTES = 1 << 28
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")

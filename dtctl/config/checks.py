@@ -6,12 +6,8 @@ Commands about a run that is there already do not ask: a file that no run can be
 
 from __future__ import annotations
 
-import os
-import pwd
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 
 from dtctl.agent.records.spec import shortest_replace_s
 from dtctl.agent.records.values import is_storage_url
@@ -38,7 +34,6 @@ from dtctl.config.strategies import (
 from dtctl.durations import duration_text
 from dtctl.errors import closest, did_you_mean
 from dtctl.model import FIELD, LEAD_JOBS, VALUE, grouped, lead_among, tokens_in
-from dtctl.secret_files import rule_of_directory
 
 _NEEDED = {
     "name": "name: digits",
@@ -148,49 +143,7 @@ def check_environment(content: ClusterFile, findings: Findings) -> None:
                 findings.add(place, summary, f"leave it out, and name the version in {said.what}")
 
 
-def check_code(content: ClusterFile, code: Path, home: Path, findings: Findings) -> None:
-    """Refuses a home directory, a parent of the project's directory, and a directory of keys.
-
-    `code` and `home` are real paths.
-    """
-    if content.trainer.code_anywhere or findings.has("trainer", "code"):
-        return
-    what = _too_much(code, home)
-    if what is not None:
-        summary = f"trainer.code is {str(code)!r}, which is {what}: all of it would be pushed to the hosts"
-        hint = "name the directory of the training program, or add code_anywhere: true if this is intended"
-        findings.add(("trainer", "code"), summary, hint)
-
-
 WHEELS: KeyPath = ("trainer", "environment", "wheels")
-
-
-def check_wheels(wheels: Path | None, home: Path, findings: Findings) -> None:
-    """Refuses for wheels what is refused for code: that directory leaves this machine, too. Both are real paths."""
-    if wheels is None or findings.has(*WHEELS):
-        return
-    what = _too_much(wheels, home)
-    if what is not None:
-        summary = f"{findings.name(*WHEELS)} is {str(wheels)!r}, which is {what}"
-        findings.add(WHEELS, summary, "name a directory that holds wheels and nothing else")
-
-
-def _too_much(code: Path, home: Path) -> str | None:
-    if rule := rule_of_directory(str(code)):
-        return f"in {rule}, where secrets usually are"
-    for place in _homes(code):
-        if place.is_relative_to(code):
-            return "a home directory" if place == code else f"above the home directory {place}"
-    return f"above the directory of this file, {home}" if code in home.parents else None
-
-
-def _homes(code: Path) -> Iterator[Path]:
-    """The user's, by the environment and by the system, and that of the code's owner."""
-    said = [os.environ.get("HOME", "")]
-    for user in {os.geteuid(), code.stat().st_uid}:
-        with suppress(KeyError):  # a number without a name, as in a container
-            said.append(pwd.getpwuid(user).pw_dir)
-    yield from (Path(home).resolve() for home in said if Path(home).is_absolute())
 
 
 def check_workable(content: ClusterFile, findings: Findings) -> None:

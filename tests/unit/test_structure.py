@@ -88,7 +88,7 @@ def below(name: str, *packages: str) -> bool:
 
 
 VISITED = (
-    *("dtctl.agent.records", "dtctl.agent.host.secrets"),
+    *("dtctl.agent.records", "dtctl.agent.host.secrets", "dtctl.agent.host.escapes"),
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
     *("dtctl.agent.run.cause", "dtctl.agent.run.drains", "dtctl.agent.run.gang", "dtctl.agent.run.hangs"),
 )
@@ -100,7 +100,7 @@ BORROWED = (
 )
 """What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
 
-PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
+PURE = {"__future__", "binascii", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
@@ -350,3 +350,16 @@ def test_only_the_log_writes_to_an_agents_stderr() -> None:
     """It is a file on a disk that may be full, which ends whoever does not expect that."""
     agent = [path for name, path in MODULES.items() if below(name, "dtctl.agent")]
     assert [path.name for path in agent if "file=sys.stderr" in path.read_text()] == ["errors.py"]
+
+
+def test_files_of_this_machine_are_read_and_sent_by_one_module_which_requires_consent() -> None:
+    """Whoever makes a Sender, or scans a directory to be sent, would have to ask for consent by himself."""
+    outside = [name for name in MODULES if not below(name, "dtctl.bundle", "dtctl.agent")]
+    scans = {name for name in outside if "dtctl.bundle.scanning.scan" in imports_at_run_time()[name]}
+    makes = {
+        name
+        for name in outside
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Sender"
+    }
+    assert scans == makes == {"dtctl.operations.sending"}

@@ -195,7 +195,7 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
     if last is not None and last.is_local and not record.is_local:
         errors.note("the last run of this file was on this machine; this goes to its hosts", "--local    keeps it here")
     where = operations.checkpoints.push.targets(plan, into)
-    prefix = operations.checkpoints.local.find(Path(argument))
+    prefix = operations.checkpoints.local.find(Path(argument), anywhere=cluster.send_anywhere)
     render.checkpoints.show_reading(prefix)
     own = operations.checkpoints.local.read(prefix)
     if own.unread:

@@ -24,7 +24,7 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
-from dtctl.cli.watching import follow_to_the_end, require_consent
+from dtctl.cli.watching import follow_to_the_end, require_consent, require_sending
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def up(
     checked = scope.checked(cluster_file, overrides)
     cluster, reviewed = checked.cluster, operations.up.review.review(checked, os.environ, local=local, force=force)
     errors.show_doubts(reviewed.doubts)
-    require_consent(cluster, overrides, local=local, typed=local)
+    require_consent(cluster, overrides, local=local, typed=local, sends=operations.sending.START)
     launch = operations.up.launch.prepare_launch(
         cluster,
         scope.transport.hostname,
@@ -157,7 +157,8 @@ def push(
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = operations.run_record.record_of(plan_roster(operations.local.make_local(cluster) if local else cluster))
-    bundle = operations.local.scan_code(cluster)
+    require_sending(cluster, operations.sending.CODE, local=local)
+    bundle = operations.sending.scan_code(cluster)
     render.plan.show_left_out(bundle, cluster.file)
     kept = "nothing was started; the hosts keep the received files"
     with (
@@ -197,7 +198,8 @@ def replace(
     found = operations.status.status(scope.record(), scope.transport)
     report_errors(operations.replace.unanswered(exchange, found), others=found.without_run)
     operations.replace.check_replaceable(cluster, found)
-    require_consent(exchange.cluster, overrides, local=found.record.is_local)
+    sends = (*operations.sending.START, operations.sending.DATA)
+    require_consent(exchange.cluster, overrides, local=found.record.is_local, sends=sends)
     launch = operations.replace.prepare_replacement(exchange, found, scope.transport.hostname, os.environ)
     render.plan.show_left_out(launch.bundle, launch.plan.cluster.file)
     render.plan.show_exposure(operations.local.exposure(cluster))

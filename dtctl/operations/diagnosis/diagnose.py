@@ -217,7 +217,7 @@ def _status(
 def _scanned(file: Path | None) -> Bundle | None:
     """The code by the cluster file as it reads now; None if it cannot be read."""
     from dtctl.config.load import load_cluster
-    from dtctl.operations.local import scan_code
+    from dtctl.operations.sending import scan_code
 
     try:
         return scan_code(load_cluster(file)) if file is not None else None

@@ -23,9 +23,10 @@ from dtctl.errors import PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client import controller_name, request
 from dtctl.operations.credentials import Authority
-from dtctl.operations.environments import content_with, environment_content, environment_wheels
-from dtctl.operations.local import find_hooks, find_secrets, known_secrets, local_python, make_local, scan_code
+from dtctl.operations.environments import content_with, environment_content
+from dtctl.operations.local import find_hooks, find_secrets, known_secrets, local_python, make_local
 from dtctl.operations.run_record import RunRecord, record_of
+from dtctl.operations.sending import START, VALUES, require, scan_code, scan_wheels, sendings
 from dtctl.operations.up.conflicts import check_may_go_without
 from dtctl.plan import RunPlan
 from dtctl.plan.hosts import output_places
@@ -113,16 +114,17 @@ def prepare_check(
     """The context to check a cluster that is not started.
 
     `overrides`: of the file's keys. `local`: all hosts are this machine. `deep`: see CheckContext. On local hosts a
-    check starts only programs that the user has allowed.
+    check starts only programs that the user has allowed, and it sends only values that he has allowed to be sent.
     """
     from dtctl.operations.checks.checking import context_of
-    from dtctl.operations.consent import may_start
+    from dtctl.operations.consent import Consents, may_start
 
     allowed_here = may_start(cluster, overrides, local=local)
     plan = make_plan(cluster, hostname, local=local)
     known: Mapping[str, str] = {}
-    with suppress(PreflightError):  # `up` reports an env file that cannot be used
-        known = known_secrets(cluster, os.environ)
+    if local or not Consents().missing(sendings(cluster, VALUES, os.environ)):
+        with suppress(PreflightError):  # `up` reports an env file that cannot be used
+            known = known_secrets(cluster, os.environ)
     content = environment_content(cluster)
     context = context_of(plan, content, deep=deep, hostname=hostname, allowed_here=allowed_here, secrets=known)
     return context, record_of(plan)
@@ -141,7 +143,8 @@ def prepare_launch(
     allow_missing: int | None = None,
     make_local: Callable[[Cluster], Cluster] = make_local,
 ) -> Start:
-    """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
+    """Raises PreflightError for code that cannot be sent, for secrets that are nowhere to be found, and for what the
+    user has not allowed to be sent.
 
     The caller has the user's consent to what starts on this machine. `bundle`: that of the code, where it has been
     looked at already. `check`: the hosts are to report on themselves. `allow_missing`: so many hosts may be
@@ -149,8 +152,10 @@ def prepare_launch(
     """
     from dtctl.operations.checks.checking import context_of
 
+    if not local:
+        require(sendings(cluster, START, environ))
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
-    bundle, wheels = bundle or scan_code(cluster), environment_wheels(cluster)
+    bundle, wheels = bundle or scan_code(cluster), scan_wheels(cluster)
     content = content_with(cluster, wheels)
     computed = digest(cluster, f"{bundle.id} local" if local else bundle.id, content.wheels)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)

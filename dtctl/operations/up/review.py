@@ -25,7 +25,8 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError, Problem, did_you_mean
 from dtctl.model import Host, SshSettings
 from dtctl.operations.environments import environment_files, environment_wheels
-from dtctl.operations.local import read_env_file, scan_code
+from dtctl.operations.local import read_env_file
+from dtctl.operations.sending import scan_code
 from dtctl.plan.hosts import on_host
 
 NEEDS = "requirements.txt"

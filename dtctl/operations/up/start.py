@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from dtctl.agent.records import answers
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.records.starting import EnvironmentResult
-from dtctl.bundle.sender import Sender
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import Host, TaskId
 from dtctl.operations.checks.checking import Checked, InPassing
 from dtctl.operations.client import Progress, Report, Request, about, reporting_failure
 from dtctl.operations.client.plausible import check_inventory
+from dtctl.operations.sending import sender
 from dtctl.operations.snapshot import TaskStatus
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.up import readying
@@ -71,7 +71,7 @@ class Joining:
         self._joining = joining
         self._transport = transport
         self._report = report
-        self._sender = Sender(launch.bundle)
+        self._sender = sender(launch.bundle, launch.record)
 
     def join(self, hosts: Sequence[Host]) -> Outcomes[answers.Started]:
         """Each host prepares, starts and keeps its part.
@@ -136,7 +136,7 @@ class Starting:
         self._without = without
         self._hosts = tuple(host for name, host in launch.record.hosts.items() if name not in without)
         self._sessions: dict[str, Session] = {}
-        self._sender = Sender(launch.bundle)
+        self._sender = sender(launch.bundle, launch.record)
         self._passing = InPassing(launch.context)
         self._runs: dict[str, str] = {}
         """Host -> the run that it has prepared, or has already."""
@@ -286,7 +286,7 @@ class Starting:
         launch = self.launch
         if launch.wheels is None:
             return
-        with Sender(launch.wheels) as sender:
+        with sender(launch.wheels, launch.record) as sending:
 
             def send(host: Host) -> int | None:
                 session, wanted = self._session(host), environment_on(launch, host)
@@ -295,7 +295,7 @@ class Starting:
                 question = Request("environment", EnvironmentResult, lambda _: {"environment": wanted})
                 if question.put(launch.record, session)["exists"]:
                     return None
-                return readying.sent_bundle(launch.record, session, sender, self.report)
+                return readying.sent_bundle(launch.record, session, sending, self.report)
 
             sent = self._ask_all(reporting_failure(send, self.report))
         self._go_without("send the wheels", sent.errors)

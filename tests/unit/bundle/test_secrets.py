@@ -182,7 +182,7 @@ def test_rules_match_the_whole_path_and_not_only_its_part_in_the_code(tmp_path: 
 @pytest.mark.parametrize("prefix", ["", "mirror.git/"])
 def test_the_config_of_a_bare_repository_is_withheld(code: Path, prefix: str) -> None:
     names = [f"{prefix}{name}" for name in ("HEAD", "config", "objects/x", "refs/x")]
-    bundle = scan(write(code, dict.fromkeys(names, "url = https://me:s3cret@example.com/x")))
+    bundle = scan(write(code, dict.fromkeys(names, "url = ssh://git@example.com/x")))
     assert withheld(bundle) == (f"{prefix}config",)
 
 

@@ -14,7 +14,7 @@ from dtctl.config.load import check_cluster
 from dtctl.errors import ConfigError, PreflightError
 from dtctl.operations.consent import programs_here
 from dtctl.operations.environments import environment_files, environment_wheels
-from dtctl.operations.local import scan_code
+from dtctl.operations.sending import scan_code
 from dtctl.operations.up.launch import make_plan
 from dtctl.operations.up.review import review
 from dtctl.plan.spec import NO_CONTENT, EnvironmentContent, digest, environment_of
