@@ -254,12 +254,13 @@ def test_only_the_ssh_modules_import_fabric_and_paramiko() -> None:
 
 
 STARTS = {
+    "dtctl.bundle.ignore": "git, for a setting of the user's own",
     "dtctl.cli.commands.execute": "ssh, or the words that were typed",
     "dtctl.operations.hooks": "what the user has allowed",
     "dtctl.operations.tensorboard.local": "TensorBoard of this machine",
     "dtctl.transport.local": "the agent of local hosts",
     "dtctl.transport.ssh.kept": "ssh",
-    "dtctl.transport.ssh.openssh": "ssh",
+    "dtctl.transport.ssh.program": "ssh",
 }
 """The modules of the controller that start programs, and which."""
 
