@@ -363,4 +363,5 @@ def test_files_of_this_machine_are_read_and_sent_by_one_module_which_requires_co
         for node in ast.walk(tree(name))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Sender"
     }
-    assert scans == makes == {"dtctl.operations.sending"}
+    assert makes == {"dtctl.operations.sending"}
+    assert scans - makes == {"dtctl.operations.environments"}, "whose wheels `scan_wheels` sends"

@@ -409,7 +409,8 @@ def test_a_host_is_answered_whether_it_stays_with_its_feeder(source: Path, monke
     monkeypatch.setattr(Relay, "feeder", lambda *_: ("10.0.0.9", 7000))
     monkeypatch.setattr(Relay, "stays", lambda _, host, received_bytes: received_bytes > 5)
     answers: list[Mapping[str, Any]] = []
-    value = cluster(dirs={"data": "/data"}, data=Data(source=source, jobs=("ps", "worker")))
+    file = source.parent / "cluster.yaml"
+    value = cluster(file=file, dirs={"data": "/data"}, data=Data(source=source, jobs=("ps", "worker")))
     data = data_set(value)
 
     def answer(session: FakeSession, frame: Mapping[str, Any]) -> list[Any]:
