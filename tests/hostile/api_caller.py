@@ -16,6 +16,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,24 +52,26 @@ def calls() -> dict[str, Callable[[Any, Any], object]]:
     }
 
 
-def tried(call: Callable[[Any, Any], object], cluster: Any, run: Any, name: str) -> list[str]:
+def tried(call: Callable[[Any, Any], object], cluster: Any, run: Any, name: str) -> tuple[list[str], bool]:
+    """What was wrong, and whether there was a value."""
     from dtctl import errors
 
     try:
-        return list(problems(call(cluster, run), Any, name))
+        value = call(cluster, run)
+        return list(problems(value, Any, name)), bool(value)
     except errors.DtctlError as error:
-        return list(problems(error, Any, name))
+        return list(problems(error, Any, name)), False
     except Exception as error:
-        return [f"{type(error).__name__}: {error}"[:300]]
+        return [f"{type(error).__name__}: {error}"[:300]], False
 
 
-def ended(work: Callable[[], list[str]]) -> list[str]:
+def ended(work: Callable[[], tuple[list[str], bool]]) -> tuple[list[str], bool]:
     """Its result. A call that follows an endless answer has no end of its own."""
-    found: list[list[str]] = []
+    found: list[tuple[list[str], bool]] = []
     thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
     thread.start()
     thread.join(ENDLESS_S)
-    return found[0] if found else []
+    return found[0] if found else ([], False)
 
 
 def first(lines: Iterator[Any]) -> list[Any]:
@@ -90,7 +93,7 @@ def problems(value: Any, wanted: Any, place: str) -> Iterator[str]:
         hints = typing.get_type_hints(type(value))
         for one in dataclasses.fields(value):
             yield from problems(getattr(value, one.name), hints[one.name], f"{place}.{one.name}")
-        if CONTROLS.search(str(value)):
+        if CONTROLS.search(str(value).replace("\n", "")) and type(value).__str__ is not object.__str__:
             yield f"{place}: str() has control characters: {str(value)[:200]!r}"
     elif isinstance(value, Exception):
         if CONTROLS.search(str(value).replace("\n", "")):
@@ -142,8 +145,9 @@ def main() -> None:
             cluster = dtctl.load("cluster.yaml")
             run = dtctl.attach(cluster, "demo-1")
             lies[liar] = int(number)
-            found = ended(lambda call=call, cluster=cluster, run=run, name=name: tried(call, cluster, run, name))
-            print(json.dumps({"lie": int(number), "call": name, "problems": found[:3]}), flush=True)
+            found, has_value = ended(partial(tried, call, cluster, run, name))
+            said = {"lie": int(number), "call": name, "problems": found[:3], "value": has_value}
+            print(json.dumps(said), flush=True)
 
 
 if __name__ == "__main__":
