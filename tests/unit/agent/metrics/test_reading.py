@@ -154,9 +154,14 @@ def test_a_record_of_more_than_tensorflow_writes_costs_little(
     made: Callable[[], bytes], problem: bool, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of 31 MB took eight seconds, during which nothing else was read."""
-    read = []
+    read: list[int] = []
     taken = encodings.varint
-    monkeypatch.setattr(encodings, "varint", lambda *given: read.append(1) or taken(*given))
+
+    def noted(data: bytes, position: int, end: int) -> tuple[int, int]:
+        read.append(position)
+        return taken(data, position, end)
+
+    monkeypatch.setattr(encodings, "varint", noted)
     (out / NAME).write_bytes(record(event(1, piece(5, made()))) + scalar(2, "loss", 1.0))
     reader = refresh(out)
     assert len(read) < 5 * events.MOST_VALUES
