@@ -349,7 +349,7 @@ def test_no_answer_of_a_host_holds_a_second_one(how: str, capfd: pytest.CaptureF
 
 def raw(browser: Page) -> bytes:
     """All that a browser is sent until the connection is closed."""
-    with socket.create_connection((str(browser._at.hostname), browser._at.port), timeout=PATIENCE_S) as connection:
+    with socket.create_connection((str(browser._at.hostname), browser._at.port or 0), timeout=PATIENCE_S) as connection:
         host = f"{browser._at.hostname}:{browser._at.port}"
         connection.sendall(f"GET {browser.place} HTTP/1.1\r\nHost: {host}\r\nCookie: {browser.cookie}\r\n\r\n".encode())
         with connection.makefile("rb") as stream:
