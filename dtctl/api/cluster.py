@@ -16,6 +16,7 @@ from dtctl.config.load import Checked, check_cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.client import Progress, controller_name, silent
+from dtctl.operations.consent import Consents, programs_of_local_hosts
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.plan import plan_roster, shown, shown_variables, shown_words
@@ -46,7 +47,7 @@ class PlannedTask:
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding of a check or a diagnosis. `str` is the text that the command line shows."""
+    """A finding of a check or a diagnosis. `str` is the text that the command line shows, safe for a terminal."""
 
     fails: bool
     """The run would not work, or does not; else it is a warning."""
@@ -56,7 +57,9 @@ class Finding:
     """The finding, and the command or action that helps."""
 
     def __str__(self) -> str:
-        return "\n".join(self.lines)
+        from dtctl.render.terminal.safe import one_line
+
+        return "\n".join(map(one_line, self.lines))
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,7 @@ class Cluster:
         from dtctl.operations.push import push_data
 
         source_of(self.checked.cluster)
+        self._require_to_write()
         data = data_set(self.checked.cluster)
         outcome = push_data(self._record(), data, self.transport, one_at_a_time(progress), overwrite=overwrite)
         found = outcome.or_raise("push the data")
@@ -195,12 +199,22 @@ class Cluster:
         from dtctl.operations.checkpoints.local import find, read
         from dtctl.operations.up.launch import make_plan
 
+        if not local:
+            self._require_to_write()
         plan = make_plan(self.checked.cluster, self.transport.hostname, local=local)
         where = push.targets(plan, into)
         own = read(find(Path(path), anywhere=self.checked.cluster.send_anywhere))
         report = one_at_a_time(progress)
         pushed = push.push(record_of(plan), self.transport, own, where, controller_name(), report)
         return [at(one.host, shown(f"{one.directory}/{one.prefix}")) for one in pushed.placed]
+
+    def _require_to_write(self) -> None:
+        """Raises PreflightError where the file writes to directories of this machine, and that is not allowed."""
+        config = self.checked.cluster
+        if missing := Consents().missing(programs_of_local_hosts(config, self.overrides)):
+            from dtctl.render.starting import not_allowed
+
+            raise not_allowed(config, missing, local=False)
 
     def _record(self) -> RunRecord:
         return record_of(plan_roster(self.checked.cluster))

@@ -192,6 +192,13 @@ def _agree(cluster: Cluster, programs: Sequence[Program], sendings: Sequence[Sen
     operations.consent.Consents().allow([*programs, *sendings])
 
 
+def require_to_write(cluster: Cluster, overrides: Sequence[str] | None = None) -> None:
+    """Consent to writing to directories that the file names on hosts that it makes this machine."""
+    local = operations.consent.programs_of_local_hosts(cluster, overrides or ())
+    if operations.consent.Consents().missing(local):
+        require_consent(cluster, overrides, local=False)
+
+
 def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
     """The hooks of the cluster that may run here; each of the others is reported in one line."""
     if cluster is None or not hooks:

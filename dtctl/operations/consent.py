@@ -72,6 +72,14 @@ def programs_of_hosts(cluster: Cluster, overrides: Sequence[str], *, local: bool
     return tuple(one for one in programs_here(as_written(cluster, overrides), local=local) if not one.is_hook)
 
 
+def programs_of_local_hosts(cluster: Cluster, overrides: Sequence[str]) -> tuple[Program, ...]:
+    """Those of hosts that the file makes this machine, whose directories the file names too.
+
+    Who has not allowed them has not allowed either that the file's data or checkpoints are written to these.
+    """
+    return tuple(_programs_of_local_hosts(as_written(cluster, overrides)))
+
+
 def as_written(cluster: Cluster, overrides: Sequence[str]) -> Cluster:
     """As the file is without them, where it can be."""
     if overrides:

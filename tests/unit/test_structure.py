@@ -97,6 +97,7 @@ VISITED = (
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
     *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.storing", "dtctl.agent.metrics.reading"),
+    "dtctl.agent.host.budget",
 )
 """What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
 

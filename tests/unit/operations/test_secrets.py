@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from dtctl.cli.watching import is_allowed
 from dtctl.config.cluster import Cluster, Trainer
 from dtctl.config.load import load_cluster
-from dtctl.errors import PreflightError
+from dtctl.errors import ConfigError, PreflightError
 from dtctl.operations.consent import Consents, Program, may_start, programs_here
 from dtctl.operations.init import template_names, templates_directory
 from dtctl.operations.local import exposure, find_secrets, read_env_file
@@ -171,6 +172,34 @@ def test_a_changed_program_needs_consent_again(tmp_path: Path, consents: Consent
     assert consents.missing(programs(tmp_path)) == ()
     assert old in FILE
     assert consents.missing(programs(tmp_path, FILE.replace(old, new)))
+
+
+CONTAINER = "environment: {container: a/b:1, engine: docker, options: [--volume=/x:/x]}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("--volume=/x:/x", "--volume=/:/host"),
+        ("--volume=/x:/x]", "--volume=/x:/x, --privileged]"),
+        ("a/b:1", "evil/b:1"),
+        ("engine: docker", "engine: podman"),
+    ],
+)
+def test_a_container_on_this_machine_asks_again_when_its_options_change(
+    tmp_path: Path, consents: Consents, old: str, new: str
+) -> None:
+    text = FILE.replace("setup: make", CONTAINER)
+    consents.allow(programs(tmp_path, text))
+    assert consents.missing(programs(tmp_path, text)) == ()
+    assert old in text
+    assert [one.what for one in consents.missing(programs(tmp_path, text.replace(old, new)))] == ["environment"]
+
+
+@pytest.mark.parametrize("image", ["-v", "--privileged", "--volume=/:/host", "../image.tar", "a b", "a\nb"])
+def test_no_image_becomes_an_option_of_the_program_that_runs_it(tmp_path: Path, image: str) -> None:
+    with pytest.raises(ConfigError, match="container"):
+        programs(tmp_path, FILE.replace("setup: make", f"environment: {{container: {json.dumps(image)}}}"))
 
 
 def test_a_script_that_changes_asks_again_and_so_does_another_directory(tmp_path: Path, consents: Consents) -> None:
