@@ -13,6 +13,7 @@ from dtctl.config.load import load_cluster
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError, UsageError
 from dtctl.operations.storage.errors import StorageError
 from dtctl.render import errors
+from dtctl.render.terminal import console
 from dtctl.transport.wire import untrue
 
 LONG = "begin" + "x" * 900_000 + "end"
@@ -51,7 +52,7 @@ ERRORS: dict[str, Callable[[], DtctlError]] = {
 def test_an_error_repeats_the_two_ends_of_a_long_value(
     what: str, in_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errors.console, "speaks_json", lambda: in_json)
+    monkeypatch.setattr(console, "speaks_json", lambda: in_json)
     errors.show_error(ERRORS[what]())
     shown = capsys.readouterr().err
     assert 0 < len(shown) < MOST_SHOWN
