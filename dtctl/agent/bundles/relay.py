@@ -103,14 +103,15 @@ class Relay:
             yield Wire(io.BufferedReader(_Reviewed(secure, stays), CHUNK_BYTES), secure.makefile("wb"))
 
     def _accept(self, door: Door) -> None:
+        waiting = select.poll()
+        waiting.register(door.fileno(), select.POLLIN)
         while True:
-            now = time.monotonic()
             until = door.due()
-            timeout_s = None if until is None else max(0.0, until - now)
+            timeout_s = None if until is None else max(0.0, until - time.monotonic())
             if door.is_resting:
                 time.sleep(timeout_s or 0.0)
             else:
-                select.select([door.fileno()], [], [], timeout_s)
+                waiting.poll(None if timeout_s is None else 1000 * timeout_s)
             for caller in door.admitted(time.monotonic()):
                 self._let_in(caller)
 

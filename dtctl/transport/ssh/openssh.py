@@ -114,12 +114,17 @@ def _socket_directories(cache: Path, runtime: str) -> Iterator[Path]:
     if Path(runtime).is_absolute():
         yield Path(runtime) / "dtctl"
     yield Path(_SHARED) / f"dtctl-{os.geteuid()}"
-    with Folder(cache, make=PRIVATE) as folder:
-        with suppress(FileExistsError), folder.new("sockets") as file:
-            file.write(os.urandom(8).hex().encode())
-        name = folder.read("sockets", 100).decode("ascii", "replace")
-    if re.fullmatch("[0-9a-f]{16}", name):
-        yield Path(_SHARED) / f"dtctl-{os.geteuid()}-{name}"
+    with suppress(OSError), Folder(cache, make=PRIVATE) as folder:
+        if re.fullmatch("[0-9a-f]{16}", _kept_name(folder)) is None:
+            folder.replace("sockets", os.urandom(8).hex().encode())
+        yield Path(_SHARED) / f"dtctl-{os.geteuid()}-{_kept_name(folder)}"
+
+
+def _kept_name(cache: Folder) -> str:
+    try:
+        return cache.read("sockets", 100).decode("ascii", "replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _destination(settings: SshSettings, files: ConfigFiles) -> list[str]:
