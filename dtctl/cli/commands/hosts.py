@@ -24,6 +24,7 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
+from dtctl.cli.watching import unallowed
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -156,6 +157,9 @@ def check(
         render.progress.UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
     ):
         checked = operations.checks.checking.check(context, record, scope.transport, progress)
+    if cluster.trainer.secrets and not record.is_local and unallowed(cluster, operations.sending.VALUES, local=local):
+        allows = operations.consent.allow_command(cluster.file)
+        errors.note(f"checked without the values of secrets, as you have not allowed it to send them: {allows}")
     if output == "json":
         document.print_json("Check", render.machine.status.checked(checked))
     else:
