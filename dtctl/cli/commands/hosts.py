@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,7 +40,7 @@ def allow(scope: Scope, cluster_file: ClusterFile = None, local: Local = False, 
     """Show what the cluster file would run on this machine and send from outside of its directory, and allow it."""
     cluster = scope.cluster(cluster_file)
     programs = operations.consent.programs_here(cluster, local=local)
-    sendings = () if local else operations.sending.sendings(cluster, operations.sending.EVERY, os.environ)
+    sendings = () if local else operations.sending.allowable(cluster)
     consents = operations.consent.Consents()
     new: list[Program | Sending] = [*consents.missing(programs), *consents.missing(sendings)]
     if output == "text":
