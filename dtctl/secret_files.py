@@ -171,10 +171,11 @@ def needs_a_look(path: str) -> bool:
     return _compiled(*UNLESS_PUBLIC).fullmatch(path.lower()) is not None
 
 
-def rule_of_content(path: str, start: bytes) -> str:
+def rule_of_content(path: str, start: bytes, *, data: bool = False) -> str:
     """The kind of secret that a file holds, judged by the `start` of its content; "" for none.
 
-    A program or a text that shows a key among other things is no secret unless it begins with the key.
+    A program or a text that shows a key among other things is no secret unless it begins with the key. `data`: texts
+    are samples of a data set, which may be about anything, and are not searched for logins.
     """
     lower = path.lower()
     if needs_a_look(path):
@@ -189,7 +190,9 @@ def rule_of_content(path: str, start: bytes) -> str:
         return "Ansible vault"
     if len(start) > _MOST_TOKENS_BYTES:
         return ""
-    return "private key" if re.search(_WRITTEN_PRIVATE, start) else (token_in(start) or _form_in(start.lower()))
+    if found := "private key" if re.search(_WRITTEN_PRIVATE, start) else token_in(start):
+        return found
+    return "" if data and lower.endswith((".txt", ".text", ".log")) else _form_in(start.lower())
 
 
 def _form_in(text: bytes) -> str:
