@@ -71,7 +71,7 @@ _FORMS: tuple[tuple[str, bytes, tuple[bytes, ...]], ...] = (
     ),
     (
         "kubeconfig",
-        b"config",
+        b"kind: config|\"config\"|'config'",
         (
             rb"kind[\"']?:\s*[\"']?config\b",
             rb"(?:token|password|client-key-data)[\"']?:\s*[\"']?[^\s\"']{4}",
@@ -83,7 +83,11 @@ _FORMS: tuple[tuple[str, bytes, tuple[bytes, ...]], ...] = (
         (rb"(?m)^\s*\"?kind\"?:\s*[\"']?secret\b", rb"(?m)^\s*\"?(?:data|stringdata)\"?:"),
     ),
     ("password hashes", b":$|:{", (rb"(?m)^[\w.@-]{1,64}:(?:\$(?:apr1|[1567]|2[abxy]|g?y)\$|\{s?sha\d{0,3}\})\S{8}",)),
-    ("pgpass", b":", (rb"(?m)^[\w.*-]{1,200}:(?:\d{3,5}|\*):[^:\s]{1,80}:[^:\s]{1,80}:[^:\s]{4,200}\s*$",)),
+    (
+        "pgpass",
+        b":*:|:5432:|:6432:|:543",
+        (rb"(?m)^[\w.*-]{1,200}:(?:\d{3,5}|\*):[^:\s]{1,80}:[^:\s]{1,80}:[^:\s]{4,200}\s*$",),
+    ),
     ("AWS key", b"aws_", (rb"aws_(?:secret_access_key|session_token)" + _VALUE + rb"[a-z0-9/+=]{30}",)),
     (
         "URL with a password",
@@ -123,7 +127,7 @@ _FORMS: tuple[tuple[str, bytes, tuple[bytes, ...]], ...] = (
     ("password of Ansible", b"ansible_", (rb"ansible_\w{0,20}pass(?:word)?\s*[=:]\s*[\"']?(?!\{\{)[^\s\"'{]{3}",)),
     (
         "secret of an environment",
-        b"=",
+        b"secret|token|passw|key=|key_",
         (
             rb"(?m)^(?:export\s+|-e\s+)?[a-z][a-z0-9_]{0,40}(?:secret|token|passw(?:or)?d|api_?key|access_key)(?:_[a-z0-9_]{0,20})?="
             rb"[\"']?(?=[^\s\"']{0,200}\d)(?=[^\s\"']{0,200}[a-z])[^\s\"'$<{]{16}",
@@ -167,10 +171,11 @@ def needs_a_look(path: str) -> bool:
     return _compiled(*UNLESS_PUBLIC).fullmatch(path.lower()) is not None
 
 
-def rule_of_content(path: str, start: bytes) -> str:
+def rule_of_content(path: str, start: bytes, *, data: bool = False) -> str:
     """The kind of secret that a file holds, judged by the `start` of its content; "" for none.
 
-    A program or a text that shows a key among other things is no secret unless it begins with the key.
+    A program or a text that shows a key among other things is no secret unless it begins with the key. `data`: texts
+    are samples of a data set, which may be about anything, and are not searched for logins.
     """
     lower = path.lower()
     if needs_a_look(path):
@@ -185,15 +190,25 @@ def rule_of_content(path: str, start: bytes) -> str:
         return "Ansible vault"
     if len(start) > _MOST_TOKENS_BYTES:
         return ""
-    return "private key" if re.search(_WRITTEN_PRIVATE, start) else (token_in(start) or _form_in(start.lower()))
+    if found := "private key" if re.search(_WRITTEN_PRIVATE, start) else token_in(start):
+        return found
+    return "" if data and lower.endswith((".txt", ".text", ".log")) else _form_in(start.lower())
 
 
 def _form_in(text: bytes) -> str:
     """The first form in a text of lower case; "" for none."""
-    for kind, hints, expressions in _FORMS:
-        if any(hint in text for hint in hints.split(b"|")) and all(re.search(one, text) for one in expressions):
-            return kind
+    for kind, hints, expressions in _split_forms():
+        for hint in hints:  # plain loops: most files are data, and have no hint
+            if hint in text:
+                if all(re.search(one, text) for one in expressions):
+                    return kind
+                break
     return ""
+
+
+@cache
+def _split_forms() -> tuple[tuple[str, tuple[bytes, ...], tuple[bytes, ...]], ...]:
+    return tuple((kind, tuple(hints.split(b"|")), expressions) for kind, hints, expressions in _FORMS)
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import Any
 
 from dtctl.config.load import load_cluster
 from dtctl.operations.consent import Consents, programs_here
-from dtctl.operations.sending import EVERY, sendings
+from dtctl.operations.sending import allowable
 from tests import warm
 from tests.waiting import PATIENCE_S, eventually
 
@@ -84,7 +84,7 @@ class Desk:
         cluster = load_cluster(file or self.project / "cluster.yaml", needs_files=False)
         consents = Consents(self.home / ".local/state/dtctl")
         consents.allow(programs_here(cluster))
-        consents.allow(sendings(cluster, EVERY, self.env))
+        consents.allow(allowable(cluster))
 
     def dtctl(self, *words: str, code: int | None = 0, timeout_s: float = PATIENCE_S, cwd: Path | None = None) -> str:
         """What the command prints on stdout; fails the test unless it exits with `code` (None: whatever)."""

@@ -165,16 +165,17 @@ def require_consent(
     consents = operations.consent.Consents()
     programs = consents.missing(operations.consent.programs_of_hosts(cluster, overrides or (), local=local))
     if not typed:
-        _agree(cluster, programs, _unallowed(cluster, sends, local=local), local=local)
+        _agree(cluster, programs, unallowed(cluster, sends, local=local), local=local)
     consents.allow(programs)
 
 
 def require_sending(cluster: Cluster, *sends: str, local: bool = False) -> None:
     """Consent to what is about to be sent alone."""
-    _agree(cluster, (), _unallowed(cluster, sends, local=local), local=local)
+    _agree(cluster, (), unallowed(cluster, sends, local=local), local=local)
 
 
-def _unallowed(cluster: Cluster, sends: Collection[str], *, local: bool) -> tuple[Sending, ...]:
+def unallowed(cluster: Cluster, sends: Collection[str], *, local: bool) -> tuple[Sending, ...]:
+    """What these keys send that the user has not allowed."""
     wanted = () if local else operations.sending.sendings(cluster, sends, os.environ)
     return operations.consent.Consents().missing(wanted)
 

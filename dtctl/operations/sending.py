@@ -48,6 +48,11 @@ def sendings(cluster: Cluster, keys: Collection[str], environ: Mapping[str, str]
     return tuple(one for one in _all(cluster, environ) if one.key in keys or one.key.partition(".")[0] in keys)
 
 
+def allowable(cluster: Cluster) -> tuple[Sending, ...]:
+    """What would ever need consent: also values of variables that are not set now."""
+    return sendings(cluster, EVERY, dict.fromkeys(_declared(cluster), ""))
+
+
 def sending_of(cluster: Cluster, key: str) -> Sending | None:
     """That of the path which `key` names; None where it needs no consent."""
     return next(iter(sendings(cluster, (key,), {})), None)
@@ -134,14 +139,19 @@ def _shown(to: Mapping[str, str]) -> str:
 def _all(cluster: Cluster, environ: Mapping[str, str]) -> Iterator[Sending]:
     file, own = cluster.file, own_directory(cluster.file)
     to = _destinations(as_written(cluster, cluster.overrides))
-    declared = [*cluster.trainer.secrets, *(name for hook in cluster.hooks.values() for name in hook.variables)]
     for key, place in cluster.outgoing.items():
         if _is_typed(cluster, key) or (own is not None and place.is_relative_to(own)):
             continue
-        names = tuple(dict.fromkeys(declared)) if key == "trainer.env_file" else ()
+        names = _declared(cluster) if key == "trainer.env_file" else ()
         if names or key != "trainer.env_file":
             yield Sending(file, key, str(place), to, names, why_refused(place) or "")
     yield from _of_environment(cluster, environ, to)
+
+
+def _declared(cluster: Cluster) -> tuple[str, ...]:
+    """The names of the variables whose values the file sends."""
+    of_hooks = (name for hook in cluster.hooks.values() for name in hook.variables)
+    return tuple(dict.fromkeys([*cluster.trainer.secrets, *of_hooks]))
 
 
 def _of_environment(cluster: Cluster, environ: Mapping[str, str], to: Mapping[str, str]) -> Iterator[Sending]:

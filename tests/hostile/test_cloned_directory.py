@@ -397,10 +397,10 @@ def receiver() -> Iterator[tuple[int, Callable[[], bool]]]:
         yield server.getsockname()[1], lambda: bool(select.select([server], [], [], 0)[0])
 
 
-@pytest.mark.parametrize("theft", THEFTS)
-def test_nothing_from_outside_of_the_directory_leaves_before_it_is_allowed(tmp_path: Path, theft: str) -> None:
-    trainer, data, words = THEFTS[theft]
-    with desk(tmp_path / "home", elsewhere=lambda: False) as made, receiver() as (port, is_reached):
+@contextmanager
+def robbed(place: Path, trainer: str, data: str) -> Iterator[tuple[Desk, Callable[[], bool]]]:
+    """A desk in a cloned directory whose file has these sections, and whether its host has been connected to."""
+    with desk(place / "home", elsewhere=lambda: False) as made, receiver() as (port, is_reached):
         furnish(made)
         made.env["AWS_SECRET_ACCESS_KEY"] = SECRET
         _place(made, "code/train.py").write_text("print('step 1')\n")
@@ -410,6 +410,13 @@ def test_nothing_from_outside_of_the_directory_leaves_before_it_is_allowed(tmp_p
         (made.home / "other.env").write_text(f"KEY={SECRET}\n")
         text = LEAVES.replace("PORT", str(port)).replace("TRAINER", trainer).replace("DATA", data)
         (made.project / "cluster.yaml").write_text(text)
+        yield made, is_reached
+
+
+@pytest.mark.parametrize("theft", THEFTS)
+def test_nothing_from_outside_of_the_directory_leaves_before_it_is_allowed(tmp_path: Path, theft: str) -> None:
+    trainer, data, words = THEFTS[theft]
+    with robbed(tmp_path, trainer, data) as (made, is_reached):
         done = made.run(*words.split())
         assert done.returncode in (ExitCode.CONFIG, ExitCode.PREFLIGHT), done.stderr
         assert "and you have not allowed it" in done.stderr or "add send_anywhere: true" in done.stderr
@@ -419,3 +426,12 @@ def test_nothing_from_outside_of_the_directory_leaves_before_it_is_allowed(tmp_p
             made.dtctl("allow")
             made.run(*words.split())
             assert is_reached(), "something else keeps it from being sent"
+
+
+def test_a_check_sends_no_values_and_says_so_until_they_are_allowed(tmp_path: Path) -> None:
+    trainer, data, _ = THEFTS["values of the environment"]
+    with robbed(tmp_path, trainer, data) as (made, _):
+        line = "checked without the values of secrets, as you have not allowed it to send them: dtctl allow"
+        assert line in made.run("check").stderr
+        made.dtctl("allow")
+        assert line not in made.run("check").stderr

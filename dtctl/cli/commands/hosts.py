@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
+from dtctl.cli.watching import unallowed
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def allow(scope: Scope, cluster_file: ClusterFile = None, local: Local = False, 
     """Show what the cluster file would run on this machine and send from outside of its directory, and allow it."""
     cluster = scope.cluster(cluster_file)
     programs = operations.consent.programs_here(cluster, local=local)
-    sendings = () if local else operations.sending.sendings(cluster, operations.sending.EVERY, os.environ)
+    sendings = () if local else operations.sending.allowable(cluster)
     consents = operations.consent.Consents()
     new: list[Program | Sending] = [*consents.missing(programs), *consents.missing(sendings)]
     if output == "text":
@@ -156,6 +156,9 @@ def check(
         render.progress.UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
     ):
         checked = operations.checks.checking.check(context, record, scope.transport, progress)
+    if cluster.trainer.secrets and not record.is_local and unallowed(cluster, operations.sending.VALUES, local=local):
+        allows = operations.consent.allow_command(cluster.file)
+        errors.note(f"checked without the values of secrets, as you have not allowed it to send them: {allows}")
     if output == "json":
         document.print_json("Check", render.machine.status.checked(checked))
     else:

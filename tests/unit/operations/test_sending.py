@@ -16,7 +16,7 @@ from dtctl.operations.consent import Consents
 from dtctl.operations.data import data_set
 from dtctl.operations.push import push, push_data
 from dtctl.operations.run_record import record_of
-from dtctl.operations.sending import EVERY, not_allowed, scan_code, sendings
+from dtctl.operations.sending import EVERY, allowable, not_allowed, scan_code, sendings
 from dtctl.operations.up.launch import prepare_check, prepare_launch
 from dtctl.plan import plan_roster
 from tests.unit.fakes import FakeTransport
@@ -85,6 +85,12 @@ def test_a_value_that_the_env_file_has_is_not_taken_from_the_environment(place: 
 @pytest.mark.parametrize("typed", ["data.from=../digits", "data={from: ../digits}"])
 def test_what_the_command_line_names_is_the_users_own_word(place: Path, typed: str) -> None:
     assert list(found(place, overrides=(typed,))) == [one for one in KEYS if one != "data.from"]
+
+
+def test_values_of_variables_that_are_not_set_yet_are_allowed_with_the_rest(place: Path) -> None:
+    found(place)
+    Consents().allow(allowable(load_cluster(place / "cluster.yaml")))
+    assert Consents().missing(found(place).values()) == ()
 
 
 def test_nothing_leaves_a_cluster_of_this_machine(place: Path) -> None:
