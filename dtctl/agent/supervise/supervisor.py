@@ -72,7 +72,7 @@ class Supervisor:
         self._intent.report = self._report_damage
         self._voter = self._new_voter(now) if votes(self._spec) else None
         self._role = take_role(files, self._voter, now, rebooted=rebooted)
-        self._context.may_start = self._role.may_start
+        self._context.may_start = self._role.may_start and not self._role.holds()
         self._load = MachineLoad()
         self._storage = SharedStorage(self._spec, self._context.checkpoint_dirs)
         self._gpus = Reader(self._spec["tasks"], LOAD_S)
@@ -162,6 +162,7 @@ class Supervisor:
         if self.state["intent_serial"] != self._intent.value["serial"]:
             self.state["intent_serial"] = self._intent.value["serial"]
             self._changes = True
+        self._context.holds = self._role.holds()
         grace_s = self._role.fence_s()
         if grace_s is not None:
             self._intent.take(intents.to_hold(drains.CUT_OFF, grace_s, self._spec, wanted, entries))
@@ -196,7 +197,7 @@ class Supervisor:
             self._role.close()
             self._role = take_role(self._files, self._voter, now)
         self._context.recovering = self._role.recovering
-        self._context.may_start = self._role.may_start and not self._is_to_leave
+        self._context.may_start = self._role.may_start and not (self._is_to_leave or self._role.holds())
         self._context.first_steps = self._role.first_steps
         return orders is not None and self._intent.take(orders)
 

@@ -71,6 +71,9 @@ class QuietRole:
     def fence_s(self) -> float | None:
         return None
 
+    def holds(self) -> bool:
+        return False
+
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
         return None
 
@@ -96,6 +99,7 @@ class ScriptedRole:
         self.moved: Moved | None = None
         self.silence_s = 0.0
         self.grace_s: float | None = None
+        self.is_cut_off = False
         self.first_steps: dict[str, float] = {}
         self.steps = 0
         self._script = script
@@ -104,6 +108,9 @@ class ScriptedRole:
 
     def fence_s(self) -> float | None:
         return self.grace_s
+
+    def holds(self) -> bool:
+        return self.is_cut_off
 
     def silent_s(self, now: float) -> float:
         return self.silence_s
