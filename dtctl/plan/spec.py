@@ -120,6 +120,7 @@ def run_spec(
         moved=made(Moved),
         resizes=resizes(plan.cluster),
         min_workers=plan.cluster.recovery.min_workers,
+        voting=len(plan.voters),
         hold_s=HOLD_S if len(plan.voters) >= FEWEST_VOTERS else None,
     )
 

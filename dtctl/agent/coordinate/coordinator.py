@@ -121,7 +121,9 @@ class Coordinator:
         known = self.view.hosts[host]
         if message["type"] == "gone":
             is_done = self._book.is_over(host) and self._is_done(host)
-            self.contacts.lose(host, message["last_received"], message["reason"], is_done)
+            since = message["last_received"]
+            self.contacts.lose(host, since, message["reason"], is_done, heard=wall - max(0.0, now - since))
+            self.view.hosts[host]["inactive"] = all(map(self._is_at_rest, self.view.tasks_on(host)))
             if not is_done and self._has_cancelled_join(host):
                 self._forget(host)
             return True
@@ -150,6 +152,11 @@ class Coordinator:
         if message["type"] == "state" and before is not None and _fingerprint(before) == _fingerprint(message["state"]):
             return self._ends_an_incident() or message["lost_session"]
         return True
+
+    def _is_at_rest(self, task: str) -> bool:
+        """Whether it does not run, and its agent starts it no more by itself."""
+        is_held = self.view.state(task) == "pending" and self.view.drained(task)
+        return is_held or (self.view.final(task) and self.view.current(task))
 
     def _ends_an_incident(self) -> bool:
         """How far tasks are decides nothing else: the rest of a recovery follows from their states, and from time."""
@@ -199,7 +206,7 @@ class Coordinator:
         """
         self._quorum.resume(rebooted=rebooted)
         gap_s = min(max(0.0, wall - self.view.data["time"]), LONGEST_ABSENCE_S)
-        self.wall = wall
+        self.wall = self.view.data["time"] = wall
         if not self.decided:
             self._accounting.missed(gap_s)
         own = self.view.own_host

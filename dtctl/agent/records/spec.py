@@ -228,6 +228,8 @@ class Inventory(Record):
     waits."""
     hold_s: Default[Optional[Seconds], None]
     """How long a host may be cut off from the coordinator before it holds its tasks still; null: they run on."""
+    voting: Default[Count, 0]
+    """How many hosts elect the coordinator; without most of them none is elected."""
 
 
 FEWEST_VOTERS = 3
@@ -490,4 +492,4 @@ def batch_share(batch: int, task: TaskName, ranks: List[TaskName]) -> int:
 
 
 def inventory_of(spec: Spec) -> Inventory:
-    return checked(Inventory, {**spec, "hold_s": hold_s(spec)})
+    return checked(Inventory, {**spec, "hold_s": hold_s(spec), "voting": len(voters_of(spec))})

@@ -80,6 +80,10 @@ class Contact(Record):
 
     connected: Default[bool, False]
     heard: Default[Optional[Epoch], None]
+    away_since: Default[Optional[Epoch], None]
+    """When it was last heard, at the latest, if it is not connected; null: unknown."""
+    inactive: Default[bool, False]
+    """Whether none of its tasks ran when it was last heard, nor can start without the coordinator."""
     over: Default[bool, False]
     """Whether the run has ended there."""
     absent: Default[bool, False]

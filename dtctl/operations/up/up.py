@@ -19,6 +19,7 @@ from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted, uninterrupted
 from dtctl.operations.up.result import UpReport, UpResult, earlier, unseen
 from dtctl.operations.up.start import Joining, Starting, newcomers, offered, statuses
+from dtctl.operations.up.succession import pause, unended
 from dtctl.transport.fanout import SomeHostsFailed
 from dtctl.transport.seam import Transport
 
@@ -265,7 +266,21 @@ def _refuse_conflicts(starting: Starting, prepared: Prepared) -> Prepared:
 def _make_room(starting: Starting, report: UpReport, prepared: Prepared) -> dict[str, StopResult]:
     old = dict.fromkeys(answer["replaces"] for answer in prepared.values() if answer["replaces"])
     report.consent(old)
-    return {run: starting.replace(run) for run in old}
+    replaced = {run: starting.replace(run) for run in old}
+    await_ends(replaced, report)
+    return replaced
+
+
+def await_ends(stopped: Mapping[str, StopResult], report: UpReport) -> None:
+    """Returns when no task of the stopped runs acts any more, or the user accepts that this is unknown."""
+    open_ = [left for run, result in stopped.items() if (left := unended(run, result)) is not None]
+    for left in open_:
+        if left.wait_s is None:
+            report.unknown_end(left)
+    waiting = [(left.wait_s, left) for left in open_ if left.wait_s]
+    if waiting:
+        seconds, longest = max(waiting, key=lambda one: one[0])
+        pause(seconds, lambda left_s: report.awaiting_end(longest, left_s))
 
 
 def _reported(kept: Mapping[str, answers.UpResult], field: str) -> dict[str, str]:

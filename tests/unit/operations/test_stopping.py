@@ -227,14 +227,33 @@ def found(run: RunRecord, time: float = 1.0, outcome: Outcome = Outcome.RUNNING)
 
 
 def test_a_file_that_differs_from_the_run_is_refused() -> None:
+    other = plan_replacement(with_spares(), "a", "f")
     run = record_of(plan_roster(plan_replacement(with_spares(), "b", "e").cluster))
     with pytest.raises(PreflightError, match="differs from run") as refused:
-        check_replaceable(with_spares(), found(run))
+        check_replaceable(with_spares(), other, found(run))
     assert "ps:1: b in the file, e in the run" in refused.value.detail
-    check_replaceable(with_spares(), found(record_of(plan_roster(with_spares()))))
-    check_replaceable(with_spares(), found(run, outcome=Outcome.STOPPED))
+    check_replaceable(with_spares(), other, found(record_of(plan_roster(with_spares()))))
+    check_replaceable(with_spares(), other, found(run, outcome=Outcome.STOPPED))
     with pytest.raises(UsageError, match="there is no run of"):
-        check_replaceable(with_spares(), found(run, time=0.0))
+        check_replaceable(with_spares(), other, found(run, time=0.0))
+
+
+def test_replace_that_was_killed_at_its_end_can_be_typed_again() -> None:
+    exchange = plan_replacement(with_spares(), "b", "e")
+    run = dataclasses.replace(record_of(plan_roster(exchange.cluster)), replaced={"b": "e"})
+    check_replaceable(with_spares(), exchange, found(run))
+
+
+def test_the_hint_after_a_replacement_does_not_lead_back_to_the_lost_host() -> None:
+    run = record_of(plan_roster(plan_replacement(with_spares(), "b", "e").cluster))
+    with pytest.raises(PreflightError) as refused:
+        check_replaceable(
+            with_spares(),
+            plan_replacement(with_spares(), "a", "f"),
+            found(dataclasses.replace(run, replaced={"b": "e"})),
+        )
+    assert "--replace" not in refused.value.hint
+    assert refused.value.hint.startswith("write e in the place of b into ")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +270,7 @@ def test_a_host_that_up_has_missed_can_be_replaced_before_there_is_a_run(
 ) -> None:
     status = dataclasses.replace(found(record_of(plan_roster(with_spares())), time=time), errors=errors)
     assert [*unanswered(plan_replacement(with_spares(), "b", "e"), status)] == unanswering
-    check_replaceable(with_spares(), status)
+    check_replaceable(with_spares(), plan_replacement(with_spares(), "b", "e"), status)
 
 
 RECORD = record_of(

@@ -279,7 +279,7 @@ def test_an_agent_whose_tasks_others_may_have_asks_whether_it_is_heard_and_start
     part.step(101.0, 0.0, state, intent)
     assert part.may_start
     assert "ping" not in part._dialer.sent, "the run may have ended"
-    part._dialer.waiting.append(orders())  # type: ignore[attr-defined]
+    part._dialer.waiting.append(orders())
     part.step(101.0, 0.0, state, intent)
     assert "ping" in part._dialer.sent
     seen += 5.0
