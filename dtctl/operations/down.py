@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from dtctl.agent.records import answers as records
 from dtctl.dataclass import dataclass
-from dtctl.errors import DtctlError
+from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host
 from dtctl.operations.client import Conversations, Request, is_damaged
 from dtctl.operations.client.persistent import PersistentTransport
@@ -38,6 +38,8 @@ class DownResult:
     """Files that the cluster's trainers wrote into their working directory, which are kept."""
     unasked: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts without a task that gave no answer: an earlier run may have left something there."""
+    awaited: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Host on which tasks of a removed run may still run -> hosts whose agents end them when it comes back."""
 
 
 def down(
@@ -70,19 +72,32 @@ def _down(
             host for host, error in stopped.errors.items() if not is_damaged(error)
         }  # a damaged run can be removed
         clear = [host for host in record.hosts if host not in {*unclear, *failed, *stopped.absent}]
-        answers = conversations.ask(_removal(record, order, report), clear)
+        reached = [host for host in clear if host not in conversations.errors]
+        answers = conversations.ask(_removal(record, order, report, reached), clear)
         rest = result_of(record, conversations, answers.items())
     without_task = {name: host for name, host in known.others.items() if name not in record.hosts}
     left = _clear_others(dataclasses.replace(record, hosts=without_task), transport)
+    awaited = _awaited(answers)
+    without_answer = {
+        host: TransportError(
+            f"{host} gave no answer when its run ended: tasks may still run there",
+            hint="dtctl down    again, once it answers",
+        )
+        for host in awaited
+        if host not in {**stopped.errors, **rest.errors}
+    }
     return DownResult(
+        awaited=awaited,
         stop=dataclasses.replace(
             stopped,
+            promised=(),
             stopped=tuple(dict.fromkeys((*stopped.stopped, *rest.stopped))),
             killed={**rest.killed, **stopped.killed},
             survivors=stopped.survivors + rest.survivors,
             errors={
                 **{host: error for host, error in stopped.errors.items() if host not in answers},
                 **rest.errors,
+                **without_answer,
                 **unreachable,
             },
         ),
@@ -102,6 +117,15 @@ def _down(
     )
 
 
+def _awaited(answers: Mapping[str, records.DownResult]) -> dict[str, tuple[str, ...]]:
+    """A host that says so keeps an agent for it."""
+    found: dict[str, list[str]] = {}
+    for host, answer in answers.items():
+        for name in dict.fromkeys(name for names in answer["awaits"].values() for name in names):
+            found.setdefault(name, []).append(host)
+    return {name: tuple(hosts) for name, hosts in found.items()}
+
+
 def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
     """Removes the cluster from hosts that have no task of it any more.
 
@@ -112,8 +136,13 @@ def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
     return collect(record, transport, dry_run=False, every_cluster=False, over=True)
 
 
-def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request[records.DownResult]:
-    """The request to remove the record's run, or everything of the cluster on a host, with tasks of any name."""
+def _removal(
+    record: RunRecord, order: StopOrder, report: OnStopping, reached: Sequence[str]
+) -> Request[records.DownResult]:
+    """The request to remove the record's run, or everything of the cluster on a host, with tasks of any name.
+
+    `reached`: the hosts that get it. Others may still have something of these runs.
+    """
 
     def check(host: Host, answer: records.DownResult) -> None:
         for run in answer["removed"]:
@@ -125,4 +154,5 @@ def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request
             check_ended(answer, record.names_on(host.name))
 
     frames = listener(record, report)
-    return Request("down", records.DownResult, lambda _: order.fields(), check, order.patience_s(record), frames)
+    fields = {**order.fields(), "reached": list(reached)}
+    return Request("down", records.DownResult, lambda _: fields, check, order.patience_s(record), frames)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
@@ -58,6 +58,15 @@ def _show_left_of(result: StopResult) -> None:
     show_host_errors(result.errors)
     if result.promised:
         note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as they are connected")
+
+
+def show_awaited(awaited: Mapping[str, Collection[str]], errors: Collection[str]) -> None:
+    """Says who ends what is left on hosts that gave no answer to `down`."""
+    for host, hosts in awaited.items():
+        note(f"an agent on {fold(hosts)} ends the tasks on {host} if it returns within a day")
+    left = [host for host in errors if host not in awaited]
+    if left:
+        note(f"what is left on {fold(left)} stays", "dtctl down    again removes it, once it answers")
 
 
 def show_draining(host: str, found: Ending) -> None:

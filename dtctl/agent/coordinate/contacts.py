@@ -299,11 +299,14 @@ def _is_before(other: Spec, spec: Spec) -> bool:
     return places[0] == places[1] and link_port(other) is not None and other["created"] < spec["created"]
 
 
-def last_words(hello: Hello) -> Tuple[List[Message], bool]:
-    """Messages that order an agent of such a run to stop all its tasks and end. False if it has done so before."""
+def last_words(hello: Hello, *, removed: bool = False) -> Tuple[List[Message], bool]:
+    """Messages that order an agent of such a run to stop all its tasks and end. False if it has done so before.
+
+    `removed`: its cluster was taken down.
+    """
     orders = intents.stopped(hello["intents"], by="coordinator", why=fact("ended_meanwhile"))
     words: List[Message] = [
         {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"], "may_start": False},
-        {"type": "orders", "intents": orders, "mending": False, "over": True},
+        {"type": "orders", "intents": orders, "mending": False, "over": True, "removed": removed},
     ]
     return words, bool(orders)

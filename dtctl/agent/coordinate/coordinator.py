@@ -25,7 +25,7 @@ from .lifecycle import Shutdown
 from .moving import Moving
 from .orders import OrderBook
 from .recovery import Recovery, Services
-from .view import View
+from .view import View, awaited_hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -318,7 +318,10 @@ class Coordinator:
         recovering = not self.decided and (self.view.is_recovering() or any(map(self.view.awaited, away)))
         own, over = self.view.own_host, self.over
         done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
-        return self._book.news(recovering=recovering, done=done, may_start=self.may_start, kept=self._kept)
+        awaits = awaited_hosts(self._spec, self.view.data) if done else []
+        return self._book.news(
+            recovering=recovering, done=done, may_start=self.may_start, kept=self._kept, awaits=awaits
+        )
 
     def _is_done(self, host: str) -> bool:
         """Nothing is left there, and its agent has confirmed that nothing more will be asked."""

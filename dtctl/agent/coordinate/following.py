@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import random
 import select
+import time
 
+from ..host import errors
 from ..records.kinds import fields_of, made
 from ..records.messages import EVENTS_AT_ONCE, PROTOCOL, Hello, HostReport, News, Progress
 from ..records.reasons import fact
 from ..records.run_state import Advance, Intent, Intents, State
 from ..records.spec import CoordinatorAddress, Moved, Spec, kept_by_coordinator, voters_of
-from ..records.whole_run import Ballot, Event
+from ..records.whole_run import Awaited, Ballot, Event
 from ..run import drains, intents
 from .fence import Fence, clock
 
@@ -44,6 +46,8 @@ class Following:
     ) -> None:
         self.over = False
         """The run has ended; the agent may go when all its tasks are final."""
+        self.is_removed = False
+        """The run's cluster was taken down while this host was away."""
         self.connected = False
         self._fence = Fence(files, spec, clock())
         self.may_start = not (rebooted or self._fence.is_needed)
@@ -185,6 +189,9 @@ class Following:
             self.first_steps = message["first_steps"]
             self.may_start = self.may_start or message["may_start"]
             self.over = self.over or message["over"]
+            self.is_removed = self.is_removed or (message["over"] and message["removed"])
+            if message["over"] and message["awaits"]:
+                self._note_awaited(message["awaits"])
             if message["kept"] and kept_by_coordinator(self._spec) and intent.keep():
                 self._offer_revival()
         elif message["type"] == "gone":
@@ -193,6 +200,13 @@ class Following:
                 self._move_at = now + PLACE_S
                 self._was_cut_off = True
             self.connected = False
+
+    def _note_awaited(self, hosts: List[str]) -> None:
+        """For `down`, which must not remove what ends their tasks when they come back."""
+        try:
+            self._files.write_awaited(made(Awaited, since=time.time(), hosts=hosts))
+        except OSError as error:  # a full disk: other hosts know it, too
+            errors.note("awaited: %s" % error)
 
     def _note_orders(self, orders: Intents, intent: IntentFollower) -> None:
         """An end that this host has missed may have been followed by a start of others: then nothing here goes on."""

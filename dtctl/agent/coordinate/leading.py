@@ -139,6 +139,11 @@ class Leading:
         is_over = self._over or (self._voter is not None and self._voter.is_over)
         return is_over and (self._posting is None or self._posting.settled)
 
+    @property
+    def is_removed(self) -> bool:
+        """The run's cluster was taken down while this host was away."""
+        return self._voter is not None and self._voter.is_over and self._voter.is_removed
+
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         self.coordinator.wall = wall
         if self._voter is not None:

@@ -10,7 +10,7 @@ from ..run.hangs import has_never_hung, trains_alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+    from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
     from ..records.messages import Orders
     from ..records.run_state import Entry, Intent
@@ -106,8 +106,19 @@ class OrderBook:
     def is_over(self, host: str) -> bool:
         return host in self._over
 
-    def news(self, *, recovering: bool, done: Collection[str], may_start: bool, kept: bool) -> List[Tuple[str, Orders]]:
-        """New orders for connected hosts, which count as sent then. `done`: hosts that may leave the run."""
+    def news(
+        self,
+        *,
+        recovering: bool,
+        done: Collection[str],
+        may_start: bool,
+        kept: bool,
+        awaits: Sequence[str] = (),
+    ) -> List[Tuple[str, Orders]]:
+        """New orders for connected hosts, which count as sent then.
+
+        `done`: hosts that may leave the run. `awaits`: hosts that these need not wait for, and others will.
+        """
         steps = first_steps(self._view)
         found = []
         for host in [host for host, known in self._view.hosts.items() if known["connected"]]:
@@ -115,6 +126,7 @@ class OrderBook:
             beside = {"mending": recovering, "first_steps": own, "may_start": may_start, "kept": kept}
             orders = self._orders(host, beside, host in done)
             if orders is not None:
+                orders["awaits"] = list(awaits) if orders["over"] else []
                 found.append((host, orders))
         return found
 

@@ -403,6 +403,8 @@ class DownResult(Ended):
     """Runs."""
     kept: AtMost[List[Written], MOST_CLUSTERS]
     """Directories of this cluster with files of trainers, which stay."""
+    awaits: Default[AtMost[Dict[Name, AtMost[List[Name], 4096]], 10_000], {}]
+    """Run -> hosts that gave no answer when it ended. This host ends its tasks there when they come back."""
 
 
 class PortsResult(Record):

@@ -201,6 +201,15 @@ class Memo(Record):
     """The view; in a large run without the hosts' states."""
 
 
+class Awaited(Record):
+    """awaited.json: hosts that gave no answer when the run ended: their tasks may still run."""
+
+    since: Epoch
+    hosts: AtMost[List[Name], MOST_HOSTS]
+    is_removed: Default[bool, False]
+    """Whether the run was taken down. Then its other files are gone, and it goes when nothing is awaited any more."""
+
+
 class PostedRequest(Because):
     """A person's request to the coordinator, as a session has recorded it."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..coordinate.following import Following
     from ..coordinate.leading import Leading
     from ..coordinate.voting import Voter
+    from ..coordinate.waiting import Waiting
     from ..records.run_state import Intent
     from ..records.whole_run import Event
     from ..run.runfiles import RunFiles
@@ -106,6 +107,8 @@ class Supervisor:
             if self._has_new_orders(now, wall):
                 continue
             if self._over() and self._finish():
+                if self._role.is_removed:
+                    self._files.remove_aside()
                 return
             self._save()
             if self._role.moved is not None and self._begins_anew(self._role.moved):
@@ -306,6 +309,17 @@ class Supervisor:
         waiting.poll(math.ceil(max(0.0, min(times) - now) * 1000))
         with suppress(BlockingIOError):
             os.read(self._wake, 65536)
+
+
+def agent_of(files: RunFiles) -> Union[Supervisor, Waiting]:
+    """What works for a run on this host. Of one that was taken down nothing is left to supervise."""
+    with suppress(paths.Damaged):
+        awaited = files.awaited()
+        if awaited is not None and awaited["is_removed"]:
+            from ..coordinate.waiting import Waiting  # rarely needed
+
+            return Waiting(files, awaited)
+    return Supervisor(files)
 
 
 def _given_up(intent: Intent) -> Intent:

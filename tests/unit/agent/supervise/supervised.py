@@ -61,6 +61,7 @@ class QuietRole:
     """Belongs to a coordinator that never has a word for this host."""
 
     over = False
+    is_removed = False
     connected = True
     may_start = True
     recovering = False
@@ -92,6 +93,7 @@ class ScriptedRole:
 
     def __init__(self, script: Callable[[ScriptedRole, State], Intents | None]) -> None:
         self.over = False
+        self.is_removed = False
         self.connected = True
         self.may_start = True
         self.recovering = False
