@@ -120,8 +120,10 @@ def _down(
 def _awaited(answers: Mapping[str, records.DownResult]) -> dict[str, tuple[str, ...]]:
     """A host that says so keeps an agent for it."""
     found: dict[str, list[str]] = {}
+    over = {run for answer in answers.values() for run in answer["over"]}
     for host, answer in answers.items():
-        for name in dict.fromkeys(name for names in answer["awaits"].values() for name in names):
+        named = (names for run, names in answer["awaits"].items() if run not in over)
+        for name in dict.fromkeys(name for names in named for name in names):
             found.setdefault(name, []).append(host)
     return {name: tuple(hosts) for name, hosts in found.items()}
 
@@ -147,6 +149,10 @@ def _removal(
     def check(host: Host, answer: records.DownResult) -> None:
         for run in answer["removed"]:
             check_run(record.cluster, record.run, run, "removed")
+        for run, hosts in answer["awaits"].items():
+            check_run(record.cluster, record.run, run, "awaits")
+            if not {*reached}.isdisjoint(hosts):
+                raise wrong("awaits", "hosts that gave no answer", hosts)
         for one in answer["kept"]:
             if one["cluster"] not in (record.cluster, None):
                 raise wrong("kept", f"that of {record.cluster}", one["cluster"])

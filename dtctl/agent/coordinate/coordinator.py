@@ -318,7 +318,7 @@ class Coordinator:
         recovering = not self.decided and (self.view.is_recovering() or any(map(self.view.awaited, away)))
         own, over = self.view.own_host, self.over
         done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
-        awaits = awaited_hosts(self._spec, self.view.data) if done else []
+        awaits = [host for host in awaited_hosts(self._spec, self.view.data) if host not in done] if done else []
         return self._book.news(
             recovering=recovering, done=done, may_start=self.may_start, kept=self._kept, awaits=awaits
         )

@@ -345,10 +345,10 @@ def _is_about(one: Fact, kind: str, host: Optional[str]) -> bool:
 
 
 def awaited_hosts(spec: Spec, data: RunView) -> List[str]:
-    """Hosts of which it is unknown, after the end of the run, whether their tasks have ended."""
+    """Other hosts of which it is not known, after the end of the run, that their tasks have ended."""
     with_tasks = {member["host"] for member in spec["roster"]} | {member["seat"] for member in spec["roster"]}
     return [
         host
         for host, known in data["hosts"].items()
-        if host in with_tasks and host != spec["host"] and not (known["connected"] or known["over"] or known["absent"])
+        if host in with_tasks and host != spec["host"] and not (known["over"] or known["absent"])
     ]

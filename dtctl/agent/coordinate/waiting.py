@@ -20,7 +20,7 @@ from ..records.spec import Spec, voters_of
 from ..records.values import FINAL
 from ..run import intents
 from .contacts import last_words, superseded_identities
-from .following import hello
+from .following import hello, news
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,12 +124,14 @@ class Waiting:
             own = Identity(self._files.directory, self._spec["run"])
             self._dialer = Dialer(place["address"], place["host"], own, now, random.random)
         for message in self._dialer.step(now):
+            intent = intents.IntentFollower(self._files)
             if message["type"] == "connected":
-                intent = intents.IntentFollower(self._files)
-                count = self._files.events.count
-                self._dialer.send(hello(self._spec, self._files.state(), intent, count))
-            elif message["type"] == "orders" and message["over"]:
-                self._left.discard(place["host"])
+                self._dialer.send(hello(self._spec, self._files.state(), intent, self._files.events.count))
+            elif message["type"] == "orders":
+                if intent.take(message["intents"]):  # it counts who has confirmed the end
+                    self._dialer.send(news(self._files.state(), intent))
+                if message["over"]:
+                    self._left.discard(place["host"])
 
     def _remove(self) -> None:
         for part in (self._hub, self._dialer):

@@ -226,7 +226,7 @@ class Inventory(Record):
     min_workers: Default[Optional[Count], None]
     """The least number of training tasks, including the lead, with which it continues while hosts are away; null: it
     waits."""
-    hold_s: Default[Optional[Seconds], None]
+    hold_s: Default[Optional[Within[float, 0, 600]], None]
     """How long a host may be cut off from the coordinator before it holds its tasks still; null: they run on."""
     voting: Default[Count, 0]
     """How many hosts elect the coordinator; without most of them none is elected."""

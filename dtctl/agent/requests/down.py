@@ -75,6 +75,7 @@ class _Removal:
             "removed": [],
             "kept": [],
             "awaits": {},
+            "over": [],
         }
 
     def remove(self, run: runs.Run, how: How) -> None:
@@ -94,6 +95,8 @@ class _Removal:
     def _remove_or_wait(self, run: runs.Run) -> None:
         """Waits on for hosts that gave no answer when the run ended, if this command does not reach them either."""
         run.ends_within(runs.REMOVAL_LIMIT_S)
+        if unended.is_over_everywhere(run):
+            self.result["over"].append(run.id)
         known = unended.awaited(run, time.time()) if self._reached is not None else None
         hosts = unended.left(run, known, self._reached or ()) if known is not None else []
         if known is not None and hosts:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from ..coordinate.view import awaited_hosts, is_of
 from ..host import paths
 from ..records.kinds import made
-from ..records.spec import hosts_of, voters_of
+from ..records.spec import LEASED_S, held_within_s, hold_s, hosts_of, voters_of
 from ..records.whole_run import Awaited, RunView
 from ..run import intents
 from . import runs
@@ -17,6 +17,9 @@ from . import runs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Collection, List, Optional
+
+    from ..conversation import Conversation
+    from ..records.answers import LeftOpen
 
 _KEPT = {
     *("spec.json", "intent.json", "state.json", "moved.json", "ballot.json", "machine", "environ.json"),
@@ -49,10 +52,17 @@ def _unheard(run: runs.Run) -> List[str]:
     with suppress(paths.Damaged):
         view = paths.read_record(run.files.path("cluster.json"), RunView)
         if view is not None and is_of(view, original):
-            for known in view["hosts"].values():
-                known["connected"] = False  # it may be gone by now
             return awaited_hosts(original, view)
     return [host for host in hosts_of(original) if host != run.spec["host"] and host not in run.spec["absent"]]
+
+
+def is_over_everywhere(run: runs.Run) -> bool:
+    """Whether this host has coordinated the run, and heard of its end from every other."""
+    original = run.files.original()
+    with suppress(paths.Damaged):
+        view = paths.read_record(run.files.path("cluster.json"), RunView)
+        return view is not None and is_of(view, original) and not awaited_hosts(original, view)
+    return False
 
 
 def left(run: runs.Run, known: Awaited, reached: Collection[str]) -> List[str]:
@@ -64,6 +74,20 @@ def can_tell(run: runs.Run) -> bool:
     """Whether hosts that come back listen to this one: to the voters, or, without any, to every host."""
     voters = [voter["host"] for voter in voters_of(run.spec)]
     return not voters or run.spec["host"] in voters
+
+
+def left_open(talk: Conversation, cluster: str, host: str, now: float) -> Optional[LeftOpen]:
+    """The last run of the cluster here, if it has ended and tasks of it may still act on other hosts."""
+    every = runs.every(talk, cluster, host)
+    run = every[-1] if every else None
+    if run is None or run.live():
+        return None
+    known = awaited(run, now)
+    if known is None:
+        return None
+    limit_s = hold_s(run.spec)
+    wait_s = None if limit_s is None else max(0.0, LEASED_S + held_within_s(limit_s) - max(0.0, now - known["since"]))
+    return {"run": run.id, "hosts": known["hosts"], "wait_s": wait_s} if wait_s != 0.0 else None
 
 
 def keep(run: runs.Run, known: Awaited, hosts: List[str]) -> None:

@@ -151,6 +151,7 @@ def _found(
         "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
         "free_from": ports.free_from(starting.most_ports(spec)),
         "joining": None,
+        "left_open": unended.left_open(talk, spec["cluster"], spec["host"], time.time()) if old is None else None,
         **checks.by_the_way(talk, request["ask"]),
     }
 

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 
+from dtctl.agent.records.answers import LeftOpen, Prepared
 from dtctl.agent.records.spec import LEASED_S, held_within_s
 from dtctl.dataclass import dataclass
 from dtctl.operations.client import ask
@@ -44,6 +45,22 @@ def unended(run: str, stopped: StopResult) -> Unended | None:
     if not hosts:
         return None
     return Unended(run, hosts, wait_s(known, hosts, stopped.silent_s))
+
+
+def left_open(prepared: Mapping[str, Prepared]) -> list[Unended]:
+    """Runs that ended before this command, as hosts report them; each names hosts of which it has heard no end."""
+    found: dict[str, list[LeftOpen]] = {}
+    for answer in prepared.values():
+        if (one := answer["left_open"]) is not None:
+            found.setdefault(one["run"], []).append(one)
+    open_ = []
+    for run, reports in found.items():
+        hosts = dict.fromkeys(host for one in reports for host in one["hosts"] if host not in prepared)
+        waits = [one["wait_s"] for one in reports]
+        known = [wait for wait in waits if wait is not None]
+        if hosts:
+            open_.append(Unended(run, tuple(hosts), max(known) if len(known) == len(waits) else None))
+    return open_
 
 
 def wait_s(known: RunRecord, hosts: Collection[str], silent_s: Mapping[str, float | None] | None) -> float | None:
