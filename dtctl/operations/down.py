@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from dtctl.agent.records import answers as records
+from dtctl.config.ranges import fold
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host
@@ -81,9 +82,10 @@ def _down(
     without_answer = {
         host: TransportError(
             f"{host} gave no answer when its run ended: tasks may still run there",
+            detail=f"reported by {fold(reporters)}",
             hint="dtctl down    again, once it answers",
         )
-        for host in awaited
+        for host, reporters in awaited.items()
         if host not in {**stopped.errors, **rest.errors}
     }
     return DownResult(
