@@ -57,7 +57,13 @@ def test_replaced_task_never_acts_beside_its_successor(fleet: Fleet, user: Desk,
     user.dtctl("down", "--yes")
 
 
-def returns(fleet: Fleet, user: Desk, host: FleetHost) -> None:
+def takes_down(user: Desk, without: FleetHost) -> None:
+    done = user.run("down", "--yes", "--grace", "1s", timeout_s=180)
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert f"ends the tasks on {without.name} if it returns within a day" in done.stderr
+
+
+def returns(fleet: Fleet, host: FleetHost) -> None:
     """The host comes back after a `down` that has not reached it: nothing of the run is left there."""
     assert states(host, "--job_name="), "its tasks still exist"
     fleet.heal(host)
@@ -71,9 +77,8 @@ def test_down_after_a_replacement_waits_for_the_host_that_was_replaced(fleet: Fl
     old = scene.host("worker:0")
     fleet.cut(old)
     user.dtctl("replace", old.name, "gpu-5", "--yes", timeout_s=180)
-    said = user.dtctl("down", "--yes", "--grace", "1s", code=7, timeout_s=120)
-    assert f"ends the tasks on {old.name} if it returns within a day" in said
-    returns(fleet, user, old)
+    takes_down(user, old)
+    returns(fleet, old)
     user.dtctl("down", "--yes")
 
 
@@ -81,9 +86,8 @@ def test_down_without_the_coordinators_host_waits_for_it(fleet: Fleet, user: Des
     scene = shared(fleet, user)
     old = scene.coordinator()
     fleet.cut(old)
-    said = user.dtctl("down", "--yes", "--grace", "1s", code=7, timeout_s=120)
-    assert f"ends the tasks on {old.name} if it returns within a day" in said
-    returns(fleet, user, old)
+    takes_down(user, old)
+    returns(fleet, old)
     user.dtctl("down", "--yes")
     user.dtctl("up", timeout_s=120)
     user.dtctl("down", "--yes", "--grace", "1s")

@@ -10,15 +10,19 @@ import pytest
 
 from dtctl.agent.records.answers import Prepared
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.spec import HOLD_S, LEASED_S, held_within_s
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId
 from dtctl.operations.run_record import RunRecord, record_of
+from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up.result import UpReport
-from dtctl.operations.up.succession import Unended, left_open, unended, wait_s
+from dtctl.operations.up.succession import Unended, left_open, unended, unknown_ends, wait_s
 from dtctl.operations.up.up import await_ends
 from dtctl.plan import plan_roster
+from dtctl.render import starting
+from tests.unit.fakes import FakeTransport
 from tests.unit.operations.test_stopping import with_spares
 
 LIMIT_S = held_within_s(HOLD_S)
@@ -122,3 +126,32 @@ def test_tasks_of_hosts_that_were_stopped_are_not_open() -> None:
     result = stopped(known, "c")
     found = unended("r", dataclasses.replace(result, already=(TaskId("worker", 0),)))
     assert found is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "lost", "unknown"),
+    [
+        ({}, ("c",), ()),
+        ({}, (), ()),
+        ({"hold_s": None}, (), ()),
+        ({"hold_s": None}, ("c",), ("c",)),
+        ({"voting": 3}, ("a", "c"), ("a", "c")),
+    ],
+    ids=["five voters", "all answer", "two hosts, both answer", "two hosts", "most of three voters"],
+)
+def test_replace_asks_before_anything_changes_where_it_could_not_be_known(
+    fields: dict[str, Any], lost: tuple[str, ...], unknown: tuple[str, ...]
+) -> None:
+    run = record(**fields)
+    tasks = {task: TaskStatus.unknown(task, host, fact("no_answer")) for task, host in run.roster.items()}
+    errors: Mapping[str, DtctlError] = {host: TransportError("away") for host in lost}
+    found = RunStatus(run, tasks, Verdict(Outcome.RUNNING, ()), (), 1.0, errors=errors)
+    assert unknown_ends(found, FakeTransport(lambda *_: [])) == unknown
+    ended = dataclasses.replace(found, verdict=Verdict(Outcome.STOPPED, ()))
+    assert unknown_ends(ended, FakeTransport(lambda *_: [])) == ()
+
+
+def test_a_refused_start_names_the_command_that_insists() -> None:
+    refused = starting.unknown_end(["gpu-2"], "digits-1", "dtctl replace gpu-2 gpu-9 --yes --force")
+    assert "gpu-2 gave no answer" in refused.summary
+    assert refused.hint.endswith("dtctl replace gpu-2 gpu-9 --yes --force")

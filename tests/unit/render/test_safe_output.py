@@ -431,6 +431,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_replacement": lambda: starting.show_replacement(poisoned(EXCHANGE)),
     "show_kept": lambda: result.show_kept(poisoned(WRITTEN)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
+    "show_awaited": lambda: result.show_awaited({f"a{BAD}": (f"b{BAD}",)}, [f"c{BAD}"]),
+    "show_unknown_end": lambda: starting.show_unknown_end([f"a{BAD}"], f"run{BAD}"),
     "show_draining": lambda: result.show_draining(f"a{BAD}", poisoned(ENDING)),
     "show_draining idle": lambda: result.show_draining(f"a{BAD}", poisoned(IDLE)),
     "show_undraining": lambda: result.show_undraining(f"a{BAD}", poisoned(ENDING)),
