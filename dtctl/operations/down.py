@@ -31,6 +31,16 @@ from dtctl.transport.seam import Transport
 
 
 @dataclass(frozen=True)
+class Waiters:
+    """Of a host that gave no answer when a run ended: who reports that, and where an agent stays that ends its tasks
+    when it comes back.
+    """
+
+    reporters: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class DownResult:
     stop: StopResult
     removed: Mapping[str, tuple[str, ...]]
@@ -39,8 +49,8 @@ class DownResult:
     """Files that the cluster's trainers wrote into their working directory, which are kept."""
     unasked: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts without a task that gave no answer: an earlier run may have left something there."""
-    awaited: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Host on which tasks of a removed run may still run -> hosts whose agents end them when it comes back."""
+    awaited: Mapping[str, Waiters] = field(default_factory=dict)
+    """Hosts on which tasks of a removed run may still run."""
 
 
 def down(
@@ -82,10 +92,10 @@ def _down(
     without_answer = {
         host: TransportError(
             f"{host} gave no answer when its run ended: tasks may still run there",
-            detail=f"reported by {fold(reporters)}",
+            detail=f"reported by {fold(one.reporters)}",
             hint="dtctl down    again, once it answers",
         )
-        for host, reporters in awaited.items()
+        for host, one in awaited.items()
         if host not in {**stopped.errors, **rest.errors}
     }
     return DownResult(
@@ -119,15 +129,21 @@ def _down(
     )
 
 
-def _awaited(answers: Mapping[str, records.DownResult]) -> dict[str, tuple[str, ...]]:
-    """A host that says so keeps an agent for it."""
-    found: dict[str, list[str]] = {}
+def _awaited(answers: Mapping[str, records.DownResult]) -> dict[str, Waiters]:
+    """Hosts of runs that have not ended everywhere, by those that report it."""
+    found: dict[str, Waiters] = {}
     over = {run for answer in answers.values() for run in answer["over"]}
     for host, answer in answers.items():
-        named = (names for run, names in answer["awaits"].items() if run not in over)
-        for name in dict.fromkeys(name for names in named for name in names):
-            found.setdefault(name, []).append(host)
-    return {name: tuple(hosts) for name, hosts in found.items()}
+        for run, names in answer["awaits"].items():
+            for name in names if run not in over else ():
+                before = found.get(name, Waiters())
+                waiting = (*before.waiting, host) if run in answer["waits"] else before.waiting
+                found[name] = Waiters(_unique(*before.reporters, host), _unique(*waiting))
+    return found
+
+
+def _unique(*names: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
 def _clear_others(record: RunRecord, transport: Transport) -> GcResult:

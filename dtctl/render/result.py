@@ -18,6 +18,7 @@ from dtctl.render.terminal.safe import log_lines, one_line
 
 if TYPE_CHECKING:
     from dtctl.agent.records import answers
+    from dtctl.operations.down import Waiters
     from dtctl.operations.drain import Scaled, Scaling
     from dtctl.operations.events import EventHistory
     from dtctl.operations.gc import GcResult, Written
@@ -60,11 +61,12 @@ def _show_left_of(result: StopResult) -> None:
         note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as they are connected")
 
 
-def show_awaited(awaited: Mapping[str, Collection[str]], errors: Collection[str]) -> None:
+def show_awaited(awaited: Mapping[str, Waiters], errors: Collection[str]) -> None:
     """Says who ends what is left on hosts that gave no answer to `down`."""
-    for host, hosts in awaited.items():
+    waited_for = {host: one.waiting for host, one in awaited.items() if one.waiting}
+    for host, hosts in waited_for.items():
         note(f"an agent on {fold(hosts)} ends the tasks on {host} if it returns within a day")
-    left = [host for host in errors if host not in awaited]
+    left = [host for host in errors if host not in waited_for]
     if left:
         note(f"what is left on {fold(left)} stays", "dtctl down    again removes it, once it answers")
 

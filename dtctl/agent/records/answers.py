@@ -415,7 +415,9 @@ class DownResult(Ended):
     kept: AtMost[List[Written], MOST_CLUSTERS]
     """Directories of this cluster with files of trainers, which stay."""
     awaits: Default[AtMost[Dict[Name, AtMost[List[Name], 4096]], 10_000], {}]
-    """Run -> hosts that gave no answer when it ended. This host ends its tasks there when they come back."""
+    """Run -> hosts that gave no answer when it ended."""
+    waits: Default[AtMost[List[Name], 10_000], []]
+    """Runs of which an agent stays here, which ends the tasks there when such a host comes back."""
     over: Default[AtMost[List[Name], 10_000], []]
     """Runs that this host has coordinated, and that have ended everywhere: others may have left before they knew."""
 

@@ -75,6 +75,7 @@ class _Removal:
             "removed": [],
             "kept": [],
             "awaits": {},
+            "waits": [],
             "over": [],
         }
 
@@ -103,6 +104,7 @@ class _Removal:
             self.result["awaits"][run.id] = hosts
         if known is not None and hosts and unended.can_tell(run):
             unended.keep(run, known, hosts)
+            self.result["waits"].append(run.id)
         else:
             run.remove()
         self.result["removed"].append(run.id)

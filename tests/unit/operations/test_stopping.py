@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.answers import DownResult
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import because
 from dtctl.agent.records.run_state import Intent
@@ -20,6 +21,7 @@ from dtctl.bundle.sender import Sender
 from dtctl.config.cluster import Cluster
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import Host, Local, TaskId
+from dtctl.operations import down
 from dtctl.operations.client import Progress
 from dtctl.operations.drain import Scaling, scale
 from dtctl.operations.push import push
@@ -378,3 +380,17 @@ def test_drain_waits_for_no_task_that_another_command_lets_run_again() -> None:
         handle.wanted = {"worker:1": intent}
         over.append(held.is_over(handle, "worker:1"))  # type: ignore[arg-type]
     assert over == [False, False, True]
+
+
+def removed(**fields: Any) -> Any:
+    return made(DownResult, **{"stopped": [], "already": [], "survivors": [], "removed": ["r-1"], "kept": [], **fields})
+
+
+def test_down_names_who_reports_a_host_that_gave_no_answer_and_who_waits_for_it() -> None:
+    answers = {
+        "a": removed(awaits={"r-1": ["c"], "r-0": ["c", "d"]}, waits=["r-1"]),
+        "b": removed(awaits={"r-1": ["c"]}),
+    }
+    assert down._awaited(answers) == {"c": down.Waiters(("a", "b"), ("a",)), "d": down.Waiters(("a",), ())}
+    answers["e"] = removed(over=["r-0", "r-1"])
+    assert down._awaited(answers) == {}, "its coordinator has heard of every end"
