@@ -64,10 +64,12 @@ def test_task_of_a_host_without_a_majority_is_held_and_continues(voting: Cluster
 
 def test_held_task_of_a_run_that_has_ended_meanwhile_acts_no_more(voting: Cluster) -> None:
     host, spec = voting.of("worker:0")
-    hold(voting, "worker:0", "ab")
+    _, thaw = hold(voting, "worker:0", "ab")
     before = host.log(spec, "worker:0")
-    how = {"tasks": None, "grace_s": None, "why": [{"kind": "makes_room"}], "by": "ada@laptop"}
-    voting.hosts["b"].ask("stop", **how)  # a session resumes the agent
+    how = {"by": "ada@laptop", "grace_s": None, "why": [{"kind": "makes_room"}]}
+    voting.hosts["b"].want(voting.specs["b"], "chief:0", want="stop", ends_run=how)  # before its agent runs again
+    for one in thaw:
+        one()
     eventually(lambda: voting.entry("worker:0")["state"] == "stopped", PATIENCE_S, "its end")
     assert voting.entry("worker:0")["exit"]["signal"] == 9
     assert host.log(spec, "worker:0") == before, "it has neither trained nor saved"
