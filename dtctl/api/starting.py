@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster as Config
     from dtctl.operations.checks.checking import Checked as CheckedHosts
     from dtctl.operations.up.launch import Start
+    from dtctl.operations.up.succession import Unended
 
 
 def up(
@@ -87,7 +88,7 @@ def replace(
     config = cluster.checked.cluster
     exchange = plan_replacement(config, host, new)
     _, found = find_run(cluster)
-    check_replaceable(config, found)
+    check_replaceable(config, exchange, found)
     _consent(exchange.cluster, cluster.overrides, local=found.record.is_local, typed=False)
     launch = prepare_replacement(exchange, found, cluster.transport.hostname, os.environ)
     if (data := data_to_move(exchange, launch)) is not None:
@@ -169,6 +170,11 @@ class _Report(UpReport):
         from dtctl.render.starting import at_step_zero
 
         log.warning("%s", "\n".join(at_step_zero(unseen)))
+
+    def unknown_end(self, left: Unended) -> None:
+        from dtctl.render.starting import unknown_end
+
+        log.warning("%s", unknown_end(left.hosts, left.run, "").summary)
 
     def consent(self, runs: Collection[str]) -> None:
         for run in runs:

@@ -75,6 +75,10 @@ class RunRecord:
     moved: Mapping[str, str] = field(default_factory=dict)
     """Host -> the one that has taken its tasks during the run, as hosts of the run report it; the roster has it so."""
     arbiters: tuple[str, ...] = ()
+    hold_s: float | None = None
+    """How long its hosts may miss the coordinator before they hold their tasks still, as a host reports it."""
+    voting: int = 0
+    """How many hosts elect its coordinator."""
 
     @property
     def project(self) -> Path | None:
@@ -165,6 +169,8 @@ class RunRecord:
             settings=inventory["settings"],
             moved={seat: host for seat, host in inventory["moved"]["seats"].items() if host != seat},
             arbiters=tuple(inventory["arbiters"]),
+            hold_s=inventory["hold_s"],
+            voting=inventory["voting"],
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:

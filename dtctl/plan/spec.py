@@ -12,6 +12,8 @@ from typing import Any, TypeVar, cast
 
 from dtctl.agent.records.kinds import fields_of, made
 from dtctl.agent.records.spec import (
+    FEWEST_VOTERS,
+    HOLD_S,
     MAKER_SETTINGS,
     VERSION,
     Environment,
@@ -132,6 +134,8 @@ def run_spec(
         moved=made(Moved),
         resizes=resizes(plan.cluster),
         min_workers=plan.cluster.recovery.min_workers,
+        voting=len(plan.voters),
+        hold_s=HOLD_S if len(plan.voters) >= FEWEST_VOTERS else None,
     )
 
 

@@ -320,5 +320,26 @@ def show_replacement(exchange: Replacement) -> None:
         )
 
 
+def show_unknown_end(hosts: Sequence[str], run: str) -> None:
+    show_warning(*_unknown_end(hosts, run))
+
+
+def unknown_end(hosts: Sequence[str], run: str, again: str) -> PreflightError:
+    """The refusal to start beside tasks that may still act."""
+    summary, detail = _unknown_end(hosts, run)
+    there = f"start {fold(hosts)}, or connect to the network again, and type the command again"
+    return PreflightError(summary, detail=detail, hint=f"{there}; or, if nothing runs there: {again}")
+
+
+def _unknown_end(hosts: Sequence[str], run: str) -> tuple[str, str]:
+    what = f"{fold(hosts)} gave no answer: tasks of {run} may still run there, and write the same checkpoints"
+    return what, "a host that is cut off holds its tasks only in a run on three hosts or more, by most of its voters"
+
+
+def awaiting_end(hosts: Sequence[str], seconds: int) -> str:
+    """The status line of a start that waits."""
+    return f"{fold(hosts)} gave no answer: its tasks are held or ended in {seconds} s; then the new ones start"
+
+
 def show_next_steps() -> None:
     note("  dtctl logs -f    what the tasks print", "dtctl status     their progress", "dtctl stop       end them")

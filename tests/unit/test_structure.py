@@ -136,7 +136,7 @@ ROOMS = {
 """Which rooms of the agent a room may use."""
 
 ENTRIES = {
-    "coordinate": {"following", "leading", "voting"},
+    "coordinate": {"following", "leading", "view", "voting", "waiting"},
     "supervise": {"supervisor"},
     "survival": {"revival", "reboot", "systemd"},
     "logs": {"reader", "sieve", "lines"},

@@ -14,7 +14,7 @@ from ..records.kinds import made
 from ..records.run_state import Entry, Intent, IntentFile, Process, State
 from ..records.spec import Moved, Spec
 from ..records.values import Variables
-from ..records.whole_run import Ballot
+from ..records.whole_run import Awaited, Ballot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,6 +112,13 @@ class RunFiles:
         self.write_urgent(self.path("ballot.json"), ballot)
         paths.sync(self.path("ballot.json"))
 
+    def awaited(self) -> Optional[Awaited]:
+        """Hosts that gave no answer when the run ended; None if there are none."""
+        return paths.read_record(self.path("awaited.json"), Awaited)
+
+    def write_awaited(self, awaited: Awaited) -> None:
+        self.write_urgent(self.path("awaited.json"), awaited)
+
     def state(self) -> State:
         state = self._read("state.json", State)
         own = self._tasks_now()
@@ -196,6 +203,13 @@ class RunFiles:
         import shutil  # for sessions alone
 
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def remove_aside(self) -> None:
+        """For the run's own agent: no session finds a part of it."""
+        import shutil
+
+        with suppress(OSError):
+            shutil.rmtree(self.set_aside(), ignore_errors=True)
 
     def set_aside(self) -> str:
         """Moves the directory out of the way; returns its new path."""

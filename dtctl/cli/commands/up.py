@@ -29,6 +29,7 @@ from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.replace import Replacement
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.up.launch import Start
     from dtctl.operations.up.result import UpResult
     from dtctl.render.progress import UpProgress
@@ -106,6 +107,7 @@ def up(
         first=first,
         previous=scope.memory.newest_of(cluster.file, cluster.name),
         force=force,
+        beside=force,
         keep_ports=require_private,  # it has looked at these
     )
     if follow and outcome.lead is not None:
@@ -187,6 +189,9 @@ def replace(
     ] = None,
     overrides: Overrides = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start even if tasks may still run on a host that gives no answer.")
+    ] = False,
     quiet: Quiet = False,
     output: OutputOption = "text",
 ) -> None:
@@ -197,7 +202,8 @@ def replace(
     exchange = operations.replace.plan_replacement(cluster, host, new)
     found = operations.status.status(scope.record(), scope.transport)
     report_errors(operations.replace.unanswered(exchange, found), others=found.without_run)
-    operations.replace.check_replaceable(cluster, found)
+    operations.replace.check_replaceable(cluster, exchange, found)
+    beside = force or _agrees_to_unknown_end(scope, exchange, found)
     sends = (*operations.sending.START, operations.sending.DATA)
     require_consent(exchange.cluster, overrides, local=found.record.is_local, sends=sends)
     launch = operations.replace.prepare_replacement(exchange, found, scope.transport.hostname, os.environ)
@@ -210,7 +216,8 @@ def replace(
         if not yes:
             _ask(exchange, runs)
 
-    outcome = start(scope, launch, quiet=quiet, output=output, agree=agree)
+    again = f"{_command(exchange)} --yes --force"
+    outcome = start(scope, launch, quiet=quiet, output=output, agree=agree, beside=beside, again=again)
     outcome = await_tasks(scope, launch, outcome, quiet=quiet or output == "json")
     if outcome.failed is not None:
         raise typer.Exit(ExitCode.RUN_FAILED)
@@ -237,9 +244,29 @@ def _bring_data(scope: Scope, exchange: Replacement, launch: Start, *, quiet: bo
         )
 
 
+def _agrees_to_unknown_end(scope: Scope, exchange: Replacement, found: RunStatus) -> bool:
+    """Asks before anything is changed where it could not be known whether tasks of the old host still act.
+
+    False where there is nothing to ask.
+    """
+    hosts = operations.up.succession.unknown_ends(found, scope.transport)
+    if not hosts:
+        return False
+    run = found.record.run or found.record.cluster
+    if not console.can_ask():
+        raise render.starting.unknown_end(hosts, run, f"{_command(exchange)} --yes --force")
+    render.starting.show_unknown_end(hosts, run)
+    console.confirm("Move the tasks all the same?")
+    return True
+
+
+def _command(exchange: Replacement) -> str:
+    return f"dtctl replace {exchange.old} {exchange.new}"
+
+
 def _ask(exchange: Replacement, runs: Collection[str]) -> None:
     if not sys.stdin.isatty():
-        raise UsageError("replace stops the run, so it asks first", hint="dtctl replace HOST NEWHOST --yes")
+        raise UsageError("replace stops the run, so it asks first", hint=f"{_command(exchange)} --yes")
     moved = ", ".join(map(str, exchange.tasks))
     what = f"stop {', '.join(runs)} and start again" if runs else "start again"
     console.confirm(f"Move {moved} from {exchange.old} to {exchange.new}: {what}?")

@@ -22,6 +22,7 @@ from dtctl.operations.client import Progress
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, TaskStatus
 from dtctl.operations.stop import Ending, Stopping, StopResult
+from dtctl.operations.up.succession import Unended
 from dtctl.transport.seam import Session
 
 EXPECTED_S = 30.0
@@ -214,6 +215,12 @@ class UpReport:
 
     def stopped(self, stopping: Stopping) -> None:
         """The progress of that stop, if it takes long."""
+
+    def unknown_end(self, left: Unended) -> None:
+        """Tasks of the stopped run may still act on hosts that gave no answer. May raise."""
+
+    def awaiting_end(self, left: Unended, seconds: int) -> None:
+        """Called once a second while they may."""
 
 
 def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:

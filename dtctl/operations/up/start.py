@@ -94,7 +94,8 @@ class Joining:
     def _converse(self, session: Session, host: Host) -> answers.Started:
         live = self._joining["inventory"]
         asked = up_request(self._launch, host, live["absent"])
-        asked["spec"] = {**asked["spec"], "settings": live["settings"]}  # the same values may be written otherwise now
+        # the same values may be written otherwise now, and an earlier dtctl has started it
+        asked["spec"] = {**asked["spec"], "settings": live["settings"], "hold_s": live["hold_s"]}
         self._check_same(host, asked["spec"])
         asked = {**asked, "credentials": self._joining["credentials"][host.name]}
         record = self._launch.record
@@ -111,7 +112,7 @@ class Joining:
         expected = self._joining["inventory"]
         with about(self._launch.record.coordinator, "reports another run than its own"):
             check_inventory(expected, spec["cluster"], self._run)
-        if inventory_of(spec) != expected:
+        if {**inventory_of(spec), "voting": expected["voting"]} != expected:
             raise PreflightError(
                 f"{host.name} cannot join run {self._run}: its tasks have other addresses there than in this file",
                 detail="names of hosts in ~/.ssh/config count as well, where hosts.NAME.address is not set",

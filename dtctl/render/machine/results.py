@@ -47,6 +47,7 @@ def down(outcome: DownResult) -> dict[str, Any]:
         "removed": [{"host": host, "runs": list(runs)} for host, runs in outcome.removed.items()],
         **picked(outcome, f"kept[{document.WRITTEN}]"),
         "notAsked": list(outcome.unasked),
+        "awaited": [{"host": host, "by": list(one.waiting)} for host, one in outcome.awaited.items()],
     }
 
 

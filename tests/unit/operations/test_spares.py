@@ -314,8 +314,9 @@ def test_up_without_a_host_that_was_replaced_finds_the_run_unchanged(
 
 
 def test_replace_names_who_has_taken_a_place() -> None:
+    exchange = replace.plan_replacement(SPARED, "c", "s")
     with pytest.raises(PreflightError) as refused:
-        replace.check_replaceable(SPARED, status_of(RECORD.as_known(AFTER), {}))
+        replace.check_replaceable(SPARED, exchange, status_of(RECORD.as_known(AFTER), {}))
     assert refused.value.detail == "s has taken the place of c"
 
 

@@ -52,6 +52,7 @@ from dtctl.operations.consent import Program
 from dtctl.operations.data import DataState, PlaceState
 from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
+from dtctl.operations.down import Waiters
 from dtctl.operations.drain import Scaled, Scaling
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, EventHistory
@@ -432,6 +433,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_replacement": lambda: starting.show_replacement(poisoned(EXCHANGE)),
     "show_kept": lambda: result.show_kept(poisoned(WRITTEN)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
+    "show_awaited": lambda: result.show_awaited({f"a{BAD}": Waiters((), (f"b{BAD}",))}, [f"c{BAD}"]),
+    "show_unknown_end": lambda: starting.show_unknown_end([f"a{BAD}"], f"run{BAD}"),
     "show_draining": lambda: result.show_draining(f"a{BAD}", poisoned(ENDING)),
     "show_draining idle": lambda: result.show_draining(f"a{BAD}", poisoned(IDLE)),
     "show_undraining": lambda: result.show_undraining(f"a{BAD}", poisoned(ENDING)),
