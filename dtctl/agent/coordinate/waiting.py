@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 LISTEN_AGAIN_S = 5.0
 """Another run may have the port: its agent answers for this one then."""
 
-TOLD_S = 120.0
-"""A host that was sent the end, and has not asked again for this long, has obeyed: it asks every few seconds."""
+TOLD_S = 40.0
+"""A host that was sent the end, and has not asked again for this long, has obeyed: it asks each at least every 20 s."""
 
 LONGEST_WAIT_S = 5.0
 
