@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.api.cluster import Cluster, log, memory, one_at_a_time
@@ -149,10 +149,11 @@ class _Report(UpReport):
     def __call__(self, progress: Progress) -> None:
         self._progress(progress)
 
-    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
-        from dtctl.render.starting import wheels_line
+    def wheels(self, sent: Mapping[str, int], wheels: Bundle) -> None:
+        from dtctl.render.starting import wheels_lines
 
-        log.info("%s", wheels_line(hosts, wheels, seconds))
+        for line in wheels_lines(sent, wheels):
+            log.info("%s", line)
 
     def checked(self, checked: CheckedHosts) -> None:
         from dtctl.render.checks import refuse_certain_failure, worded

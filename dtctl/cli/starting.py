@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from typing import NoReturn
 
@@ -55,8 +55,9 @@ class StartReport(UpReport):
     def __call__(self, progress: Progress) -> None:
         self.bars(progress)
 
-    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
-        errors.note(starting.wheels_line(hosts, wheels, seconds))
+    def wheels(self, sent: Mapping[str, int], wheels: Bundle) -> None:
+        for line in starting.wheels_lines(sent, wheels):
+            errors.note(line)
 
     def checked(self, checked: Checked) -> None:
         if not checked.is_noticed:

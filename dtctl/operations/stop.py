@@ -190,7 +190,8 @@ def stop(
 ) -> StopResult:
     """SIGTERM, the grace period, SIGKILL, another look; servers last, as the others still save what is on them.
 
-    The coordinator does it; hosts that it does not reach are asked directly, all of them where it is away itself.
+    The coordinator does it. Hosts that it does not reach are asked directly, and are given up soon: it stops their
+    tasks when they are back. Where it is away itself, all hosts are asked.
     `report` hears of tasks that take longer than a second, from the threads of their hosts.
     """
     everything = set(tasks) == set(record.roster)
@@ -218,7 +219,8 @@ def stop(
     rest = [str(task) for task in named if known.roster.get(task) in answer["unreached"] and task not in ended]
     if not rest:
         return result
-    direct = _stop_directly(known, transport, rest, order, report, {}, {})
+    hasty = known.with_short_timeouts(answer["unreached"])
+    direct = _stop_directly(hasty, transport, rest, order, report, {}, {})
     promised = tuple(host for host, error in direct.errors.items() if isinstance(error, TransportError))
     return dataclasses.replace(result.and_then(direct), promised=promised)
 

@@ -141,7 +141,7 @@ def _span(seconds: float) -> str:
 
 
 _WORDS = {"send": "sending", "receive": "writing", "setup": "setting up", "verify": "checking"}
-_WORDS |= {"pull": "receiving", "check": "inspecting", "wheels": "getting wheels"}
+_WORDS |= {"pull": "receiving", "check": "inspecting"}
 _OVER = ("prepared", "started", "failed")
 _SHOWN_HOSTS = 12
 _SHOWN_NOTE = 200

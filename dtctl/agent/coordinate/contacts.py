@@ -35,6 +35,8 @@ class Contacts:
     def __init__(self, view: View, record: Callable[..., None]) -> None:
         self.away: Dict[str, float] = {}
         """Host -> since when."""
+        self.cut_ended: Optional[float] = None
+        """When a host was last in touch again that had been away for a while."""
         self._view = view
         self._record_line = record
         self._reported: Set[str] = set()
@@ -77,6 +79,8 @@ class Contacts:
 
     def greet(self, host: str, now: float) -> None:
         since = self.away.pop(host, now)
+        if now - since >= CUT_S:
+            self.cut_ended = now
         if host in self._reported:
             self._reported.remove(host)
             self._record(host, fact("back", host=host, seconds=now - since))
@@ -208,6 +212,9 @@ class Quorum:
         present = [known for known in self._view.hosts.values() if not known["absent"]]
         return max(0, len(present) // 2 + 1 - sum(known["connected"] for known in present))
 
+
+CUT_S = 5.0
+"""A host that was away for less may have had another agent."""
 
 AWAY_S = 45.0
 """So long a host is away before its machine is asked: an agent that was killed is replaced sooner, and dials."""

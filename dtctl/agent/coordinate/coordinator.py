@@ -21,6 +21,7 @@ from . import lifecycle
 from .contacts import Contacts, Quorum
 from .draining import Draining
 from .history import Accounting
+from .left_behind import LeftBehind
 from .lifecycle import Shutdown
 from .moving import Moving
 from .orders import OrderBook
@@ -77,6 +78,7 @@ class Coordinator:
         self._quorum = Quorum(self.view, has_lease)
         self._moving = Moving(self.view, self._recovery, self.contacts, self._record, self._draining.undrain, term)
         self._accounting = Accounting(self.view)
+        self._left_behind = LeftBehind()
         self._rebuilt = False
 
     @property
@@ -292,6 +294,7 @@ class Coordinator:
         self._now = now
         self.contacts.miss(now)
         self._quorum.update(now)
+        self._left_behind.update(self.view, self.contacts.cut_ended, now)
         if not self.decided:
             if self.may_start:
                 self._draining.release_cut_off()
@@ -318,9 +321,15 @@ class Coordinator:
         recovering = not self.decided and (self.view.is_recovering() or any(map(self.view.awaited, away)))
         own, over = self.view.own_host, self.over
         done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
+        behind = self._left_behind.hung if not self.decided else {}
         awaits = [host for host in awaited_hosts(self._spec, self.view.data) if host not in done] if done else []
         return self._book.news(
-            recovering=recovering, done=done, may_start=self.may_start, kept=self._kept, awaits=awaits
+            recovering=recovering,
+            done=done,
+            may_start=self.may_start,
+            kept=self._kept,
+            behind=behind,
+            awaits=awaits,
         )
 
     def _is_done(self, host: str) -> bool:
@@ -420,7 +429,11 @@ class Coordinator:
         data["missing"] = sentence(asks or self._draining.missing() or lifecycle.missing(self.view)) or None
         lost = next(self.view.open_incidents(), None)
         back = [why_of(self.view.intents[task])[0] for task in self._draining.returning()[:1]]
+        if not (lost or back or self.may_start):
+            back = outcome.waits_for_restart(facts)  # nothing is restarted, and so no incident begins
         now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else back)
+        if now is None and data["condition"]["type"] == "Running":
+            now = outcome.running(facts)
         if now is not None:
             self._set_condition(now)
         if data["phase"] != "starting" or not any(self.view.waits(task) for task in self.view.present):
@@ -459,6 +472,9 @@ class Coordinator:
 def _fingerprint(state: State) -> List[object]:
     """The part of a state on which decisions depend; the progress of tasks is left out."""
     return [
-        (entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"], len(entry["history"]))
+        (
+            *(entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"]),
+            *(len(entry["history"]), entry["repaired"]),
+        )
         for entry in state["tasks"].values()
     ]

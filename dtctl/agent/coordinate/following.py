@@ -58,6 +58,8 @@ class Following:
         """Moves with which this agent must restart: other hosts have taken tasks, or this host has."""
         self.first_steps: Mapping[str, float] = {}
         """For each task here that has reported no step: how long its peers took for their first step."""
+        self.left_behind: Mapping[str, float] = {}
+        """For each task here that has made no step since a cut ended, though peers have: for how long at least."""
         self._recovering = False
         self._has_orders = False
         """Whether orders have come over this connection: before them it is unknown whether the run goes on."""
@@ -187,6 +189,7 @@ class Following:
             wanted.update(message["intents"])
             self._recovering = message["mending"]
             self.first_steps = message["first_steps"]
+            self.left_behind = message["left_behind"]
             self.may_start = self.may_start or message["may_start"]
             self.over = self.over or message["over"]
             self.is_removed = self.is_removed or (message["over"] and message["removed"])

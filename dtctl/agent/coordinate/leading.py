@@ -72,6 +72,7 @@ class Leading:
     ) -> None:
         self.recovering = False
         self.first_steps: Mapping[str, float] = {}
+        self.left_behind: Mapping[str, float] = {}
         self.moved: Optional[Moved] = None
         """Moves with which this host's agent must restart."""
         self._over = False
@@ -432,6 +433,7 @@ class Leading:
             wanted.update(message["intents"])
             self.recovering = message["mending"]
             self.first_steps = message["first_steps"]
+            self.left_behind = message["left_behind"]
             self._over = self._over or message["over"]
         else:
             self._send(host, message)
@@ -443,7 +445,7 @@ class Leading:
     def _save(self, now: float, *, at_once: bool = False) -> None:
         decided = at_once or bool(self.coordinator.history)
         for line in self.coordinator.history:
-            self._history.add(line)
+            self._history.add_own(line, now)
         self.coordinator.history.clear()
         self._history.write_waiting()
         due = now >= self._save_at if self._unsaved else now >= self._save_at + SIGN_OF_LIFE_S

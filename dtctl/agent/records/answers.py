@@ -103,6 +103,12 @@ class BlockAt(Record):
     number: Count
 
 
+class Fed(Record):
+    """`fed`: what a host has received from its feeder since it connected to it; it awaits a `feeder_review`."""
+
+    received_bytes: Count
+
+
 class Need(Record):
     """The manifest of the bundle, or these of its files, by their index in it."""
 
@@ -504,6 +510,7 @@ FRAMES = {
     "beat": Alive,
     "progress": Progress,
     "need": Need,
+    "fed": Fed,
     "prepared": Prepared,
     "looked": Facts,
     "started": Started,

@@ -107,6 +107,8 @@ class Orders(Record):
     """Whether a task or a host was lost and is not back yet: then lack of progress is not judged."""
     first_steps: Default[Dict[TaskName, Seconds], {}]
     """For tasks that have reported no step: how long their peers took for the first step."""
+    left_behind: Default[Dict[TaskName, Seconds], {}]
+    """For tasks that have made no step since a cut of the network ended, though peers have: for how long at least."""
     may_start: Default[bool, True]
     """As in the welcome."""
     kept: Default[bool, False]

@@ -226,6 +226,12 @@ class FeederWord(Record):
     port: Default[Optional[Port], None]
 
 
+class FeederReviewWord(Record):
+    """`feeder_review`: the answer to `fed`; without `stays` the host leaves its feeder, and sends a `need` again."""
+
+    stays: bool
+
+
 @also(ExecRequest)
 def _is_a_command(request: ExecRequest) -> None:
     if not request["argv"]:

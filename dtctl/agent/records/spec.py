@@ -1,6 +1,6 @@
 """spec.json: the part of a run that one host knows. It never changes."""
 
-from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also, checked
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Pattern, Record, Within, also, checked
 from .values import (
     MOST_TASKS,
     BundleId,
@@ -57,6 +57,8 @@ class Member(Record):
     """Whether other tasks need it until they end: after a success it is not waited for, and it is stopped last."""
     addressed: Default[bool, False]
     """Whether other tasks are started with its address: if it moves to another host, all of them restart."""
+    listens: Default[bool, False]
+    """Whether it is known to open a server of its framework on its port."""
     seat: Default[Optional[Name], None]
     """The host on which `up` has put it, if another one has taken over."""
 
@@ -116,6 +118,9 @@ class Container(Record):
     """Options that run the trainer in it as the user of the host."""
 
 
+CodePath = Pattern[str, 8192, r"(?!/)(?!(?:[\s\S]*/)?\.\.(?:/|\Z))[\s\S]+", "a path within the code directory"]
+
+
 class Environment(Record):
     """The environment whose Python trains, created before the setup, once for each content (run/environments.py)."""
 
@@ -130,12 +135,12 @@ class Environment(Record):
     """Additional options of the user for the program that runs the container."""
     mounts: Default[Paths, []]
     """Directories of the host that are in the container, at the same paths, where they exist."""
-    files: Default[AtMost[Dict[Path, Hex64], 100], {}]
+    files: Default[AtMost[Dict[CodePath, Hex64], 100], {}]
     """Files of the code from which it is created, with their SHA-256."""
     env: Default[Variables, {}]
     """Variables with which it is created."""
     wheels: Default[Optional[BundleId], None]
-    """The bundle of all wheels to install; null: the installer downloads them."""
+    """The bundle of wheels from which alone it is installed; null: the installer downloads them."""
     directory: Default[Optional[Name], None]
     """Below `environments/`; the host writes it."""
     container: Default[Optional[Container], None]

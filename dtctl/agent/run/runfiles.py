@@ -8,7 +8,7 @@ import os
 import time
 from contextlib import contextmanager, suppress
 
-from ..host import files, locks, machine, paths
+from ..host import errors, files, locks, machine, paths
 from ..records import kinds
 from ..records.kinds import made
 from ..records.run_state import Entry, Intent, IntentFile, Process, State
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 RESERVE_BYTES = 128 * 1024
 """Set aside for the files that end a run on a disk that its trainers have filled."""
 
+
+_IN_VAIN_S = 0.1
+"""How long a lock is waited for that was waited for in vain before."""
 
 MOVED = "moved.json"
 
@@ -53,6 +56,8 @@ class RunFiles:
         self.lock_path = self.path("agent.lock")
         self.agent_log = self.path("agent.log")
         self._events: Optional[EventLog] = None
+        self._in_vain = False
+        """Whether the lock of the intent was waited for in vain the last time."""
         self._seated_as: Optional[Tuple[object, List[str]]] = None
         """The tasks of this host, by a version of moved.json."""
 
@@ -265,8 +270,19 @@ class RunFiles:
 
     @contextmanager
     def intent_lock(self) -> Iterator[None]:
-        """Locks the intent, for sessions that change it and for a supervisor that is about to end."""
-        with locks.closing(locks.await_lock(self.path("intent.lock"), exclusive=True, patience_s=float("inf"))):
+        """Locks the intent, for sessions that change it and for a supervisor that is about to end.
+
+        Agents hold it for milliseconds. What holds it for seconds, or has put something else in its place, is a trainer
+        or a suspended session, and must not keep the run from being stopped: then nobody has it, and each file of the
+        run is still replaced as a whole.
+        """
+        lock = None
+        try:
+            lock = locks.await_lock(self.path("intent.lock"), True, _IN_VAIN_S if self._in_vain else locks.PATIENCE_S)
+        except files.Unfit as unfit:
+            errors.note("intent.lock %s" % unfit.strerror)
+        self._in_vain = lock is None
+        with locks.closing(lock):
             yield
 
     @property

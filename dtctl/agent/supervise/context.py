@@ -18,6 +18,7 @@ from ..host.secrets import Masks
 from ..records.spec import Spec, TaskSpec, has_lead, hold_s
 from ..run import containers, environment
 from .keeper import AttemptSpec
+from .repairing import CheckpointRepair
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,12 +59,15 @@ class TaskContext:
         self.hold_s = hold_s(spec) or 0.0
         self.first_steps: Mapping[str, float] = {}
         """For each task whose peers have reported steps: how long they took for the first."""
+        self.left_behind: Mapping[str, float] = {}
+        """For each task that a cut of the network may have left hanging: for how long it has made no step."""
         self._inherited = inherited
         self._secrets = secrets
         self._marks = environment.Marks(environment.code_directory(run.root, spec), inherited)
         self._box = containers.of_spec(run.root, spec["environment"], self._marks)
         self.checkpoint_dirs = self._marks.expand(spec["checkpoint_dirs"])
         self.checkpoints = CheckpointSigns(self.checkpoint_dirs)
+        self.repair = CheckpointRepair(run.root, spec, self.checkpoint_dirs)
 
     def launch(self, task: TaskSpec, attempt: int, directory: str, without: Collection[str]) -> AttemptSpec:
         """The spec of an attempt of a task. `without`: tasks of the run that take no part in it."""

@@ -202,6 +202,7 @@ class Supervisor:
         self._context.recovering = self._role.recovering
         self._context.may_start = self._role.may_start and not (self._is_to_leave or self._role.holds())
         self._context.first_steps = self._role.first_steps
+        self._context.left_behind = self._role.left_behind
         return orders is not None and self._intent.take(orders)
 
     def _new_voter(self, now: float) -> Voter:
@@ -300,6 +301,7 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Waits until `wake` is written to, a connection has news, or a task is due."""
+        wake.show_work(self._wake)
         now = time.monotonic()
         due = self._role.due()
         times = [now + LONGEST_WAIT_S, *(task.due(now) for task in self._tasks), *([due] if due is not None else [])]

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from typing import List, Optional
 
     from ..records.spec import TaskSpec
+    from ..records.values import Repair
     from .context import TaskContext
 
 ENDING_LOOK_S = 0.1
@@ -60,6 +61,8 @@ class Task:
         """When the back-off ends."""
         self._early_until = 0.0
         """Until then a failed attempt still counts as early, although the tasks that it needs are ready."""
+        self._repairing: Optional[Repair] = None
+        """How the run's checkpoints are being repaired, before this task restores one."""
         self._adopt(now, wall)
 
     @property
@@ -68,6 +71,8 @@ class Task:
 
     def due(self, now: float) -> float:
         """When the next step is to be taken, at the latest."""
+        if self._repairing is not None:
+            return now + ENDING_LOOK_S
         if self._start_at is not None:
             return self._start_at
         if self._dump is not None or (self._attempt is not None and self._attempt.ending):
@@ -92,12 +97,28 @@ class Task:
             self._note_ending()
 
     def _step_idle(self, intent: Intent, now: float, wall: float) -> None:
+        if self._is_repairing(intent):
+            return
         is_due = self._start_at is not None and now >= self._start_at
         decision = policy.while_idle(self.entry, intent, may_start=self._context.may_start, is_due=is_due)
         if decision is not None:
             self._follow_decision(decision, intent, now, wall)
         elif intent["want"] == "hold" and self._start_at is not None:
             self._start_at = max(self._start_at, now + LOOK_S)
+
+    def _is_repairing(self, intent: Intent) -> bool:
+        """Whether damaged checkpoints are being set aside. It does not start meanwhile, whatever is ordered."""
+        if self._repairing is None and intent["want"] == "hold" and self.entry["generation"] >= intent["generation"]:
+            done, how = self.entry["repaired"], intent["repair"]
+            is_done = done is not None and done["attempt"] == self.entry["attempt"] and done["how"] in (how, "full")
+            self._repairing = None if is_done else how
+        if self._repairing is None:
+            return False
+        repaired = self._context.repair.step(self._repairing, self.entry["attempt"])
+        if repaired is not None:
+            self._repairing, self.entry["repaired"] = None, repaired
+            self._context.touched(True)
+        return repaired is None
 
     def _step_attempt(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
         if intent["early"]:

@@ -24,7 +24,7 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
-from dtctl.cli.watching import follow_to_the_end, require_consent
+from dtctl.cli.watching import follow_to_the_end, require_consent, require_sending
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def up(
     checked = scope.checked(cluster_file, overrides)
     cluster, reviewed = checked.cluster, operations.up.review.review(checked, os.environ, local=local, force=force)
     errors.show_doubts(reviewed.doubts)
-    require_consent(cluster, overrides, local=local, typed=local)
+    require_consent(cluster, overrides, local=local, typed=local, sends=operations.sending.START)
     launch = operations.up.launch.prepare_launch(
         cluster,
         scope.transport.hostname,
@@ -93,7 +93,7 @@ def up(
     def first(bars: UpProgress) -> None:
         if require_private:
             operations.checks.checking.require_private(
-                operations.checks.checking.context_of(launch.plan, hostname=scope.transport.hostname),
+                operations.checks.checking.context_of(launch.plan, launch.content, hostname=scope.transport.hostname),
                 launch.record,
                 scope.transport,
                 bars,
@@ -159,7 +159,8 @@ def push(
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = operations.run_record.record_of(plan_roster(operations.local.make_local(cluster) if local else cluster))
-    bundle = operations.local.scan_code(cluster)
+    require_sending(cluster, operations.sending.CODE, local=local)
+    bundle = operations.sending.scan_code(cluster)
     render.plan.show_left_out(bundle, cluster.file)
     kept = "nothing was started; the hosts keep the received files"
     with (
@@ -203,7 +204,8 @@ def replace(
     report_errors(operations.replace.unanswered(exchange, found), others=found.without_run)
     operations.replace.check_replaceable(cluster, exchange, found)
     beside = force or _agrees_to_unknown_end(scope, exchange, found)
-    require_consent(exchange.cluster, overrides, local=found.record.is_local)
+    sends = (*operations.sending.START, operations.sending.DATA)
+    require_consent(exchange.cluster, overrides, local=found.record.is_local, sends=sends)
     launch = operations.replace.prepare_replacement(exchange, found, scope.transport.hostname, os.environ)
     render.plan.show_left_out(launch.bundle, launch.plan.cluster.file)
     render.plan.show_exposure(operations.local.exposure(cluster))

@@ -195,8 +195,8 @@ class UpReport:
     def __call__(self, progress: Progress) -> None:
         """Called from the threads of the hosts."""
 
-    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
-        """The wheels of these hosts are downloaded; `wheels.root` with the suffix .log is pip's output."""
+    def wheels(self, sent: Mapping[str, int], wheels: Bundle) -> None:
+        """These hosts have the wheels now; each with the number of those that were sent."""
 
     def checked(self, checked: Checked) -> None:
         """What the hosts reported about themselves, once all are prepared."""

@@ -33,6 +33,7 @@ from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.config.cluster import Hook
+from dtctl.config.outgoing import Sending
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Found
@@ -98,7 +99,7 @@ from dtctl.render.machine import status as machine_checks
 from dtctl.render.machine import status as machine_diagnosis
 from dtctl.render.machine import status as machine_status
 from dtctl.render.progress import UpProgress
-from dtctl.render.starting import show_programs
+from dtctl.render.starting import show_wanted
 from dtctl.render.status import show_comparison
 from dtctl.render.terminal import console
 from tests.fuzz import cases
@@ -481,7 +482,10 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_onward again": lambda: show_onward(poisoned(run_status()), Onward(record())),
     "log": follow_log,
     "trust": trust_line,
-    "show_programs": lambda: show_programs([Program(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))]),
+    "show_wanted": lambda: show_wanted(
+        [Program(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))],
+        [Sending(Path("x"), f"hooks.{BAD}", BAD, {f"a{BAD}": BAD}, (BAD,), BAD)],
+    ),
     "events": tell_events,
 }
 HARMLESS = {"show_data_source", "show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}

@@ -68,6 +68,7 @@ class QuietRole:
     outdated = False
     moved: Moved | None = None
     first_steps: ClassVar[dict[str, float]] = {}
+    left_behind: ClassVar[dict[str, float]] = {}
 
     def fence_s(self) -> float | None:
         return None
@@ -103,6 +104,7 @@ class ScriptedRole:
         self.grace_s: float | None = None
         self.is_cut_off = False
         self.first_steps: dict[str, float] = {}
+        self.left_behind: dict[str, float] = {}
         self.steps = 0
         self._script = script
         self.closed = False
