@@ -70,6 +70,7 @@ def returns(fleet: Fleet, host: FleetHost) -> None:
     eventually(lambda: not states(host, "--job_name="), 90, "the end of its tasks")
     eventually(lambda: not host.processes(), 60, "the end of its agent")
     assert list(host.home.glob(".dtctl/runs/*/*")) == []
+    eventually(lambda: not fleet.busy(), 120, "the end of what waited for it")
 
 
 def test_down_after_a_replacement_waits_for_the_host_that_was_replaced(fleet: Fleet, user: Desk) -> None:

@@ -193,7 +193,7 @@ class Following:
             self.may_start = self.may_start or message["may_start"]
             self.over = self.over or message["over"]
             self.is_removed = self.is_removed or (message["over"] and message["removed"])
-            if message["over"] and message["awaits"]:
+            if message["over"]:
                 self._note_awaited(message["awaits"])
             if message["kept"] and kept_by_coordinator(self._spec) and intent.keep():
                 self._offer_revival()
@@ -204,10 +204,14 @@ class Following:
                 self._was_cut_off = True
             self.connected = False
 
-    def _note_awaited(self, hosts: List[str]) -> None:
+    def _note_awaited(self, hosts: Optional[List[str]]) -> None:
         """For `down`, which must not remove what ends their tasks when they come back."""
+        if hosts is None:
+            others = dict.fromkeys(member["host"] for member in self._spec["roster"])
+            hosts = [host for host in others if host != self._spec["host"] and host not in self._spec["absent"]]
         try:
-            self._files.write_awaited(made(Awaited, since=time.time(), hosts=hosts))
+            if hosts:
+                self._files.write_awaited(made(Awaited, since=time.time(), hosts=hosts))
         except OSError as error:  # a full disk: other hosts know it, too
             errors.note("awaited: %s" % error)
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 LISTEN_AGAIN_S = 5.0
 """Another run may have the port: its agent answers for this one then."""
 
-TOLD_S = 120.0
-"""A host that was sent the end, and has not asked again for this long, has obeyed: it asks every few seconds."""
+TOLD_S = 40.0
+"""A host that was sent the end, and has not asked again for this long, has obeyed: it asks each at least every 20 s."""
 
 LONGEST_WAIT_S = 5.0
 
@@ -85,7 +85,9 @@ class Waiting:
                 if message["type"] == "superseded":
                     self._told.setdefault(host, now)
         self._dial(now)
-        self._left -= {host for host, at in self._told.items() if now - at >= TOLD_S}
+        for host, at in self._told.items():
+            if now - at >= TOLD_S:
+                self._left.discard(host)
 
     def _listen(self, now: float) -> None:
         places = voters_of(self._spec) or [self._spec["coordinator"]]
@@ -98,13 +100,15 @@ class Waiting:
         try:
             own = Identity(self._files.directory, self._spec["run"])
             others = superseded_identities(self._files, self._spec)
-            self._hub = Hub(place["address"], place["port"], None, [own, *others], self._last_words, now, removed=True)
+            self._hub = Hub(
+                place["address"], place["port"], None, [own, *others], self._last_words, now, removed=self._left
+            )
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
             errors.note("waiting: %s" % error)
 
     def _last_words(self, first: Hello) -> Tuple[List[Message], bool]:
-        words, is_news = last_words(first, removed=True)
+        words, is_news = last_words(first, removed=first["host"] in self._left)  # others are just being asked there
         if first["run"] == self._spec["run"]:
             self._told[first["host"]] = time.monotonic()
             states = {entry["state"] for entry in first["state"]["tasks"].values()}

@@ -18,7 +18,7 @@ from .tls import Identity, Lost, TlsStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+    from typing import Any, Callable, Container, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
     from .peer import FromHub, Gone, Message
 
@@ -59,7 +59,7 @@ class Hub:
     Agents of `superseded` runs, which were away when their run was ended, are sent its `last_words` and dismissed.
     `last_words` also returns whether those are new to them. `identity` None: all runs are such. Call `step` when one of
     `readers` is readable, or it is past `due`. For any number of agents there are only two descriptors to wait for, so
-    that `select` suffices. `removed`: they were taken down.
+    that `select` suffices. `removed`: hosts whose runs were taken down.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Hub:
         last_words: Callable[[Hello], Tuple[List[Message], bool]],
         now: float,
         *,
-        removed: bool = False,
+        removed: Container[str] = (),
     ) -> None:
         own = [identity] if identity is not None else []
         self._acceptor = Acceptor(address, port, [*own, *superseded])
@@ -217,7 +217,7 @@ class Hub:
         received.append((agent.name, message))
 
     def _end_superseded(self, agent: Agent, first: Any, received: Received) -> None:
-        words: List[Message] = [{"type": "over", "removed": self._removed}]  # for a candidate
+        words: List[Message] = [{"type": "over", "removed": agent.name in self._removed}]  # for a candidate
         is_news = True
         if first["type"] == "hello":
             words, is_news = self._last_words(first)

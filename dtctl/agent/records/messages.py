@@ -115,8 +115,8 @@ class Orders(Record):
     """Whether the coordinator's host keeps the run, and so does every host that began it."""
     over: bool
     """Whether the run has ended; the agent may exit when all its tasks are final."""
-    awaits: Default[AtMost[List[Name], 4096], []]
-    """If it has: hosts that are away, and whose tasks may still run."""
+    awaits: Default[Optional[AtMost[List[Name], 4096]], None]
+    """If it has: hosts whose tasks may still run. null: any other, as it is a newer run's agent that says so."""
     removed: Default[bool, False]
     """Whether its cluster was taken down meanwhile: the agent removes the run's files when it exits."""
 

@@ -45,7 +45,10 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
             whole = [runs.need(talk, request)]
         removal = _Removal(talk, request["reached"])
         for run in whole:
-            removal.remove(run, how)
+            try:
+                removal.remove(run, how)
+            except FileNotFoundError:  # its agent has just heard of the end from another host that waits
+                removal.result["removed"].append(run.id)
         for each in sorted(damaged, key=lambda run: run.unread is not None):
             removal.remove_damaged(each, how)
         reboot.withdraw(talk.root)
