@@ -26,7 +26,7 @@ from .lifecycle import Shutdown
 from .moving import Moving
 from .orders import OrderBook
 from .recovery import Recovery, Services
-from .view import View
+from .view import View, awaited_hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ class Coordinator:
         known = self.view.hosts[host]
         if message["type"] == "gone":
             is_done = self._book.is_over(host) and self._is_done(host)
-            self.contacts.lose(host, message["last_received"], message["reason"], is_done)
+            since = message["last_received"]
+            self.contacts.lose(host, since, message["reason"], is_done, heard=wall - max(0.0, now - since))
+            self.view.hosts[host]["inactive"] = all(map(self._is_at_rest, self.view.tasks_on(host)))
             if not is_done and self._has_cancelled_join(host):
                 self._forget(host)
             return True
@@ -152,6 +154,11 @@ class Coordinator:
         if message["type"] == "state" and before is not None and _fingerprint(before) == _fingerprint(message["state"]):
             return self._ends_an_incident() or message["lost_session"]
         return True
+
+    def _is_at_rest(self, task: str) -> bool:
+        """Whether it does not run, and its agent starts it no more by itself."""
+        is_held = self.view.state(task) == "pending" and self.view.drained(task)
+        return is_held or (self.view.final(task) and self.view.current(task))
 
     def _ends_an_incident(self) -> bool:
         """How far tasks are decides nothing else: the rest of a recovery follows from their states, and from time."""
@@ -201,7 +208,7 @@ class Coordinator:
         """
         self._quorum.resume(rebooted=rebooted)
         gap_s = min(max(0.0, wall - self.view.data["time"]), LONGEST_ABSENCE_S)
-        self.wall = wall
+        self.wall = self.view.data["time"] = wall
         if not self.decided:
             self._accounting.missed(gap_s)
         own = self.view.own_host
@@ -315,8 +322,14 @@ class Coordinator:
         own, over = self.view.own_host, self.over
         done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
         behind = self._left_behind.hung if not self.decided else {}
+        awaits = [host for host in awaited_hosts(self._spec, self.view.data) if host not in done] if done else []
         return self._book.news(
-            recovering=recovering, done=done, may_start=self.may_start, kept=self._kept, behind=behind
+            recovering=recovering,
+            done=done,
+            may_start=self.may_start,
+            kept=self._kept,
+            behind=behind,
+            awaits=awaits,
         )
 
     def _is_done(self, host: str) -> bool:
@@ -416,7 +429,11 @@ class Coordinator:
         data["missing"] = sentence(asks or self._draining.missing() or lifecycle.missing(self.view)) or None
         lost = next(self.view.open_incidents(), None)
         back = [why_of(self.view.intents[task])[0] for task in self._draining.returning()[:1]]
+        if not (lost or back or self.may_start):
+            back = outcome.waits_for_restart(facts)  # nothing is restarted, and so no incident begins
         now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else back)
+        if now is None and data["condition"]["type"] == "Running":
+            now = outcome.running(facts)
         if now is not None:
             self._set_condition(now)
         if data["phase"] != "starting" or not any(self.view.waits(task) for task in self.view.present):

@@ -10,7 +10,7 @@ from ..run.hangs import has_never_hung, trains_alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+    from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
     from ..records.messages import Orders
     from ..records.run_state import Entry, Intent
@@ -121,10 +121,12 @@ class OrderBook:
         may_start: bool,
         kept: bool,
         behind: Mapping[str, float] = NOBODY,
+        awaits: Sequence[str] = (),
     ) -> List[Tuple[str, Orders]]:
         """New orders for connected hosts, which count as sent then. `done`: hosts that may leave the run.
 
-        `behind`: tasks that a cut may have left hanging.
+        `behind`: tasks that a cut may have left hanging. `awaits`: hosts that those which leave need not wait for, and
+        others will.
         """
         steps = first_steps(self._view)
         found = []
@@ -135,6 +137,7 @@ class OrderBook:
             beside["left_behind"] = left
             orders = self._orders(host, beside, host in done)
             if orders is not None:
+                orders["awaits"] = list(awaits) if orders["over"] else []
                 found.append((host, orders))
         return found
 

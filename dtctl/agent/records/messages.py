@@ -115,6 +115,10 @@ class Orders(Record):
     """Whether the coordinator's host keeps the run, and so does every host that began it."""
     over: bool
     """Whether the run has ended; the agent may exit when all its tasks are final."""
+    awaits: Default[AtMost[List[Name], 4096], []]
+    """If it has: hosts that are away, and whose tasks may still run."""
+    removed: Default[bool, False]
+    """Whether its cluster was taken down meanwhile: the agent removes the run's files when it exits."""
 
 
 class Lease(Record):
@@ -184,6 +188,8 @@ class Over(Record):
     """The last message to a candidate: its run was ended or replaced while its host was away."""
 
     type: OneOf["over"]
+    removed: Default[bool, False]
+    """As in orders."""
 
 
 class Refusal(Record):

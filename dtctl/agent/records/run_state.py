@@ -225,6 +225,8 @@ class Entry(Because):
     complaint: Default[Optional[Complaint], None]
     """The newest complaint in its log since the last step."""
     left: Default[AtMost[List[Left], MOST_LEFT], []]
+    held: Default[bool, False]
+    """Whether its processes are stopped by a signal, because its host is cut off from the coordinator."""
     exit: Default[Optional[Exit], None]
     """The exit of the last attempt, until the next one begins."""
     asked: Default[bool, False]

@@ -15,7 +15,7 @@ from ..dump import SITE
 from ..host import errors, files
 from ..host.outputs import lead_mark, unmarked
 from ..host.secrets import Masks
-from ..records.spec import Spec, TaskSpec, has_lead
+from ..records.spec import Spec, TaskSpec, has_lead, hold_s
 from ..run import containers, environment
 from .keeper import AttemptSpec
 from .repairing import CheckpointRepair
@@ -54,6 +54,9 @@ class TaskContext:
         """Whether a task of the run was lost and is not back yet."""
         self.may_start = True
         """Whether tasks may start: no other host has taken over the run."""
+        self.holds = False
+        """Whether tasks must not act: this host is cut off, and others may have been started in their place."""
+        self.hold_s = hold_s(spec) or 0.0
         self.first_steps: Mapping[str, float] = {}
         """For each task whose peers have reported steps: how long they took for the first."""
         self.left_behind: Mapping[str, float] = {}

@@ -134,6 +134,10 @@ class Task:
             self._end(attempt, intent, now)
         elif state == "stalled":
             self._kill_hung(attempt, now)
+        elif self._holds:
+            self._hold_still(attempt)
+        elif self.entry["held"]:
+            self._let_go_on(attempt)
         elif state == "starting":
             if attempt.runs(now):
                 self._set_running(attempt, wall)
@@ -193,6 +197,26 @@ class Task:
         if self._dump is None or self._dump.step(now):
             attempt.end(0.0, now)
 
+    @property
+    def _holds(self) -> bool:
+        """Whether it must not act now. A ps only answers, and others may need it that are not cut off from it."""
+        return self._context.holds and self._context.members[self.id]["role"] != "ps"
+
+    def _hold_still(self, attempt: Attempt) -> None:
+        attempt.hold()
+        if not self.entry["held"]:
+            self._note_held(True, fact("held_still", host=self._context.spec["host"], seconds=self._context.hold_s))
+
+    def _let_go_on(self, attempt: Attempt) -> None:
+        attempt.resume()
+        self._note_held(False, fact("goes_on", host=self._context.spec["host"]))
+
+    def _note_held(self, is_held: bool, why: Fact) -> None:
+        self.entry["held"] = is_held
+        explain(self.entry, [why] if is_held else [])
+        state = self.entry["state"]
+        self._context.changed(self.id, state, state, self.entry["attempt"], because([why]))
+
     def _end(self, attempt: Attempt, intent: Intent, now: float) -> None:
         if attempt.end(self._grace(intent), now) and not self.entry["asked"]:
             self._note_ending()
@@ -210,8 +234,8 @@ class Task:
         self._context.changed(self.id, state, state, self.entry["attempt"], because([fact("ending")]))
 
     def _grace(self, intent: Intent) -> float:
-        if self.entry["state"] == "stalled":
-            return 0.0
+        if self.entry["state"] == "stalled" or self.entry["held"] or self._holds:
+            return 0.0  # it hangs, or must not act any more: SIGTERM would let it save
         grace = intent["grace_s"]
         return self._context.spec["grace_s"] if grace is None else grace
 
@@ -272,6 +296,7 @@ class Task:
             self._dump.close()
         self._attempt = self._observation = self._dump = self._start_at = None
         self.entry.update({"pid": None, "start_time": None, "next_start": None, "ready": False, "left": []})
+        self.entry["held"] = False
         self.entry.update({"cpu": None, "memory_bytes": None, "throttled": None, "idle_since": None})
 
     def _hold(self, why: List[Fact], intent: Intent, restarts: int, wall: float) -> None:
