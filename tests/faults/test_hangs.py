@@ -13,13 +13,16 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.fleet, pytest.mark.faults, pytest.mark.nightly]
 
+FAR = 10**9
+"""A task that has reached its target step may be silent for any time while it closes."""
+
 CUT_S = 18.0
 FOUND_S = 200.0
 """Well before `stall: auto` ends anything, which is five minutes after the last step."""
 
 
 def test_a_worker_that_hangs_since_a_cut_is_restarted_long_before_its_stall_limit(fleet: Fleet, user: Desk) -> None:
-    scene = stand_in(fleet, user, ASYNC)
+    scene = stand_in(fleet, user, ASYNC, target_step=FAR)
     scene.up()
     hanging = scene.host("worker:2")
     fleet.cut(hanging)
