@@ -14,7 +14,7 @@ from dtctl.config.load import check_cluster
 from dtctl.errors import ConfigError, PreflightError
 from dtctl.operations.consent import programs_here
 from dtctl.operations.environments import environment_files, environment_wheels
-from dtctl.operations.sending import scan_code
+from dtctl.operations.sending import START, scan_code, scan_wheels, sendings
 from dtctl.operations.up.launch import make_plan
 from dtctl.operations.up.review import review
 from dtctl.plan.spec import NO_CONTENT, EnvironmentContent, digest, environment_of
@@ -176,6 +176,19 @@ def test_wheels_are_not_taken_from_where_no_code_is(
     with pytest.raises(ConfigError) as refused:
         wheels_of(f'{{requirements: requirements.txt, wheels: "{wheels}"}}')
     assert problem in str(refused.value)
+
+
+def test_wheels_from_outside_of_the_files_directory_need_consent(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for place, keys in ((tmp_path, []), (tmp_path_factory.mktemp("other"), ["trainer.environment.wheels"])):
+        wheels = make_wheel(place / "wheels", "probe").parent
+        assert wheels_of(WHEELS.replace("wheels: wheels", f"wheels: {wheels}")) is not None
+        cluster = check_cluster(Path("cluster.yaml")).cluster
+        made = scan_wheels(cluster)
+        assert made is not None
+        assert (made.sending is not None) == bool(keys)
+        assert [one.key for one in sendings(cluster, START, {})] == keys
 
 
 def test_wheels_are_no_part_of_the_code_and_other_wheels_make_another_run() -> None:
