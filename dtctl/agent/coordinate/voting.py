@@ -69,6 +69,8 @@ class Voter:
         )
         self.is_over = False
         """The run was ended while this host was away, as one of the voters says."""
+        self.is_removed = False
+        """Its cluster was taken down, as one of the voters says. It counts only if the run is over."""
         self._written: Optional[Ballot] = None
         self._followed: Optional[str] = None
         self._calls: Dict[str, Call] = {}
@@ -98,6 +100,7 @@ class Voter:
         for host, call in list(self._calls.items()):
             for message in call.step(now):
                 self.is_over = self.is_over or message["type"] == "over"
+                self.is_removed = self.is_removed or (message["type"] == "over" and message["removed"])
                 self.receive(host, message, now)
             if now >= call.until or not self.election.is_candidate:  # it would take the seat of this host's agent
                 self._calls.pop(host).close()

@@ -57,21 +57,26 @@ class Hub:
     """Raises CannotListen; `address` is HOST:PORT, as the agents reach it.
 
     Agents of `superseded` runs, which were away when their run was ended, are sent its `last_words` and dismissed.
-    `last_words` also returns whether those are new to them. Call `step` when one of `readers` is readable, or it is
-    past `due`. For any number of agents there are only two descriptors to wait for, so that `select` suffices.
+    `last_words` also returns whether those are new to them. `identity` None: all runs are such. Call `step` when one of
+    `readers` is readable, or it is past `due`. For any number of agents there are only two descriptors to wait for, so
+    that `select` suffices. `removed`: they were taken down.
     """
 
     def __init__(
         self,
         address: str,
         port: int,
-        identity: Identity,
+        identity: Optional[Identity],
         superseded: Sequence[Identity],
         last_words: Callable[[Hello], Tuple[List[Message], bool]],
         now: float,
+        *,
+        removed: bool = False,
     ) -> None:
-        self._acceptor = Acceptor(address, port, [identity, *superseded])
+        own = [identity] if identity is not None else []
+        self._acceptor = Acceptor(address, port, [*own, *superseded])
         self._last_words = last_words
+        self._removed = removed
         self._identity = identity
         self._selector = selectors.DefaultSelector()
         self._agents: Dict[Agent, None] = {}
@@ -212,7 +217,7 @@ class Hub:
         received.append((agent.name, message))
 
     def _end_superseded(self, agent: Agent, first: Any, received: Received) -> None:
-        words: List[Message] = [{"type": "over"}]  # for a candidate
+        words: List[Message] = [{"type": "over", "removed": self._removed}]  # for a candidate
         is_news = True
         if first["type"] == "hello":
             words, is_news = self._last_words(first)

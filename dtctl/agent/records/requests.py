@@ -154,6 +154,8 @@ class DownRequest(Request):
 
     grace_s: Default[Optional[Seconds], None]
     by: Default[By, ""]
+    reached: Default[Optional[AtMost[List[Name], 4096]], None]
+    """The hosts that are asked the same now: a run of others that may not have ended is waited for. null: of none."""
 
 
 class ExecRequest(Request):

@@ -72,6 +72,8 @@ def prepared(
         for name in (answer["current"], answer["replaces"]):
             if name is not None:
                 check_run(record.cluster, None, name, "replaces")
+        if answer["left_open"] is not None:
+            check_run(record.cluster, None, answer["left_open"]["run"], "left_open")
     return answer
 
 

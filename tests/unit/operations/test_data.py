@@ -19,9 +19,9 @@ from dtctl.operations import push as pushing
 from dtctl.operations import relay
 from dtctl.operations.client import silent
 from dtctl.operations.data import DataSet, DataState, check_held, data_set, state_of
-from dtctl.operations.local import scan_code
 from dtctl.operations.push import push_data
 from dtctl.operations.relay import FAN_OUT, Relay, is_worthwhile
+from dtctl.operations.sending import scan_code
 from dtctl.operations.uplink import BUFFERED_BYTES
 from dtctl.plan.hosts import DataPlace
 from tests.unit.clusters import cluster
@@ -34,6 +34,7 @@ ID, OTHER = "a" * 64, "b" * 64
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def found(source: Path, *, read: bool = True, **data: Any) -> DataSet:
-    value = cluster(dirs={"data": "/data"}, data=Data(source=source, **data))
+    value = cluster(file=source.parent / "cluster.yaml", dirs={"data": "/data"}, data=Data(source=source, **data))
     return data_set(value, read=read)
 
 
@@ -394,7 +395,8 @@ def test_hosts_get_credentials_only_where_they_hand_files_on(
         return [{"type": "result", "bundle": fields["bundle"], "sent_files": 0, "port": None}]
 
     known = record()
-    value = cluster(dirs={"data": "/data"}, data=Data(source=tmp_path / "digits", relay=setting, jobs=("ps", "worker")))
+    data = Data(source=tmp_path / "digits", relay=setting, jobs=("ps", "worker"))
+    value = cluster(file=tmp_path / "cluster.yaml", dirs={"data": "/data"}, data=data)
     outcome = push_data(known, data_set(value), FakeTransport(answer), silent, overwrite=False)
     assert not outcome.errors
     assert {name: bool(fields.get("credentials")) for name, fields in asked.items()} == dict.fromkeys(asked, is_used)
@@ -407,7 +409,8 @@ def test_a_host_is_answered_whether_it_stays_with_its_feeder(source: Path, monke
     monkeypatch.setattr(Relay, "feeder", lambda *_: ("10.0.0.9", 7000))
     monkeypatch.setattr(Relay, "stays", lambda _, host, received_bytes: received_bytes > 5)
     answers: list[Mapping[str, Any]] = []
-    value = cluster(dirs={"data": "/data"}, data=Data(source=source, jobs=("ps", "worker")))
+    file = source.parent / "cluster.yaml"
+    value = cluster(file=file, dirs={"data": "/data"}, data=Data(source=source, jobs=("ps", "worker")))
     data = data_set(value)
 
     def answer(session: FakeSession, frame: Mapping[str, Any]) -> list[Any]:
