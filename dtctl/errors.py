@@ -31,7 +31,7 @@ MOST_TEXT = 2000
 """Characters of a summary, or of a line of the detail or the hint: what a file or a host says may be of any size."""
 
 MOST_DETAIL = 64_000
-"""Of a detail or a hint as a whole."""
+"""The most characters of a whole detail or hint."""
 
 
 def shortened(text: str, most: int = MOST_TEXT) -> str:

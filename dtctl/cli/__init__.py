@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import atexit
 import gc
 import importlib
 import os
@@ -39,6 +40,7 @@ def program() -> None:
     except SystemExit as ending:
         if ending.code not in (_INTERRUPTED, _TERMINATED):
             raise
+        atexit._run_exitfuncs()  # what was registered restores a terminal
         os._exit(int(ending.code))  # the console has flushed what it has written
 
 
@@ -73,7 +75,7 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Of SIGTERM and SIGINT. An import is not interrupted: a callback in it would print the exception, and lose it."""
+    """Handles SIGTERM and SIGINT. An import is not interrupted: its callbacks would print the exception and lose it."""
     global _terminated
     _terminated = _terminated or number == signal.SIGTERM
     while frame is not None:

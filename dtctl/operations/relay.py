@@ -28,7 +28,7 @@ MOST_FAILED = 2
 MOST_COMPLAINTS = 2
 """A host of which so many others complain feeds nobody any more; one alone may be lying."""
 PATIENCE_S = 60.0
-"""A feeder that is too slow for this long is left."""
+"""A host leaves a feeder that has been too slow for this long."""
 _SAMPLED_S = 1.0
 _LEAST_SHARE = 0.25
 """It is too slow if it sends less than this fraction of what the host would get from here."""
@@ -54,7 +54,7 @@ class _Member:
     failed: int = 0
     speaks: bool = False
     received: deque[tuple[float, int]] = field(default_factory=deque)
-    """When it had how many bytes from its feeder: of the last PATIENCE_S, and one before."""
+    """Samples of the time and of the bytes from its feeder by then: those of the last PATIENCE_S, and one before."""
     slow_since: float | None = None
 
     def is_fed_by(self, feeder: str | None, now: float) -> None:
@@ -133,7 +133,7 @@ class Relay:
             yield sent
 
     def stays(self, host: str, received_bytes: int) -> bool:
-        """Whether it stays with its feeder, from which it has received so much."""
+        """Whether the host stays with its feeder, from which it reports to have received so much."""
         with self._changed:
             me, now = self._members[host], self._now()
             if me.feeder is None:
@@ -167,7 +167,7 @@ class Relay:
         return slow
 
     def _probes(self, me: _Member, now: float) -> bool:
-        """Whether it is sent the rest from here, which shows how fast that is. Its feeder may be blameless."""
+        """Whether this machine sends it the rest, and so learns its own rate. Its feeder may be blameless."""
         if now < self._next_probe:
             return False
         self._next_probe = now + PATIENCE_S

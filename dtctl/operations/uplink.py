@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 BUFFERED_BYTES = 8 << 20
-"""Of each transfer so many bytes first are not measured: they may still be in buffers of this machine."""
+"""The first bytes of each transfer, which are not measured: they may still be in buffers of this machine."""
 WINDOW_S = 5.0
 
 
 class Uplink:
     """Safe for many threads. `share_bytes_per_s`: what one more host would get from here; None while that is not known.
 
-    By the best time of WINDOW_S so far, because hosts that read slowly cannot make that slower.
+    It follows from the best rate over WINDOW_S so far, which no host that reads slowly can lower.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:

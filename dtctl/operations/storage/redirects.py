@@ -21,7 +21,7 @@ VARIABLE = "DTCTL_WEBHDFS_HOSTS"
 
 _PATH = "/webhdfs/v1/"
 _METADATA = frozenset({"169.254.169.254", "169.254.170.2", "fd00:ec2::254", "100.100.100.200"})
-"""Of AWS, Google, Azure and others; of tasks of AWS; of AWS by IPv6; of Alibaba."""
+"""The addresses of AWS, Google, Azure and others; of tasks of AWS; of AWS by IPv6; of Alibaba."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

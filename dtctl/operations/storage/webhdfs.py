@@ -19,7 +19,7 @@ from dtctl.operations.storage.errors import InvalidAnswer, StorageError
 from dtctl.operations.storage.redirects import Server
 
 MOST_BYTES = 16 << 20
-"""The most bytes of an answer: as much as any other JSON, of which it takes up to twelve times the memory."""
+"""The most bytes of an answer, as of any other JSON; parsed, it takes up to twelve times as much memory."""
 
 MOST_ENTRIES = 100_000
 MOST_VALUES = 1_000_000
@@ -32,11 +32,11 @@ LEAST_BYTES = 64 << 10
 LONGEST_S = 1800.0
 _CHUNK_BYTES = 64 << 10
 _MOST_ERROR_BYTES = 64 << 10
-"""Of an answer that is no success: fsspec parses it itself."""
+"""The limit for an answer that reports no success, because fsspec parses it itself."""
 
 
 class FileStatus(Record):
-    """Of these fields dtctl uses no other: WebHDFS.html, "FileStatus JSON Schema"."""
+    """The fields that dtctl uses; the source is WebHDFS.html, "FileStatus JSON Schema"."""
 
     pathSuffix: AtMost[str, 8192]
     type: OneOf["FILE", "DIRECTORY", "SYMLINK"]  # noqa: F821

@@ -348,7 +348,7 @@ def test_a_feeder_that_claims_to_wait_itself_delays_a_host_by_a_minute(timed: Re
     assert left[0] == 120
 
 
-def test_where_the_controller_has_sent_nothing_one_host_after_the_other_is_sent_the_rest(clock: Turned) -> None:
+def test_where_the_controller_has_sent_nothing_it_takes_over_one_host_a_minute(clock: Turned) -> None:
     hosts = Relay({name: (name, ()) for name in HOSTS}, clock)
     hosts.done("h0", 7000)
     assert {fed(hosts, host) for host in ("h1", "h2")} == {"h0"}
