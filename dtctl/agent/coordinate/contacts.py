@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..link.tls import Identity
     from ..run.runfiles import RunFiles
     from .view import View
+    from .voting import Voter
 
 
 MOST_REJECTIONS = 10
@@ -39,6 +40,7 @@ class Contacts:
         self._record_line = record
         self._reported: Set[str] = set()
         self._rejected: Dict[str, List[str]] = {}
+        self._claims: Dict[str, Set[str]] = {}
         for host in view.hosts.values():
             host["connected"] = False
 
@@ -110,6 +112,15 @@ class Contacts:
         if known[-1:] != [reason] and len(known) < MOST_REJECTIONS:
             known.append(reason)
             self._record(host, fact("not_believed", host=host, text=reason))
+
+    def note_claim(self, host: str, what: str, term: int) -> None:
+        """Warns of a voter's claim that no majority confirms: once for each host and kind."""
+        known = self._claims.setdefault(host, set())
+        if what not in known:
+            known.add(what)
+            claim = fact(what, host=host, count=term)
+            self._view.replace_warning(what, claim, host)
+            self._record(host, claim)
 
     def note_superseded(self, host: str, run: str) -> None:
         """A host that was away when an earlier run was ended has come back with it."""
@@ -256,14 +267,16 @@ def answers(address: str, port: int) -> bool:
     return True
 
 
-def listen(files: RunFiles, spec: Spec, place: CoordinatorAddress, now: float) -> Hub:
-    """Listens for the agents of this run and of older ones. Raises OSError, ValueError."""
+def listen(files: RunFiles, spec: Spec, place: CoordinatorAddress, now: float, voter: Optional[Voter] = None) -> Hub:
+    """Listens for the agents of this run and of older ones. Raises OSError, ValueError. `voter`: of this host."""
     from ..link.hub import Hub
     from ..link.tls import Identity
 
     own = Identity(files.directory, spec["run"])
     others = superseded_identities(files, spec)  # each time: runs are removed meanwhile
-    return Hub(place["address"], place["port"], own, others, last_words, now)
+    if voter is None:
+        return Hub(place["address"], place["port"], own, others, last_words, now)
+    return Hub(place["address"], place["port"], own, others, last_words, now, voter.stance)
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
