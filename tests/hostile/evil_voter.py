@@ -1,8 +1,8 @@
 """A compromised host that votes, in place of its agent: `evil_voter.py HOST RUN_DIRECTORY TERM SECONDS`.
 
 It has the host's genuine credentials. Whatever it is asked, it answers that it coordinates in a term after TERM, and it
-orders every agent that comes to it to stop its tasks. By itself it connects to the other voters, with requests for votes
-in such a term and with the hello of its host.
+orders every agent that connects to it to stop its tasks. By itself it connects to the other voters, requests their
+votes in such a term, and reports as the agent of its host.
 """
 
 from __future__ import annotations

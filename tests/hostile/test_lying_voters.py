@@ -52,7 +52,7 @@ def lying(cluster: Cluster, name: str, term: int) -> Iterator[None]:
             kill(pid)
     directory = cluster.hosts[name].run_directory(cluster.specs[name])
     argv = [sys.executable, str(EVIL), name, str(directory), str(term), "120"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.getcwd()}) as liar:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(Path.cwd())}) as liar:
         try:
             assert liar.stdout is not None
             assert liar.stdout.readline() == b"ready\n"

@@ -1,12 +1,11 @@
-"""A compromised host that votes, against a run on five hosts: what it claims moves nobody, and is shown with its name."""
+"""A compromised host that votes, on a fleet: nobody obeys it, and `status`, `events` and `diagnose` name it."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,28 +33,37 @@ def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
 
 
 @contextmanager
-def compromised(scene: Scene, host: FleetHost, term: int) -> Iterator[None]:
-    """Its agent is gone for good, and a liar has its credentials, its port and its voice."""
+def lying(scene: Scene, host: FleetHost, term: int) -> Iterator[None]:
+    """Nothing else of the user runs on the host; the liar has its credentials, its port and its address."""
     directory = scene.run_directory(host)
-    for line in host.exec("ps", "-e", "-o", "pid=,args=", root=True).splitlines():
-        pid, args = line.split(None, 1)
-        if ".dtctl/agent" in args and "keeper" not in args:
-            faults.send(host, int(pid))
-    inside = f"/home/train/{directory.relative_to(host.home)}"
-    argv = [sys.executable, str(EVIL), host.name, inside, str(term), "600"]
-    liar = host.box.popen(argv, env={"PYTHONPATH": os.getcwd()})
-    try:
-        assert liar.stdout is not None
-        assert liar.stdout.readline() == b"ready\n"
-        yield
-    finally:
-        liar.kill()
-        liar.wait()
+    faults.kill_user(host)
+    argv = [sys.executable, str(EVIL), host.name, str(directory), str(term), "600"]
+    inside = ["nsenter", "--target", str(host.box.init), "--net", *argv]
+    with subprocess.Popen(inside, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(Path.cwd())}) as liar:
+        try:
+            assert liar.stdout is not None
+            assert liar.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            liar.kill()
 
 
-def test_a_voter_that_claims_to_coordinate_is_followed_by_nobody(fleet: Fleet, user: Desk) -> None:
+def test_a_voter_that_lies_takes_no_run_over_and_ends_no_elections(fleet: Fleet, user: Desk) -> None:
     scene = stand_in(fleet, user, ASYNC)
     scene.up()
-    evil = fleet["gpu-4"]
-    print(evil.exec("ps", "-ef", root=True))
-    print(scene.run_file(evil, "spec.json")["voters"])
+    evil, others = fleet["gpu-4"], ("ps:0", "ps:1", "worker:0", "worker:2")
+    before = {task: scene.pid(task) for task in others}
+    with lying(scene, evil, 1000):
+        time.sleep(ATTACKS_S)
+        assert scene.coordinator() is fleet["gpu-3"]
+        for shown in (user.dtctl("status", code=None), user.dtctl("events"), user.dtctl("diagnose", code=None)):
+            assert "gpu-4 claims" in shown, shown
+    assert {task: scene.pid(task) for task in others} == before
+    steps = scene.steps()
+    eventually(lambda: all(scene.steps()[task] != steps[task] for task in ("worker:0", "worker:2")), 60, "more steps")
+    with lying(scene, evil, LARGEST):
+        time.sleep(ATTACKS_S)
+        assert scene.coordinator() is fleet["gpu-3"]
+        fleet.crash(fleet["gpu-3"])
+        eventually(lambda: scene.coordinator().name in ("gpu-1", "gpu-2", "gpu-5"), TAKES_OVER_S, "another coordinator")
+        eventually(lambda: "gpu-4 claims" in user.dtctl("status", code=None), 60, "the new coordinator's warning")

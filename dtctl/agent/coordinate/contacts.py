@@ -13,14 +13,13 @@ from ..survival import revival
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
     from ..link.hub import Hub
     from ..link.peer import Message
     from ..link.tls import Identity
     from ..run.runfiles import RunFiles
     from .view import View
-    from .voting import Voter
 
 
 MOST_REJECTIONS = 10
@@ -267,16 +266,25 @@ def answers(address: str, port: int) -> bool:
     return True
 
 
-def listen(files: RunFiles, spec: Spec, place: CoordinatorAddress, now: float, voter: Optional[Voter] = None) -> Hub:
-    """Listens for the agents of this run and of older ones. Raises OSError, ValueError. `voter`: of this host."""
+def listen(
+    files: RunFiles,
+    spec: Spec,
+    place: CoordinatorAddress,
+    now: float,
+    stance: Optional[Callable[[], Mapping[str, Any]]] = None,
+) -> Hub:
+    """Listens for the agents of this run and of older ones. Raises OSError, ValueError.
+
+    `stance`: of this host's voter, where it has one.
+    """
     from ..link.hub import Hub
     from ..link.tls import Identity
 
     own = Identity(files.directory, spec["run"])
     others = superseded_identities(files, spec)  # each time: runs are removed meanwhile
-    if voter is None:
+    if stance is None:
         return Hub(place["address"], place["port"], own, others, last_words, now)
-    return Hub(place["address"], place["port"], own, others, last_words, now, voter.stance)
+    return Hub(place["address"], place["port"], own, others, last_words, now, stance)
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:

@@ -81,6 +81,8 @@ class Following:
             self._inquiry = Inquiry(files.directory, spec, first)
         self._kept: List[FromDialer] = []
         """Messages of the host that is dialled, since a welcome of a term in which no majority is known to back it."""
+        self._is_trusted = False
+        """Whether that host coordinates: then its messages are obeyed as they come."""
         self._claimed = 0
         """The newest term in which that host claims to coordinate; 0: it has a newer run."""
         places = [spec["coordinator"], *(one for one in voters_of(spec) if one != spec["coordinator"])]
@@ -97,8 +99,10 @@ class Following:
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         wanted: Intents = {}
-        for message in self._dialer.step(now):
-            self._receive(message, now, state, intent, wanted)
+        dialer = self._dialer
+        for message in dialer.step(now):
+            if self._dialer is dialer:  # not what one host sent as that of the next one
+                self._receive(message, now, state, intent, wanted)
         if self._voter is not None and self._reception is not None:
             self._reception.step(now)
             self._voter.step(now, self._say)
@@ -109,7 +113,7 @@ class Following:
                 self._known = self._inquiry.elected
                 self._move(self._known[1], now)
         if self._kept and self._is_confirmed:
-            kept, self._kept = self._kept, []
+            kept, self._kept, self._is_trusted = self._kept, [], True
             for message in kept:
                 self._obey(message, now, intent, wanted)
         if not self.connected and now >= self._move_at and len(self._places) > 1:
@@ -163,7 +167,7 @@ class Following:
 
     def _dial(self, place: CoordinatorAddress, now: float) -> None:
         self._dialer.close()
-        self._kept.clear()
+        self._distrust()
         self._place, self._move_at = place, now + PLACE_S
         self._dialer = self._new_dialer(now)
 
@@ -183,12 +187,13 @@ class Following:
 
     def _receive(self, message: FromDialer, now: float, state: State, intent: IntentFollower, wanted: Intents) -> None:
         if message["type"] == "connected":
+            self._distrust()
             self._dialer.send(hello(self._spec, state, intent, self._files.events.count))
         elif message["type"] == "elsewhere":
             self._hear(claim_in(message), now)
             self._move(self._coordinator, now)
         elif message["type"] == "gone":
-            self._kept.clear()
+            self._distrust()
             if self.connected:
                 self._last_message = message["last_received"]
                 self._move_at = now + PLACE_S
@@ -198,10 +203,17 @@ class Following:
         else:
             if message["type"] == "welcome" or message["type"] == "lease":
                 self._claimed = message["term"]
-            if self._kept or (message["type"] == "welcome" and not self._is_confirmed):
-                self._keep(message, now)
-            else:
+            if message["type"] == "welcome":
+                self._is_trusted = self._is_confirmed
+            if self._is_trusted:
                 self._obey(message, now, intent, wanted)
+            elif self._kept or message["type"] == "welcome":
+                self._keep(message, now)
+
+    def _distrust(self) -> None:
+        """Nothing that the host at the other end of this connection has sent is obeyed."""
+        self._kept.clear()
+        self._is_trusted = False
 
     def _obey(self, message: FromDialer, now: float, intent: IntentFollower, wanted: Intents) -> None:
         """A message of the coordinator."""

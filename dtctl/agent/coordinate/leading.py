@@ -206,7 +206,8 @@ class Leading:
         if self._hub is not None or self._listen_at is None or now < self._listen_at:
             return
         try:
-            self._hub = listen(self._files, self._spec, self.coordinator.view.coordinator, now, self._voter)
+            stance = self._voter.stance if self._voter is not None else None
+            self._hub = listen(self._files, self._spec, self.coordinator.view.coordinator, now, stance)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
             self.coordinator.contacts.note_listening(str(error))

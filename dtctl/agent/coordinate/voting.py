@@ -383,7 +383,7 @@ class Reception:
         from .contacts import listen
 
         try:
-            self._hub = listen(self._files, self._files.spec(), self._place, now, self._voter)
+            self._hub = listen(self._files, self._files.spec(), self._place, now, self._voter.stance)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
             errors.note("voter: %s" % error)

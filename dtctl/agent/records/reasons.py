@@ -52,6 +52,9 @@ class Because(Record):
     why: Default[Why, []]
 
 
+UNCONFIRMED = ("claims_term", "claims_candidate", "claims_coordinator", "claims_end")
+"""What a voter claims and no majority of the voters confirms."""
+
 SENTENCES = {
     # how a process has ended
     "exited": "exit code %(code)d",
