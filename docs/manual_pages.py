@@ -9,25 +9,10 @@ from dtctl.operations.checks import Topic, fails, found
 from dtctl.operations.checks.checking import TOPICS
 from dtctl.operations.diagnosis import Signature
 from dtctl.operations.diagnosis.signatures import SIGNATURES
-from dtctl.render.diagnosis import FIELD, OPTIONAL
+from dtctl.render.diagnosis import pattern_of
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, Trouble
 
 _WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual.yaml; change it there. -->"
-
-
-def pattern_of(template: str) -> str:
-    """A template for readers: its fields as words in capitals, without what is said only where it is known."""
-    return FIELD.sub(lambda match: _READ.get(match[1], match[1].upper()), OPTIONAL.sub("", template))
-
-
-_READ = {
-    "at": "@HOST",
-    "from": "@HOST",
-    "from_host": "OTHER_HOST",
-    "hosts": "HOST",
-    "from_hosts": "OTHER_HOST",
-    "tasks": "TASK",
-}
 
 
 def exit_codes() -> str:

@@ -1,10 +1,10 @@
 """Which files of the code directory are not sent: rules in the language of gitignore(5), and their scope.
 
 With a `.dtctlignore` at the top of the code directory, the files of that name apply; else those named `.gitignore`,
-including those above the code directory up to the top of its repository. A `.dtctlignore` of nothing but `!` lines
-makes exceptions: the `.gitignore` files still apply, and it overrides them. A rule of a deeper file wins, and within
-one file the last. A file that git tracks is sent even if a `.gitignore` names it, because git does not ignore it
-either.
+including those above the code directory up to the top of its repository, and below them the repository's
+`info/exclude` and the user's own `core.excludesFile`, as git has it. A `.dtctlignore` of nothing but `!` lines makes
+exceptions: the `.gitignore` files still apply, and it overrides them. A rule of a deeper file wins, and within one file
+the last. A file that git tracks is sent even if a `.gitignore` names it, because git does not ignore it either.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import struct
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -89,7 +90,8 @@ class IgnoreRules:
         above = _above_in_repository(code)
         top = above[-1] if above else code
         within = code.relative_to(top).as_posix() + "/" if above else ""
-        files: dict[str, _Files] = {_OF_GIT: ()} if own is None else {OWN_FILE: (), _OF_GIT: ()}
+        excluded = tuple((within, "", rules) for rules in _excludes(top) if rules)
+        files: dict[str, _Files] = {_OF_GIT: excluded} if own is None else {OWN_FILE: (), _OF_GIT: excluded}
         rules = cls(files, TrackedFiles(top, within))
         for directory in reversed(above):
             rules = rules._with(directory, _OF_GIT, code.relative_to(directory).as_posix() + "/", "")
@@ -156,6 +158,40 @@ def _above_in_repository(code: Path) -> list[Path]:
         if (directory / ".git").exists():
             return above
     return []
+
+
+def _excludes(top: Path) -> Iterator[tuple[_Rule, ...] | None]:
+    """The rules that no `.gitignore` has: those of the repository's `info/exclude`, then the user's (gitignore(5))."""
+    if not (top / ".git").exists():
+        return
+    directory = _git_directory(top / ".git")
+    with suppress(OSError, ValueError):
+        common = read_regular(directory / "commondir", _LONGEST_NAME)  # of a worktree
+        directory = directory / os.fsdecode(common.strip())
+    yield _read(directory / "info" / "exclude", ".git/info/exclude")
+    if (users := _users_excludes()) is not None:
+        yield _read(users, str(users))
+
+
+def _users_excludes() -> Path | None:
+    """The file of `core.excludesFile`, which git itself reads from the user's configuration, never the repository's."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "git"
+    for file in (Path("~/.gitconfig").expanduser(), home / "config"):
+        with suppress(OSError):
+            if b"excludesfile" in read_regular(file, _LIMIT_BYTES).lower():
+                return _asked_of_git()
+    return home / "ignore"
+
+
+def _asked_of_git() -> Path | None:
+    words = ["git", "config", "--global", "--type=path", "--get", "core.excludesFile"]
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(words, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_S)
+        return Path(os.fsdecode(done.stdout.rstrip(b"\n"))) if done.stdout.strip() else None
+    return None
+
+
+_GIT_S = 10.0
 
 
 def _read(file: Path, shown: str) -> tuple[_Rule, ...] | None:

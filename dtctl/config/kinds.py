@@ -233,6 +233,8 @@ def whole(minimum: int, maximum: int | None = None) -> Kind:
         value = raw.value if isinstance(raw, Scalar) else None
         if not isinstance(value, int) or isinstance(value, bool):
             raise Unfit()
+        if raw.text.startswith("0") and raw.text.isdecimal() and len(raw.text) > 1:
+            raise Unfit(hint=f"write {value}: a leading zero means an octal number to other readers")
         if value < minimum or (maximum is not None and value > maximum):
             raise Unfit()
         if value > LARGEST_WHOLE:

@@ -26,6 +26,7 @@ from dtctl.config.checks import (
 )
 from dtctl.config.cluster import Cluster, Data, DataKeys, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
 from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, as_text, dotted, settings_of
+from dtctl.config.habits import meant_key, meant_value
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import field_names, read_launches, with_scheduler
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_idle
@@ -206,9 +207,10 @@ def read_sections(document: Document, findings: Findings) -> ClusterFile:
         path = document.find(path)
         if not expected:
             summary = f"{dotted(path)} is not a key here"
-            findings.add(path, summary, _hint(str(path[-1]), _keys_at(path[:-1])), at_key=True)
+            hint = meant_key(path) or _hint(str(path[-1]), _keys_at(path[:-1]))
+            findings.add(path, summary, hint, at_key=True)
             return
-        hint = hint or _example(path, found)
+        hint = meant_value(path, found) or hint or _example(path, found)
         if key:
             summary = f"{dotted(path[:-1])} has the key {str(path[-1])!r}, expected {expected}"
             findings.add(path, summary, hint, at_key=True)

@@ -24,6 +24,21 @@ _FEW_LINES = 3
 _FLOPS = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
 
 
+_READ = {
+    "at": "@HOST",
+    "from": "@HOST",
+    "from_host": "OTHER_HOST",
+    "hosts": "HOST",
+    "from_hosts": "OTHER_HOST",
+    "tasks": "TASK",
+}
+
+
+def pattern_of(template: str) -> str:
+    """A template for readers: its fields as words in capitals, without what is said only where it is known."""
+    return FIELD.sub(lambda match: _READ.get(match[1], match[1].upper()), OPTIONAL.sub("", template))
+
+
 def show_diagnosis(diagnosis: Diagnosis) -> None:
     """Shows a paragraph for each finding; if there is none, what was inspected."""
     out = console.out()

@@ -5,6 +5,7 @@ manual.yaml is the single source for it, docs/exit-codes.md, docs/troubleshootin
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import textwrap
@@ -74,7 +75,7 @@ class Topic:
 def find(words: Iterable[str]) -> tuple[Topic, ...]:
     """The topics of this name. Raises UsageError if there is none. A key may be in several sections."""
     asked = " ".join(words).strip()
-    found = tuple(_found(_normal(asked))) or tuple(_by_message(asked))
+    found = tuple(_found(_normal(asked))) or tuple(_by_message(asked)) or tuple(_by_signature(asked))
     if not found:
         near = did_you_mean(asked, sorted(names()))
         raise UsageError(f"there is nothing to explain about {asked!r}", hint=near or "dtctl explain    lists it all")
@@ -132,6 +133,21 @@ def _by_message(asked: str) -> Iterator[Topic]:
     for trouble in TROUBLES.values():
         if any(_is_in(message, asked) for sign in trouble.causes for message in _CODE.findall(sign)):
             yield _of_trouble(trouble)
+
+
+def _by_signature(asked: str) -> Iterator[Topic]:
+    """What `dtctl diagnose` says of an error of a trainer, by the signature's name or the words of a log."""
+    from dtctl.operations.diagnosis.signatures import SIGNATURES  # for this kind of question alone
+    from dtctl.render.diagnosis import pattern_of
+
+    name = asked.lower().replace(" ", "_")
+    named = (one for one in SIGNATURES if name in (one.name, one.family))
+    written = (one for one in SIGNATURES if one.pattern and re.search(one.pattern, asked))
+    for one in itertools.islice(itertools.chain(named, written), 1):
+        remedies = [pattern_of(remedy).partition("    ") for remedy in one.remedy]
+        causes = {words: about.strip() for words, _, about in remedies}
+        text, facts = pattern_of(one.means), {"seen": one.seen}
+        yield Topic("error of a trainer", one.name, text, facts, causes=causes, page="troubleshooting.md")
 
 
 def _is_in(message: str, asked: str) -> bool:
@@ -199,7 +215,8 @@ def show(topics: Iterable[Topic]) -> None:
         _table(topic.inside, "")
         for sign, remedy in topic.causes.items():
             _paragraph(f"- {sign}", _MARGIN, hang=2)
-            _paragraph(remedy, _MARGIN + 4)
+            if remedy:
+                _paragraph(remedy, _MARGIN + 4)
         if topic.page:
             console.say(f"    more: {topic.page} of the documentation")
 

@@ -84,9 +84,7 @@ class Transports:
 
     def hostname(self, settings: SshSettings) -> str:
         """The name or address that SSH connects to."""
-        is_openssh = settings.client == "openssh"
-        files = self._routes(settings).files if is_openssh else self._means.ssh_files  # which imports no Fabric
-        return files.hostname(settings)
+        return self._means.ssh_files.hostname(settings)
 
     def stations(self, host: Host) -> list[Station]:
         """The gateways to a host that is reached by SSH, and the host, for their host keys."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from dtctl.errors import HostKeyError
+from dtctl.errors import HostKeyError, TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import fan_out
@@ -160,3 +161,23 @@ def test_openssh_finds_the_pinned_keys(sshd: Sshd, home: Path) -> None:
         check=True,
     )
     assert found.stdout.count(name(sshd)) >= len(sshd.host_keys)
+
+
+def test_a_certificate_of_a_trusted_authority_is_accepted(home: Path, tmp_path: Path, client: Client) -> None:
+    authority = make_key("authority")
+    with Sshd(trusted=False, host_keys=["ed25519"]) as server:
+        public = tmp_path / "host.pub"
+        public.write_text(public_text(server.host_keys["ed25519"]))
+        sign = ["ssh-keygen", "-q", "-s", str(authority), "-I", "gpu", "-h", "-n", server.address, str(public)]
+        subprocess.run(sign, check=True, capture_output=True)
+        certificate = server.directory / "host-cert.pub"
+        certificate.write_bytes((tmp_path / "host-cert.pub").read_bytes())
+        server.options["HostCertificate"] = str(certificate)
+        server.stop()
+        server.start()
+        for trusted in (authority, make_key("stranger")):
+            known = home / trusted.name
+            known.write_text(f"@cert-authority {name(server)} {' '.join(public_text(trusted).split()[:2])}\n")
+            host = direct(server, known_hosts=str(known), keep_s=0)
+            with nullcontext() if trusted == authority else pytest.raises(TransportError, match="host key"):
+                answering(client(ConfigFiles()), host).close()

@@ -16,6 +16,7 @@ import typer.main
 from dtctl.agent.records import EXCHANGES
 from dtctl.cli.app import app
 from tests import golden
+from tests.faults.scenarios import SCENARIOS
 from tests.unit.test_structure import ROOMS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,9 +87,30 @@ NAMED = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE.read_text())
 
 
 def test_every_claim_names_a_test_that_exists() -> None:
-    assert [name for file, name in NAMED if f"\ndef {name}(" not in (TESTS / file).read_text()] == []
+    assert [name for file, name in NAMED if not is_test(f"{file}::{name}")] == []
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ") and "held by" not in line]
     assert len([row for row in rows if "::" in row]) == len(NAMED) > 50
+
+
+PROMISES = (TESTS.parent / "docs" / "faults.md").read_text().partition("## Which fault tries")[2].partition("\n## ")[0]
+UNTRIED = {"What no launcher can change"}
+"""The sections of recovery.md that promise nothing."""
+
+
+def test_every_promise_of_recovery_names_a_fault_that_tries_it() -> None:
+    sections = re.findall(r"^## (.+)$", (TESTS.parent / "docs" / "recovery.md").read_text(), re.MULTILINE)
+    assert [section for section in sections if f"**[{section}]" not in PROMISES] == sorted(UNTRIED)
+    rows = [line for line in PROMISES.splitlines() if line.startswith("| ") and "tried by" not in line]
+    tried = [row for row in rows if "**[" not in row]
+    names = re.findall(r"`([^`]+)` \|$", PROMISES, re.MULTILINE)
+    assert len(names) == len(tried) > 50
+    scenes = {scenario.id for scenario in SCENARIOS}
+    assert [name for name in names if name not in scenes and not is_test(name)] == []
+
+
+def is_test(name: str) -> bool:
+    file, _, test = name.partition("::")
+    return (TESTS / file).is_file() and f"\ndef {test}(" in (TESTS / file).read_text()
 
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"

@@ -79,10 +79,12 @@ def broken():
             return {"file": file, "line": error.lineno or 1, "problem": str(error.msg)}
         except Exception:  # unreadable or too deep: reported elsewhere
             pass
+import sysconfig
+managed = sys.prefix == sys.base_prefix and os.path.exists(sysconfig.get_path("stdlib") + "/EXTERNALLY-MANAGED")
 sys.path += asked["path"]
 if asked["code"]:  # files of the setup there count, too; a name without a dot is looked up without an import
     sys.path += [asked["code"]] + sorted({os.path.dirname(asked["code"] + "/" + file) for file in asked["files"]})
-answer = {"version": "%d.%d.%d" % sys.version_info[:3], "libc": libc, "packages": found,
+answer = {"version": "%d.%d.%d" % sys.version_info[:3], "libc": libc, "packages": found, "managed": managed,
         "cuda": cuda_at, "missing": [name for name in asked["modules"] if lacks(name)], "broken": broken()}
 """
 
@@ -149,6 +151,7 @@ class Python:
         self.found["cuda"] = str(answer["cuda"])[:4096]
         self.found["libc"] = str(answer["libc"])[:200]
         self.found["packages"] = {name: str(version)[:200] for name, version in answer["packages"].items()}
+        self.found["managed"] = bool(answer["managed"])
         self.found["missing"] = answer["missing"][:MOST_MODULES]
         self.found["broken"] = answer["broken"]
 

@@ -120,7 +120,7 @@ def of_attempt(attempt: str) -> List[Process]:
         start = paths.read_record(os.path.join(attempt, "start.json"), Start)
     except paths.Damaged:
         return tree(None, [attempt])
-    return tree(trainer(start), [start["key"]]) if start is not None and start["key"] else []
+    return tree(trainer(start), [start["key"]], keeper(start)) if start is not None and start["key"] else []
 
 
 def trainer(start: run_state.Start) -> Optional[run_state.Process]:
@@ -129,6 +129,14 @@ def trainer(start: run_state.Start) -> Optional[run_state.Process]:
     if pid is None or start_time is None or boot is None:
         return None
     return {"pid": pid, "start_time": start_time, "boot_id": boot}
+
+
+def keeper(start: run_state.Start) -> Optional[run_state.Process]:
+    """The one of a start.json, to which every orphan of its trainer comes back; None for a trainer in a container."""
+    own, boot = start["keeper"], start["boot_id"]
+    if own is None or boot is None or start["contained"]:
+        return None
+    return {"pid": own["pid"], "start_time": own["start_time"], "boot_id": boot}
 
 
 def find(identity: run_state.Process) -> Optional[Process]:
@@ -250,12 +258,15 @@ def _bearers(pids: Iterable[int], marks: Set[bytes]) -> Iterator[Process]:
             yield process
 
 
-def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Process]:
+def tree(
+    trainer: Optional[run_state.Process], keys: Iterable[str], keeper: Optional[run_state.Process] = None
+) -> List[Process]:
     """Every live process that certainly belongs to a trainer, even in another session.
 
     These are: the trainer itself (None if its pid is unknown), processes with one of its keys as DTCTL_KEY, processes
     in the session or group of a trainer of which such a process is left (so that its number cannot have been reused),
-    and the descendants of all of these. After a restart of the machine there are none.
+    the descendants of all of these, and those of its keeper, whatever their environment and session are. After a
+    restart of the machine there are none.
 
     Of other processes as little is read as possible.
     """
@@ -272,6 +283,8 @@ def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Proc
         members = map(Process.read, (pid for pid in pids if leader in _groups_of(pid)))
         ours.update((each.pid, each) for each in members if each and leader in (each.group, each.session))
     ours.update(below(ours))
+    if keeper is not None and find(keeper) is not None:
+        ours.update(below([keeper["pid"]]))
     ours.pop(os.getpid(), None)
     return [ours[pid] for pid in sorted(ours) if not ours[pid].zombie]
 

@@ -77,6 +77,8 @@ class PythonFound(Record):
     version: Default[Version, ""]
     libc: Default[Version, ""]
     packages: Default[AtMost[Dict[AtMost[str, 100], Version], 100], {}]
+    managed: Default[bool, False]
+    """Whether the system's package manager owns it, so that pip refuses to install (PEP 668)."""
     missing: Default[AtMost[List[Module], MOST_MODULES], []]
     """Modules that it does not find."""
     broken: Default[Optional[Broken], None]

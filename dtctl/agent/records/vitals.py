@@ -164,6 +164,8 @@ class TaskVitals(Record):
     """Another process that listens there."""
     python: Default[Line, ""]
     """The program with which it is started."""
+    managed: Default[bool, False]
+    """Whether the system's package manager owns that Python, so that pip refuses to install (PEP 668)."""
     packages: Default[AtMost[Dict[AtMost[str, 100], AtMost[str, 100]], 100], {}]
     """Versions of frameworks, as that Python has them."""
     log: Default[AtMost[str, MOST_LOG], ""]

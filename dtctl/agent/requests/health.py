@@ -200,6 +200,7 @@ def _task(
         "listens": mine,
         "holder": ports.holder(task["port"])[:4096] if owners and not mine and task["port"] is not None else "",
         "python": python,
+        "managed": machine_load.is_managed(python) if python else False,
         "packages": machine_load.package_versions(python, os.path.expanduser("~")) if python else {},
         "log": _end_of_log(directory, masks),
         "lost_log": _lost_log(run_dir, task["id"], entry, masks),

@@ -198,7 +198,8 @@ class Attempt:
 
     def _remains(self) -> List[processes.Process]:
         """The attempt's processes, without the container engine's, whose exit is the trainer's."""
-        return processes.tree(self._contained or self.trainer, [self.key])
+        keeper = processes.keeper(self.start) if self.start is not None else None
+        return processes.tree(self._contained or self.trainer, [self.key], keeper)
 
     def _end_client(self, now: float) -> None:
         """Ends the container engine's process if it hangs after all processes in the container have ended."""

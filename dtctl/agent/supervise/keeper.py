@@ -82,6 +82,7 @@ def _keep(what: AttemptSpec) -> None:
     # above all the lock of the supervisor, which must be able to end before its trainers
     daemon.close_descriptors(but=programs.held())
     daemon.rename("dtctl-keeper")
+    _adopt_orphans(True)
     started = time.time()
     go_read, go_write = os.pipe()
     fault_read, fault_write = os.pipe()
@@ -110,22 +111,49 @@ def _keep(what: AttemptSpec) -> None:
     if what.removal:  # what runs it may have been killed before it could do so
         environment.output_of(what.removal, what.env)
     if revival.is_orphaned(what.run):
-        revival.start(what.run)
+        _start_agent(what.run)
+    _wait(None, what.run)  # as the agent finds by this process what the trainer has left
 
 
-def _wait(pid: int, run: RunFiles) -> int:
-    """The trainer's exit status. If agent and guard are gone at two looks, starts new ones."""
+def _wait(pid: Optional[int], run: RunFiles) -> int:
+    """The trainer's exit status; without a pid, returns when no child is left, own or adopted.
+
+    If agent and guard are gone at two looks, starts new ones.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     orphaned = False
     while True:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
+        try:
+            ended, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return 0
+        if ended and ended == pid:
             return status
+        if ended:
+            continue
         before, orphaned = orphaned, revival.is_orphaned(run)
         if before and orphaned:
-            revival.start(run)
+            _start_agent(run)
             orphaned = False
         signal.sigtimedwait([signal.SIGCHLD], LOOK_S)
+
+
+def _start_agent(run: RunFiles) -> None:
+    """Starts an agent that is not below this process, where it would be taken for the trainer's."""
+    _adopt_orphans(False)
+    revival.start(run)
+    _adopt_orphans(True)
+
+
+_SET_CHILD_SUBREAPER = 36
+"""prctl(2)"""
+
+
+def _adopt_orphans(wanted: bool) -> None:
+    """Whether processes below this one that lose their parent come to this one: none gets out of sight by a fork."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
 
 
 def _become_trainer(what: AttemptSpec, go: int, fault: int) -> None:

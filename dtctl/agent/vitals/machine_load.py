@@ -171,6 +171,14 @@ def package_versions(python: str, home: str) -> Dict[str, str]:
     return found
 
 
+def is_managed(python: str) -> bool:
+    """Whether the system's package manager owns the Python of this path, as PEP 668 marks it."""
+    if os.path.exists(os.path.join(os.path.dirname(os.path.dirname(python)), "pyvenv.cfg")):
+        return False
+    root = os.path.dirname(os.path.dirname(os.path.realpath(python)))
+    return any(os.path.exists(path) for path in _below(os.path.join(root, "lib"), "EXTERNALLY-MANAGED"))
+
+
 def _directories(python: str, home: str) -> Iterator[str]:
     """Directories with packages of that Python, the most certain first; for a virtual environment only its own."""
     own = os.path.dirname(os.path.dirname(python))

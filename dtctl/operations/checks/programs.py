@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dtctl.agent.records.values import CODE, HOME
 from dtctl.dataclass import dataclass
+from dtctl.operations.diagnosis.modules import REMOVED
 from dtctl.plan import RunPlan
 
 _MOST_BYTES = 1 << 20
@@ -90,7 +91,7 @@ def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str], code: 
         uses.add("saves_sharded" if any(argument.startswith("--sharded") for argument in argv) else "saves_alone")
     elif "saves_alone" in uses:
         uses.discard("saves_sharded")
-    own = tuple(name for name in program.modules if name not in sys.stdlib_module_names)
+    own = tuple(name for name in program.modules if name not in sys.stdlib_module_names or name in REMOVED)
     files = tuple(os.path.relpath(file, code) for file in program.files)
     return Needs(own, frozenset(uses), program.places, files)
 

@@ -12,7 +12,8 @@ from dtctl.agent.records.values import CODE
 from dtctl.model import TaskId, grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.checks.programs import Needs, runs_python
-from dtctl.operations.diagnosis import PACKAGES, Finding, commonness
+from dtctl.operations.diagnosis import Finding, commonness
+from dtctl.operations.diagnosis.modules import PACKAGES, is_standard, why_missing
 from dtctl.plan import TaskPlan
 from dtctl.plan.spec import environment_of
 
@@ -144,18 +145,28 @@ def _unreadable(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
 
 
 def _lacking(context: CheckContext, each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
-    for missing, group in _by(each, lambda python: tuple(python["missing"])).items():
+    standard = [(module, one) for one in each for module in one[1]["missing"] if is_standard(module)]
+    for module, group in grouped(standard).items():
+        fields = {"python": _python(group), "module": _with_place(context, module, group), **why_missing(module)}
+        yield found("standard_module_missing", _hosts(group), _tasks(group), **fields)
+    for missing, group in _by(each, _installable).items():
         if missing:
             row = "modules_to_come" if made_by_setup else "modules_missing"
             packages = " ".join(_requirement(module, each) for module in missing)
             names = ", ".join(_with_place(context, module, group) for module in missing)
             python, environment = _python(group), context.plan.cluster.trainer.environment
             where = {"by_hand": python} if environment is None else {"file": environment.what}
+            if environment is None and not group[0][1]["managed"]:
+                where["pip"] = python
             fields = {"python": python, "modules": names, "packages": packages, **where}
             yield found(row, _hosts(group), _tasks(group), **fields)
     for problems, group in _by(each, _import_problems).items():
         for module, text in problems:
             yield found("import_fails", _hosts(group), _tasks(group), python=_python(group), module=module, said=text)
+
+
+def _installable(python: PythonFound) -> tuple[str, ...]:
+    return tuple(module for module in python["missing"] if not is_standard(module))
 
 
 def _with_place(context: CheckContext, module: str, group: list[Found]) -> str:

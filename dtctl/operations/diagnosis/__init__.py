@@ -268,16 +268,6 @@ ENDED_SOMEHOW = "ended"
 """The signature of ends whose logs match no other."""
 
 
-PACKAGES = {
-    "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
-    "PIL": "pillow",
-    "cv2": "opencv-python",
-    "absl": "absl-py",
-    "google": "protobuf",
-}
-"""Modules whose package on PyPI has another name."""
-
 Version = tuple[str, tuple[str, ...]]
 """One of several versions, and the hosts that have it."""
 

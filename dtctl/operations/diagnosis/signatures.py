@@ -10,14 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.vitals import Disk
-from dtctl.operations.diagnosis import PACKAGES, Facts, Fields, Join, Match, Signature, hosts, table, waits
+from dtctl.operations.diagnosis import Facts, Fields, Join, Match, Signature, hosts, modules, table, waits
 from dtctl.operations.snapshot import TaskStatus
 
 
 def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """Its Python, and the package in which PyPI has the module that it lacks."""
+    """Its Python, and the package in which PyPI has the module that it lacks.
+
+    `pip_python` is left out where the system's package manager owns that Python: pip refuses to install there.
+    """
     module = str(fields.get("module", "")).partition(".")[0]
-    return {"python": facts.python(task), "module": module, "package": PACKAGES.get(module, module)}
+    vitals, own = facts.vitals(task), facts.python(task)
+    pip = {} if vitals is not None and vitals["managed"] else {"pip_python": own}
+    return {"python": own, **pip, "module": module, "package": modules.PACKAGES.get(module, module)}
+
+
+def standard_module(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """Why it lacks a module of the standard library; None for any other module."""
+    module = str(fields.get("module", "")).partition(".")[0]
+    if not modules.is_standard(module):
+        return None
+    return {"python": facts.python(task), "module": module, **modules.why_missing(module)}
 
 
 def version(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
@@ -43,12 +56,28 @@ def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 
 def disk(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """The fullest file system of those that the run writes to."""
+    """The file system of the path in the message, or the fullest of those that the run writes to.
+
+    One that is not full is not named: it may have been freed since, or another one is meant.
+    """
     vitals = facts.hosts.get(task.host)
-    fullest = min(vitals["disks"], key=_free_share, default=None) if vitals is not None else None
-    if fullest is None:
-        return {}
+    known = list(vitals["disks"]) if vitals is not None else []
+    path = str(fields.get("path") or "")
+    if path:
+        above = [one for one in known if is_below(path, one["path"])]
+        known = [max(above, key=lambda one: len(one["path"]))] if above else []
+    fullest = min(known, key=_free_share, default=None)
+    if fullest is None or _free_share(fullest) > FULL_SHARE:
+        return {"path": path} if path else {}
     return {"where": fullest["path"], "free_bytes": fullest["free_bytes"], "size_bytes": fullest["size_bytes"]}
+
+
+FULL_SHARE = 0.02
+"""A disk with more room than that is not full, by the time that it is asked."""
+
+
+def is_below(path: str, directory: str) -> bool:
+    return directory == "/" or path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def _free_share(one: Disk) -> float:
@@ -139,7 +168,24 @@ def missing_file(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | Non
 
 
 def driver(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    return {**gpu(facts, task, fields), "python": facts.python(task)}
+    """Its GPUs, and its Python under the name of each framework that the program may use."""
+    own = {f"{name}_python": facts.python(task) for name in frameworks(facts, task)}
+    return {**gpu(facts, task, fields), **own}
+
+
+_FRAMEWORKS = {
+    "torch": re.compile(r"\btorch\b|PyTorch|\bc10\b|\bat::"),
+    "tensorflow": re.compile(r"tensorflow|TensorFlow|\btf\.|stream_executor|dso_loader"),
+    "jax": re.compile(r"\bjaxlib\b|\bjax\b|XlaRuntimeError"),
+}
+
+
+def frameworks(facts: Facts, task: TaskStatus) -> list[str]:
+    """Those that its log names; otherwise those that its Python has."""
+    end, vitals = facts.end_of(task), facts.vitals(task)
+    text = f"{end.cause}\n{end.log}" if end is not None else ""
+    named = [name for name, pattern in _FRAMEWORKS.items() if pattern.search(text)]
+    return named or [name for name in _FRAMEWORKS if vitals is not None and name in vitals["packages"]]
 
 
 def _of_gpus(facts: Facts, name: str) -> Iterable[Match]:

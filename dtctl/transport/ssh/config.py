@@ -1,37 +1,30 @@
-"""The settings for a host in the user's ssh_config; the cluster file and the command line override them.
+"""The settings for a host in the user's ssh_config, as `ssh -G` reads them, for both clients.
 
-paramiko parses the format (it is imported only if there is something to parse), except `Include`, which is done here.
+The cluster file and the command line override them.
 """
 
 from __future__ import annotations
 
 import functools
-import glob
+import getpass
 import os
+import pwd
 import re
 import shlex
+import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dtctl.config.names import check_host, check_names, check_own_host, check_user, split_place
+from dtctl.config.names import check_host, check_names, check_own_host, split_place
 from dtctl.dataclass import dataclass
 from dtctl.errors import TransportError, UsageError
-from dtctl.folder import read_regular
-
-if TYPE_CHECKING:
-    from paramiko.config import SSHConfig, SSHConfigDict
-
-    from dtctl.model import SshSettings
-
-SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
-INCLUDE_DEPTH = 16
-MOST_BYTES = 16_000_000
-
-_KEYWORD = re.compile(r"\s*(?P<keyword>\w+)(?:\s*=\s*|\s+)(?P<rest>.*\S)")
+from dtctl.model import SshSettings
+from dtctl.transport.ssh.mentions import SYSTEM_CONFIG, Mentions, account_home
+from dtctl.transport.ssh.program import run
 
 
 @dataclass(frozen=True)
@@ -68,7 +61,7 @@ def last_gateway(settings: SshSettings, jump: str) -> SshSettings:
 
 
 class ConfigFiles:
-    """The files, read once and parsed once for each pair of user and port that override them.
+    """What `ssh -G` says of a host, asked once for each host, user and port. Safe for many threads.
 
     `path` None: ~/.ssh/config, then /etc/ssh/ssh_config; otherwise only that file, as for ssh -F.
     """
@@ -76,111 +69,133 @@ class ConfigFiles:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._text: str | None = None
-        self._parsed: dict[tuple[str | None, int | None], SSHConfig] = {}
+        self._mentions: Mentions | None = None
+        self._answers: dict[SshSettings, Future[Mapping[str, Any]]] = {}
 
-    def text(self) -> str:
-        """The text of all files, with includes in place. Raises UsageError if `path` cannot be read."""
-        if self._text is None:
-            user_directory = Path("~/.ssh").expanduser()
-            if self.path is not None:
-                self._text = _read(self.path.expanduser(), user_directory, must_exist=True)
-            else:
-                user = _read(user_directory / "config", user_directory)
-                # A Host line of the user's file must not extend into the system's.
-                self._text = f"{user}\nHost *\n{_read(SYSTEM_CONFIG, SYSTEM_CONFIG.parent)}"
-        return self._text
-
-    def parsed(self, user: str | None = None, port: int | None = None) -> SSHConfig:
-        """The configuration for paramiko and Fabric. Given settings win, also in %r and %p. Raises TransportError."""
-        from paramiko.config import SSHConfig
-        from paramiko.ssh_exception import ConfigParseError
-
-        if user:
-            check_user(user)
-        with self._lock:
-            if (user, port) not in self._parsed:
-                given = f"  User {user}\n" if user else ""
-                given += f"  Port {port}\n" if port else ""
-                try:
-                    config = SSHConfig.from_file(StringIO(f"Host *\n{given}\n{self.text()}"))
-                except ConfigParseError as error:
-                    raise TransportError(
-                        "the SSH configuration cannot be read", detail=f"{self.path or '~/.ssh/config'}: {error}"
-                    ) from error
-                config.lookup = _checked(config.lookup)  # type: ignore[method-assign,assignment]
-                self._parsed[user, port] = config
-            return self._parsed[user, port]
+    @property
+    def words(self) -> list[str]:
+        """The words that make `ssh` read these files; by itself it reads those of the account's home, not of $HOME."""
+        path = self.path or Path("~/.ssh/config")
+        is_default = self.path is None and (Path.home() == account_home() or not path.expanduser().exists())
+        return [] if is_default else ["-F", str(path.expanduser())]
 
     def lookup(self, settings: SshSettings) -> Mapping[str, Any]:
-        """The options for one host, keys in lower case; not to be changed."""
+        """The options for one host, keys in lower case; not to be changed.
+
+        `hostname`, `user` and `port` are always there, other options if they differ from OpenSSH's defaults. Their
+        tokens are expanded. `identityfile` is a list. Raises UsageError, TransportError.
+        """
         settings = split_target(settings)
-        return self.parsed(settings.user, settings.port).lookup(settings.target)
+        key = SshSettings(check_host(settings.target), user=settings.user, port=settings.port)
+        with self._lock:
+            answer = self._answers.get(key)
+            if is_first := answer is None:
+                answer = self._answers[key] = Future()
+        if is_first:
+            try:
+                answer.set_result(self._ask(key) if key.target in self._mentioned() else _unmentioned(key))
+            except BaseException as error:  # raised in all threads that wait for it
+                answer.set_exception(error)
+        return answer.result()
 
     def hostname(self, settings: SshSettings) -> str:
         """The name or address that SSH connects to."""
-        if not re.search(r"^\s*hostname\b", self.text(), re.IGNORECASE | re.MULTILINE):
-            return split_target(settings).target  # without importing paramiko
         return str(self.lookup(settings)["hostname"])
 
+    def _mentioned(self) -> Mentions:
+        with self._lock:
+            if self._mentions is None:
+                path = Path(self.words[1]) if self.words else None
+                if self.path is not None and path is not None and not path.exists():
+                    raise UsageError(f"there is no SSH configuration {path}")
+                files = [account_home() / ".ssh" / "config", SYSTEM_CONFIG] if path is None else [path]
+                self._mentions = Mentions([file for file in files if str(file) != os.devnull])
+            return self._mentions
 
-def _checked(lookup: Callable[[str], SSHConfigDict]) -> Callable[[str], SSHConfigDict]:
-    """A lookup that checks names, for us and for Fabric: only plain names get into a ProxyCommand or to `Match exec`.
-
-    It is cached, because both look up each host several times, and each time paramiko determines the user.
-    """
-
-    @functools.cache
-    def of(host: str) -> SSHConfigDict:
-        options = lookup(check_host(host))
+    def _ask(self, settings: SshSettings) -> Mapping[str, Any]:
+        if shutil.which("ssh") is None:
+            raise TransportError(
+                f"the SSH configuration has settings for {settings.target}, and there is no `ssh` that could read them",
+                hint="install OpenSSH's client; or dtctl -F /dev/null uses no configuration",
+            )
+        given = ["-l", settings.user] if settings.user else []
+        given += ["-p", str(settings.port)] if settings.port else []
+        answer = _answer([*self.words, *given], settings.target)
+        found = {key: value for key, value in answer.items() if key in ALWAYS or value != _defaults().get(key)}
+        options: dict[str, Any] = {key: values[0] for key, values in found.items()}
         check_own_host(options["hostname"])
+        tokens = _tokens(settings.target, options)
+        for key in EXPANDED & found.keys():
+            options[key] = _expanded(options[key], tokens)
+        if "identityfile" in found:
+            options["identityfile"] = [_expanded(file, tokens) for file in found["identityfile"]]
         return options
 
-    return of
+
+ALWAYS = ("hostname", "user", "port")
+EXPANDED = {"proxycommand", "identityagent", "userknownhostsfile", "globalknownhostsfile"}
+"""Options whose tokens `ssh -G` leaves to be expanded; in `identityfile` too."""
+
+CONFIG_TIMEOUT_S = 30.0
+"""The time for a `Match exec` of the user's, and to make a name canonical."""
 
 
-def _read(path: Path, base: Path, must_exist: bool = False) -> str:
+def _unmentioned(settings: SshSettings) -> Mapping[str, Any]:
+    """The options of a host for which no file has any."""
     try:
-        return "".join(_lines(path, base, 0))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if must_exist:
-            raise UsageError(f"there is no SSH configuration {path}") from error
-        return ""
-    except OSError as error:
-        raise UsageError(f"cannot read the SSH configuration {error.filename}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"the SSH configuration {path} is not UTF-8 text") from error
+        account = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        account = getpass.getuser()
+    return {"hostname": settings.target, "user": settings.user or account, "port": str(settings.port or 22)}
 
 
-def _lines(path: Path, base: Path, depth: int) -> Iterator[str]:
-    """The file's lines, with those of the files that it includes.
+@functools.cache
+def _defaults() -> Mapping[str, Sequence[str]]:
+    """The answer for a host without any configuration."""
+    return _answer(["-F", os.devnull], "default")
 
-    A block that an included file begins ends with that file, as in OpenSSH; but it counts even if the Include itself is
-    in a block for other hosts.
-    """
-    if depth > INCLUDE_DEPTH:
-        raise UsageError(f"the SSH configuration includes itself: {path}")
-    block = "Host *\n"
-    content = b"" if str(path) == os.devnull else read_regular(path, MOST_BYTES)  # `-F /dev/null`: no configuration
-    for line in content.decode("utf-8").splitlines(keepends=True):
-        match = _KEYWORD.match(line)
-        keyword = match["keyword"].lower() if match else ""
-        if match is None or keyword != "include":
-            block = line if keyword in ("host", "match") else block
-            yield line if line.endswith("\n") else line + "\n"
-            continue
-        for pattern in match["rest"].replace('"', "").split():
-            for name in sorted(glob.glob(str(base / Path(pattern).expanduser()))):  # noqa: PTH207 (may be absolute)
-                yield from _lines(Path(name), base, depth + 1)
-        yield block
+
+def _answer(words: Sequence[str], host: str) -> Mapping[str, Sequence[str]]:
+    """The values of each option, as `ssh -G` prints them. Raises TransportError."""
+    done = run(["ssh", *words, "-G", host], CONFIG_TIMEOUT_S)
+    if done.returncode != 0:
+        detail = done.stderr.decode("utf-8", "replace").strip()
+        raise TransportError(
+            f"ssh cannot read its configuration for {host}", detail=detail, hint=f"ssh -G {host}    shows it"
+        )
+    values: dict[str, list[str]] = {}
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        key, _, value = line.partition(" ")
+        if key.endswith("knownhostsfile"):  # it does not quote a path with blanks
+            value = " ".join(f'"{path}"' for path in re.split(r" (?=[/~%]|none$)", value))
+        values.setdefault(key, []).append(value)
+    return values
+
+
+def _tokens(alias: str, options: Mapping[str, str]) -> Mapping[str, str]:
+    """The values of ssh_config(5), TOKENS; those of `%C`, `%j` and such are not known here and stay as they are."""
+    node, home = os.uname().nodename, str(Path.home())
+    known = {"%": "%", "d": home, "h": options["hostname"], "i": str(os.getuid()), "l": node, "n": alias}
+    local = _unmentioned(SshSettings(alias))["user"]
+    more = {"L": node.partition(".")[0], "k": options.get("hostkeyalias", alias), "p": options["port"], "u": local}
+    return {**known, **more, "r": options["user"]}
+
+
+def _expanded(text: str, tokens: Mapping[str, str]) -> str:
+    return re.sub(r"%(.)", lambda match: tokens.get(match[1], match[0]), text)
 
 
 def known_hosts_files(settings: SshSettings, options: Mapping[str, str]) -> tuple[Path, ...]:
-    """Files in which the host's keys may be pinned; new ones belong into the first."""
+    """Files in which the host's keys may be pinned."""
+    everyones = _paths(options.get("globalknownhostsfile", "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"))
+    return tuple(dict.fromkeys([*users_known_hosts(settings, options), *everyones]))
+
+
+def users_known_hosts(settings: SshSettings, options: Mapping[str, str]) -> tuple[Path, ...]:
+    """Those of the files that are the user's own: new keys belong into the first, and never into those of everyone."""
     own = [file] if (file := configured_known_hosts(settings)) else []
     users = _paths(options.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2"))
-    everyones = _paths(options.get("globalknownhostsfile", "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"))
-    return tuple(dict.fromkeys([*own, *users, *everyones]))
+    return tuple(dict.fromkeys([*own, *users]))
 
 
 def configured_known_hosts(settings: SshSettings) -> Path | None:
@@ -189,6 +204,5 @@ def configured_known_hosts(settings: SshSettings) -> Path | None:
 
 
 def _paths(words: str) -> list[Path]:
-    home = str(Path.home())
     split = shlex.split(words) if '"' in words else words.split()
-    return [Path(word.replace("%d", home)).expanduser() for word in split if word != "none"]
+    return [Path(word).expanduser() for word in split if word != "none"]

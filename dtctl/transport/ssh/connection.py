@@ -151,7 +151,7 @@ class ProxyCommand:
     """A program through which the host is reached. paramiko gets a socket, which it can wait for as for any other."""
 
     def __init__(self, command: str) -> None:
-        self.command = command.replace("%%", "%")
+        self.command = command
         self.ending: RemoteExit | None = None
         """How it ended, known after `close`."""
         self._child = Child(["/bin/sh", "-c", f"exec {self.command}"])

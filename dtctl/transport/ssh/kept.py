@@ -24,7 +24,8 @@ from dtctl.transport.ssh.config import ConfigFiles, split_target
 from dtctl.transport.ssh.control import Control, KeptProcess, is_alive
 from dtctl.transport.ssh.forks import ForkServer
 from dtctl.transport.ssh.known_hosts import HostKey, parse_known_hosts, read
-from dtctl.transport.ssh.openssh import OpensshConfig, control_path, no_program, quoted, run, ssh_words
+from dtctl.transport.ssh.openssh import control_path, quoted, ssh_words
+from dtctl.transport.ssh.program import no_program, run
 from dtctl.transport.ssh.route import FAILURE_KEPT_S, HostKeys, Routes, connect_timeout
 from dtctl.transport.stream import RemoteExit, converse, text_of
 from dtctl.transport.timeouts import Waiting, unobserved
@@ -94,7 +95,7 @@ class KeptLogins(Routes):
     """
 
     def __init__(self, files: ConfigFiles, asking: Asking | None = None) -> None:
-        super().__init__(OpensshConfig(files.path))
+        super().__init__(files)
         self._asking = asking
         self._question = threading.Lock()
         """Only one host prompts at a time."""

@@ -107,19 +107,31 @@ def _hash_matches(pattern: str, name: str) -> bool:
     return hmac.compare_digest(hmac.new(salt, name.encode(), hashlib.sha1).digest(), digest)
 
 
+AUTHORITY = "@cert-authority"
+
+
 def parse_known_hosts(text: str, file: Path) -> list[Pinned]:
     """The lines of a file without invalid ones and certificate authorities; OpenSSH skips invalid ones, too."""
+    return _marked(text, file, ("", "@revoked"))
+
+
+def has_authority(text: str, name: str) -> bool:
+    """Whether a certificate authority may vouch for the host (`host_key_name`)."""
+    return AUTHORITY in text and any(line.matches(name) for line in _marked(text, Path(), (AUTHORITY,)))
+
+
+def _marked(text: str, file: Path, markers: Sequence[str]) -> list[Pinned]:
     pinned = []
     for number, line in enumerate(text.split("\n"), 1):
         fields = line.split()
         marker = fields.pop(0) if fields and fields[0].startswith("@") else ""
-        if len(fields) < 3 or fields[0].startswith("#") or marker not in ("", "@revoked"):
+        if len(fields) < 3 or fields[0].startswith("#") or marker not in markers:
             continue
         try:
             key = HostKey.parse(fields[1], fields[2])
         except ValueError:
             continue
-        pinned.append(Pinned(tuple(fields[0].split(",")), key, file, number, revoked=bool(marker)))
+        pinned.append(Pinned(tuple(fields[0].split(",")), key, file, number, revoked=marker == "@revoked"))
     return pinned
 
 
@@ -161,7 +173,7 @@ def is_known_hosts_line(line: str) -> bool:
     fields = line.split()
     if not fields or fields[0].startswith("#"):
         return True
-    if fields[0] in ("@cert-authority", "@revoked"):
+    if fields[0] in (AUTHORITY, "@revoked"):
         fields = fields[1:]
     if len(fields) < 3:
         return False

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fabric import Config
+from paramiko.config import SSHConfig
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from dtctl.dataclass import dataclass
@@ -223,10 +224,21 @@ class Logins(Routes):
                 }
                 self._configs[key] = Config(
                     overrides={"authentication": authentication},
-                    ssh_config=self.files.parsed(settings.user, settings.port),
+                    ssh_config=SshOptions(self.files, settings.user, settings.port),
                     lazy=True,
                 )
             return self._configs[key]
+
+
+class SshOptions(SSHConfig):
+    """The options of a host for Fabric, which would otherwise read ssh_config by itself."""
+
+    def __init__(self, files: ConfigFiles, user: str | None, port: int | None) -> None:
+        super().__init__()
+        self._files, self._user, self._port = files, user, port
+
+    def lookup(self, hostname: str) -> Any:
+        return self._files.lookup(SshSettings(hostname, user=self._user, port=self._port))
 
 
 def explain(connection: StrictConnection, to: Destination, error: BaseException, timeout_s: float) -> DtctlError | None:

@@ -1,4 +1,4 @@
-"""The same route to a host for OpenSSH's own client: its command line, and its view of the user's ssh_config."""
+"""The same route to a host for OpenSSH's own client: its command line."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import hashlib
 import os
 import re
 import shlex
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from dtctl.config.names import check_own_host
-from dtctl.errors import TransportError, UsageError
+from dtctl.errors import UsageError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.model import Host, SshSettings
 from dtctl.paths import cache_directory, check_private
@@ -22,9 +19,9 @@ from dtctl.transport.ssh import known_hosts
 from dtctl.transport.ssh.config import (
     ConfigFiles,
     configured_known_hosts,
-    known_hosts_files,
     last_gateway,
     split_target,
+    users_known_hosts,
 )
 
 Own = Callable[[SshSettings], Sequence[str]]
@@ -32,54 +29,12 @@ Own = Callable[[SshSettings], Sequence[str]]
 
 LONGEST_DIRECTORY = 60
 """Leaves room in the 104 bytes of a socket's path for the name, to which `ssh` adds a suffix while it is new."""
-CONFIG_TIMEOUT_S = 30.0
-"""The time for a `Match exec` of the user's."""
-
-
-class OpensshConfig(ConfigFiles):
-    """The settings as `ssh` itself reads them."""
-
-    def lookup(self, settings: SshSettings) -> Mapping[str, Any]:
-        return self._looked_up(split_target(settings))
-
-    @functools.cache  # noqa: B019 (one instance per command)
-    def _looked_up(self, settings: SshSettings) -> Mapping[str, Any]:
-        done = run(["ssh", *_destination(settings, self), "-G", settings.target], CONFIG_TIMEOUT_S)
-        if done.returncode != 0:
-            detail = done.stderr.decode("utf-8", "replace").strip()
-            raise TransportError(f"`ssh -G {settings.target}` failed", detail=detail)
-        found: dict[str, str] = {}
-        for line in done.stdout.decode("utf-8", "replace").splitlines():
-            key, _, value = line.partition(" ")
-            if key.endswith("knownhostsfile"):  # it does not quote a path with blanks
-                value = " ".join(f'"{path}"' for path in re.split(r" (?=[/~]|none$)", value))
-            found.setdefault(key, value)
-        check_own_host(found["hostname"])
-        return found
-
-
-def run(words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[bytes]:
-    """Runs `ssh`. Raises TransportError if there is none, and if it takes too long."""
-    try:
-        return subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, start_new_session=True
-        )
-    except FileNotFoundError as error:
-        raise no_program() from error
-    except subprocess.TimeoutExpired as error:
-        raise TransportError(f"`ssh` has not ended within {timeout_s:g} s", detail=shlex.join(words)) from error
-
-
-def no_program() -> TransportError:
-    return TransportError(
-        "there is no `ssh` on this machine", hint="install OpenSSH's client, or leave out `ssh: {client: openssh}`"
-    )
 
 
 def ssh_command(host: Host, *, ssh_config: Path | None = None) -> list[str]:
     """The command that logs in to `host`; words of a remote command may follow. `ssh_config` as for ssh -F."""
     assert isinstance(host.reach, SshSettings)
-    settings, files = split_target(host.reach), OpensshConfig(ssh_config)
+    settings, files = split_target(host.reach), ConfigFiles(ssh_config)
     kept = ["-o", f"ControlPath={quoted(path)}"] if (path := _kept(settings, files)) else []
     if not settings.jump or settings.jump.lower() == "none":
         return ssh_words(settings, files, own=lambda _: kept + (["-o", "ProxyJump=none"] if settings.jump else []))
@@ -134,7 +89,7 @@ def _directory(cache: Path) -> Path:
 
 
 def _destination(settings: SshSettings, files: ConfigFiles) -> list[str]:
-    words = ["-F", str(files.path.expanduser())] if files.path else []
+    words = files.words
     words += ["-l", settings.user] if settings.user else []
     words += ["-p", str(settings.port)] if settings.port else []
     return words
@@ -156,8 +111,7 @@ def _known_hosts(settings: SshSettings, files: ConfigFiles) -> list[str]:
     if settings.host_keys == "accept-new" and file != Path(os.devnull):
         known_hosts.check_place(file, Path(settings.project) if settings.project else None)
         known_hosts.check_content(file)
-    paths = [path for path in known_hosts_files(settings, files.lookup(settings)) if path.parts[:2] != ("/", "etc")]
-    words = " ".join(quoted(path) for path in paths)
+    words = " ".join(quoted(path) for path in users_known_hosts(settings, files.lookup(settings)))
     return ["-o", f"UserKnownHostsFile={words}", "-o", "UpdateHostKeys=no"]
 
 

@@ -11,7 +11,13 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import TransportError
 from dtctl.model import SshSettings
 from dtctl.transport.ssh import errors, known_hosts
-from dtctl.transport.ssh.config import ConfigFiles, configured_known_hosts, known_hosts_files, last_gateway
+from dtctl.transport.ssh.config import (
+    ConfigFiles,
+    configured_known_hosts,
+    known_hosts_files,
+    last_gateway,
+    users_known_hosts,
+)
 from dtctl.transport.ssh.errors import Destination
 from dtctl.transport.ssh.known_hosts import HostKey, KnownHosts, Pinned, host_key_name
 
@@ -41,6 +47,8 @@ class HostKeys:
     """The first of the files, if a cluster file names it."""
     project: Path | None = None
     """The directory of that cluster file."""
+    users: Sequence[Path] = ()
+    """Those of the files that are the user's own, for new keys."""
 
     @property
     def own_file(self) -> Path:
@@ -48,7 +56,7 @@ class HostKeys:
 
         Raises TransportError if the files keep nothing, or if the cluster file may not choose it.
         """
-        for file in self.files:
+        for file in self.users:
             if file == Path(os.devnull):
                 continue
             if file == self.said:
@@ -82,13 +90,17 @@ class HostKeys:
         lines = self.known.of(self.name, self.files)
         revoked = {line.key for line in lines if line.revoked}
         pinned = {line.key for line in lines} - revoked
-        if not set(shown) & pinned and (pinned or revoked or not self._may_know_others()):
+        may_know_others = self.accept_new or self._has_authority()
+        if not set(shown) & pinned and (pinned or revoked or not may_know_others):
             types = {key.type for key in pinned}
             self.compare(min(shown, key=lambda key: (key not in revoked, key.type not in types)), lines)
 
-    def _may_know_others(self) -> bool:
-        """Whether a key in no file may be trusted: as a new one, or through a certificate authority."""
-        return self.accept_new or any("@cert-authority" in known_hosts.read(file) for file in self.files)
+    def needs_certificate(self) -> bool:
+        """Whether no key of the host is known, and a certificate authority vouches for it: OpenSSH checks that."""
+        return not self.pinned() and self._has_authority()
+
+    def _has_authority(self) -> bool:
+        return any(known_hosts.has_authority(known_hosts.read(file), self.name) for file in self.files)
 
     def compare(self, key: HostKey, pinned: Sequence[Pinned]) -> None:
         """Raises HostKeyError unless the key is one of those in the lines, and not revoked."""
@@ -168,6 +180,7 @@ class Routes:
             accept_new=settings.host_keys == "accept-new",
             said=configured_known_hosts(settings),
             project=Path(settings.project) if settings.project else None,
+            users=users_known_hosts(settings, options),
         )
 
     def scan(self, name: str, settings: SshSettings) -> list[HostKey]:

@@ -21,6 +21,7 @@ from dtctl.transport.fanout import ALONE_S, idle
 from dtctl.transport.local import STDERR_BYTES
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.ssh.kept import OpensshTransport
 from dtctl.transport.ssh.login import Login, Logins
 from dtctl.transport.stream import RemoteExit, converse
 from dtctl.transport.timeouts import SilenceTimer, Waiting, unobserved
@@ -41,7 +42,7 @@ EXIT_STATUS_S = 5.0
 
 
 class SshTransport:
-    """Runs agents over paramiko.
+    """Runs agents over paramiko, and over OpenSSH's client on hosts that show a certificate in place of a known key.
 
     `passphrase` prompts for that of a key file, once for each key; None without a terminal.
     """
@@ -51,6 +52,7 @@ class SshTransport:
     ) -> None:
         self.logins = Logins(files or ConfigFiles(), passphrase)
         self._waiting = waiting
+        self._certified = OpensshTransport(self.logins.files, waiting)
 
     @classmethod
     def of(cls, means: TransportOptions) -> SshTransport:
@@ -58,6 +60,8 @@ class SshTransport:
 
     def open(self, host: Host) -> Session:
         assert isinstance(host.reach, SshSettings)
+        if any(station.keys.needs_certificate() for station in self.logins.stations(host.name, host.reach)):
+            return self._certified.open(host)
         login = self.logins.log_in(host.name, host.reach)
         try:
             channel = _run_loader(login)

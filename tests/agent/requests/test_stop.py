@@ -125,6 +125,43 @@ def test_what_a_finished_trainer_left_behind_is_ended_and_reported(host: AgentHo
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
+ESCAPES = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve("/bin/sleep", ["sleep", "1000"], {})
+    os._exit(0)
+os.wait()
+print("ready", flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+"""Leaves a process of another session, without its parent and with an empty environment."""
+
+
+def test_stop_ends_an_orphan_with_an_empty_environment(host: AgentHost) -> None:
+    spec = host.started(task("worker:0", sys.executable, "-c", ESCAPES, "1000"))
+    ready(host, spec)
+    keeper = host.start_record(spec, "worker:0")["keeper"]["pid"]
+    (orphan,) = eventually(
+        lambda: [pid for pid in children(keeper) if command(pid) == "sleep 1000"], what="the orphan below the keeper"
+    )
+    assert stop(host)["survivors"] == []
+    assert not alive(orphan)
+
+
+def test_orphan_of_a_trainer_that_exits_is_ended_and_reported(host: AgentHost) -> None:
+    spec = host.started(task("worker:0", sys.executable, "-c", ESCAPES, "0"))
+    entry = host.wait_state(spec, "worker:0", "succeeded")
+    (left,) = entry["exit"]["left_behind"]
+    assert left["command"] == "sleep 1000"
+    eventually(lambda: not alive(left["pid"]), what="its end")
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def test_restart_begins_a_new_attempt_beyond_the_budget(host: AgentHost) -> None:
     _, pid = host.running(task("worker:0", "sleep", "1000"))
     entry = host.ask("restart", tasks=["worker:0"], by="ada")["tasks"]["worker:0"]

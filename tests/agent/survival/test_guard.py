@@ -96,6 +96,10 @@ def test_a_keeper_revives_an_agent_of_which_nothing_is_left(host: AgentHost) -> 
     assert guard(host)
     eventually(lambda: named(host, "dtctl-agent") == [new], 60, "the other keeper's agent to give way")
     assert {entry["attempt"] for entry in host.state(spec)["tasks"].values()} == {1}
+    for name in ("worker:0", "worker:1"):  # or the agent would be ended with the trainer
+        start = host.start_record(spec, name)
+        keeper = start["keeper"]["pid"]
+        assert Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split() == [str(start["pid"])]
     assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0", "worker:1"]
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 

@@ -137,6 +137,20 @@ def test_versions_are_read_from_the_names_beside_a_python(tmp_path: Path) -> Non
     assert found == {"tensorflow": "2.21.0", "keras": "3.15.1", "tf-keras": "2.21.0", "numpy": "2.0.0rc1"}
 
 
+def test_python_is_managed_by_the_system_unless_it_is_an_environment(tmp_path: Path) -> None:
+    (tmp_path / "usr/lib/python3.12").mkdir(parents=True)
+    (tmp_path / "usr/bin").mkdir()
+    (tmp_path / "usr/bin/python3").touch()
+    python = str(tmp_path / "usr/bin/python3")
+    assert not machine_load.is_managed(python)
+    (tmp_path / "usr/lib/python3.12/EXTERNALLY-MANAGED").touch()
+    assert machine_load.is_managed(python)
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/pyvenv.cfg").touch()
+    (tmp_path / "venv/bin/python").symlink_to(python)
+    assert not machine_load.is_managed(str(tmp_path / "venv/bin/python"))
+
+
 def peers(addresses: Mapping[str, str]) -> list[Peer]:
     return [{"whose": task, "host": "b", "address": address, "live": True} for task, address in addresses.items()]
 

@@ -194,6 +194,34 @@ def test_dtctlignore_overrides_gitignore(top: Path) -> None:
     assert sent(top) == {"train.py", ".gitignore", ".dtctlignore", "run.log"}
 
 
+def test_excludes_of_the_repository_and_of_the_user_apply_below_gitignore(
+    top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (home / ".gitconfig").write_text("[core]\n  excludesFile = ~/mine\n")
+    (home / "mine").write_text("*.swp\n*.tmp\n")
+    (top / ".git" / "info").mkdir(exist_ok=True)
+    (top / ".git" / "info" / "exclude").write_text("/scratch/\n!kept.tmp\n")
+    code = write(top / "code", {}, "a.py", "a.swp", "a.tmp", "kept.tmp", "scratch/b.py")
+    write(top, {}, "scratch/c.py")
+    assert sent(code) == {"a.py", "kept.tmp", "scratch/b.py"}
+    assert "scratch/c.py" not in sent(top)
+    assert ("scratch/", ".git/info/exclude:1 /scratch/") in scan(top).skipped
+    (code / ".gitignore").write_text("!a.swp\n")
+    assert "a.swp" in sent(code)
+
+
+def test_excludes_of_a_worktree_are_those_of_its_repository(top: Path, tmp_path: Path) -> None:
+    git(top, "commit", "-qm", "x", "--allow-empty")
+    git(top, "worktree", "add", "-q", str(tmp_path / "tree"))
+    (top / ".git" / "info" / "exclude").write_text("*.bak\n")
+    write(tmp_path / "tree", {}, "a.py", "a.bak")
+    assert "a.bak" not in sent(tmp_path / "tree")
+
+
 def test_a_tracked_secret_is_not_sent(top: Path) -> None:
     write_tracked(top, "data/.env")
     git(top, "add", "-f", "data/.env")

@@ -66,13 +66,27 @@ def test_a_missing_module_is_named_with_the_line_that_imports_it() -> None:
     assert "the program imports absent (lib/near.py:7), which" in sentence(one)
 
 
+def test_module_of_the_standard_library_is_never_installed_by_name() -> None:
+    facts = {**SAME, "d": {"pythons": [python(missing=["distutils", "sklearn"])]}}
+    found = {one.signature.name: one for one in judged(TOPIC, context(), facts)}
+    assert found.keys() == {"standard_module_missing", "modules_missing"}
+    assert "has not had it since 3.12" in sentence(found["standard_module_missing"])
+    assert not [line for one in found.values() for line in remedies(one) if "install distutils" in line]
+
+
+def test_pip_is_not_proposed_for_a_python_of_the_system() -> None:
+    facts = {**SAME, "d": {"pythons": [python(missing=["sklearn"], managed=True)]}}
+    (found,) = judged(TOPIC, context(), facts)
+    assert not [line for line in remedies(found) if "-m pip install" in line]
+
+
 def test_a_missing_module_is_reported_with_the_version_that_the_others_have() -> None:
     facts = {**SAME, "d": {"pythons": [python(missing=["tensorflow", "sklearn"])]}}
     found = judged(TOPIC, context(), facts)
     assert hosts_by_signature(found) == {"modules_missing": ("d",)}
     assert fails(found[0])
     assert sentence(found[0]).startswith("worker:1 will fail on d: the program imports tensorflow, sklearn")
-    assert remedies(found[0])[0].endswith("-m pip install tensorflow==2.21.0 scikit-learn")
+    assert remedies(found[0])[1].endswith("-m pip install tensorflow==2.21.0 scikit-learn")
 
 
 def test_missing_module_is_a_note_if_setup_may_install_it() -> None:

@@ -22,6 +22,7 @@ from dtctl.config.ranges import LIMIT, LONGEST, count, expand, expand_value, fol
 from dtctl.errors import DtctlError, UsageError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.ssh.login import SshOptions
 from dtctl.transport.ssh.openssh import ssh_command
 from tests.fuzz import cases
 
@@ -69,7 +70,7 @@ def test_an_invalid_name_of_a_host_or_user_is_refused(check: Callable[[str], str
 
 @pytest.mark.parametrize("place", ["{}", "{}@host", "{}:22", "[{}]:22", "ok,{}", "{},ok"])
 def test_no_way_to_a_host_is_looked_up_with_more_than_names(place: str, tmp_path: Path) -> None:
-    """Neither as target nor as jump, neither by paramiko's configuration nor on OpenSSH's command line."""
+    """Neither as target nor as jump, neither by `ssh -G` nor on OpenSSH's command line."""
     config = tmp_path / "config"
     config.write_text("Host *\n  ProxyCommand nc %h %p %r\n")
     files = ConfigFiles(config)
@@ -86,13 +87,13 @@ def test_no_way_to_a_host_is_looked_up_with_more_than_names(place: str, tmp_path
 
 @pytest.mark.parametrize("name", [name for name in NO_NAMES if name])
 def test_fabric_never_looks_up_an_invalid_name(name: str, tmp_path: Path) -> None:
-    """It asks paramiko's configuration by itself."""
+    """It looks up the options of a host by itself."""
     config = tmp_path / "config"
     config.write_text("Host *\n  ProxyCommand nc %h %p %r\n")
     with pytest.raises(UsageError):
-        ConfigFiles(config).parsed().lookup(name)
+        SshOptions(ConfigFiles(config), None, None).lookup(name)
     with pytest.raises(UsageError):
-        ConfigFiles(config).parsed(user=name)
+        SshOptions(ConfigFiles(config), name, None).lookup("gpu-a")
 
 
 def test_a_host_name_of_ones_own_is_checked_as_openssh_does(tmp_path: Path) -> None:

@@ -406,6 +406,28 @@ def test_task_that_waits_for_an_ended_one_is_reported_with_the_cause() -> None:
     assert head.endswith(": ModuleNotFoundError: No module named 'sklearn'")
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/scratch/out", "a disk of gpu-a is full: that of /scratch/out"),
+        ("/data/out", "a disk of gpu-a is full: 10.0 MB of 50.0 GB left at /data"),
+        ("/small/out", "a disk of gpu-a is full: that of /small/out"),
+    ],
+)
+def test_full_disk_is_the_one_of_the_path_in_the_message(path: str, shown: str) -> None:
+    end = ended("worker:0", f"{FRAMES}OSError: [Errno 28] No space left on device: '{path}'\n")
+    disks = [disk("/small", 5 * MB, 10 * MB), disk("/data", 10 * MB, 50 * GB)]
+    found = facts(end, hosts={"gpu-a": host({"worker:0": vitals()}, disks=disks)})
+    assert shown in first_hint(found)
+
+
+def test_pip_is_not_proposed_for_a_python_of_the_system() -> None:
+    end = ended("worker:0", f"{FRAMES}ModuleNotFoundError: No module named 'sklearn'\n")
+    own = host({"worker:0": vitals(python="/usr/bin/python3", managed=True)})
+    assert "pip install" not in first_hint(facts(end, hosts={"gpu-a": own}))
+    assert "pip install scikit-learn" in first_hint(facts(end, hosts={"gpu-a": KNOWN}))
+
+
 def test_hosts_that_share_a_full_disk_are_one_finding() -> None:
     full = {f"gpu-{n}": host(disks=[disk("/data", 0, GB)]) for n in range(3)}
     (only,) = findings(facts(*WORKERS[:3], hosts=full))
@@ -420,7 +442,7 @@ def test_a_failed_run_advises_by_what_is_known_of_its_cause_alone() -> None:
 
     lacks, remedy, *_ = advice(FRAMES + "ModuleNotFoundError: No module named 'sklearn'\n")
     assert lacks.endswith("lacks the module sklearn")
-    assert "-m pip install scikit-learn" in remedy
+    assert "with scikit-learn in that file" in remedy
     assert advice("late\n") == []
     assert advice("it was late\n")[0].startswith("the program exited by itself")
 

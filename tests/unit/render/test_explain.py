@@ -56,6 +56,22 @@ def test_every_name_leads_to_an_explanation() -> None:
     assert [name for name in names() if not all(topic.text for topic in find([name]))] == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("nan", "diverged"),
+        ("CUDA out of memory", "gpu_memory"),
+        ("killed_for_memory", "killed_for_memory"),
+        ("OSError: [Errno 28] No space left on device: '/data'", "disk_full"),
+    ],
+)
+def test_error_of_a_trainer_is_explained_as_diagnose_does(asked: str, name: str) -> None:
+    *_, topic = find([asked])
+    assert (topic.kind, topic.name) == ("error of a trainer", name)
+    assert all((topic.text, topic.causes))
+    assert "{" not in topic.text
+
+
 def test_every_listed_topic_is_found() -> None:
     for group in listed().values():
         assert group.keys() <= names()

@@ -238,7 +238,7 @@ def project(home: Path) -> Path:
 
 
 def judge(file: Path, project: Path | None, name: str = "gpu-a", *, accept_new: bool = True) -> HostKeys:
-    return HostKeys(TO, host_key_name(name), KnownHosts(), [file], accept_new, said=file, project=project)
+    return HostKeys(TO, host_key_name(name), KnownHosts(), [file], accept_new, said=file, project=project, users=[file])
 
 
 def accept(file: Path, project: Path | None, shown: HostKey | None = None, name: str = "gpu-a") -> None:
@@ -419,11 +419,12 @@ def test_a_cluster_file_may_choose_a_file_beside_itself_or_one_for_host_keys(
 
 def test_known_hosts_of_the_users_own_configuration_may_be_anywhere(home: Path) -> None:
     file = home / "elsewhere" / "hosts"
-    HostKeys(TO, "gpu-a", KnownHosts(), [file], accept_new=True).check(key(1), None)  # type: ignore[arg-type]
+    HostKeys(TO, "gpu-a", KnownHosts(), [file], accept_new=True, users=[file]).check(key(1), None)  # type: ignore[arg-type]
     assert file.read_text() == line("gpu-a", 1) + "\n"
     (home / ".bashrc").write_text("alias ls=ls\n")
+    other = [home / ".bashrc"]
     with pytest.raises(TransportError, match="line 1 is not a line of known host keys"):
-        HostKeys(TO, "gpu-a", KnownHosts(), [home / ".bashrc"], accept_new=True).check(key(1), None)  # type: ignore[arg-type]
+        HostKeys(TO, "gpu-a", KnownHosts(), other, accept_new=True, users=other).check(key(1), None)  # type: ignore[arg-type]
 
 
 def test_any_file_may_be_read(home: Path, project: Path) -> None:
@@ -541,7 +542,7 @@ def test_a_changed_key_is_seen_in_a_hashed_file_whatever_the_case_of_the_name(
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(file)], check=True, capture_output=True)
     before = file.read_text()
     assert name.lower() not in before
-    keys = HostKeys(TO, host_key_name(name, port), KnownHosts(), [file], True, said=file, project=project)
+    keys = HostKeys(TO, host_key_name(name, port), KnownHosts(), [file], True, file, project, users=[file])
     keys.check(key(1), None)  # type: ignore[arg-type]
     with pytest.raises(HostKeyError, match="has changed"):
         keys.check(key(2), None)  # type: ignore[arg-type]

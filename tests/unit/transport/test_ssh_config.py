@@ -16,10 +16,11 @@ from paramiko.message import Message
 from paramiko.pkey import PKey
 from paramiko.rsakey import RSAKey
 
-from dtctl.errors import TransportError, UsageError
+from dtctl.errors import UsageError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, split_target
 from dtctl.transport.ssh.keyring import Keyring, read_key_file
+from dtctl.transport.ssh.mentions import Mentions
 from dtctl.transport.ssh.openssh import ssh_command
 from dtctl.transport.ssh.protocol import PromptLogin
 from tests.hosts import keys
@@ -69,11 +70,39 @@ def test_a_target_may_hold_user_and_port_and_settings_win() -> None:
     assert split_target(SshSettings("u@h:9", user="me", port=1)) == SshSettings("h", user="me", port=1)
 
 
-def test_the_host_name_is_that_of_an_alias(home: Path) -> None:
-    files = write(home, "Host gpu-*\n  HostName %h.lan\nHost other\n  HostName 10.0.0.1\n")
-    assert files.hostname(SshSettings("gpu-a")) == "gpu-a.lan"
-    assert files.hostname(SshSettings("u@other:22")) == "10.0.0.1"
-    assert files.hostname(SshSettings("10.0.0.2")) == "10.0.0.2"
+MENTIONED = {
+    "Host gpu-*\n  Port 7\n": {"gpu-1"},
+    "Host gpu-* !gpu-1\n  Port=7\n": {"gpu-1"},
+    "host GPU-1\n  'Port' 7\n": set(),
+    'HOST GPU-1\n  "Port" 7\n': {"gpu-1"},
+    "Host gpu-1\n  SendEnv LANG\n": set(),
+    "Host *\n  SendEnv LANG\nHost gate\n  Port 7\n": {"gate"},
+    "# Host *\n# Port 7\n": set(),
+    "Port 7\n": {"gpu-1", "gate"},
+    'Match exec "false"\n  User x\n': {"gpu-1", "gate"},
+    'Match exec "false"\n  Compression yes\n': set(),
+    "CanonicalizeHostname yes\n": {"gpu-1", "gate"},
+    'Host "gpu 1"\n  Port 7\n': {"gpu-1", "gate"},
+    "Include ${NOWHERE}\n": {"gpu-1", "gate"},
+    "Include /absent/*\n": set(),
+    "Include '{other}'\n": {"gpu-1", "gate"},
+    "Host nobody\n  Include {other}\n": {"gate"},
+    "Include {file}\n": {"gpu-1", "gate"},
+}
+
+
+@pytest.mark.parametrize("text", MENTIONED)
+def test_host_counts_as_mentioned_where_a_block_may_apply_to_it(tmp_path: Path, text: str) -> None:
+    file, other = tmp_path / "config", tmp_path / "other"
+    other.write_text("Host gate\n  Port 7\n")
+    file.write_text(text.replace("{other}", str(other)).replace("{file}", str(file)))
+    mentions = Mentions([file])
+    assert {host for host in ("gpu-1", "gate") if host in mentions} == MENTIONED[text]
+
+
+def test_unreadable_file_leaves_every_host_to_ssh(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    assert "gpu-1" in Mentions([tmp_path / "config"])
 
 
 def test_without_a_host_name_in_the_files_nothing_is_imported(home: Path) -> None:
@@ -86,53 +115,9 @@ def test_without_a_host_name_in_the_files_nothing_is_imported(home: Path) -> Non
     assert done.stdout.split() == ["gpu-a", "set()"]
 
 
-def test_settings_win_and_replace_their_tokens(home: Path) -> None:
-    files = write(home, "Host *\n  User nobody\n  Port 2200\n  ProxyCommand nc -X %r %h %p\n")
-    assert files.lookup(SshSettings("a"))["proxycommand"] == "nc -X nobody a 2200"
-    options = files.lookup(SshSettings("a", user="train", port=22))
-    assert (options["user"], options["port"], options["proxycommand"]) == ("train", "22", "nc -X train a 22")
-
-
 def test_a_user_cannot_smuggle_in_other_options(home: Path) -> None:
     with pytest.raises(UsageError):
         write(home, "").lookup(SshSettings("a", user="me\n  ProxyCommand touch /tmp/x"))
-
-
-def test_included_files_apply_at_the_place_of_the_include(home: Path) -> None:
-    (home / ".ssh" / "conf.d").mkdir()
-    (home / ".ssh" / "conf.d" / "1-a").write_text("Host gpu-a\n  User first\n")
-    (home / ".ssh" / "conf.d" / "2-b").write_text("Host gpu-*\n  User second\n  Port 7")
-    files = write(home, 'Include "conf.d/*" ~/missing\nUser last\nHost gpu-*\n  Port 8\n')
-    assert files.lookup(SshSettings("gpu-a"))["user"] == "first"
-    assert files.lookup(SshSettings("gpu-b"))["user"] == "second"
-    assert files.lookup(SshSettings("gpu-b"))["port"] == "7"
-    assert files.lookup(SshSettings("other"))["user"] == "last"
-
-
-def test_a_block_continues_after_an_include_within_it(home: Path) -> None:
-    (home / ".ssh" / "more").write_text("Host else\n  Port 1\n")
-    files = write(home, "Host gpu-a\n  Include more\n  Port 8\n")
-    assert files.lookup(SshSettings("gpu-a"))["port"] == "8"
-    assert "port" not in files.lookup(SshSettings("gpu-b"))
-
-
-def test_a_file_that_includes_itself_is_refused(home: Path) -> None:
-    with pytest.raises(UsageError, match="includes itself"):
-        write(home, "Include config\n").text()
-
-
-def test_another_file_replaces_both(home: Path, tmp_path: Path) -> None:
-    write(home, "Host *\n  HostName wrong\n")
-    (tmp_path / "other").write_text("Host gpu-a\n  HostName right\n")
-    assert ConfigFiles(tmp_path / "other").hostname(SshSettings("gpu-a")) == "right"
-    with pytest.raises(UsageError, match="there is no SSH configuration"):
-        ConfigFiles(tmp_path / "missing").hostname(SshSettings("gpu-a"))
-
-
-def test_a_file_that_cannot_be_parsed_is_reported(home: Path) -> None:
-    files = write(home, "Host *\n  HostName\n")
-    with pytest.raises(TransportError, match="cannot be read"):
-        files.hostname(SshSettings("a"))
 
 
 def test_known_hosts_files_are_the_configured_then_the_users_then_the_global_ones(home: Path) -> None:
@@ -140,7 +125,7 @@ def test_known_hosts_files_are_the_configured_then_the_users_then_the_global_one
     everyones = [Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2")]
     default = [home / ".ssh" / "known_hosts", home / ".ssh" / "known_hosts2"]
     assert list(known_hosts_files(ours, {})) == [home / "pinned", *default, *everyones]
-    options = {"userknownhostsfile": '"~/a b" %d/c', "globalknownhostsfile": "none"}
+    options = {"userknownhostsfile": '"~/a b" ~/c', "globalknownhostsfile": "none"}
     assert list(known_hosts_files(SshSettings("a"), options)) == [home / "a b", home / "c"]
 
 
