@@ -8,15 +8,15 @@ own: so the one that is elected knows what was decided.
     follower    -> candidate    it has granted no lease for PROMISE_S and a little more
     candidate   -> coordinator  a majority would vote for it (a trial, which changes nothing), and then has
     coordinator -> candidate    its lease has expired: until it has won again, it decides nothing that starts a task;
-                                or a voter claims to know a newer term, and would follow no coordinator of this one;
-                                or a voter before it in the order of the voters claims to coordinate in its place
+                                or a voter claims a newer term, and would follow no coordinator of this one
     any         -> follower     a majority confirms another coordinator, or this voter votes for another one
 
 A voter may lie, or be compromised: what it claims moves nobody (claims.py). A voter follows whom a majority backs, and
-queries the others when a host claims to coordinate. A term is at most two above what this voter or a majority has
-reached, so each election raises it by one or two, whatever one host claims. Only a voter that had no coordinator for
-`STUCK_S` takes larger steps on the word of one host, because the other honest voter of three may be that far ahead.
-What a claim may cause is rarer each time: another election, a query, a vote.
+queries the others when a host claims to coordinate. An election is held at most `FEW_TERMS` above the newest term that
+a majority has reached, so no claim raises the term far. Only a voter that has had no coordinator for `STUCK_S` counts
+itself as one of a majority with those ahead of it: of three voters, the other honest one may be that far ahead. What a
+claim may cause is rarer each time: another election, a query, a vote. What a minority of liars can do all the same is in
+claims.py.
 
 It neither reads a clock nor a file nor a socket. `take` gives what is to be sent; the caller first writes `ballot` if
 it has changed, and waits until it is on the disk, as before it sets `memo` or calls `publish`. A disk that loses what
@@ -120,7 +120,10 @@ class Election:
         """The memo that each of the others holds."""
         self._candidacy = 0
         self._stuck_at = now + STUCK_S
-        self._vote_at = self._repeat_until = now
+        self._vote_at = now
+        """When it may vote for another candidate."""
+        self._repeat_until = now
+        """How long a coordinator with a lease waits for votes in a newer term."""
         self._runs = 0
         """How often it has tried to be elected since it had a coordinator."""
         self._since = now
@@ -129,6 +132,7 @@ class Election:
         self._repeats = Patience(10.0, 600.0)
         self._vain_votes = Patience(10.0, 600.0, free=2)
         self._doubted: Dict[Tuple[str, str], Tuple[int, float]] = {}
+        """Claims that no majority confirms: host and kind -> the first term, and since when."""
         if ballot["coordinator"] == own:
             self._promised_until = self._stand_at = now
             if begins:
@@ -232,8 +236,10 @@ class Election:
             self._outbox += [(other, {"type": "query"}) for other in self._others if other != host]
 
     def unconfirmed(self, now: float) -> Dict[Tuple[str, str], int]:
-        """What others have claimed for a while and no majority confirms: (host, `term`, `coordinator` or
-        `candidate`) -> term."""
+        """What others have claimed for a while and no majority confirms: host and kind -> term.
+
+        The kinds are `term`, `coordinator` and `candidate`.
+        """
         return {what: term for what, (term, since) in self._doubted.items() if now - since > DOUBT_S}
 
     def _doubt(self, host: str, what: str, term: int, now: float, *, doubts: bool) -> None:
@@ -347,7 +353,8 @@ class Election:
         if self._random() < 0.5:  # not always: the claims of one that lies may have no end
             farthest = self._farthest(now)
         term = 1 + max([own, *(term for term in self._claims.terms() if term < farthest)])
-        return own if term > farthest and self.ballot["voted"] == self.own and not self._leads else term
+        has_failed = self.ballot["voted"] == self.own and self.ballot["coordinator"] is None
+        return own if term > farthest and has_failed else term
 
     def _farthest(self, now: float) -> int:
         """The newest term in which an election may be held, as far as this voter knows."""
