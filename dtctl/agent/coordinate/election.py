@@ -15,8 +15,8 @@ A voter may lie, or be compromised: what it claims moves nobody (claims.py). A v
 queries the others when a host claims to coordinate. An election is held at most `FEW_TERMS` above the newest term that
 a majority has reached, so no claim raises the term far. Only a voter that has had no coordinator for `STUCK_S` counts
 itself as one of a majority with those ahead of it: of three voters, the other honest one may be that far ahead. What a
-claim may cause is rarer each time: another election, a query, a vote. What a minority of liars can do all the same is in
-claims.py.
+claim may cause is rarer each time: another election, a query, a vote. For what a minority of liars can do all the same,
+see claims.py.
 
 It neither reads a clock nor a file nor a socket. `take` gives what is to be sent; the caller first writes `ballot` if
 it has changed, and waits until it is on the disk, as before it sets `memo` or calls `publish`. A disk that loses what
