@@ -312,8 +312,8 @@ class Coordinator:
         recovering = not self.decided and (self.view.is_recovering() or any(map(self.view.awaited, away)))
         own, over = self.view.own_host, self.over
         done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
-        if self._voters and any(map(self._is_awaited, self.view.hosts.keys() - done - self._voters)):
-            done -= self._voters  # a host that comes back asks them who coordinates
+        if self._voters and any(map(self._is_awaited, self.view.hosts.keys() - done - {own})):
+            done -= self._voters  # a host that returns asks them which host coordinates
         return self._book.news(recovering=recovering, done=done, may_start=self.may_start, kept=self._kept)
 
     def _is_awaited(self, host: str) -> bool:

@@ -56,3 +56,10 @@ def test_one_that_was_frozen_while_another_was_elected_follows_it(voting: Cluste
     time.sleep(2)
     history = voting.hosts[voting.leading].run_directory(voting.specs[voting.leading]) / "history.jsonl"
     assert history.read_text().count("it has connected again") <= 1, "its candidacy is over"
+
+
+def test_agents_of_hosts_that_vote_leave_when_the_run_has_ended(cluster: Cluster) -> None:
+    cluster.elect("b", "a", "c")
+    cluster.up(seconds=8.0)
+    eventually(lambda: cluster.view()["condition"]["type"] == "Succeeded", 60, "the end")
+    eventually(cluster.all_ended, 60, "every agent to be gone")
