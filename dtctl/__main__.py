@@ -1,5 +1,5 @@
 """`python -m dtctl`."""
 
-from dtctl.cli import main
+from dtctl.cli import program
 
-main()
+program()

@@ -27,20 +27,40 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
+MOST_TEXT = 2000
+"""Characters of a summary, or of a line of the detail or the hint: what a file or a host says may be of any size."""
+
+MOST_DETAIL = 64_000
+"""The most characters of a whole detail or hint."""
+
+
+def shortened(text: str, most: int = MOST_TEXT) -> str:
+    """The text, or its beginning and end if it is longer."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} ... ({len(text) - 2 * half} characters are left out) ... {text[-half:]}"
+
+
+def shortened_lines(text: str) -> str:
+    """The text with each of its lines shortened, and as a whole if it is still long."""
+    return shortened("\n".join(map(shortened, text.split("\n"))), MOST_DETAIL) if len(text) > MOST_TEXT else text
+
+
 class DtctlError(Exception):
     """Something the user can act on.
 
     `summary` is one line without a full stop, `detail` what was tried and what came back,
-    `hint` the next thing to do, best of all a command to type.
+    `hint` the next thing to do, best of all a command to type. Each is shortened, whatever value it repeats.
     """
 
     exit_code = ExitCode.RUN_FAILED
 
     def __init__(self, summary: str, *, detail: str = "", hint: str = "") -> None:
-        super().__init__(summary)
-        self.summary = summary
-        self.detail = detail
-        self.hint = hint
+        self.summary = shortened(summary)
+        self.detail = shortened_lines(detail)
+        self.hint = shortened_lines(hint)
+        super().__init__(self.summary)
 
     def __str__(self) -> str:
         """The whole message, for a traceback; characters that could move a terminal's cursor are escaped."""
@@ -67,11 +87,15 @@ class Place:
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One mistake in a cluster file: `summary` says what was found and what was expected."""
+    """One mistake in a cluster file: `summary` says what was found and what was expected. Both texts are shortened."""
 
     place: Place
     summary: str
     hint: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "summary", shortened(self.summary))
+        object.__setattr__(self, "hint", shortened(self.hint))
 
 
 def clipped(text: str, most: int = 60) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from dtctl.config.load import load_cluster
 from dtctl.operations.consent import Consents, programs_here
+from dtctl.operations.sending import allowable
 from tests import warm
 from tests.waiting import PATIENCE_S, eventually
 
@@ -79,9 +80,11 @@ class Desk:
         (directory / "config").write_text(text)
 
     def allow(self, file: Path | None = None) -> None:
-        """What the cluster file would start on this machine, as `dtctl allow` does."""
+        """What the cluster file would start on this machine and send from it, as `dtctl allow` does."""
         cluster = load_cluster(file or self.project / "cluster.yaml", needs_files=False)
-        Consents(self.home / ".local/state/dtctl").allow(programs_here(cluster))
+        consents = Consents(self.home / ".local/state/dtctl")
+        consents.allow(programs_here(cluster))
+        consents.allow(allowable(cluster))
 
     def dtctl(self, *words: str, code: int | None = 0, timeout_s: float = PATIENCE_S, cwd: Path | None = None) -> str:
         """What the command prints on stdout; fails the test unless it exits with `code` (None: whatever)."""

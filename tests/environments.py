@@ -42,6 +42,7 @@ RECIPES = {
     "mxnet-1.9": Recipe(
         "mxnet", ("3.11", "3.10", "3.9"), ("mxnet==1.9.1", "numpy==1.23.5", "scipy==1.11.4", "scikit-learn==1.2.2")
     ),
+    "uv": Recipe("uv", ("3.11", "3.12", "3.13", "3.10"), ("uv>=0.5",)),
     "jax": Recipe("jax", ("3.11", "3.12", "3.13"), ("jax==0.10.2", "orbax-checkpoint==0.12.8")),
     "torch": Recipe(
         "torch",

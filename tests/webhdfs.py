@@ -9,13 +9,16 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
 Refusal = tuple[int, str]
 """A status, and the message of a RemoteException; without a message the body is none of JSON."""
+
+Lie = Callable[[BaseHTTPRequestHandler, str, bool], bool]
+"""Answers a request in place of the server, by the operation and whether the data node is asked; False: it does not."""
 
 UNAVAILABLE: Refusal = (503, "")
 EXPIRED: Refusal = (403, "Token has expired")
@@ -31,6 +34,7 @@ class Server:
         self.calls: Counter[str] = Counter()
         self.refuse: Refusal | None = None
         self.refuse_data: Refusal | None = None
+        self.lie: Lie | None = None
 
     def put(self, path: str, data: bytes) -> None:
         self.files[path], self.times[path] = data, time.time()
@@ -83,12 +87,14 @@ class _Handler(BaseHTTPRequestHandler):
         asked = {name: values[0] for name, values in parse_qs(url.query).items()}
         path = unquote(url.path)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        is_data = path.startswith("/data/")
+        is_data = "namenoderpcaddress" in asked
         self.tree.calls[asked["op"] + (" data" if is_data else "")] += 1
+        if self.tree.lie is not None and self.tree.lie(self, asked["op"], is_data):
+            return None
         refusal = self.tree.refuse_data if is_data else self.tree.refuse
         if refusal is not None:
             return self.fail(*refusal)
-        path = path.removeprefix("/data" if is_data else "/webhdfs/v1").rstrip("/") or "/"
+        path = path.removeprefix("/webhdfs/v1").rstrip("/") or "/"
         return self.of_data_node(asked, path, body) if is_data else self.of_name_node(asked, path, url.query)
 
     do_GET = do_PUT = do_POST = do_DELETE = do
@@ -100,7 +106,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self.fail(404, f"File does not exist: {path}", "FileNotFoundException")
         if op in ("OPEN", "CREATE", "APPEND"):
             host = self.headers["Host"]
-            return self.answer(307, b"", Location=f"http://{host}/data{urlsplit(self.path).path[11:]}?{query}")
+            return self.answer(
+                307, b"", Location=f"http://{host}{urlsplit(self.path).path}?{query}&namenoderpcaddress=n:1"
+            )
         if op == "GETFILESTATUS":
             return self.answer(200, {"FileStatus": {**tree.status(path), "pathSuffix": ""}})
         if op == "LISTSTATUS":

@@ -32,11 +32,11 @@ def supervise(directory: str) -> None:
 
 
 def _supervise(bond: revival.Bond) -> None:
-    from .supervise.supervisor import Supervisor  # not before: the guard is to stay small
+    from .supervise.supervisor import agent_of  # not before: the guard is to stay small
     from .survival import reboot
 
     try:
-        supervisor = Supervisor(bond.files)
+        supervisor = agent_of(bond.files)
     except paths.Damaged as damage:  # the spec or the environment: what was in it is unknown here
         errors.note("%s: the agent ends until it is requested again" % damage)
         revival.retire(bond.files)

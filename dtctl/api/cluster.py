@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ from dtctl.config.load import Checked, check_cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.client import Progress, controller_name, silent
+from dtctl.operations.consent import Consents, programs_of_local_hosts
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.plan import plan_roster, shown
+from dtctl.plan import plan_roster, shown, shown_variables, shown_words
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import Outcomes
+from dtctl.transport.timeouts import Waiting
 
 log = logging.getLogger("dtctl")
 """Receives the messages that the command line shows as warnings and notes."""
@@ -45,7 +47,7 @@ class PlannedTask:
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding of a check or a diagnosis. `str` is the text that the command line shows."""
+    """A finding of a check or a diagnosis. `str` is the text that the command line shows, safe for a terminal."""
 
     fails: bool
     """The run would not work, or does not; else it is a warning."""
@@ -55,7 +57,9 @@ class Finding:
     """The finding, and the command or action that helps."""
 
     def __str__(self) -> str:
-        return "\n".join(self.lines)
+        from dtctl.render.terminal.safe import one_line
+
+        return "\n".join(map(one_line, self.lines))
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,8 @@ class Cluster:
                 one.host,
                 one.address,
                 one.gpus,
-                tuple(map(shown, one.argv)),
-                {name: shown(value) for name, value in one.env.items()},
+                tuple(shown_words(one.argv)),
+                shown_variables(one.env),
             )
             for one in planned.tasks
         }
@@ -132,8 +136,9 @@ class Cluster:
 
     def push(self, *, local: bool = False, progress: Callable[[Progress], None] = silent) -> dict[str, int]:
         """Sends the code and starts nothing. How many files each host lacked."""
-        from dtctl.operations.local import make_local, scan_code
+        from dtctl.operations.local import make_local
         from dtctl.operations.push import push
+        from dtctl.operations.sending import scan_code
 
         config = self.checked.cluster
         record = record_of(plan_roster(make_local(config) if local else config))
@@ -150,6 +155,7 @@ class Cluster:
         from dtctl.operations.push import push_data
 
         source_of(self.checked.cluster)
+        self._require_to_write()
         data = data_set(self.checked.cluster)
         outcome = push_data(self._record(), data, self.transport, one_at_a_time(progress), overwrite=overwrite)
         found = outcome.or_raise("push the data")
@@ -193,11 +199,22 @@ class Cluster:
         from dtctl.operations.checkpoints.local import find, read
         from dtctl.operations.up.launch import make_plan
 
+        if not local:
+            self._require_to_write()
         plan = make_plan(self.checked.cluster, self.transport.hostname, local=local)
-        where, own = push.targets(plan, into), read(find(Path(path)))
+        where = push.targets(plan, into)
+        own = read(find(Path(path), anywhere=self.checked.cluster.send_anywhere))
         report = one_at_a_time(progress)
         pushed = push.push(record_of(plan), self.transport, own, where, controller_name(), report)
         return [at(one.host, shown(f"{one.directory}/{one.prefix}")) for one in pushed.placed]
+
+    def _require_to_write(self) -> None:
+        """Raises PreflightError where the file writes to directories of this machine, and that is not allowed."""
+        config = self.checked.cluster
+        if missing := Consents().missing(programs_of_local_hosts(config, self.overrides)):
+            from dtctl.render.starting import not_allowed
+
+            raise not_allowed(config, missing, local=False)
 
     def _record(self) -> RunRecord:
         return record_of(plan_roster(self.checked.cluster))
@@ -242,7 +259,7 @@ def _override(path: str, value: Any) -> str:
 
 def make_transport() -> Transports:
     """Does not prompt for passphrases: keys that have one have to be in an SSH agent."""
-    return Transports(waiting=_report_silence)
+    return Transports(waiting=Waiting(_report_silence, _report_wait))
 
 
 def memory() -> Memory:
@@ -268,3 +285,7 @@ def all_of(doing: str, hosts: Iterable[str], errors: Mapping[str, DtctlError]) -
 
 def _report_silence(host: str, silent_s: float, limit_s: float) -> None:
     log.warning("waiting for %s: silent for %g s, given up after %g s", host, silent_s, limit_s)
+
+
+def _report_wait(hosts: Sequence[str], what: str, waited_s: float) -> None:
+    log.warning("waiting for %s: %s for %g s", ", ".join(hosts), what, waited_s)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.api.cluster import Cluster, all_of, log, memory
 from dtctl.api.run import Run
 from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
+from dtctl.model import TaskState
 from dtctl.operations.compare import Compared, Metric
 from dtctl.operations.compare import Comparison as Found
 from dtctl.operations.compare import compare as compared
 from dtctl.operations.run_record import record_of
+from dtctl.operations.snapshot import Outcome
 from dtctl.plan import plan_roster
 from dtctl.render.format import number
-
-if TYPE_CHECKING:
-    from dtctl.model import TaskState
-    from dtctl.operations.snapshot import Outcome
 
 
 @dataclass(frozen=True)

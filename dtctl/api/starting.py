@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.api.cluster import Cluster, log, memory, one_at_a_time
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster as Config
     from dtctl.operations.checks.checking import Checked as CheckedHosts
     from dtctl.operations.up.launch import Start
+    from dtctl.operations.up.succession import Unended
 
 
 def up(
@@ -87,7 +88,7 @@ def replace(
     config = cluster.checked.cluster
     exchange = plan_replacement(config, host, new)
     _, found = find_run(cluster)
-    check_replaceable(config, found)
+    check_replaceable(config, exchange, found)
     _consent(exchange.cluster, cluster.overrides, local=found.record.is_local, typed=False)
     launch = prepare_replacement(exchange, found, cluster.transport.hostname, os.environ)
     if (data := data_to_move(exchange, launch)) is not None:
@@ -148,10 +149,11 @@ class _Report(UpReport):
     def __call__(self, progress: Progress) -> None:
         self._progress(progress)
 
-    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
-        from dtctl.render.starting import wheels_line
+    def wheels(self, sent: Mapping[str, int], wheels: Bundle) -> None:
+        from dtctl.render.starting import wheels_lines
 
-        log.info("%s", wheels_line(hosts, wheels, seconds))
+        for line in wheels_lines(sent, wheels):
+            log.info("%s", line)
 
     def checked(self, checked: CheckedHosts) -> None:
         from dtctl.render.checks import refuse_certain_failure, worded
@@ -168,6 +170,11 @@ class _Report(UpReport):
         from dtctl.render.starting import at_step_zero
 
         log.warning("%s", "\n".join(at_step_zero(unseen)))
+
+    def unknown_end(self, left: Unended) -> None:
+        from dtctl.render.starting import unknown_end
+
+        log.warning("%s", unknown_end(left.hosts, left.run, "").summary)
 
     def consent(self, runs: Collection[str]) -> None:
         for run in runs:

@@ -100,7 +100,9 @@ class Status:
     def __str__(self) -> str:
         of = f" of {self.target_step}" if self.target_step is not None else ""
         step = f", step {self.step}{of}" if self.step is not None else ""
-        return f"{self.run}: {self.outcome.value}, {self.why}{step}"
+        from dtctl.render.terminal.safe import one_line
+
+        return one_line(f"{self.run}: {self.outcome.value}, {self.why}{step}")
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Event:
-    """One entry of the event history. `str` is the line that `dtctl events` shows."""
+    """One entry of the event history. `str` is the line that `dtctl events` shows, safe for a terminal."""
 
     time: float
     """In epoch seconds, by the clock of the coordinator's host."""
@@ -138,7 +140,9 @@ class Event:
     line: str = field(repr=False)
 
     def __str__(self) -> str:
-        return self.line
+        from dtctl.render.terminal.safe import one_line
+
+        return one_line(self.line)
 
 
 @dataclass(frozen=True)

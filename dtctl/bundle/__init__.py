@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from dtctl.config.outgoing import Sending
 from dtctl.dataclass import dataclass
 
 
@@ -73,6 +74,8 @@ class Bundle:
     """Paths that usually hold secrets, and were left out without a rule of the user's."""
     twins: tuple[str, ...] = ()
     """Other names and copies of files that are known to be secret: no rule can include them."""
+    sending: Sending | None = None
+    """The consent that it needs to be sent; None: it needs none."""
     digests: Mapping[str, bytes] = field(default_factory=dict)
     """The SHA-256 of each block of the large files that this scan has read, by path."""
 

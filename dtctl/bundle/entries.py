@@ -156,7 +156,7 @@ def _hash(path: Path) -> str | None:
     return hashlib.sha256(content).hexdigest() if content.strip() else None
 
 
-_VERSION = 3
+_VERSION = 4
 """Also the version of the rules of content: files that they found harmless are cached as such."""
 _CACHE_BYTES = 1 << 28
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
@@ -164,11 +164,12 @@ _SETTLED_NS = 2 * 10**9
 
 
 class Fingerprints:
-    """The cached fingerprints of one code directory's files."""
+    """The cached fingerprints of the files of one directory of code or data, to which other rules apply."""
 
-    def __init__(self, code: Path, now_ns: int | None = None) -> None:
+    def __init__(self, code: Path, now_ns: int | None = None, *, data: bool = False) -> None:
         self._code = str(code)
-        self._file = cache_directory() / f"code-{hashlib.sha256(os.fsencode(code)).hexdigest()[:32]}.json"
+        kind, digest = "data" if data else "code", hashlib.sha256(os.fsencode(code)).hexdigest()[:32]
+        self._file = cache_directory() / f"{kind}-{digest}.json"
         self._old = self._load()
         self._new: dict[str, list[Any]] = {}
         self._newest_ns = (time.time_ns() if now_ns is None else now_ns) - _SETTLED_NS

@@ -58,7 +58,7 @@ def scan(
     """
     code = code.absolute()
     what, setting = ("data", "data.from") if data else ("code", "trainer.code")
-    found = _Found(code, report, OwnSecrets(secret_files, (*own_directories(), *without)), reads=read)
+    found = _Found(code, report, OwnSecrets(secret_files, (*own_directories(), *without)), reads=read, data=data)
     try:
         found.add_all(IgnoreRules.own() if data else IgnoreRules.above(code), setting)
     except BaseException:
@@ -95,8 +95,11 @@ def scan(
 
 
 class _Found:
-    def __init__(self, code: Path, report: ScanReport | None, own: OwnSecrets, *, reads: bool = True) -> None:
+    def __init__(
+        self, code: Path, report: ScanReport | None, own: OwnSecrets, *, reads: bool = True, data: bool = False
+    ) -> None:
         self._code = code
+        self._is_data = data
         self._reads = reads
         self._real_code = f"{code.resolve()}/"
         """Rules of secret files apply to whole paths: if ~/.config is the code directory, gcloud/ is in it."""
@@ -108,7 +111,7 @@ class _Found:
         self.withheld: list[LeftOut] = []
         self.twins: list[str] = []
         self.digests: dict[str, bytes] = {}
-        self.fingerprints = Fingerprints(code)
+        self.fingerprints = Fingerprints(code, data=data)
         self._report = report
         self._bytes_read = 0
         self._next_report = time.monotonic() + 0.1
@@ -173,7 +176,7 @@ class _Found:
                 raise Unread
             found, sha256, start = self._read(parent, path)
             # Only harmless files are cached: a key that is sent today is inspected again tomorrow.
-            rule = rule_of_content(path, start)
+            rule = rule_of_content(path, start, data=self._is_data)
             if not rule:
                 self.fingerprints.put(path, found, sha256)
             elif not rules.sends(path, False, alike=_beside(path, any_ending=needs_a_look(path))):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import gc
 import importlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from types import FrameType, ModuleType
 
@@ -18,16 +21,80 @@ _COLLECTED_AFTER = 100_000
 """Python's own 700 have the garbage collector search all imported modules, in vain, for a tenth of a command's time."""
 
 
-def main() -> None:
-    """Entry point of `dtctl`."""
-    gc.set_threshold(_COLLECTED_AFTER)
-    _spare_imports()
+_INTERRUPTED = 130
+_TERMINATED = 143
+"""As in errors.ExitCode, which is not imported so early."""
+
+_terminated = False
+"""SIGTERM has come."""
+
+
+def program() -> None:
+    """Entry point of the program `dtctl`: an interrupted command ends at once, when it has cleared away.
+
+    Python itself would wait for threads that still dial hosts, print what an interrupt makes of that, and, where an
+    `exec` of a library was interrupted, end by SIGINT instead of with the exit code.
+    """
     try:
+        main()
+    except SystemExit as ending:
+        if ending.code not in (_INTERRUPTED, _TERMINATED):
+            raise
+        atexit._run_exitfuncs()  # what was registered restores a terminal
+        os._exit(int(ending.code))  # the console has flushed what it has written
+
+
+def main() -> None:
+    """The command; raises SystemExit unless it exits with 0."""
+    global _terminated
+    _terminated = False
+    gc.set_threshold(_COLLECTED_AFTER)
+    signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        _spare_imports()
         _main()
-    except KeyboardInterrupt:  # so early or late that no command was there to say more
-        sys.exit(130)
+    except (KeyboardInterrupt, RuntimeError) as error:
+        # A RuntimeError ("release unlocked lock") is what an interrupt makes of a lock that is taken just then.
+        if isinstance(error, RuntimeError) and not isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        from dtctl.render.errors import note
+
+        note("interrupted")  # so early or late that no command was there to say more
+        sys.exit(_TERMINATED if _terminated else _INTERRUPTED)
+    except SystemExit as ending:
+        if _terminated and ending.code == _INTERRUPTED:
+            sys.exit(_TERMINATED)
+        raise
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # no traceback from where Python ends
+        signal.signal(signal.SIGINT, before)
         gc.freeze()  # or Python searches them all once more before it ends
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Handles SIGTERM and SIGINT. An import is not interrupted: its callbacks would print the exception and lose it."""
+    global _terminated
+    _terminated = _terminated or number == signal.SIGTERM
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_IMPORTS):
+            _thread.start_new_thread(_signal_again, (number,))
+            return
+        frame = frame.f_back
+    if number == signal.SIGTERM:
+        raise KeyboardInterrupt("SIGTERM")  # it comes from no terminal where a question could be asked
+    raise KeyboardInterrupt
+
+
+_IMPORTS = "<frozen importlib"
+_AGAIN_S = 0.02
+
+
+def _signal_again(number: int) -> None:
+    time.sleep(_AGAIN_S)
+    os.kill(os.getpid(), number)
 
 
 def _spare_imports() -> None:
@@ -64,17 +131,9 @@ def _main() -> None:
     """The only place, besides the fan-out, where our errors are caught."""
     from dtctl.cli.app import app
     from dtctl.cli.completion import whole_words
-    from dtctl.errors import DtctlError, ExitCode
+    from dtctl.errors import DtctlError
     from dtctl.render.terminal.console import show_whatever_comes, speak_json
 
-    terminated = False
-
-    def on_sigterm(number: int, frame: FrameType | None) -> None:
-        nonlocal terminated
-        terminated = True
-        raise KeyboardInterrupt("SIGTERM")  # it comes from no terminal where a question could be asked
-
-    signal.signal(signal.SIGTERM, on_sigterm)
     show_whatever_comes()
     in_json = wants_json(sys.argv[1:])
     if in_json:
@@ -91,10 +150,6 @@ def _main() -> None:
 
         show_error(error)
         sys.exit(error.exit_code)
-    except SystemExit as ending:
-        if terminated and ending.code == ExitCode.INTERRUPTED:
-            sys.exit(ExitCode.TERMINATED)
-        raise
 
 
 def wants_json(args: Sequence[str]) -> bool:
@@ -135,5 +190,7 @@ def _run_in_json() -> None:
     except Abort:
         sys.exit(ExitCode.RUN_FAILED)
     ended = code if isinstance(code, int) else int(ExitCode.OK)
+    if _terminated and ended == ExitCode.INTERRUPTED:
+        ended = int(ExitCode.TERMINATED)
     stderr.end(ended)
     sys.exit(ended)

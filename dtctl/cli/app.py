@@ -11,9 +11,10 @@ import typer
 
 from dtctl import __version__
 from dtctl.cli import commands
+from dtctl.cli.late import errors
 from dtctl.cli.parsing import Command, Group
 from dtctl.cli.table import COMMANDS, GROUPS
-from dtctl.errors import UsageError
+from dtctl.errors import ExitCode, UsageError
 from dtctl.render.terminal.console import choose_color, say
 
 SETTINGS = {"ssh": {"allow_interspersed_args": False}}
@@ -44,6 +45,15 @@ class Dtctl(Group):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: Any = Commands()
+
+    def invoke(self, ctx: Any) -> Any:
+        """An interrupt of which the command says nothing more has a line, too: Typer ends without one."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            errors.below()
+            errors.note("interrupted")
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,13 +54,14 @@ class Scope:
     @functools.cached_property
     def transport(self) -> Transports:
         from dtctl.transport.connect import Transports, terminal_passphrase
+        from dtctl.transport.timeouts import Waiting
 
         asks = sys.stdin is not None and sys.stdin.isatty() and console.on_terminal(stderr=True)
         return Transports(
             ssh_config=self.ssh_config,
             passphrase=terminal_passphrase(render.terminal.safe.one_line, render.terminal.moving.still),
             asking=_announce_questions if asks else None,
-            waiting=_report_silence,
+            waiting=Waiting(_report_silence, _report_wait),
         )
 
     def on_interrupt(
@@ -280,6 +281,11 @@ def _announce_questions(host: str) -> Iterator[None]:
 def _report_silence(host: str, silent_s: float, limit_s: float) -> None:
     """Shown with -q and -o json too: it is on stderr, and nothing else says why nothing happens."""
     errors.note(f"waiting for {host}: silent for {silent_s:g} s, given up after {limit_s:g} s")
+
+
+def _report_wait(hosts: Sequence[str], what: str, waited_s: float) -> None:
+    """Shown as `_report_silence` is."""
+    errors.note(f"waiting for {render.format.summarize_hosts(hosts)}: {what} for {waited_s:g} s")
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from typing import NoReturn
 
@@ -28,6 +28,7 @@ from dtctl.operations.up.awaiting import TAIL_LINES, Awaiting, leaves_tasks
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpReport, UpResult
+from dtctl.operations.up.succession import Unended
 from dtctl.operations.up.up import up
 from dtctl.render import errors, result, starting
 from dtctl.render.logs import LogPrinter, Narrator
@@ -46,12 +47,17 @@ class StartReport(UpReport):
     agree: Callable[[Collection[str]], None]
     force: bool
     keep_ports: bool
+    beside: bool
+    """The user accepts that tasks of the stopped run may still act on hosts that give no answer."""
+    again: str
+    """The command that says so."""
 
     def __call__(self, progress: Progress) -> None:
         self.bars(progress)
 
-    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
-        errors.note(starting.wheels_line(hosts, wheels, seconds))
+    def wheels(self, sent: Mapping[str, int], wheels: Bundle) -> None:
+        for line in starting.wheels_lines(sent, wheels):
+            errors.note(line)
 
     def checked(self, checked: Checked) -> None:
         if not checked.is_noticed:
@@ -80,6 +86,18 @@ class StartReport(UpReport):
     def stopped(self, stopping: Stopping) -> None:
         self.bars.ending(stopping)
 
+    def unknown_end(self, left: Unended) -> None:
+        if self.beside:
+            starting.show_unknown_end(left.hosts, left.run)
+        elif not console.can_ask():
+            raise starting.unknown_end(left.hosts, left.run, self.again)
+        else:
+            starting.show_unknown_end(left.hosts, left.run)
+            console.confirm("Start all the same?", f"nothing was started; {left.run} was stopped where it was reached")
+
+    def awaiting_end(self, left: Unended, seconds: int) -> None:
+        self.bars.waiting(starting.awaiting_end(left.hosts, seconds))
+
 
 def start(
     scope: Scope,
@@ -92,9 +110,11 @@ def start(
     previous: RunRecord | None = None,
     force: bool = True,
     keep_ports: bool = False,
+    beside: bool = False,
+    again: str = "dtctl up --replace --force",
 ) -> UpResult:
     """`first` looks before anything else is done. `force`: what is certain to fail is started, too. `keep_ports`: no
-    host chooses others.
+    host chooses others. `beside` and `again`: as in StartReport.
 
     Ctrl-C says what it has left, and ends the command.
     """
@@ -102,7 +122,7 @@ def start(
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as bars:
             first(bars)
             announced = Announced(scope, launch.record, "stopping", say=output == "text")
-            report = StartReport(announced, bars, agree, force, keep_ports)
+            report = StartReport(announced, bars, agree, force, keep_ports, beside, again)
             return up(launch, scope.transport, report, scope.memory, previous=previous)
     except Interrupted as interrupted:
         starting.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)

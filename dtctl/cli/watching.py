@@ -1,12 +1,13 @@
-"""Watching a run to its end, as `up -f`, `logs -f` and `wait` do, and consent to what a file would start here."""
+"""Watching a run to its end, as `up -f`, `logs -f` and `wait` do; consent to what a file would start and send here."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import sys
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from dtctl.agent.run.run_events import RunEvent
     from dtctl.cli.options import Scope
     from dtctl.config.cluster import Cluster, Hook
+    from dtctl.config.outgoing import Sending
     from dtctl.model import TaskId
+    from dtctl.operations.consent import Program
     from dtctl.operations.logs import LogRequest
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
@@ -144,21 +147,57 @@ def chosen(record: RunRecord, selectors: list[str] | None) -> tuple[TaskId, ...]
     return operations.selection.select_tasks(record, selectors or [])
 
 
-def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool, typed: bool = False) -> None:
-    """Of what is about to start here: asks on a terminal, and raises PreflightError elsewhere; no hook is among it.
+def require_consent(
+    cluster: Cluster,
+    overrides: Sequence[str] | None,
+    *,
+    local: bool,
+    typed: bool = False,
+    sends: Collection[str] = (),
+) -> None:
+    """To what is about to start here, which is no hook, and to what is about to be sent: asks on a terminal, and raises
+    PreflightError elsewhere.
 
     `typed`: the command line itself says that it is to run here (`up --local`), which is consent. What `overrides` say
-    is typed, too: the file is what is asked about.
+    is typed, too: the file is what is asked about. `sends`: keys of the file (operations/sending.py).
     """
 
     consents = operations.consent.Consents()
-    wanted = consents.missing(operations.consent.programs_of_hosts(cluster, overrides or (), local=local))
-    if wanted and not typed:
-        if not sys.stdin.isatty() or console.speaks_json():
-            raise render.starting.not_allowed(cluster, wanted, local=local)
-        render.starting.show_programs(wanted)
-        console.confirm(f"Allow {cluster.file} to start this on this machine?", "nothing was started")
-    consents.allow(wanted)
+    programs = consents.missing(operations.consent.programs_of_hosts(cluster, overrides or (), local=local))
+    if not typed:
+        _agree(cluster, programs, unallowed(cluster, sends, local=local), local=local)
+    consents.allow(programs)
+
+
+def require_sending(cluster: Cluster, *sends: str, local: bool = False) -> None:
+    """Consent to what is about to be sent alone."""
+    _agree(cluster, (), unallowed(cluster, sends, local=local), local=local)
+
+
+def unallowed(cluster: Cluster, sends: Collection[str], *, local: bool) -> tuple[Sending, ...]:
+    """What these keys send that the user has not allowed."""
+    wanted = () if local else operations.sending.sendings(cluster, sends, os.environ)
+    return operations.consent.Consents().missing(wanted)
+
+
+def _agree(cluster: Cluster, programs: Sequence[Program], sendings: Sequence[Sending], *, local: bool) -> None:
+    if not (programs or sendings):
+        return
+    if not sys.stdin.isatty() or console.speaks_json():
+        if programs:
+            raise render.starting.not_allowed(cluster, programs, local=local)
+        raise operations.sending.not_allowed(sendings)
+    render.starting.show_wanted(programs, sendings)
+    what = " and ".join([*["start"] * bool(programs), *["send"] * bool(sendings)])
+    console.confirm(f"Allow {cluster.file} to {what} this?", "nothing was started" if programs else "nothing was sent")
+    operations.consent.Consents().allow([*programs, *sendings])
+
+
+def require_to_write(cluster: Cluster, overrides: Sequence[str] | None = None) -> None:
+    """Consent to writing to directories that the file names on hosts that it makes this machine."""
+    local = operations.consent.programs_of_local_hosts(cluster, overrides or ())
+    if operations.consent.Consents().missing(local):
+        require_consent(cluster, overrides, local=False)
 
 
 def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
@@ -168,10 +207,9 @@ def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook,
     programs = operations.consent.hook_programs(cluster)
     refusals = operations.consent.Consents().missing(programs)
     refused = [hook.name for hook, program in zip(hooks, programs, strict=True) if program in refusals]
+    allows = operations.consent.allow_command(cluster.file)
     for name in refused:
-        errors.note(
-            f"hook {name} will not run here, as you have not allowed it: {operations.consent.allow_command(cluster)}"
-        )
+        errors.note(f"hook {name} will not run here, as you have not allowed it: {allows}")
     return tuple(hook for hook in hooks if hook.name not in refused)
 
 

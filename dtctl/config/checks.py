@@ -6,12 +6,8 @@ Commands about a run that is there already do not ask: a file that no run can be
 
 from __future__ import annotations
 
-import os
-import pwd
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 
 from dtctl.agent.records.spec import shortest_replace_s
 from dtctl.agent.records.values import is_storage_url
@@ -38,7 +34,6 @@ from dtctl.config.strategies import (
 from dtctl.durations import duration_text
 from dtctl.errors import closest, did_you_mean
 from dtctl.model import FIELD, LEAD_JOBS, VALUE, grouped, lead_among, tokens_in
-from dtctl.secret_files import rule_of_directory
 
 _NEEDED = {
     "name": "name: digits",
@@ -46,6 +41,8 @@ _NEEDED = {
     "jobs": "jobs: {worker: {hosts: [gpu-1]}}",
 }
 _COMMAND = "trainer: {command: [python, train.py]}"
+_MOST_FILES = 90
+"""Fewer than a spec holds, which has those of `requirements`, `uv` or `conda` too."""
 
 EXAMPLES = {key: f"write, for example, {text}" for key, text in {**_NEEDED, "trainer": _COMMAND}.items()}
 """An example for each required key."""
@@ -122,7 +119,14 @@ def check_environment(content: ClusterFile, findings: Findings) -> None:
             findings.add((*path, key), summary, "leave it out, or name the image: container: IMAGE")
     if said.wheels and kinds[0] not in ("requirements", "uv"):
         summary = f"trainer.environment.wheels is for requirements and uv, and the environment is made of {kinds[0]}"
-        findings.add((*path, "wheels"), summary, "leave it out")
+        findings.add(WHEELS, summary, "leave it out")
+    if said.files and not said.is_from_files:
+        of = f"{kinds[0]} {said.what!r}" if kinds == ["conda"] else kinds[0]
+        summary = f"trainer.environment.files is for requirements, uv and environment files, and it is made of {of}"
+        findings.add((*path, "files"), summary, "leave it out")
+    if len(said.files) > _MOST_FILES:
+        summary = f"trainer.environment.files names {len(said.files)} files, expected at most {_MOST_FILES}"
+        findings.add((*path, "files"), summary, "put wheels into a directory: wheels: DIR")
     if said.container and said.container.endswith(".sif") and said.engine not in (None, "apptainer"):
         summary = f"trainer.environment.engine is {said.engine!r}, which does not run a .sif file, expected apptainer"
         findings.add((*path, "engine"), summary, "leave it out, or name an image or a .tar file")
@@ -139,36 +143,7 @@ def check_environment(content: ClusterFile, findings: Findings) -> None:
                 findings.add(place, summary, f"leave it out, and name the version in {said.what}")
 
 
-def check_code(content: ClusterFile, code: Path, home: Path, findings: Findings) -> None:
-    """Refuses a home directory, a parent of the project's directory, and a directory of keys.
-
-    `code` and `home` are real paths.
-    """
-    if content.trainer.code_anywhere or findings.has("trainer", "code"):
-        return
-    what = _too_much(code, home)
-    if what is not None:
-        summary = f"trainer.code is {str(code)!r}, which is {what}: all of it would be pushed to the hosts"
-        hint = "name the directory of the training program, or add code_anywhere: true if this is intended"
-        findings.add(("trainer", "code"), summary, hint)
-
-
-def _too_much(code: Path, home: Path) -> str | None:
-    if rule := rule_of_directory(str(code)):
-        return f"in {rule}, where secrets usually are"
-    for place in _homes(code):
-        if place.is_relative_to(code):
-            return "a home directory" if place == code else f"above the home directory {place}"
-    return f"above the directory of this file, {home}" if code in home.parents else None
-
-
-def _homes(code: Path) -> Iterator[Path]:
-    """The user's, by the environment and by the system, and that of the code's owner."""
-    said = [os.environ.get("HOME", "")]
-    for user in {os.geteuid(), code.stat().st_uid}:
-        with suppress(KeyError):  # a number without a name, as in a container
-            said.append(pwd.getpwuid(user).pw_dir)
-    yield from (Path(home).resolve() for home in said if Path(home).is_absolute())
+WHEELS: KeyPath = ("trainer", "environment", "wheels")
 
 
 def check_workable(content: ClusterFile, findings: Findings) -> None:

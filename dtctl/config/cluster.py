@@ -179,9 +179,12 @@ class Environment(Section):
     host"""
     options: v.Arguments = key((), "[--volume=/nfs:/nfs:ro]")
     """further words for `podman run`, `docker run` or `apptainer exec`"""
-    wheels: bool = key(False, "true")
-    """the hosts reach no index: what `requirements` or `uv` name is fetched by pip on this machine as wheels, once for
-    each kind of Python of the hosts, and sent to them"""
+    files: v.CodePaths = key((), "[base.txt, constraints.txt]", later=True)
+    """further files of the code from which it is created: those that a requirements file names with `-r`, `-c` or as
+    `./NAME.whl`, or an environment file under `pip`. Nothing else of the code is there when it is created"""
+    wheels: v.WheelsDirectory | None = key(None, "wheels")
+    """a directory of this machine with wheels (`*.whl`), relative to the directory of this file. It is sent to the
+    hosts, which install from it alone what `requirements` or `uv` name: `--no-index --find-links`"""
     python: v.Text | None = key(None, "python3.11")
     """the interpreter that makes a virtual environment, or the one to take from `modules` or the container;
     `hosts.NAME.python` names another for one host. If left out, `python3`, and with `uv` what uv chooses"""
@@ -215,13 +218,19 @@ class Environment(Section):
         return self.container if is_file and not self.what.startswith(("/", "~")) else None
 
     @property
+    def is_from_files(self) -> bool:
+        """It is created from files of the code, and nothing else of the code is there then."""
+        return self.kind in ("requirements", "uv") or (self.kind == "conda" and self.file is not None)
+
+    @property
     def command(self) -> tuple[str, ...]:
         """The command that creates the environment, as a person would type it."""
+        index = ("--no-index", "--find-links", self.wheels) if self.wheels else ()
         conda = ("conda", "env", "create", "--file") if self.file else ("conda", "activate")
         container = ("apptainer", "exec") if self.engine == "apptainer" else (self.engine or "podman", "run")
         words: Mapping[EnvironmentKind, tuple[str, ...]] = {
-            "requirements": ("pip", "install", "-r", self.what),
-            "uv": ("uv", "sync", "--frozen", *(() if self.what == "." else ("--project", self.what))),
+            "requirements": ("pip", "install", *index, "-r", self.what),
+            "uv": ("uv", "sync", "--frozen", *index, *(() if self.what == "." else ("--project", self.what))),
             "conda": (*conda, self.what),
             "modules": ("module", "load", *self.modules),
             "container": (*container, *self.options, self.what),
@@ -357,6 +366,8 @@ class Trainer(TrainerKeys):
     """Absolute directory on the controller."""
     env_file: Path | None = None
     """File of NAME=VALUE lines that secrets are looked up in before the controller's environment."""
+    wheels: Path | None = None
+    """Absolute directory on the controller, of `environment.wheels`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,6 +376,17 @@ class Data(DataKeys):
 
     source: Path | None = None
     """Absolute directory on the controller; None: the hosts have theirs."""
+
+
+def outgoing(trainer: Trainer, data: Data) -> dict[str, Path]:
+    """Every path of a cluster file whose content is sent."""
+    said = {
+        "trainer.code": trainer.code,
+        "trainer.env_file": trainer.env_file,
+        "trainer.environment.wheels": trainer.wheels,
+        "data.from": data.source,
+    }
+    return {key: place for key, place in said.items() if place is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,6 +422,15 @@ class Cluster(Settings):
     """Host -> how the file has it reached, where the command line overrides that."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """The keys as written, with the overrides of the command line: see settings_of."""
+    overrides: tuple[str, ...] = field(default=(), repr=False)
+    """What the command line sets: PATH=VALUE."""
+    send_anywhere: bool = False
+    """Places that are refused otherwise may be sent."""
+
+    @property
+    def outgoing(self) -> Mapping[str, Path]:
+        """The resolved paths of what is sent from this machine, by the keys that name them: config/outgoing.py."""
+        return outgoing(self.trainer, self.data)
 
     @property
     def lead(self) -> TaskId:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from dtctl.agent.host.secrets import MASK, hide_text, is_secret_name
+from dtctl.agent.host.secrets import MASK, hide_text, hide_words, is_secret_name
 from dtctl.dataclass import dataclass
 from dtctl.errors import ConfigError, Place, Problem, UsageError, clipped
 
@@ -185,11 +185,6 @@ def settings_of(data: dict[Any, Any]) -> dict[str, str]:
     return {path: text for key, value in data.items() if key not in _LEFT_OUT for path, text in _flat(str(key), value)}
 
 
-def hides_next(word: str) -> bool:
-    """--api_key, whose value is the next word."""
-    return word.startswith("-") and "=" not in word and " " not in word and is_secret_name(word)
-
-
 def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for key, one in value.items():
@@ -197,9 +192,7 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
     elif is_secret_name(path.rpartition(".")[2]) and path != "trainer.secrets":
         yield path, MASK
     elif isinstance(value, list) and all(isinstance(one, Scalar) for one in value):
-        words = [one.text for one in value]
-        shown = [MASK if at and hides_next(words[at - 1]) else word for at, word in enumerate(words)]
-        yield path, _short(" ".join(shown))
+        yield path, _short(" ".join(hide_words(one.text for one in value)))
     elif isinstance(value, list):
         for index, one in enumerate(value):
             yield from _flat(f"{path}[{index}]", one)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dtctl.agent.host.secrets import MASK, hide_text, is_secret_name
 from dtctl.agent.records.spec import may_be_absent
 from dtctl.config.checks import (
     EXAMPLES,
-    check_code,
+    WHEELS,
     check_gpus,
     check_min_workers,
     check_order,
@@ -24,11 +25,23 @@ from dtctl.config.checks import (
     check_workable,
     replace_after_s,
 )
-from dtctl.config.cluster import Cluster, Data, DataKeys, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
+from dtctl.config.cluster import (
+    Cluster,
+    Data,
+    DataKeys,
+    Job,
+    JobKeys,
+    Recovery,
+    Settings,
+    Trainer,
+    TrainerKeys,
+    outgoing,
+)
 from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, as_text, dotted, settings_of
 from dtctl.config.habits import meant_key, meant_value
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import field_names, read_launches, with_scheduler
+from dtctl.config.outgoing import check_outgoing
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_idle
 from dtctl.config.section import Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
@@ -86,10 +99,12 @@ class _Parsed:
     sha256: str
     sections: ClusterFile
     findings: Findings
+    overrides: Sequence[str]
 
     def built(self) -> Cluster:
         cluster = build(self.sections, self.file.absolute(), self.findings)
-        return dataclasses.replace(cluster, file_sha256=self.sha256, settings=settings_of(self.findings.document.data))
+        settings = settings_of(self.findings.document.data)
+        return dataclasses.replace(cluster, file_sha256=self.sha256, settings=settings, overrides=tuple(self.overrides))
 
 
 def _parsed(file: Path, overrides: Sequence[str]) -> _Parsed:
@@ -104,7 +119,7 @@ def _parsed(file: Path, overrides: Sequence[str]) -> _Parsed:
     apply_overrides(document, overrides)
     findings = Findings(document)
     sections = with_scheduler(read_sections(document, findings))
-    return _Parsed(file, hashlib.sha256(content).hexdigest(), sections, findings)
+    return _Parsed(file, hashlib.sha256(content).hexdigest(), sections, findings, overrides)
 
 
 def _read(file: Path, name: str) -> bytes:
@@ -215,7 +230,9 @@ def read_sections(document: Document, findings: Findings) -> ClusterFile:
             summary = f"{dotted(path[:-1])} has the key {str(path[-1])!r}, expected {expected}"
             findings.add(path, summary, hint, at_key=True)
         else:
-            findings.add(path, f"{dotted(path)} is {as_text(found)}, expected {expected}", hint)
+            is_secret = isinstance(found, Scalar) and path[-1] != "secrets" and is_secret_name(str(path[-1]))
+            shown = MASK if is_secret else hide_text(as_text(found))
+            findings.add(path, f"{dotted(path)} is {shown}, expected {expected}", hint)
 
     read: ClusterFile = SectionKind(ClusterFile).take(document.data, (), report)
     return read
@@ -282,7 +299,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     trainer = _read_trainer(content, home, findings)
     data = _read_data(content, home, findings)
     check_sections(content, findings)
-    check_code(content, trainer.code, home.resolve(), findings)
+    check_outgoing(content, outgoing(trainer, data), home.resolve(), findings)
     findings.or_raise()
     jobs = {
         name: Job(
@@ -310,6 +327,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
         own_coordinator_port="port" in content.coordinator.written,
         spares=idle["spares"],
         arbiters=idle["arbiters"],
+        send_anywhere=content.send_anywhere,
         **_shared(Settings, content) | {"recovery": _recovery(content), "hooks": hooks},
     )
     cluster = dataclasses.replace(cluster, jobs={name: _sized(job, cluster) for name, job in jobs.items()})
@@ -354,8 +372,10 @@ def _read_trainer(content: ClusterFile, home: Path, findings: Findings) -> Train
     said = content.trainer
     code = _existing(said.code, home, stat.S_ISDIR, "directory", ("trainer", "code"), findings)
     env_file = said.env_file and _existing(said.env_file, home, stat.S_ISREG, "file", ("trainer", "env_file"), findings)
+    named = said.environment.wheels if said.environment is not None else None
+    wheels = named and _existing(named, home, stat.S_ISDIR, "directory", WHEELS, findings)
     keys = _shared(TrainerKeys, said) | {"secrets": _once(said.secrets)}
-    return Trainer(code=code, env_file=env_file or None, **keys)
+    return Trainer(code=code, env_file=env_file or None, wheels=wheels or None, **keys)
 
 
 def _read_data(content: ClusterFile, home: Path, findings: Findings) -> Data:
@@ -388,7 +408,7 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def _existing(
-    text: str, home: Path, is_kind: Callable[[int], bool], kind: str, path: tuple[str, str], findings: Findings
+    text: str, home: Path, is_kind: Callable[[int], bool], kind: str, path: KeyPath, findings: Findings
 ) -> Path:
     """The absolute path; `is_kind` judges the mode of what is there."""
     place = Path(text)

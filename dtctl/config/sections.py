@@ -159,8 +159,7 @@ class TrainerEntry(LaunchKeys, TrainerKeys):
     """the directory that is pushed to the hosts, less what `.dtctlignore` (or else `.gitignore`) names and [files that
     hold secrets](quickstart.md#what-travels); relative to the directory of this file"""
     code_anywhere: bool = key(False, "true")
-    """`code` may be a home directory, lie above one or above the directory of this file, or be one of keys, such as
-    `~/.aws`"""
+    """the earlier name of `send_anywhere`, for `code` alone"""
     env_file: v.LocalPath | None = key(None, ".env")
     """a file of NAME=VALUE lines with values of `secrets`; relative to the directory of this file"""
 
@@ -225,6 +224,9 @@ class ClusterFile(Settings):
     """directories on the hosts"""
     data: DataEntry = key(DataEntry())
     """the data that is brought to the hosts"""
+    send_anywhere: bool = key(False, "true")
+    """what is sent (`trainer.code`, `trainer.env_file`, `data.from`) may be a home directory, lie above one or above
+    the directory of this file, in a directory of keys, such as `~/.aws`, or in one of the system, such as `/etc`"""
     checkpoint: CheckpointEntry = key(CheckpointEntry())
     """where checkpoints are looked for"""
     logs: LogsEntry = key(LogsEntry())

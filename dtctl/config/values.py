@@ -117,7 +117,20 @@ Address = Annotated[
         r"(?!-)(?!\[[^\]]*:)(?:[A-Za-z0-9._\[\],-]+|[A-Za-z0-9._\[\],-]*:[A-Za-z0-9._\[\],-]*:[A-Za-z0-9._:%\[\],-]*)",
     ),
 ]
-LocalPath = Annotated[str, path("a path here, without control characters", r"[^\x00-\x1f\x7f]+")]
+_LOCAL_PATH = path("a path here, without control characters", r"[^\x00-\x1f\x7f]+")
+LocalPath = Annotated[str, _LOCAL_PATH]
+
+
+def _read_wheels(raw: Any) -> object:
+    """In earlier versions `true` had pip of this machine download and build wheels."""
+    if isinstance(raw, Scalar) and isinstance(raw.value, bool):
+        fill = "pip download --only-binary=:all: --dest wheels -r requirements.txt    fills one: wheels: wheels"
+        raise Unfit(_WHEELS, fill if raw.value else "leave it out")
+    return _LOCAL_PATH.read(raw)
+
+
+_WHEELS = "a directory of wheels here"
+WheelsDirectory = Annotated[str, Kind(_WHEELS, _read_wheels, _LOCAL_PATH.schema)]
 _HOST_PATH = path(
     "a path on the hosts: absolute, from ~/, or relative to ~/dtctl/NAME",
     r"(?!~[^/])(?![\s\S]*\$[A-Za-z_{])[\s\S]+",
@@ -132,6 +145,9 @@ _CODE_PATH = text(
     "it travels with the code: trainer.code names the directory",
 )
 CodePath = Annotated[str, _CODE_PATH]
+CodePaths = Annotated[
+    tuple[str, ...], ListOf(_CODE_PATH, "paths within the code directory: a list, or text", lambda one: [one])
+]
 
 
 def _read_project(raw: Any) -> object:

@@ -1,6 +1,7 @@
-"""What the user trusts: the keys of hosts and of the gateways before them; and what a cluster file would start here.
+"""What the user trusts: the keys of hosts and of the gateways before them; what a cluster file would start here, and
+what it would send from here (sending.py).
 
-That is allowed by content, as direnv does.
+The last two are allowed by content, as direnv does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dtctl.agent.records.spec import MAKER_SETTINGS
 from dtctl.config.cluster import Cluster, Job
@@ -22,7 +23,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import make_private, open_regular, read_regular, replace_file
 from dtctl.model import Host, SshSettings
-from dtctl.operations.environments import environment_files
+from dtctl.operations.environments import environment_content
 from dtctl.paths import check_private, state_directory
 from dtctl.plan.hosts import on_this_machine
 from dtctl.transport.fanout import fan_out
@@ -41,7 +42,7 @@ class Program:
 
     file: Path
     what: str
-    """`hook NAME`, `wheels`, `environment`, `setup`, or the name of a job."""
+    """`hook NAME`, `environment`, `setup`, or the name of a job."""
     argv: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     """Other keys that affect the program, by name, and the digests of scripts in the cluster file's directory."""
@@ -63,12 +64,20 @@ def programs_here(cluster: Cluster, *, local: bool = False) -> tuple[Program, ..
     """`local`: all hosts are this machine, as `--local` makes them."""
     if local:
         cluster = on_this_machine(cluster, lambda port: True)
-    return (*hook_programs(cluster), *_wheels(cluster), *_programs_of_local_hosts(cluster))
+    return (*hook_programs(cluster), *_programs_of_local_hosts(cluster))
 
 
 def programs_of_hosts(cluster: Cluster, overrides: Sequence[str], *, local: bool) -> tuple[Program, ...]:
     """Less the hooks, and by what the file says: what `overrides` say is typed, and needs no other consent."""
     return tuple(one for one in programs_here(as_written(cluster, overrides), local=local) if not one.is_hook)
+
+
+def programs_of_local_hosts(cluster: Cluster, overrides: Sequence[str]) -> tuple[Program, ...]:
+    """Those of hosts that the file makes this machine, whose directories the file names too.
+
+    Who has not allowed them has not allowed either that the file's data or checkpoints are written to these.
+    """
+    return tuple(_programs_of_local_hosts(as_written(cluster, overrides)))
 
 
 def as_written(cluster: Cluster, overrides: Sequence[str]) -> Cluster:
@@ -83,8 +92,8 @@ def as_written(cluster: Cluster, overrides: Sequence[str]) -> Cluster:
     return cluster
 
 
-def allow_command(cluster: Cluster, *, local: bool = False) -> str:
-    return shlex.join(["dtctl", "allow", *(["--local"] if local else []), str(cluster.file.absolute())])
+def allow_command(file: Path, *, local: bool = False) -> str:
+    return shlex.join(["dtctl", "allow", *(["--local"] if local else []), str(file.absolute())])
 
 
 def hook_programs(cluster: Cluster) -> tuple[Program, ...]:
@@ -120,13 +129,13 @@ def _content(script: Path) -> str:
 
 def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:
     found: dict[str, Program] = {}
-    for host in cluster.hosts.values():
-        if not host.is_local:
-            continue
+    local = [host for host in cluster.hosts.values() if host.is_local]
+    installed = _installed(cluster) if local else {}
+    for host in local:
         # One without a task may take the place of another.
         jobs = [job for job in cluster.jobs.values() if host.name in job.hosts] or cluster.jobs.values()
         for one in (
-            *_environment(cluster, host),
+            *_environment(cluster, host, installed),
             *_setup(cluster, host),
             *(_of_job(cluster, host, job) for job in jobs),
         ):
@@ -135,30 +144,20 @@ def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:
     yield from found.values()
 
 
-def _wheels(cluster: Cluster) -> Iterator[Program]:
-    """That pip makes for other hosts: source packages run programs of their own."""
-    said = cluster.trainer.environment
-    others = [host for host in cluster.hosts.values() if not host.is_local]
-    if said is not None and said.wheels and others:
-        files = _files(cluster)
-        envs = [_maker_settings(cluster, host) for host in others]
-        for env in {tuple(sorted(one.items())): one for one in envs}.values():  # each may name an index of its own
-            settings = {"code": str(cluster.trainer.code), **{f"env.{name}": env[name] for name in env}, **files}
-            yield Program(cluster.file, "wheels", ("pip", "wheel", "-r", said.what), settings)
-
-
-def _files(cluster: Cluster) -> dict[str, str]:
-    """By their digests what is installed is known; nothing is made of what is not there."""
+def _installed(cluster: Cluster) -> dict[str, str]:
+    """Identifies what is installed; nothing is installed from what is not there."""
     with suppress(PreflightError):
-        return {name: f"sha256 {digest}" for name, digest in environment_files(cluster).items()}
+        content = environment_content(cluster)
+        wheels = {"environment.wheels": f"sha256 {content.wheels}"} if content.wheels else {}
+        return {**{name: f"sha256 {digest}" for name, digest in content.files.items()}, **wheels}
     return {}
 
 
-def _environment(cluster: Cluster, host: Host) -> Iterator[Program]:
+def _environment(cluster: Cluster, host: Host, installed: Mapping[str, str]) -> Iterator[Program]:
     """What it installs runs here, too."""
     said = cluster.trainer.environment
     if said is not None:
-        settings = _settings(cluster, host, _maker_settings(cluster, host)) | _files(cluster)
+        settings = _settings(cluster, host, _maker_settings(cluster, host)) | {**installed}
         if python := host.python or said.python:
             settings["environment.python"] = python
         yield Program(cluster.file, "environment", said.command, settings)
@@ -195,8 +194,21 @@ def _settings(cluster: Cluster, host: Host, env: Mapping[str, str]) -> dict[str,
     return {name: value for name, value in said.items() if value}
 
 
+class Allowed(Protocol):
+    """What can be allowed: a cluster file's program or sending. All of it that matters is in its digest."""
+
+    @property
+    def file(self) -> Path: ...
+
+    @property
+    def digest(self) -> str: ...
+
+
+A = TypeVar("A", bound=Allowed)
+
+
 class Consents:
-    """What the user of this machine has allowed: a file for each program, whose name is its digest.
+    """What the user of this machine has allowed: a file for each of it, whose name is its digest.
 
     Raises PreflightError where other users may write to the directory.
     """
@@ -206,12 +218,12 @@ class Consents:
         check_private(self._directory.parent)
         check_private(self._directory)
 
-    def missing(self, programs: Iterable[Program]) -> tuple[Program, ...]:
-        return tuple(one for one in programs if not self._holds(one))
+    def missing(self, wanted: Iterable[A]) -> tuple[A, ...]:
+        return tuple(one for one in wanted if not self._holds(one))
 
-    def allow(self, programs: Iterable[Program]) -> None:
+    def allow(self, wanted: Iterable[Allowed]) -> None:
         """Raises PreflightError when it cannot be written."""
-        for one in self.missing(programs):
+        for one in self.missing(wanted):
             try:
                 make_private(self._directory)
                 replace_file(self._directory / one.digest, os.fsencode(one.file.absolute()) + b"\n")
@@ -221,9 +233,9 @@ class Consents:
                     detail=str(error.strerror or error).lower(),
                 ) from error
 
-    def _holds(self, program: Program) -> bool:
+    def _holds(self, one: Allowed) -> bool:
         try:
-            os.close(open_regular(self._directory / program.digest, follow=False))
+            os.close(open_regular(self._directory / one.digest, follow=False))
         except OSError:
             return False
         return True

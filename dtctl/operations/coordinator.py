@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +27,7 @@ from dtctl.operations.snapshot import (
     TaskStatus,
     Verdict,
     judge,
+    seen_now,
 )
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.wire import untrue
@@ -32,12 +35,15 @@ from dtctl.transport.wire import untrue
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import State
     from dtctl.agent.records.vitals import Machine
-    from dtctl.model import TaskId
+    from dtctl.model import Host, TaskId
     from dtctl.operations.run_record import RunRecord
 
 Answer = StatusResult | StopResult | RestartResult
 R = TypeVar("R", StatusResult, StopResult, RestartResult)
 A = TypeVar("A")
+
+SLOW_CONNECT_S = 3.0
+"""After this time without a connection to the coordinator's host the others are asked who coordinates."""
 
 Own = Mapping[str, Any]
 """Host -> answer about the host's own part of the run, from hosts that were queried as coordinator."""
@@ -57,7 +63,8 @@ def ask_run(
     failed, and is not tried again. `reads`: the request is `status`, whose answers can be used again.
 
     This is the only rule for a coordinator that is away: the cluster file's coordinator is asked, then all hosts where
-    the run is, then the coordinator that they name. Raises CoordinatorUnreachable, with the status that the hosts
+    the run is, then the coordinator that they name; a connection that takes long counts as away once the hosts name
+    another. Raises CoordinatorUnreachable, with the status that the hosts
     report, if that fails too; each command decides what it then asks of each host.
     """
     if away is None:
@@ -67,8 +74,10 @@ def ask_run(
             away = coordinator_away(record.coordinator, error)
     own: Own = away.own
     own_answer = own.get(record.coordinator) if reads else None
-    found = None
-    if own_answer is not None and own_answer["inventory"] is not None:  # the cluster file has changed since the start
+    found = away.found
+    if found is not None:  # they name another coordinator
+        known = found.record
+    elif own_answer is not None and own_answer["inventory"] is not None:  # the cluster file has changed since the start
         known = record.as_known(own_answer["inventory"])
     else:
         found = status_of_hosts(record, transport, away.unreachable, own if reads else None)
@@ -89,16 +98,48 @@ First = Callable[["RunRecord", Session], "RunRecord"]
 
 
 def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R], first: First | None = None) -> R:
-    """The answer about the whole run. Raises CoordinatorUnreachable, and what the coordinator's host refuses."""
+    """The answer about the whole run. Raises CoordinatorUnreachable, and what the coordinator's host refuses.
+
+    Nothing is asked of a host that is connected to only after others were found to name another coordinator.
+    """
     host = record.coordinator
     try:
-        with closing(transport.open(record.route_to(host))) as session:
+        with closing(_connected(record, transport)) as session:
             answer = wanted.put(first(record, session) if first else record, session)
     except DtctlError as error:
         raise coordinator_away(host, error) from error
     if answer["coordination"] is None:
         raise CoordinatorUnreachable(host, why_alone(record.cluster, host, answer), {host: answer})
     return answer
+
+
+def _connected(record: RunRecord, transport: Transport) -> Session:
+    """A conversation with the coordinator's host. If connecting takes long, the others are asked who coordinates.
+
+    Raises CoordinatorUnreachable where they name another host, and as Transport.open.
+    """
+    host = record.route_to(record.coordinator)
+    opening: Future[Session] = Future()
+    threading.Thread(target=_open, args=(transport, host, opening), daemon=True, name=f"open-{host.name}").start()
+    if not wait([opening], SLOW_CONNECT_S).done:
+        late = TransportError(f"{host.name} could not be connected to within {SLOW_CONNECT_S:g} s")
+        found = status_of_hosts(record, transport, {host.name: late})
+        if found.record.coordinator != host.name and not opening.done():
+            opening.add_done_callback(_close)
+            raise CoordinatorUnreachable(host.name, late, found=found)
+    return opening.result()
+
+
+def _open(transport: Transport, host: Host, opening: Future[Session]) -> None:
+    try:
+        opening.set_result(transport.open(host))
+    except BaseException as error:  # raised in the thread that waits for it
+        opening.set_exception(error)
+
+
+def _close(opening: Future[Session]) -> None:
+    if opening.exception() is None:
+        opening.result().close()
 
 
 def ask_about(
@@ -167,7 +208,7 @@ def status_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
     return RunStatus(
         record=record,
         tasks=coordination.tasks,
-        verdict=coordination.verdict,
+        verdict=seen_now(coordination.verdict, coordination.tasks),
         checkpoints=tuple(Checkpoints(record.coordinator, one) for one in answer["checkpoints"]),
         time=answer["time"],
         coordination=coordination,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dtctl.agent.records.answers import DataDropped, DataDropResult, DataHeld
 from dtctl.agent.records.checks import DataFacts
 from dtctl.bundle import Bundle, Manifest
-from dtctl.bundle.scanning import ScanReport, Unread, scan
+from dtctl.bundle.scanning import ScanReport, Unread
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError, UsageError
@@ -19,6 +19,7 @@ from dtctl.model import Host
 from dtctl.operations.client import Progress, Report, Request, ask
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
+from dtctl.operations.sending import DATA, scanned
 from dtctl.plan.hosts import DataPlace, data_places
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Message, Transport
@@ -88,7 +89,7 @@ def data_set(cluster: Cluster, report: ScanReport | None = None, *, read: bool =
     if not read and not source.is_dir():
         return DataSet(cluster, places, None)
     try:
-        bundle = scan(source, report, data=True, read=read)
+        bundle = scanned(cluster, DATA, report, read=read)
     except Unread:
         return DataSet(cluster, places, None)
     if cluster.data.shard != "none" and bundle.manifest.links:

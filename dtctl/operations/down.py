@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from dtctl.agent.records import answers as records
+from dtctl.config.ranges import fold
 from dtctl.dataclass import dataclass
-from dtctl.errors import DtctlError
+from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host
 from dtctl.operations.client import Conversations, Request, is_damaged
 from dtctl.operations.client.persistent import PersistentTransport
@@ -30,6 +31,16 @@ from dtctl.transport.seam import Transport
 
 
 @dataclass(frozen=True)
+class Waiters:
+    """Of a host that gave no answer when a run ended: who reports that, and where an agent stays that ends its tasks
+    when it comes back.
+    """
+
+    reporters: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class DownResult:
     stop: StopResult
     removed: Mapping[str, tuple[str, ...]]
@@ -38,6 +49,8 @@ class DownResult:
     """Files that the cluster's trainers wrote into their working directory, which are kept."""
     unasked: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts without a task that gave no answer: an earlier run may have left something there."""
+    awaited: Mapping[str, Waiters] = field(default_factory=dict)
+    """Hosts on which tasks of a removed run may still run."""
 
 
 def down(
@@ -70,19 +83,33 @@ def _down(
             host for host, error in stopped.errors.items() if not is_damaged(error)
         }  # a damaged run can be removed
         clear = [host for host in record.hosts if host not in {*unclear, *failed, *stopped.absent}]
-        answers = conversations.ask(_removal(record, order, report), clear)
+        reached = [host for host in clear if host not in conversations.errors]
+        answers = conversations.ask(_removal(record, order, report, reached), clear)
         rest = result_of(record, conversations, answers.items())
     without_task = {name: host for name, host in known.others.items() if name not in record.hosts}
     left = _clear_others(dataclasses.replace(record, hosts=without_task), transport)
+    awaited = _awaited(answers)
+    without_answer = {
+        host: TransportError(
+            f"{host} gave no answer when its run ended: tasks may still run there",
+            detail=f"reported by {fold(one.reporters)}",
+            hint="dtctl down    again, once it answers",
+        )
+        for host, one in awaited.items()
+        if host not in {**stopped.errors, **rest.errors}
+    }
     return DownResult(
+        awaited=awaited,
         stop=dataclasses.replace(
             stopped,
+            promised=(),
             stopped=tuple(dict.fromkeys((*stopped.stopped, *rest.stopped))),
             killed={**rest.killed, **stopped.killed},
             survivors=stopped.survivors + rest.survivors,
             errors={
                 **{host: error for host, error in stopped.errors.items() if host not in answers},
                 **rest.errors,
+                **without_answer,
                 **unreachable,
             },
         ),
@@ -102,6 +129,23 @@ def _down(
     )
 
 
+def _awaited(answers: Mapping[str, records.DownResult]) -> dict[str, Waiters]:
+    """Hosts of runs that have not ended everywhere, by those that report it."""
+    found: dict[str, Waiters] = {}
+    over = {run for answer in answers.values() for run in answer["over"]}
+    for host, answer in answers.items():
+        for run, names in answer["awaits"].items():
+            for name in names if run not in over else ():
+                before = found.get(name, Waiters())
+                waiting = (*before.waiting, host) if run in answer["waits"] else before.waiting
+                found[name] = Waiters(_unique(*before.reporters, host), _unique(*waiting))
+    return found
+
+
+def _unique(*names: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
 def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
     """Removes the cluster from hosts that have no task of it any more.
 
@@ -112,12 +156,21 @@ def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
     return collect(record, transport, dry_run=False, every_cluster=False, over=True)
 
 
-def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request[records.DownResult]:
-    """The request to remove the record's run, or everything of the cluster on a host, with tasks of any name."""
+def _removal(
+    record: RunRecord, order: StopOrder, report: OnStopping, reached: Sequence[str]
+) -> Request[records.DownResult]:
+    """The request to remove the record's run, or everything of the cluster on a host, with tasks of any name.
+
+    `reached`: the hosts that get it. Others may still have something of these runs.
+    """
 
     def check(host: Host, answer: records.DownResult) -> None:
         for run in answer["removed"]:
             check_run(record.cluster, record.run, run, "removed")
+        for run, hosts in answer["awaits"].items():
+            check_run(record.cluster, record.run, run, "awaits")
+            if not {*reached}.isdisjoint(hosts):
+                raise wrong("awaits", "hosts that gave no answer", hosts)
         for one in answer["kept"]:
             if one["cluster"] not in (record.cluster, None):
                 raise wrong("kept", f"that of {record.cluster}", one["cluster"])
@@ -125,4 +178,5 @@ def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request
             check_ended(answer, record.names_on(host.name))
 
     frames = listener(record, report)
-    return Request("down", records.DownResult, lambda _: order.fields(), check, order.patience_s(record), frames)
+    fields = {**order.fields(), "reached": list(reached)}
+    return Request("down", records.DownResult, lambda _: fields, check, order.patience_s(record), frames)

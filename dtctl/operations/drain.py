@@ -69,7 +69,7 @@ def drain(
         result_by_hosts(known, replies.answers, replies.errors), away=replies.away, known=known
     )
     if host in replies.unreached:
-        direct = _ask_directly(known, transport, wanted(known), host, {})
+        direct = _ask_directly(known.with_short_timeouts([host]), transport, wanted(known), host, {})
         result = result.and_then(result_by_hosts(known, *direct))
     promised = [one for one in replies.unreached if one != host or isinstance(result.errors.get(one), TransportError)]
     return dataclasses.replace(result, promised=tuple(promised))

@@ -1,162 +1,110 @@
-"""What the trainers' environment is made of: the files of the code that say so, and those that they name."""
+"""From what the trainers' environment is created: the files of the code that the cluster file names, and wheels.
+
+None of them is interpreted here. pip, uv and conda read them on the hosts, where nothing but these files is beside
+them (agent/run/environments.py): whatever a file includes has to be named too, and its content counts.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import os
 import posixpath
-import re
-import shlex
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Mapping
 from pathlib import Path
 
-from dtctl.config.cluster import Cluster
+from dtctl.bundle import Bundle, FileEntry, Manifest
+from dtctl.config.cluster import Cluster, Environment
 from dtctl.errors import PreflightError
+from dtctl.folder import open_regular
+from dtctl.plan.spec import EnvironmentContent
 
-_MOST_TEXT_BYTES = 16 << 20
 _CHUNK = 1 << 20
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_FILES = ("-r", "--requirement", "-c", "--constraint")
-_LINKS = ("-f", "--find-links")
-_EDITABLE = ("-e", "--editable")
+_WHEEL = ".whl"
+_MODE = 0o644
+_FILL = "pip download --only-binary=:all: --dest %s -r requirements.txt    fills it"
 
 
 def environment_files(cluster: Cluster) -> Mapping[str, str]:
-    """By their paths in the code, with their SHA-256. Raises PreflightError where one is not there or leads astray."""
+    """By their paths in the code, with their SHA-256. Raises PreflightError where one cannot be read."""
     said, code = cluster.trainer.environment, cluster.trainer.code
     if said is None:
         return {}
+    return {name: _sha256(code, name) for name in dict.fromkeys(map(posixpath.normpath, _names(said)))}
+
+
+def _names(said: Environment) -> list[str]:
     if said.kind == "requirements":
-        names = list(dict.fromkeys(_requirements(code, posixpath.normpath(said.what), [])))
-    elif said.kind == "uv":
-        names = [posixpath.normpath(posixpath.join(said.what, name)) for name in ("pyproject.toml", "uv.lock")]
-        _refuse_directories(_text(code, names[1]), names[1])
-    else:
-        names = [posixpath.normpath(said.file)] if said.file else []
-    return {name: _sha256(code, name) for name in names}
-
-
-def _requirements(code: Path, name: str, above: list[str]) -> Iterator[str]:
-    """A file of requirements, and those that it names, wheels and archives of the code too."""
-    if name in above:
-        return
-    yield name
-    for number, line in _lines(_text(code, name)):
-        at = f"{name}:{number}"
-        option, value = _option(line)
-        if option in _EDITABLE:
-            raise _refuse(f"{at}: {line} installs from the code directory, which is another one for every change of it")
-        if option in _FILES:
-            if _URL.match(value):
-                raise _refuse(f"{at}: {value} is elsewhere, so its content is not known")
-            yield from _requirements(code, _inside(posixpath.join(posixpath.dirname(name), value), at), [*above, name])
-        elif option in _LINKS:
-            yield from _linked(code, value, posixpath.dirname(name))
-        elif not option and re.search(r"(^|@\s*)file:", line):
-            raise _refuse(f"{at}: {line} is a URL, so its content is not known: write ./NAME.whl")
-        elif not option and _is_local(code, word := line.split()[0].partition("[")[0]):
-            local = _inside(word, at)
-            if (code / local).is_dir():
-                raise _refuse(f"{at}: {local} is a directory of the code, which changes without its name")
-            yield local
-
-
-def _linked(code: Path, value: str, beside: str) -> list[str]:
-    """The packages in a directory of the code, which pip searches relative to the file first."""
-    for place in (posixpath.normpath(posixpath.join(beside, value)), posixpath.normpath(value)):
-        if not place.startswith(("/", "..")) and (code / place).is_dir():
-            return sorted(f"{place}/{one.name}" for one in (code / place).iterdir() if one.is_file())
-    return []
-
-
-def _is_local(code: Path, word: str) -> bool:
-    """A package of the code: pip takes any path, and any archive that is there."""
-    return word.startswith((".", "/", "~")) or (not _URL.match(word) and ("/" in word or (code / word).is_file()))
-
-
-_MEMBERS = re.compile(r"^members = \[(.*?)\]", re.MULTILINE | re.DOTALL)
-_LOCAL = re.compile(
-    r'^\[\[package\]\]\nname = "([^"]+)"\n(?:version = .*\n)?source = \{ (?:editable|directory) = "([^"]+)" \}',
-    re.MULTILINE,
-)
-
-
-def _refuse_directories(lock: str, name: str) -> None:
-    """The project itself and the members of its workspace are not installed; other directories would be."""
-    found = _MEMBERS.search(lock)
-    members = found.group(1) if found else ""
-    for package, path in _LOCAL.findall(lock):
-        if path != "." and f'"{package}"' not in members:
-            raise _refuse(f"{name}: {package} is the directory {path}, which changes without its name")
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Logical lines with the numbers of their first ones, without comments, as pip reads them."""
-    joined, first = "", 0
-    for number, line in enumerate(text.splitlines(), 1):
-        first = first or number
-        joined += line.removesuffix("\\")
-        if line.endswith("\\") and not line.lstrip().startswith("#"):
-            continue
-        bare = re.sub(r"(^|\s+)#.*", "", joined).strip()
-        if bare:
-            yield first, bare
-        joined, first = "", 0
-
-
-def _option(line: str) -> tuple[str, str]:
-    """-r FILE, -rFILE, --requirement FILE, --requirement=FILE"""
-    if not line.startswith("-"):
-        return "", ""
-    try:
-        words = shlex.split(line)
-    except ValueError:
-        words = line.split()
-    name, equals, value = words[0].partition("=")
-    if not line.startswith("--"):
-        return words[0][:2], words[0][2:] or " ".join(words[1:2])
-    return name, value if equals else " ".join(words[1:2])
-
-
-def _inside(path: str, at: str) -> str:
-    normal = posixpath.normpath(path)
-    if normal.startswith(("/", "~", "../")) or normal == "..":
-        raise PreflightError(
-            f"{at}: {path} lies outside of the code directory", hint="the hosts get nothing but that directory"
-        )
-    return normal
-
-
-def _refuse(summary: str) -> PreflightError:
-    hint = "trainers work in the code anyway; what has to be installed from it belongs into trainer.setup"
-    return PreflightError(summary, hint=hint)
-
-
-def _text(code: Path, name: str) -> str:
-    try:
-        with (code / name).open("rb") as file:
-            return file.read(_MOST_TEXT_BYTES).decode("utf-8-sig", "replace")
-    except OSError as error:
-        raise _lacking(code, name, error) from error
+        return [said.what, *said.files]
+    if said.kind == "uv":
+        return [posixpath.join(said.what, name) for name in ("pyproject.toml", "uv.lock")] + [*said.files]
+    return [said.file, *said.files] if said.file else []
 
 
 def _sha256(code: Path, name: str) -> str:
-    try:
-        return sha256_of(code / name)
-    except OSError as error:
-        raise _lacking(code, name, error) from error
-
-
-def sha256_of(path: Path) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        for chunk in iter(lambda: file.read(_CHUNK), b""):
-            digest.update(chunk)
+    try:
+        with os.fdopen(open_regular(code / name), "rb") as file:
+            for chunk in iter(lambda: file.read(_CHUNK), b""):
+                digest.update(chunk)
+    except OSError as error:
+        hint = f"uv lock    in {(code / name).parent} writes it" if name.endswith("uv.lock") else ""
+        raise PreflightError(
+            f"{name} cannot be read in the code, {code}: {(error.strerror or str(error)).lower()}",
+            hint=hint or "files of trainer.environment are named within the code directory",
+        ) from error
     return digest.hexdigest()
 
 
-def _lacking(code: Path, name: str, error: OSError) -> PreflightError:
-    hint = f"uv lock    in {(code / name).parent} writes it" if name.endswith("uv.lock") else ""
-    return PreflightError(
-        f"{name} cannot be read in the code, {code}: {(error.strerror or str(error)).lower()}",
-        hint=hint or "files of trainer.environment are named within the code directory",
-    )
+def environment_wheels(cluster: Cluster) -> Bundle | None:
+    """The wheels of `environment.wheels`; None if the file names none.
+
+    Raises PreflightError for a directory without any, and for one that holds anything else: a source package would be
+    built on the hosts, and pip does not search directories below.
+    """
+    place = cluster.trainer.wheels
+    if place is None:
+        return None
+    from dtctl.bundle.scanning import scan
+
+    names = _wheels_in(place)
+    found = scan(place, data=True)
+    sent = {file.path: file for file in found.manifest.files}
+    for name in names:
+        if name not in sent:
+            rule = next((one.rule for one in (*found.withheld, *found.skipped) if one.path == name), "")
+            detail = f"it usually holds secrets: {rule}" if rule else ""
+            raise PreflightError(f"{place / name} cannot be sent", detail=detail, hint="rename it, or remove it")
+    files = tuple(FileEntry(name, _MODE, sent[name].size, sent[name].sha256) for name in names)
+    return dataclasses.replace(found, manifest=Manifest(files, links=(), dirs=()), skipped=(), withheld=(), twins=())
+
+
+def environment_content(cluster: Cluster) -> EnvironmentContent:
+    """Raises as `environment_files` and `environment_wheels`."""
+    return content_with(cluster, environment_wheels(cluster))
+
+
+def content_with(cluster: Cluster, wheels: Bundle | None) -> EnvironmentContent:
+    return EnvironmentContent(environment_files(cluster), wheels.id if wheels is not None else None)
+
+
+def _wheels_in(place: Path) -> list[str]:
+    """Their names. Raises PreflightError before a byte is read. Names that begin with a dot are left out."""
+    try:
+        with os.scandir(place) as entries:
+            modes = {one.name: one.stat(follow_symlinks=False).st_mode for one in entries if one.name[0] != "."}
+    except OSError as error:
+        summary = f"the wheels in {place} cannot be read: {(error.strerror or str(error)).lower()}"
+        raise PreflightError(summary, hint=_FILL % place) from error
+    for name, mode in sorted(modes.items()):
+        if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
+            what = "a link" if stat.S_ISLNK(mode) else "a directory"
+            hint = "trainer.environment.wheels names a directory of files NAME.whl"
+            raise PreflightError(f"{place / name} is {what}, expected a wheel", hint=hint)
+        if not name.endswith(_WHEEL):
+            hint = f"pip wheel --no-deps --wheel-dir {place} ...    builds one, on a machine like the hosts"
+            raise PreflightError(f"{place / name} is not a wheel", hint=hint)
+    if not modes:
+        raise PreflightError(f"{place} holds no wheel", hint=_FILL % place)
+    return sorted(modes)

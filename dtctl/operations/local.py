@@ -1,4 +1,4 @@
-"""What a start takes from this machine: the code, and for a run here free ports and the Python that trains."""
+"""What a start takes from this machine: secrets, and for a run here free ports and the Python that trains."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dtctl.agent.records.hooks import Post
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError
 from dtctl.folder import read_regular
-from dtctl.model import SshSettings, problem_of_post
+from dtctl.model import problem_of_post
 from dtctl.plan.hosts import on_this_machine
-
-if TYPE_CHECKING:
-    from dtctl.bundle import Bundle
-
 
 _CLAIM = "dtctl/port/{}"
 """As dtctl/agent/host/ports.py names them."""
@@ -32,21 +27,6 @@ _CHOOSING = "\0dtctl/choosing/{}"
 
 _OF_TOOLS = ("uv-receipt.toml", "pipx_metadata.json")
 """What `uv tool` and `pipx` leave in an environment that they make for one program (dtctl) and nothing else."""
-
-
-def scan_code(cluster: Cluster) -> Bundle:
-    """The cluster's code, without the files that hold secrets or keys, and without its data."""
-    from dtctl.bundle.scanning import scan
-
-    over_ssh = [host.reach for host in cluster.hosts.values() if isinstance(host.reach, SshSettings)]
-    keys = [settings.identity_file for settings in over_ssh if settings.identity_file]
-    env_file = [cluster.trainer.env_file] if cluster.trainer.env_file else []
-    return scan(
-        cluster.trainer.code,
-        cluster=cluster.name,
-        secret_files=[*env_file, *(Path(key).expanduser() for key in set(keys))],
-        without=[cluster.data.source] if cluster.data.source else [],
-    )
 
 
 class LocalPorts:

@@ -13,6 +13,7 @@ from dtctl.bundle.sender import IN_MEMORY_BYTES, Sender
 from dtctl.dataclass import dataclass
 from dtctl.errors import ConnectionLost, TransportError
 from dtctl.model import Host, SshSettings
+from dtctl.operations import sending
 from dtctl.operations.client import Progress, Report, final, reporting_failure, request
 from dtctl.operations.relay import Relay, is_worthwhile
 from dtctl.operations.run_record import RunRecord
@@ -47,7 +48,7 @@ def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report
         report(Progress(host.name, "prepared"))
         return sent
 
-    with Sender(bundle) as sender:
+    with sending.sender(bundle, record) as sender:
         return fan_out(list(record.hosts.values()), reporting_failure(work, report))
 
 
@@ -69,7 +70,7 @@ def push_data(
     room = max(_LEAST_BYTES, IN_MEMORY_BYTES // max(1, len(shares)))
     with ExitStack() as stack:
         senders = {
-            place.share: stack.enter_context(Sender(data.part(place), room))
+            place.share: stack.enter_context(sending.sender(data.part(place), record, room))
             for place in {place.share: place for place in data.places}.values()
         }
         relays = {share: _relay(record, data, sender, share, transport) for share, sender in senders.items()}

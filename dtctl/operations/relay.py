@@ -6,11 +6,15 @@ import dataclasses
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field
 from typing import Any
 
 from dtctl.dataclass import dataclass
 from dtctl.operations.credentials import Authority
+from dtctl.operations.uplink import Uplink
 from dtctl.transport.fanout import idle
 
 FAN_OUT = 3
@@ -21,6 +25,15 @@ _LEAST_BYTES = 4 << 20
 """A host that lacks no more gets it at once."""
 MOST_FAILED = 2
 """A host that so many others could not feed is sent everything."""
+MOST_COMPLAINTS = 2
+"""A host of which so many others complain feeds nobody any more; one alone may be lying."""
+PATIENCE_S = 60.0
+"""A host leaves a feeder that has been too slow for this long."""
+_SAMPLED_S = 1.0
+_LEAST_SHARE = 0.25
+"""It is too slow if it sends less than this fraction of what the host would get from here."""
+_PROBED_BYTES_PER_S = 1 << 20
+"""While it is not known how fast this machine sends, it sends to a host that is fed more slowly, one in PATIENCE_S."""
 _SETTLED_S = 3.0
 """So long the first hosts wait for the others' words: one that has everything is to feed them."""
 _MOST_STANDING = 24
@@ -40,16 +53,31 @@ class _Member:
     """From which it is receiving."""
     failed: int = 0
     speaks: bool = False
+    received: deque[tuple[float, int]] = field(default_factory=deque)
+    """Samples of the time and of the bytes from its feeder by then: those of the last PATIENCE_S, and one before."""
+    slow_since: float | None = None
+
+    def is_fed_by(self, feeder: str | None, now: float) -> None:
+        self.feeder, self.slow_since = feeder, None
+        self.received = deque([(now, 0)])
+
+    def is_judged_from(self, now: float) -> None:
+        """What was slow before was another's fault."""
+        self.slow_since = None
+        self.received = deque([(now, self.received[-1][1])])
 
 
 class Relay:
     """Of the hosts that get the same files. Safe for many threads.
 
     A host that asks for files is fed by one that has them or gets them, and may feed others from then on. None is
-    fed by one that it feeds itself. One that asks again has not got all: it is fed by another, or from here.
+    fed by one that it feeds itself. One that asks again has not got all: it is fed by another, or from here. So is one
+    whose feeder is slow, by what the host has received and by what it would receive from here.
     """
 
-    def __init__(self, hosts: Mapping[str, tuple[str, Sequence[int]]]) -> None:
+    def __init__(
+        self, hosts: Mapping[str, tuple[str, Sequence[int]]], now: Callable[[], float] = time.monotonic
+    ) -> None:
         """`hosts`: their addresses as other hosts reach them, and the ports that these can connect to. Any other host
         is sent everything."""
         self._members = {name: _Member(*where) for name, where in hosts.items()}
@@ -57,8 +85,11 @@ class Relay:
         if hosts:
             issued = Authority(secrets.token_hex(8)).issue("push", coordinates=True)
             self._credentials = dataclasses.asdict(issued)
-        self._useless: set[str] = set()
-        """Those that could not feed another."""
+        self._complaints: dict[str, set[str]] = {name: set() for name in hosts}
+        """Host -> those that it could not feed."""
+        self._uplink = Uplink(now)
+        self._now = now
+        self._next_probe = 0.0
         self._changed = threading.Condition()
         self._settled = 0.0
 
@@ -76,20 +107,72 @@ class Relay:
         me = self._members[host]
         with self._changed:
             if me.feeder is not None:
-                self._useless.add(me.feeder)
+                self._complaints[me.feeder].add(host)
                 me.failed += 1
                 me.feeder = None
+                for name, one in self._members.items():
+                    if host in self._above(name):
+                        one.is_judged_from(self._now())
             self._hear(me)
             found = None
             if needed_bytes >= _LEAST_BYTES and me.failed < MOST_FAILED:
                 self._changed.wait_for(self._all_connected, self._settled - time.monotonic())
                 found = min(self._feeders(host), key=self._rank, default=None)
-            me.port, me.feeder = port, found
+            me.port = port
+            me.is_fed_by(found, self._now())
             if found is None:
                 return None
             feeder = self._members[found]
             assert feeder.port is not None
             return feeder.address, feeder.port
+
+    @contextmanager
+    def sending(self) -> Iterator[Callable[[int], None]]:
+        """A transfer from here; the function gets how many bytes have been sent."""
+        with self._uplink.sending() as sent:
+            yield sent
+
+    def stays(self, host: str, received_bytes: int) -> bool:
+        """Whether the host stays with its feeder, from which it reports to have received so much."""
+        with self._changed:
+            me, now = self._members[host], self._now()
+            if me.feeder is None:
+                return True
+            if now - me.received[-1][0] >= _SAMPLED_S:
+                me.received.append((now, received_bytes))
+            while len(me.received) > 2 and me.received[1][0] <= now - PATIENCE_S:
+                me.received.popleft()
+            began, before = me.received[0]
+            if now - began < PATIENCE_S:
+                return True
+            share = self._uplink.share_bytes_per_s
+            least = _PROBED_BYTES_PER_S if share is None else share * _LEAST_SHARE
+            if (received_bytes - before) / (now - began) >= least:
+                me.slow_since = None
+                return True
+            me.slow_since = now if me.slow_since is None else me.slow_since
+            if now < me.slow_since + PATIENCE_S * self._slow_above(host):
+                return True  # its feeder waits itself, and leaves its own first
+            if share is None:
+                return not self._probes(me, now)
+            return False
+
+    def _slow_above(self, host: str) -> int:
+        """How many of those above it, one after the other, are fed too slowly themselves."""
+        slow = 0
+        for feeder in self._above(host):
+            if self._members[feeder].slow_since is None:
+                break
+            slow += 1
+        return slow
+
+    def _probes(self, me: _Member, now: float) -> bool:
+        """Whether this machine sends it the rest, and so learns its own rate. Its feeder may be blameless."""
+        if now < self._next_probe:
+            return False
+        self._next_probe = now + PATIENCE_S
+        me.feeder, me.failed = None, MOST_FAILED
+        return True
 
     def done(self, host: str, port: int | None) -> None:
         """It has everything."""
@@ -113,7 +196,8 @@ class Relay:
     def _set(self, host: str, port: int | None) -> None:
         """Of a host that is not fed any more."""
         if (me := self._members.get(host)) is not None:
-            me.port, me.feeder = port, None
+            me.port = port
+            me.is_fed_by(None, self._now())
             self._hear(me)
 
     def _hear(self, me: _Member) -> None:
@@ -139,7 +223,8 @@ class Relay:
             name
             for name, one in self._members.items()
             if one.port is not None
-            and name not in self._useless
+            and host not in self._complaints[name]
+            and len(self._complaints[name]) < MOST_COMPLAINTS
             and host not in (name, *self._above(name))
             and self._fed_by(name) < FAN_OUT
         ]

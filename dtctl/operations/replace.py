@@ -52,8 +52,11 @@ def unanswered(exchange: Replacement, found: RunStatus) -> Mapping[str, DtctlErr
     return {host: error for host, error in found.errors.items() if not gone or host != exchange.old}
 
 
-def check_replaceable(cluster: Cluster, found: RunStatus) -> None:
-    """Raises UsageError where there is no run, and PreflightError unless it has the cluster's tasks on its hosts."""
+def check_replaceable(cluster: Cluster, exchange: Replacement, found: RunStatus) -> None:
+    """Raises UsageError where there is no run, and PreflightError unless it has the cluster's tasks on its hosts.
+
+    Or on those of the exchange: a `replace` that was killed at its end is typed again.
+    """
     if not found.time:
         if found.errors:  # of a host that `up` has missed
             return
@@ -69,7 +72,7 @@ def check_replaceable(cluster: Cluster, found: RunStatus) -> None:
             hint=f"to move more, write the new hosts into {cluster.file}, then: dtctl up --replace",
         )
     wanted = record_of(plan_roster(cluster)).roster
-    if dict(run.roster) == dict(wanted):
+    if dict(run.roster) in (dict(wanted), dict(record_of(plan_roster(exchange.cluster)).roster)):
         return
     differing = [task for task in {**wanted, **run.roster} if wanted.get(task) != run.roster.get(task)]
     differences = [f"{task}: {wanted.get(task, 'nowhere')} in the file, {run.roster.get(task, 'nowhere')} in the run"
@@ -77,8 +80,16 @@ def check_replaceable(cluster: Cluster, found: RunStatus) -> None:
     raise PreflightError(
         f"{cluster.file} differs from run {run.run or run.cluster}",
         detail="\n".join(differences[:5]),
-        hint="correct the file first, or restart from it: dtctl up --replace",
+        hint=_how_to_agree(cluster, run),
     )
+
+
+def _how_to_agree(cluster: Cluster, run: RunRecord) -> str:
+    """A host that was replaced may be broken: the hint never leads back to it."""
+    if run.replaced:
+        moves = ", ".join(f"{new} in the place of {old}" for old, new in run.replaced.items())
+        return f"write {moves} into {cluster.file}, and type the command again"
+    return "correct the file first, or restart from it: dtctl up --replace"
 
 
 def prepare_replacement(

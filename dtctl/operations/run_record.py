@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 
 RECORD_VERSION = 1
+
+AWAY_CONNECT_S = 2.0
+"""The time for a connection to a host that its coordinator reports as away."""
 
 _PLAIN = ("cluster", "run", "success", "created", "replaced", "grace_s", "file_sha256", "begun", "outcome", "elected")
 """Fields that JSON holds as they are; where a record lacks one, earlier versions had none."""
@@ -72,6 +75,10 @@ class RunRecord:
     moved: Mapping[str, str] = field(default_factory=dict)
     """Host -> the one that has taken its tasks during the run, as hosts of the run report it; the roster has it so."""
     arbiters: tuple[str, ...] = ()
+    hold_s: float | None = None
+    """How long its hosts may miss the coordinator before they hold their tasks still, as a host reports it."""
+    voting: int = 0
+    """How many hosts elect its coordinator."""
 
     @property
     def project(self) -> Path | None:
@@ -124,6 +131,14 @@ class RunRecord:
                 unknown[name] = error
         return known, unknown
 
+    def with_short_timeouts(self, names: Collection[str]) -> RunRecord:
+        """The same run; hosts of these names are given up if they cannot be connected to within AWAY_CONNECT_S.
+
+        For hosts that the run's coordinator reports as away: most are down, and others have only lost their link to it.
+        """
+        hosts = {name: _with_short_timeout(host) if name in names else host for name, host in self.hosts.items()}
+        return dataclasses.replace(self, hosts=hosts)
+
     def as_known(self, inventory: Inventory) -> RunRecord:
         """The run as a host reports it, with this record's routes to its hosts; hosts only report names.
 
@@ -154,6 +169,8 @@ class RunRecord:
             settings=inventory["settings"],
             moved={seat: host for seat, host in inventory["moved"]["seats"].items() if host != seat},
             arbiters=tuple(inventory["arbiters"]),
+            hold_s=inventory["hold_s"],
+            voting=inventory["voting"],
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:
@@ -194,6 +211,13 @@ class RunRecord:
             checkpoint_urls=tuple(urls_of(data.get("checkpoint_urls", ()))),
             event_urls=tuple(urls_of(data.get("event_urls", ()))),
         )
+
+
+def _with_short_timeout(host: Host) -> Host:
+    if not isinstance(host.reach, SshSettings):
+        return host
+    timeout_s = min(host.reach.connect_timeout_s, AWAY_CONNECT_S)
+    return dataclasses.replace(host, reach=dataclasses.replace(host.reach, connect_timeout_s=timeout_s))
 
 
 def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> RunRecord:

@@ -63,6 +63,16 @@ class Verdict:
         return cls.of(condition["type"], why_of(condition), condition["cause"])
 
 
+def seen_now(verdict: Verdict, tasks: Mapping[TaskId, TaskStatus]) -> Verdict:
+    """The same verdict with the number of tasks that are seen to run: that of its reasons may be older."""
+    running = sum(task.state in _RUNS for task in tasks.values())
+    return dataclasses.replace(verdict, why=tuple(_counted(one, running) for one in verdict.why))
+
+
+def _counted(one: Fact, running: int) -> Fact:
+    return one if one["kind"] != "tasks_run" else fact("tasks_run", count=running, of=one["of"])
+
+
 def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
     """The outcome by the hosts' own states; tasks of hosts without an answer about the run are lost."""
     facts = _facts(run, answers)
@@ -306,6 +316,7 @@ class CoordinatorUnreachable(DtctlError):
         return isinstance(self.cause, AgentError) and self.cause.code in ("no_run", "not_coordinator")
 
 
+_RUNS = (TaskState.RUNNING, TaskState.STALLED)
 _GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState.STALLED)
 
 
@@ -336,6 +347,13 @@ class RunStatus:
         if not self.verdict.outcome.decided:
             return ()
         return tuple(task for task, status in self.tasks.items() if status.state in _GOING_ON)
+
+    @property
+    def unknown_after_the_end(self) -> tuple[TaskId, ...]:
+        """Tasks of unreachable hosts that may still run though the outcome is certain; they end when those are back."""
+        if not self.verdict.outcome.decided:
+            return ()
+        return tuple(task for task, status in self.tasks.items() if status.state is TaskState.LOST)
 
     @property
     def is_over(self) -> bool:

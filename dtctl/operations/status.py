@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 from dtctl.errors import AgentError, DtctlError
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.client import ask, knows_no_run
 from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus
+from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus, TaskStatus, seen_now
 from dtctl.transport.seam import Transport
-
-_LOST_CONNECT_S = 3.0
 
 
 def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable | None = None) -> RunStatus:
@@ -29,11 +28,19 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
             raise
         return dataclasses.replace(nowhere.found, away=nowhere)
     found = status_by_coordinator(known, answer)
+    lost = found.coordination.lost_hosts if found.coordination else ()
+    asked = found.record.with_short_timeouts(lost)
     if found.coordination and found.coordination.in_doubt:  # it may have been replaced while it was cut off
-        every = status_of_hosts(found.record, transport)
-        if every.record.created > found.record.created or every.record.coordinator != found.record.coordinator:
-            return status(every.record, transport)
-    return _with_lost_hosts(found, transport)
+        every = status_of_hosts(asked, transport)
+        newer = dataclasses.replace(every.record, hosts={**every.record.hosts, **_known_routes(found.record, every)})
+        if newer.created > found.record.created or newer.coordinator != found.record.coordinator:
+            return status(newer, transport)
+        return _as_hosts_report(found, every)
+    return _with_lost_hosts(found, asked, transport, lost)
+
+
+def _known_routes(record: RunRecord, found: RunStatus) -> Mapping[str, Host]:
+    return {name: host for name, host in record.hosts.items() if name in found.record.hosts}
 
 
 def placed(record: RunRecord, transport: Transport) -> RunRecord:
@@ -59,34 +66,42 @@ def with_checkpoints(record: RunRecord, transport: Transport) -> RunStatus:
     return with_storage(status_of_hosts(record, transport, guess=True), fresh=True)
 
 
-def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
+def _with_lost_hosts(found: RunStatus, asked: RunRecord, transport: Transport, lost: Sequence[str]) -> RunStatus:
     """Asks the hosts that the coordinator has lost directly, which also revives their agents."""
-    lost = found.coordination.lost_hosts if found.coordination else ()
     if not lost:
         return found
-    hosts = {name: _with_short_timeout(host) if name in lost else host for name, host in found.record.hosts.items()}
-    asked = dataclasses.replace(found.record, hosts=hosts)
-    outcomes = ask(asked, transport, request_of_status(asked), [name for name in lost if name in hosts])
+    outcomes = ask(asked, transport, request_of_status(asked), [name for name in lost if name in asked.hosts])
     answers = outcomes.results
-    replaced = {
+    tasks = {
         task: task_of(task, host, found.record, answers[host], found.time)
         for task, host in found.record.roster.items()
         if host in answers and answers[host]["run"] == found.record.run
     }
-    refused = {host: error for host, error in outcomes.errors.items() if isinstance(error, AgentError)}
-    return dataclasses.replace(
-        found,
-        tasks={**found.tasks, **replaced},
-        errors={host: error for host, error in refused.items() if not knows_no_run(error)},
-    )
+    return _with_reports(found, tasks, outcomes.errors)
 
 
-def _with_short_timeout(host: Host) -> Host:
-    """A lost host is usually down: it gets only a few seconds to connect."""
-    if not isinstance(host.reach, SshSettings):
-        return host
-    timeout_s = min(host.reach.connect_timeout_s, _LOST_CONNECT_S)
-    return dataclasses.replace(host, reach=dataclasses.replace(host.reach, connect_timeout_s=timeout_s))
+def _as_hosts_report(found: RunStatus, every: RunStatus) -> RunStatus:
+    """Tasks of hosts that the coordinator has lost are as these report them; `every`: the status of all hosts."""
+    lost = found.coordination.lost_hosts if found.coordination else ()
+    reported = {task: one for task, one in every.tasks.items() if one.host in lost and one.state is not TaskState.LOST}
+    return _with_reports(found, reported, {host: error for host, error in every.errors.items() if host in lost})
+
+
+def _with_reports(
+    found: RunStatus, reported: Mapping[TaskId, TaskStatus], errors: Mapping[str, DtctlError]
+) -> RunStatus:
+    """`errors`: of hosts that the coordinator has lost. Those that cannot be reached either are errors only where the
+    run has ended: something may still run there then, which no table of a run that goes on would hide.
+    """
+    tasks = {**found.tasks, **reported}
+    found = dataclasses.replace(found, tasks=tasks, verdict=seen_now(found.verdict, tasks))
+    unknown = {tasks[task].host for task in found.unknown_after_the_end}
+    kept = {
+        host: error
+        for host, error in errors.items()
+        if (isinstance(error, AgentError) or host in unknown) and not knows_no_run(error)
+    }
+    return dataclasses.replace(found, errors=kept)
 
 
 def status_elsewhere(error: CoordinatorUnreachable, record: RunRecord, transport: Transport) -> RunStatus:

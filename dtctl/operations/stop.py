@@ -9,6 +9,7 @@ from typing import Any
 
 from dtctl.agent.records import answers as records
 from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.whole_run import RunView
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
@@ -141,6 +142,11 @@ class StopResult:
     """The stopped tasks that were killed, each with the grace period before, in seconds."""
     absent: tuple[str, ...] = ()
     """Hosts without which the run continued: nothing of it is there."""
+    inactive: tuple[str, ...] = ()
+    """Hosts that the coordinator has lost, and whose tasks did not run then."""
+    silent_s: Mapping[str, float | None] | None = None
+    """Host that the coordinator has lost -> how long it has not heard it; null: unknown. None: no coordinator that has
+    its lease has answered."""
 
     def and_then(self, other: StopResult) -> StopResult:
         """Both results; the other one is about other tasks or hosts."""
@@ -184,7 +190,8 @@ def stop(
 ) -> StopResult:
     """SIGTERM, the grace period, SIGKILL, another look; servers last, as the others still save what is on them.
 
-    The coordinator does it; hosts that it does not reach are asked directly, all of them where it is away itself.
+    The coordinator does it. Hosts that it does not reach are asked directly, and are given up soon: it stops their
+    tasks when they are back. Where it is away itself, all hosts are asked.
     `report` hears of tasks that take longer than a second, from the threads of their hosts.
     """
     everything = set(tasks) == set(record.roster)
@@ -204,15 +211,25 @@ def stop(
     contacts = answer["coordination"]["hosts"] if answer["coordination"] is not None else {}
     absent = tuple(host for host, contact in contacts.items() if contact["absent"])
     outcome = _result(known, [*own.items(), (known.coordinator, answer)])
-    result = dataclasses.replace(outcome, known=known, absent=absent)
+    inactive = tuple(host for host, one in contacts.items() if one["inactive"] and not one["connected"])
+    silent_s = _silences(answer["coordination"])
+    result = dataclasses.replace(outcome, known=known, absent=absent, inactive=inactive, silent_s=silent_s)
     ended = {*result.stopped, *result.already}
     named = known.roster if everything else tasks
     rest = [str(task) for task in named if known.roster.get(task) in answer["unreached"] and task not in ended]
     if not rest:
         return result
-    direct = _stop_directly(known, transport, rest, order, report, {}, {})
+    hasty = known.with_short_timeouts(answer["unreached"])
+    direct = _stop_directly(hasty, transport, rest, order, report, {}, {})
     promised = tuple(host for host, error in direct.errors.items() if isinstance(error, TransportError))
     return dataclasses.replace(result.and_then(direct), promised=promised)
+
+
+def _silences(view: RunView | None) -> Mapping[str, float | None] | None:
+    if view is None or not view["leased"]:
+        return None
+    away = {host: contact["away_since"] for host, contact in view["hosts"].items() if not contact["connected"]}
+    return {host: None if since is None else max(0.0, view["time"] - since) for host, since in away.items()}
 
 
 def _request(

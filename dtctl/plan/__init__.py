@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from dtctl.agent.host.secrets import hide_variable, hide_words
 from dtctl.agent.records.values import CODE, HOME, MARK, PATH, PYTHON, address_mark
 from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import PS, WORKER, Role, Scope, Strategy, role_of, scope_of, serves, strategy_of
@@ -124,6 +125,16 @@ def shown(text: str) -> str:
     for mark, words in _SHOWN.items():
         text = text.replace(mark, words)
     return text
+
+
+def shown_words(words: Iterable[str]) -> list[str]:
+    """The words of a command for a person, without secrets."""
+    return [shown(word) for word in hide_words(words)]
+
+
+def shown_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables for a person, without secrets."""
+    return {name: shown(hide_variable(name, value)) for name, value in variables.items()}
 
 
 def plan_roster(cluster: Cluster) -> Roster:

@@ -6,12 +6,14 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import posixpath
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import field
 from typing import Any, TypeVar, cast
 
 from dtctl.agent.records.kinds import fields_of, made
 from dtctl.agent.records.spec import (
+    FEWEST_VOTERS,
+    HOLD_S,
     MAKER_SETTINGS,
     VERSION,
     Environment,
@@ -28,29 +30,35 @@ from dtctl.agent.records.values import HOME, paths_of, urls_of
 from dtctl.config.cluster import Cluster
 from dtctl.config.section import Section
 from dtctl.config.strategies import resizes
+from dtctl.dataclass import dataclass
 from dtctl.plan import RunPlan, TaskPlan, has_address, named_by_others
 from dtctl.plan.hosts import brought_along, checkpoint_places, join_address, on_host
 
 _PLACEMENT = ("TF_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
 
 
-def digest(cluster: Cluster, bundle: str | None) -> str:
-    """Identifies a run: equal for two `up` with the same content of the file (not its path) and the same code.
+def digest(cluster: Cluster, bundle: str | None, wheels: str | None = None) -> str:
+    """Identifies a run: equal for two `up` with the same content of the file (not its path), code and wheels.
 
     Taken before ports are moved for a local run: the second `up` of a live run finds them taken by the first.
     """
     values = dataclasses.asdict(cluster)
     _drop_later(cluster, values)
-    for name in ("file", "file_sha256", "as_written", "own_coordinator_port", "settings"):
+    of_this_machine = ("file", "file_sha256", "as_written", "overrides", "send_anywhere")
+    for name in (*of_this_machine, "own_coordinator_port", "settings"):
         del values[name]
-    del values["trainer"]["code"], values["trainer"]["env_file"], values["data"]["source"]
+    for name in ("code", "env_file", "wheels"):
+        del values["trainer"][name]
+    del values["data"]["source"]
     values["hooks"] = {
         name: hook for name, hook in values["hooks"].items() if hook["post"]
     }  # others are this machine's
     for job in values["jobs"].values():
         del job["own_port"], job["replicas"]  # of a live run `dtctl scale` says how many of these run
     if values["trainer"]["environment"]:
-        del values["trainer"]["environment"]["wheels"]  # the environment is the same
+        del values["trainer"]["environment"]["wheels"]  # a path of this machine
+        if wheels is not None:
+            values["trainer"]["environment"]["wheels"] = wheels
     text = json.dumps([VERSION, values, bundle], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -61,12 +69,12 @@ def _drop_later(section: object, values: dict[str, Any]) -> None:
         for name, value in section.items():
             _drop_later(value, values[name])
     elif isinstance(section, Section):
-        for field in dataclasses.fields(section):
-            value = getattr(section, field.name)
-            if field.metadata.get("later") and value == field.default:
-                del values[field.name]
+        for one in dataclasses.fields(section):
+            value = getattr(section, one.name)
+            if one.metadata.get("later") and value == one.default:
+                del values[one.name]
             else:
-                _drop_later(value, values[field.name])
+                _drop_later(value, values[one.name])
 
 
 def run_spec(
@@ -106,7 +114,15 @@ def run_spec(
         term=0,
         replicas={job.name: job.replicas for job in plan.cluster.jobs.values() if job.replicas is not None},
         roster=[
-            _record(Member, task, task=str(task.id), seat=None, addressed=str(task.id) in named) for task in plan.tasks
+            _record(
+                Member,
+                task,
+                task=str(task.id),
+                seat=None,
+                addressed=str(task.id) in named,
+                listens=task.ready == "listening",
+            )
+            for task in plan.tasks
         ],
         stages=list(plan.stages),
         lead=str(plan.lead),
@@ -118,10 +134,22 @@ def run_spec(
         moved=made(Moved),
         resizes=resizes(plan.cluster),
         min_workers=plan.cluster.recovery.min_workers,
+        voting=len(plan.voters),
+        hold_s=HOLD_S if len(plan.voters) >= FEWEST_VOTERS else None,
     )
 
 
-NO_FILES: Mapping[str, str] = {}
+@dataclass(frozen=True)
+class EnvironmentContent:
+    """From what the hosts create an environment, identified by content."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files of the code, with their SHA-256."""
+    wheels: str | None = None
+    """The bundle of wheels; None: packages come from an index."""
+
+
+NO_CONTENT = EnvironmentContent()
 
 _OF_TRAINERS = ("dirs", "brought_along", "checkpoint_dirs")
 _OF_THE_HOST = (
@@ -131,9 +159,9 @@ _OF_THE_HOST = (
 
 
 def host_spec(
-    plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = (), *, files: Mapping[str, str] = NO_FILES
+    plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = (), *, content: EnvironmentContent = NO_CONTENT
 ) -> Spec:
-    """`common`: the `run_spec` of the plan. `files`: of the environment, with their SHA-256."""
+    """`common`: the `run_spec` of the plan. `content`: of the environment."""
     first = next(iter(plan.may_run(host)), None)
     seats = plan.seats.get(host, {})
     own: dict[str, object] = {
@@ -143,7 +171,7 @@ def host_spec(
         # Data is there already, or it is not for us to make; it may well be read-only.
         "dirs": sorted(paths_of(place for name, place in plan.dirs[host].items() if name != "data")),
         "brought_along": list(brought_along(plan.cluster, plan.cluster.hosts[host], plan.dirs[host])),
-        "environment": environment_of(plan, first, files) if first else None,
+        "environment": environment_of(plan, first, content) if first else None,
         "setup": _setup(plan, first) if first else None,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
         "keeps_checkpoints_by_url": bool(urls_of(checkpoint_places(plan.cluster, plan.dirs[host]))),
@@ -189,7 +217,7 @@ def _setup(plan: RunPlan, first: TaskPlan) -> Setup | None:
     return {"text": text, "env": {name: value for name, value in own.items() if not has_address(value)}}
 
 
-def environment_of(plan: RunPlan, first: TaskPlan, files: Mapping[str, str]) -> Environment | None:
+def environment_of(plan: RunPlan, first: TaskPlan, content: EnvironmentContent) -> Environment | None:
     """The environment of this task's host, as far as the file determines it."""
     cluster = plan.cluster
     said, host = cluster.trainer.environment, cluster.hosts[first.host]
@@ -198,17 +226,16 @@ def environment_of(plan: RunPlan, first: TaskPlan, files: Mapping[str, str]) -> 
     python = host.python or said.python
     if python is not None and "/" in python:
         python = on_host(python, cluster.name).replace(HOME, "~")
-    by_wheels = said.wheels and not host.is_local  # of whatever lists them: pip installs what it is given
     return {
-        "kind": "requirements" if by_wheels else said.kind,
-        "what": posixpath.join(said.what, "uv.lock") if by_wheels and said.kind == "uv" else said.what,
+        "kind": said.kind,
+        "what": said.what,
         "python": python,
         "engine": said.engine or ("apptainer" if said.what.endswith(".sif") else None),
         "options": list(said.options),
         "mounts": sorted(paths_of(plan.dirs[first.host].values())) if said.kind == "container" else [],
-        "files": dict(files),
+        "files": dict(content.files),
         "env": {name: value for name, value in first.env.items() if name.startswith(MAKER_SETTINGS)},
-        "wheels": None,
+        "wheels": content.wheels,
         "directory": None,
         "container": None,
     }

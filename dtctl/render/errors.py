@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
+from dtctl.agent.host.secrets import MASK, hide_text, is_secret_name
+from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, shortened
 from dtctl.render.format import fold
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
@@ -72,9 +74,9 @@ def show_warning(text: str, hint: str = "") -> None:
     if console.speaks_json():
         from dtctl.render.machine import stderr
 
-        return stderr.warning(text, hint)
-    _labelled("warning", "bold yellow", text)
-    return _hint(hint)
+        return stderr.warning(shortened(text), shortened(hint))
+    _labelled("warning", "bold yellow", shortened(text))
+    return _hint(shortened(hint))
 
 
 def note(text: str, *next_steps: str) -> None:
@@ -82,7 +84,8 @@ def note(text: str, *next_steps: str) -> None:
     if console.speaks_json():
         from dtctl.render.machine import stderr
 
-        return stderr.note(text.strip(), next_steps)
+        return stderr.note(shortened(text.strip()), next_steps)
+    text = shortened(text)
     for line in (text, *(f"  {step}" for step in next_steps)):
         if len(line) < _SHORT or console.fits(line):
             console.report(line)
@@ -165,7 +168,7 @@ def _show_problem(problem: Problem, *label: str | tuple[str, str]) -> None:
 
 
 def _excerpt(place: Place) -> list[str]:
-    """The line with a caret below the column; empty if it cannot be read."""
+    """The line, without secrets, with a caret below the column; empty if it cannot be read."""
     if not (place.line and place.column):
         return []
     try:
@@ -175,9 +178,18 @@ def _excerpt(place: Place) -> list[str]:
         return []
     if not 0 < len(line) <= 200:
         return []
-    before = one_line(line[: place.column - 1])
-    pad = "".join("\t" if character == "\t" else " " for character in before)
-    return [f"    {line}", f"    {pad}^"]
+    shown, before = _without_secrets(line), line[: place.column - 1]
+    if not shown.startswith(before):
+        return [f"    {shown}"]
+    pad = "".join("\t" if character == "\t" else " " for character in one_line(before))
+    return [f"    {shown}", f"    {pad}^"]
+
+
+def _without_secrets(line: str) -> str:
+    """Also without what begins as a mapping or a list where the value of a secret is expected."""
+    opened = re.finditer(r"([\w.-]{1,200})[\"']?\s*:\s+(?=[{\[])", line)
+    end = next((one.end() for one in opened if one[1] != "secrets" and is_secret_name(one[1])), None)
+    return hide_text(line if end is None else line[:end] + MASK)
 
 
 def _labelled(label: str, style: str, sentence: str) -> None:

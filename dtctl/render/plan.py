@@ -9,13 +9,13 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.agent.host.secrets import hide_text
 from dtctl.bundle import OWN
 from dtctl.config.cluster import Hook
 from dtctl.dataclass import dataclass
 from dtctl.durations import duration_text
 from dtctl.model import Host, TaskId, grouped
-from dtctl.plan import RunPlan, TaskPlan, shown
-from dtctl.plan.spec import NO_FILES
+from dtctl.plan import RunPlan, TaskPlan, shown, shown_variables, shown_words
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import by_value, count, fold, spans
 from dtctl.render.terminal import console
@@ -36,7 +36,7 @@ _LONGEST_CLUSTER = 300
 _LOSSES = {"task": "it alone", "with-lead": "it, then the lead", "gang": "every task"}
 
 
-def show_plan(plan: RunPlan, files: Mapping[str, str] = NO_FILES) -> None:
+def show_plan(plan: RunPlan, files: Mapping[str, str] = {}) -> None:
     """Shows once what all tasks have in common, and with each group of tasks what differs.
 
     `files`: of the environment, with their SHA-256.
@@ -51,7 +51,7 @@ def show_plan(plan: RunPlan, files: Mapping[str, str] = NO_FILES) -> None:
     out.print(f"dtctl plan {plan.lead}    shows one task as a whole, --all every one")
 
 
-def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None, files: Mapping[str, str] = NO_FILES) -> None:
+def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None, files: Mapping[str, str] = {}) -> None:
     """Shows each task with its environment, command and directories; None: all, below what they have in common."""
     out = console.out()
     if tasks is None:
@@ -71,11 +71,12 @@ def _show_head(plan: RunPlan, files: Mapping[str, str], *, all_of_setup: bool) -
     if cluster.trainer.environment:
         digests = [f"{name} {digest[:12]}" for name, digest in files.items()]
         of = f" ({', '.join(digests)})" if digests else ""
-        out.print(f"environment, once per host and content: {shlex.join(cluster.trainer.environment.command)}{of}")
-        if cluster.trainer.environment.wheels:
-            out.print("  from wheels, which pip gets on this machine for hosts that are not")
+        command = shlex.join(shown_words(cluster.trainer.environment.command))
+        out.print(f"environment, once per host and content: {command}{of}")
+        if cluster.trainer.wheels is not None:
+            out.print(f"  from the wheels in {cluster.trainer.wheels}, which are sent, and from no index")
     if cluster.trainer.setup:
-        first, *more = lines_of(cluster.trainer.setup)
+        first, *more = lines_of(hide_text(cluster.trainer.setup))
         rest = f" (and {count(len(more), 'line')} more)" if more and not all_of_setup else ""
         out.print(f"setup, once per host and content: {first}{rest}")
         for line in more if all_of_setup else ():
@@ -152,8 +153,8 @@ def _show_whole(plan: RunPlan, task: TaskPlan) -> None:
     out = console.out()
     gpus = "" if task.gpus is None else f", GPU {','.join(map(str, task.gpus))}" if task.gpus else ", no GPU"
     out.print(text((str(task.id), "bold"), f" on {task.host}, {task.address}{gpus}"))
-    for name, value in task.env.items():
-        out.print(f"  {name}={shlex.quote(shown(value))}")
+    for name, value in shown_variables(task.env).items():
+        out.print(f"  {name}={shlex.quote(value)}")
     for name in task.secrets:
         out.print(f"  {name}=***")
     out.print("  " + _command_line(task.argv))
@@ -229,7 +230,7 @@ def _rows(plan: RunPlan) -> list[_Row]:
 def _own(host: Host) -> str:
     """The settings of the host alone in the cluster file."""
     parts = [f"python {host.python}"] if host.python else []
-    parts += [f"{name}={value}" for name, value in host.env.items()]
+    parts += [f"{name}={value}" for name, value in shown_variables(host.env).items()]
     parts += [f"{name} {path}" for name, path in host.dirs.items()]
     return ", ".join(parts)
 
@@ -273,7 +274,7 @@ def _environment(tasks: Sequence[TaskPlan], listed: Container[str]) -> str:
     common = {name: value for name, value in first.items() if all(task.env.get(name) == value for task in tasks)}
     common.pop("TF_CONFIG", None)  # even that of a single task
     own = dict.fromkeys(name for task in tasks for name in task.env if name not in common and name not in listed)
-    parts = [f"{name}={shlex.quote(shown(value))}" for name, value in common.items()]
+    parts = [f"{name}={shlex.quote(value)}" for name, value in shown_variables(common).items()]
     return " ".join([*parts, *(f"{name}=..." for name in own)])
 
 
@@ -295,7 +296,7 @@ def _directories(named: Mapping[str, str]) -> str:
 
 
 def _command_line(arguments: Iterable[str]) -> str:
-    return " ".join(_quoted(shown(argument)) for argument in arguments)
+    return " ".join(map(_quoted, shown_words(arguments)))
 
 
 def _quoted(argument: str) -> str:

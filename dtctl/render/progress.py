@@ -141,7 +141,7 @@ def _span(seconds: float) -> str:
 
 
 _WORDS = {"send": "sending", "receive": "writing", "setup": "setting up", "verify": "checking"}
-_WORDS |= {"pull": "receiving", "check": "inspecting", "wheels": "getting wheels"}
+_WORDS |= {"pull": "receiving", "check": "inspecting"}
 _OVER = ("prepared", "started", "failed")
 _SHOWN_HOSTS = 12
 _SHOWN_NOTE = 200
@@ -170,6 +170,7 @@ class UpProgress(ExitStack):
         self._ready: set[str] = set()
         self._failed: set[str] = set()
         self._all: TaskID | None = None
+        self._waits = False
         self._ends = StopProgress(quiet=quiet or self._bars is not None)
 
     def __enter__(self) -> UpProgress:
@@ -194,6 +195,14 @@ class UpProgress(ExitStack):
         self._ends(stopping)
         if self._bars is not None and self._all is not None:
             self._bars.update(self._all, description="ending the earlier run", note=self._ends.now)
+
+    def waiting(self, for_what: str) -> None:
+        """Shows what the start waits for; called once a second."""
+        if self._bars is not None and self._all is not None:
+            self._bars.update(self._all, description=for_what, note="")
+        elif not (self._quiet or self._waits):
+            console.report(for_what)
+        self._waits = True
 
     def _connecting(self) -> str:
         """The hosts that have not been reached for a while."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
@@ -18,6 +18,7 @@ from dtctl.render.terminal.safe import log_lines, one_line
 
 if TYPE_CHECKING:
     from dtctl.agent.records import answers
+    from dtctl.operations.down import Waiters
     from dtctl.operations.drain import Scaled, Scaling
     from dtctl.operations.events import EventHistory
     from dtctl.operations.gc import GcResult, Written
@@ -58,6 +59,16 @@ def _show_left_of(result: StopResult) -> None:
     show_host_errors(result.errors)
     if result.promised:
         note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as they are connected")
+
+
+def show_awaited(awaited: Mapping[str, Waiters], errors: Collection[str]) -> None:
+    """Says who ends what is left on hosts that gave no answer to `down`."""
+    waited_for = {host: one.waiting for host, one in awaited.items() if one.waiting}
+    for host, hosts in waited_for.items():
+        note(f"an agent on {fold(hosts)} ends the tasks on {host} if it returns within a day")
+    left = [host for host in errors if host not in waited_for]
+    if left:
+        note(f"what is left on {fold(left)} stays", "dtctl down    again removes it, once it answers")
 
 
 def show_draining(host: str, found: Ending) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.agent.host.secrets import hide_text, hide_variable, hide_words
 from dtctl.agent.records.reasons import Fact, fact, sentence
 from dtctl.agent.run.policy import why_ended
 from dtctl.config.cluster import Cluster, Hook
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.operations.consent import Program, allow_command
+from dtctl.operations.sending import sending_lines
 from dtctl.operations.snapshot import Coordination, TaskStatus, how_it_ended
 from dtctl.operations.up.result import (
     EXPECTED_S,
@@ -34,6 +36,7 @@ from dtctl.render.terminal.safe import log_lines, one_line
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
     from dtctl.bundle import Bundle
+    from dtctl.config.outgoing import Sending
     from dtctl.operations.replace import Replacement
     from dtctl.operations.up.readying import Left
     from dtctl.plan import RunPlan
@@ -45,32 +48,39 @@ def show_hooks(hooks: Sequence[Hook]) -> None:
         note(hook_line(hook))
 
 
-def show_programs(programs: Sequence[Program]) -> None:
-    """Shows the programs, before they are allowed."""
-    console.report("this would start on this machine:")
-    for line in program_lines(programs):
-        console.report(f"  {line}")
+def show_wanted(programs: Sequence[Program], sendings: Sequence[Sending]) -> None:
+    """Shows what the file would start here and what it would send from here, before it is allowed."""
+    if programs:
+        console.report("this would start on this machine:")
+        for line in program_lines(programs):
+            console.report(f"  {line}")
+    if sendings:
+        console.report("this would be sent from this machine:")
+        for line in sending_lines(sendings):
+            console.report(f"  {line}")
 
 
 def program_lines(programs: Sequence[Program]) -> Iterator[str]:
     for one in programs:
         where = f" on {fold(one.hosts)}" if one.hosts else ""
-        yield f"{one.what}{where}: {shlex.join(one.argv)}"
+        yield f"{one.what}{where}: {shlex.join(hide_words(one.argv))}"
         for name, value in one.settings.items():
-            yield f"    {name}: {value}"
+            yield f"    {name}: {hide_variable(name, value) if name.startswith('env.') else hide_text(value)}"
 
 
 def not_allowed(cluster: Cluster, programs: Sequence[Program], *, local: bool) -> PreflightError:
     return PreflightError(
         f"{cluster.file} would start programs on this machine, and you have not allowed it",
         detail="\n".join(program_lines(programs)),
-        hint=f"{allow_command(cluster, local=local)}    allows them, until the file changes",
+        hint=f"{allow_command(cluster.file, local=local)}    allows them, until the file changes",
     )
 
 
-def wheels_line(hosts: Iterable[str], wheels: Bundle, seconds: float) -> str:
-    what = f"{count(len(wheels.manifest.files), 'wheel')}, {size(wheels.total_bytes)}"
-    return f"{fold(hosts)}: {what}, in {seconds:.0f} s (log: {wheels.root.with_suffix('.log')})"
+def wheels_lines(sent: Mapping[str, int], wheels: Bundle) -> Iterator[str]:
+    """`sent`: host -> the number of wheels that it lacked."""
+    whole = f"{count(len(wheels.manifest.files), 'wheel')} ({size(wheels.total_bytes)})"
+    for number, hosts in by_value(sent).items():
+        yield f"{fold(hosts)}: {number} of {whole} sent"
 
 
 def show_hook_failure(name: str, why: Sequence[Fact]) -> None:
@@ -308,6 +318,27 @@ def show_replacement(exchange: Replacement) -> None:
             f"the lead moved with {old}: training continues from its checkpoints only if {new} has the same directory",
             hint="dtctl checkpoints    lists the checkpoints",
         )
+
+
+def show_unknown_end(hosts: Sequence[str], run: str) -> None:
+    show_warning(*_unknown_end(hosts, run))
+
+
+def unknown_end(hosts: Sequence[str], run: str, again: str) -> PreflightError:
+    """The refusal to start beside tasks that may still act."""
+    summary, detail = _unknown_end(hosts, run)
+    there = f"start {fold(hosts)}, or connect to the network again, and type the command again"
+    return PreflightError(summary, detail=detail, hint=f"{there}; or, if nothing runs there: {again}")
+
+
+def _unknown_end(hosts: Sequence[str], run: str) -> tuple[str, str]:
+    what = f"{fold(hosts)} gave no answer: tasks of {run} may still run there, and write the same checkpoints"
+    return what, "a host that is cut off holds its tasks only in a run on three hosts or more, by most of its voters"
+
+
+def awaiting_end(hosts: Sequence[str], seconds: int) -> str:
+    """The status line of a start that waits."""
+    return f"{fold(hosts)} gave no answer: its tasks are held or ended in {seconds} s; then the new ones start"
 
 
 def show_next_steps() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import clipped
 from dtctl.operations.goodput import goodput_of
-from dtctl.operations.snapshot import Outcome, RunStatus
+from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.diagnosis import problem_lines
 from dtctl.render.errors import show_host_errors
@@ -79,7 +79,15 @@ SEPARATOR = " · "
 def in_short(status: RunStatus) -> list[str]:
     """The facts after the outcome, in one line."""
     verdict, progress = status.verdict, status.progress
-    shown = [] if verdict.outcome is Outcome.RUNNING and progress.step is not None else [sentence(verdict.why)]
+    shown = (
+        []
+        if verdict.outcome is Outcome.RUNNING and progress.step is not None and _all_run(verdict)
+        else [sentence(verdict.why)]
+    )
+    if status.unknown_after_the_end:
+        tasks = status.unknown_after_the_end
+        hosts = fold(dict.fromkeys(status.tasks[task].host for task in tasks))
+        shown.append(f"{', '.join(map(str, tasks))} may still run on {hosts}, which is unreachable")
     if _age(status) and not (verdict.outcome.decided or verdict.outcome is Outcome.RUNNING):
         shown.append(f"{_age(status)} since the start")
     if progress.step is not None:
@@ -91,6 +99,10 @@ def in_short(status: RunStatus) -> list[str]:
     if (newest := status.newest_complete) is not None:
         shown.append(f"checkpoint {age(newest, status.time)} ago")
     return shown
+
+
+def _all_run(verdict: Verdict) -> bool:
+    return all(one["kind"] != "tasks_run" or one["count"] == one["of"] for one in verdict.why)
 
 
 def _age(status: RunStatus) -> str:
@@ -136,7 +148,7 @@ def more_lines(status: RunStatus) -> list[str]:
     going_on = not status.verdict.outcome.decided
     lines = [f"waiting: {coordination.view['missing']}"] if coordination.view["missing"] and going_on else []
     if not coordination.view["leased"] and going_on:
-        lines.append(f"{status.record.coordinator} has no lease: if another host coordinates now, it knows more")
+        lines.append(_without_majority(status.record.coordinator, coordination.lost_hosts))
     if coordination.absent_hosts and going_on:
         lines.append(f"without {fold(coordination.absent_hosts)}: dtctl up    takes in those that are back")
     drained = [host for host in coordination.drained_hosts if host not in coordination.idle]
@@ -151,6 +163,14 @@ def more_lines(status: RunStatus) -> list[str]:
     if coordination.lost_hosts and status.verdict.outcome.decided:
         lines.append(f"away: {fold(coordination.lost_hosts)}; what runs there is ended as soon as it is back")
     return lines + checkpoint_lines(status)
+
+
+def _without_majority(coordinator: str, lost: Sequence[str]) -> str:
+    unreachable = f" ({fold(lost)} unreachable)" if lost else ""
+    return (
+        f"{coordinator} coordinates, but reaches no majority of the voting hosts{unreachable}: nothing is restarted "
+        "until it does, or they elect another"
+    )
 
 
 def idle_lines(status: RunStatus) -> list[str]:

@@ -10,8 +10,8 @@ import pkgutil
 import termios
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -19,7 +19,7 @@ from dtctl.errors import TransportError
 from dtctl.model import OPENSSH, TRANSPORTS, Host, Reach, SshSettings
 from dtctl.transport.seam import Session, Transport, TransportOptions
 from dtctl.transport.ssh.config import ConfigFiles
-from dtctl.transport.timeouts import Waiting, unobserved
+from dtctl.transport.timeouts import UNOBSERVED, Waiting
 
 if TYPE_CHECKING:
     from dtctl.transport.ssh.kept import OpensshTransport
@@ -41,9 +41,15 @@ class Transports:
         ssh_config: Path | None = None,
         passphrase: Callable[[str], str | None] | None = None,
         asking: Callable[[str], AbstractContextManager[None]] | None = None,
-        waiting: Waiting = unobserved,
+        waiting: Waiting = UNOBSERVED,
     ) -> None:
-        self._means = TransportOptions(local_root, ConfigFiles(ssh_config), passphrase, asking, waiting)
+        self._means = TransportOptions(
+            local_root,
+            ConfigFiles(ssh_config),
+            _in_turn(waiting, passphrase) if passphrase is not None else None,
+            _announced(waiting, asking) if asking is not None else None,
+            waiting,
+        )
         self._lock = threading.Lock()
         self._made: dict[str, Transport] = {}
         self.reached = False
@@ -63,7 +69,8 @@ class Transports:
             raise TransportError(f"{host.name} is reached by {host.reach.transport!r}, which this dtctl does not know")
         self._dialled[host.name] = time.monotonic()
         try:
-            session = self._transport(_opener(host.reach)).open(host)
+            with self._means.waiting.on(host.name, "no connection"):
+                session = self._transport(_opener(host.reach)).open(host)
         except TransportError as error:
             self._failed[host.name] = error.with_traceback(None)
             raise
@@ -100,6 +107,29 @@ class Transports:
                 make: Callable[[TransportOptions], Transport] = pkgutil.resolve_name(opener)
                 self._made[opener] = make(self._means)
             return self._made[opener]
+
+
+def _in_turn(waiting: Waiting, passphrase: Callable[[str], str | None]) -> Callable[[str], str | None]:
+    """The same prompt; while it lasts, nothing is reported as awaited."""
+
+    def ask(path: str) -> str | None:
+        with waiting.asking():
+            return passphrase(path)
+
+    return ask
+
+
+def _announced(
+    waiting: Waiting, asking: Callable[[str], AbstractContextManager[None]]
+) -> Callable[[str], AbstractContextManager[None]]:
+    """The same of the prompts of `ssh`."""
+
+    @contextmanager
+    def prompting(host: str) -> Iterator[None]:
+        with waiting.asking(), asking(host):
+            yield
+
+    return prompting
 
 
 def _opener(reach: Reach) -> str:

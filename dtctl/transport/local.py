@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 from dtctl.errors import TransportError
 from dtctl.transport import payload
 from dtctl.transport.stream import RemoteExit, converse
-from dtctl.transport.timeouts import SilenceTimer, Waiting, unobserved
+from dtctl.transport.timeouts import UNOBSERVED, SilenceTimer, Waiting
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -184,7 +184,7 @@ class ChildStream:
 class LocalTransport:
     """Runs agents below `root` (None: ~/.dtctl) with the interpreter `python`."""
 
-    def __init__(self, root: Path | None = None, python: str = sys.executable, waiting: Waiting = unobserved) -> None:
+    def __init__(self, root: Path | None = None, python: str = sys.executable, waiting: Waiting = UNOBSERVED) -> None:
         self._root = root
         self._python = python
         self._waiting = waiting

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Type, TypeVar, cast  # noqa: UP
 from dtctl.agent.records.answers import FRAMES
 from dtctl.dataclass import dataclass
 from dtctl.transport.ssh.config import ConfigFiles
-from dtctl.transport.timeouts import Waiting, unobserved
+from dtctl.transport.timeouts import UNOBSERVED, Waiting
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -109,5 +109,5 @@ class TransportOptions:
     """Prompts for a key file's passphrase, once per key; None without a terminal."""
     asking: Callable[[str], AbstractContextManager[None]] | None = None
     """Entered with a host's name while `ssh` prompts on the terminal; None without a terminal."""
-    waiting: Waiting = unobserved
-    """Called with silent hosts before they are given up."""
+    waiting: Waiting = UNOBSERVED
+    """Reports what is awaited, and silent hosts before they are given up."""

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtctl.agent.records.answers import Greeting, Refused
@@ -16,7 +16,7 @@ from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.transport import payload as program
 from dtctl.transport import wire
 from dtctl.transport.fanout import ALONE_S, idle
-from dtctl.transport.timeouts import GREETING_TIMEOUT_S, SILENCE_LIMIT_S, SilenceTimer, Waiting, unobserved
+from dtctl.transport.timeouts import GREETING_TIMEOUT_S, SILENCE_LIMIT_S, UNOBSERVED, SilenceTimer, Waiting
 from dtctl.transport.wire import checked_frame, untrue
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class StreamSession:
         self,
         host: Host,
         stream: Stream,
-        waiting: Waiting = unobserved,
+        waiting: Waiting = UNOBSERVED,
         fork_server: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._host = host
@@ -80,6 +80,8 @@ class StreamSession:
         self._begun = self._moved = time.monotonic()
         """When something was last sent, or content was last received: since then the host works by itself."""
         self._patience = self._begun + GREETING_TIMEOUT_S
+        self._asked: str | None = None
+        """The kind of the last request, until something has come that answers it."""
 
     @property
     def host(self) -> Host:
@@ -104,6 +106,7 @@ class StreamSession:
         frame = wire.encode(fields, payload)
         if not payload:
             log.debug("%s: asked for %s", self._host.name, fields["type"])
+            self._asked = str(fields["type"])
         with self._sending:
             if self._early is not None:
                 self._early.append(frame)
@@ -121,7 +124,9 @@ class StreamSession:
             raise TimeoutError
         try:
             self._greeting(deadline)
-            message = self._receive(deadline, self._silence(SILENCE_LIMIT_S))
+            with self._awaiting_answer(timeout_s):
+                message = self._receive(deadline, self._silence(SILENCE_LIMIT_S))
+            self._asked = None
         finally:
             self._receiving.release()
         if message.type in ("prepared", "started", "result", "error"):
@@ -129,6 +134,12 @@ class StreamSession:
         if message.type == "error":
             raise self._refusal(message.of(Refused))
         return message
+
+    def _awaiting_answer(self, timeout_s: float | None) -> AbstractContextManager[None]:
+        """Without a limit nobody waits for an answer: a log or a run is followed, for hours."""
+        if self._asked is None or timeout_s is None:
+            return nullcontext()
+        return self._waiting.on(self._host.name, f"no answer to `{self._asked}`")
 
     def _greeting(self, deadline: float | None) -> Greeting:
         """The greeting, after waiting for it once; sends the agent to a host that lacks it. Raises as `receive`."""
@@ -164,7 +175,8 @@ class StreamSession:
         """The first frame, or the next after `lacking`."""
         try:
             limit = self._patience if deadline is None else min(deadline, self._patience)
-            return self._receive(limit, self._silence(GREETING_TIMEOUT_S))
+            with self._waiting.on(self._host.name, "no greeting of its agent"):
+                return self._receive(limit, self._silence(GREETING_TIMEOUT_S))
         except TimeoutError:
             if time.monotonic() < self._patience:
                 raise
@@ -179,7 +191,7 @@ class StreamSession:
             raise not_started(self._host.name, self._stream.ending(), self._decoder.noise) from None
 
     def _silence(self, limit_s: float) -> SilenceTimer:
-        return SilenceTimer(self._host.name, limit_s, self._waiting)
+        return SilenceTimer(self._host.name, limit_s, self._waiting.on_silence)
 
     def _receive(self, deadline: float | None, silence: SilenceTimer) -> Message:
         """The next frame that is no beat, checked."""

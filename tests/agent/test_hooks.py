@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -20,6 +23,47 @@ from dtctl.transport.payload import agent_program
 from tests.agent.host import compiled_program
 from tests.receiver import HANGS_S, Server, receiver
 from tests.waiting import eventually
+
+Answer = Callable[[socket.socket, int], None]
+
+
+@contextmanager
+def bare_receiver(answer: Answer) -> Iterator[tuple[str, list[object]]]:
+    """Answers each connection with bytes of its own; its address, and who has connected."""
+    accepted: list[object] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+
+        def serve(connection: socket.socket) -> None:
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                answer(connection, port)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(65536):
+                    pass
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, peer = listening.accept()
+                    accepted.append(peer)
+                    Thread(target=serve, args=(connection,), daemon=True).start()
+
+        thread = Thread(target=accept)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}", accepted
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def memory_kb(pid: int) -> int:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1])
+    return 0
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +201,81 @@ def test_an_unknown_certificate_is_refused(tmp_path: Path) -> None:
     assert (sent["problem"], sent["again"]) == ("unreachable", False)
     assert "certificate" in sent["text"]
     assert made.bodies == []
+
+
+# receivers that mean harm
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("to", ["http://127.0.0.1:{port}/elsewhere", "file:///etc/passwd", "http://[", "//x", ""])
+def test_no_redirection_is_followed_to_any_place(code: int, to: str) -> None:
+    def answer(connection: socket.socket, port: int) -> None:
+        place = to.format(port=port)
+        connection.sendall(f"HTTP/1.1 {code} {SECRET}\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    with bare_receiver(answer) as (url, accepted):
+        sent = send(f"{url}/{SECRET}", {"Authorization": f"Bearer {SECRET}"}, {}, 60.0)
+    assert sent["problem"] in ("redirect", "unreachable")
+    assert SECRET not in sent["text"]
+    assert len(accepted) == 1
+
+
+def drips(connection: socket.socket, _: int) -> None:
+    connection.sendall(b"HTTP/1.1 500 ")
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.05)
+
+
+def continues(connection: socket.socket, _: int) -> None:
+    while True:
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n" + b"A: b\r\n" * 50 + b"\r\n")
+
+
+def sends_headers(connection: socket.socket, _: int) -> None:
+    connection.sendall(b"HTTP/1.1 500 No\r\n")
+    while True:
+        connection.sendall(b"A: %s\r\n" % (b"b" * 60_000))
+
+
+def sends_a_line(connection: socket.socket, _: int) -> None:
+    while True:
+        connection.sendall(b"x" * 65536)
+
+
+def sends_a_body(connection: socket.socket, _: int) -> None:
+    connection.sendall(b"HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n7fffffff\r\n")
+    while True:
+        connection.sendall(b"x" * 65536)
+
+
+def claims_a_body(connection: socket.socket, _: int) -> None:
+    connection.sendall(b"HTTP/1.1 503 No\r\nContent-Length: %s\r\n\r\n" % (b"9" * 5000))
+
+
+@pytest.mark.parametrize("answer", [drips, continues, sends_headers, sends_a_line, sends_a_body, claims_a_body])
+def test_a_receiver_that_sends_without_end_costs_bounded_time_and_memory(answer: Answer) -> None:
+    """Nobody looks at the sender meanwhile, as when its agent was killed: it ends by itself."""
+    with bare_receiver(answer) as (url, accepted):
+        at_work = delivery(f"{url}/{SECRET}", timeout_s=2.0)
+        most = 0
+
+        def has_ended() -> bool:
+            nonlocal most
+            most = max(most, memory_kb(at_work._process.pid))
+            return at_work._process.poll() is not None
+
+        eventually(has_ended, what="the end of the sender")
+        sent = at_work.update(time.monotonic())
+    assert sent is not None
+    assert sent["problem"] in ("answer", "unreachable")
+    assert len(sent["text"]) < 1000
+    assert SECRET not in sent["text"]
+    assert most < 100 * 1024
+    assert len(accepted) == 1
+
+
+def test_answer_that_is_no_tls_is_a_failure() -> None:
+    with bare_receiver(sends_a_line) as (url, _):
+        sent = send(url.replace("http:", "https:"), {"A": SECRET}, {}, 60.0)
+    assert sent["problem"] == "unreachable"

@@ -60,6 +60,7 @@ def test_a_cluster_file_of_a_page_can_be_planned(file: Written, tmp_path: Path) 
         text for key, text in REST.items() if not re.search(rf"^{key}:", file.text, re.MULTILINE)
     )
     (tmp_path / "cluster.yaml").write_text(text)
+    (tmp_path / "wheels").mkdir()
     cluster = load_cluster(tmp_path / "cluster.yaml")
     assert plan_run(cluster, dict.fromkeys(cluster.hosts, "10.0.0.1"), local_python="python3").tasks
 

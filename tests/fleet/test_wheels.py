@@ -1,8 +1,10 @@
-"""`wheels: true`: hosts without an index train with wheels that pip gets on this machine."""
+"""`wheels: DIR`: hosts without an index install what was put there."""
 
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -12,47 +14,52 @@ from tests.wheels import make_wheel
 
 pytestmark = pytest.mark.fleet
 
+LARGE_BYTES = 2 << 20
+"""So large that hosts look for it among all that they have."""
+
 CLUSTER = """\
 name: demo
 hosts: {gpu-1: , gpu-2: }
 jobs: {worker: {hosts: [gpu-1, gpu-2]}}
 trainer:
+  code: code
   command: [python, -c, "import probe, sys, time; print(probe.VERSION, sys.prefix, flush=True); time.sleep(600)"]
-  environment: {requirements: requirements.txt, wheels: true}
+  environment: {requirements: requirements.txt, wheels: wheels}
 """
 
 
-def test_hosts_without_an_index_install_the_wheels_of_this_machine(user: Desk, fleet: Fleet) -> None:
-    index = user.home / "index"
-    make_wheel(index, "probe")
-    user.env |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index), "PYTHONWARNINGS": ""}
+@pytest.fixture
+def project(user: Desk) -> Path:
+    user.env["PYTHONWARNINGS"] = ""
     (user.project / "cluster.yaml").write_text(CLUSTER)
-    (user.project / "requirements.txt").write_text("probe\n")
+    (user.project / "code").mkdir()
+    (user.project / "code/requirements.txt").write_text("probe\n")
+    make_wheel(user.project / "wheels", "probe", text=f"# {'x' * LARGE_BYTES}")
+    return user.project
 
-    refused = user.run("up")
-    assert refused.returncode == 5
-    assert "wheels: pip wheel -r requirements.txt" in refused.stderr
-    user.dtctl("allow")
-    assert "pip gets on this machine" in user.dtctl("plan")
 
+def test_hosts_without_an_index_install_wheels_that_are_sent_once(user: Desk, fleet: Fleet, project: Path) -> None:
+    assert f"from the wheels in {project}/wheels, which are sent, and from no index" in user.dtctl("plan")
     started = user.run("up")
     assert started.returncode == 0, started.stderr
-    assert re.search(r"^gpu-\[1-2\]: 1 wheel, [\d.]+ k?B, in \d+ s \(log: .*\.log\)$", started.stderr, re.M)
-    assert re.search(r"^gpu-2: set up in \d+ s \(dtctl logs --setup\)$", started.stderr, re.M)
-    assert "Looking in links" not in started.stderr
+    assert re.search(r"^gpu-\[1-2\]: 1 of 1 wheel \(2\.\d MB\) sent$", started.stderr, re.M)
     assert user.dtctl("logs").count("1.0 /") == 2
-    assert "/tree/probe-1.0-py3-none-any.whl" in user.dtctl("logs", "--setup")
-
+    assert "no-index" not in user.dtctl("logs", "--setup")
     again = user.run("up", "--replace", "--set", "recovery.max_restarts=3")
+    assert again.returncode == 0, again.stderr
     assert "wheel" not in again.stderr, "the environments are there"
-    user.dtctl("stop")
+
     user.dtctl("gc", "--yes")
+    make_wheel(project / "wheels", "probe", "2.0")
+    assert "1 of 2 wheels" in user.run("up", "--replace").stderr, "the hosts have the other one"
+    assert user.dtctl("logs").count("2.0 /") == 2, "other wheels make another environment"
+    user.dtctl("stop")
+    user.dtctl("down", "--yes")
     assert not list(fleet["gpu-1"].home.rglob(".dtctl/bundles/**/*.whl"))
 
-    (user.project / "requirements.txt").write_text("probe\nother\n")
-    assert "you have not allowed it" in user.run("up").stderr, "other requirements are other programs"
-    user.dtctl("allow")
+    shutil.move(project / "wheels/probe-2.0-py3-none-any.whl", project / "wheels/other-1.0-cp27-cp27m-win32.whl")
+    (project / "code/requirements.txt").write_text("probe\nother\n")
     failed = user.run("up")
     assert failed.returncode == 5
-    assert "error: pip on this machine cannot get the wheels for Python 3" in failed.stderr
-    assert "No matching distribution found for other" in failed.stderr
+    assert "No matching distribution found for other" in failed.stderr, "pip's own sentence"
+    assert "packages come from the wheels alone" in failed.stderr

@@ -76,6 +76,7 @@ def write(user: Desk, env: dict[str, str], steps: int = STEPS) -> None:
     for name, value in {"PYTHON": sys.executable, "STEPS": str(steps), "ENV": json.dumps({**env, **quiet})}.items():
         text = CLUSTER if name == "PYTHON" else (user.project / "cluster.yaml").read_text()
         (user.project / "cluster.yaml").write_text(text.replace(name, value, 1))
+    user.allow()  # the data lie beside the project
 
 
 def write_project(user: Desk) -> None:

@@ -36,7 +36,7 @@ class EvilVoter:
             host: Dialer(place["address"], host, identity, now, random.random) for host, place in voters.items()
         }
         self.hub = Hub(
-            own_place["address"], own_place["port"], identity, [], lambda hello: ([], False), now, self.claim
+            own_place["address"], own_place["port"], identity, [], lambda hello: ([], False), now, stance=self.claim
         )
         self.poke = 0
         self.act_at = now

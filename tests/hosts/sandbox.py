@@ -175,7 +175,16 @@ def make_directory(kind: str) -> Path:
 def sweep_directories() -> None:
     for directory in Path(tempfile.gettempdir()).glob("dtctl-*"):
         if (match := _NAME.fullmatch(directory.name)) and not is_alive(match["owner"]):
+            _unmount_below(directory)
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _unmount_below(directory: Path) -> None:
+    """Unmounts what a killed test process has mounted there."""
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for place in places:
+        if Path(place).is_relative_to(directory):
+            subprocess.run(["umount", "--lazy", place], check=False)
 
 
 def owner() -> str:

@@ -194,6 +194,18 @@ def test_every_byte_is_verified_here_and_a_damaged_one_is_not_pulled(bucket: Buc
     assert not list((tmp_path / "best").glob("model*"))
 
 
+def test_a_file_of_keras_is_pulled_and_a_damaged_one_refused(bucket: Bucket, directory: Path, tmp_path: Path) -> None:
+    whole = (directory / "model.keras").read_bytes()
+    (directory / "worse.keras").write_bytes(whole.replace(b"{}{}", b"{}[]", 1))
+    upload(bucket, directory, "digits")
+    url = f"{bucket.url}/digits"
+    sound, worse = (next(one for one in found(url) if one.name == name) for name in ("model.keras", "worse.keras"))
+    (pulled,) = pull(record(url), NOBODY, sound, tmp_path / "best", lambda progress: None).files
+    assert pulled.read_bytes() == whole
+    with pytest.raises(DtctlError, match=r"worse\.keras is damaged .*checksum"):
+        pull(record(url), NOBODY, worse, tmp_path / "best", lambda progress: None)
+
+
 def test_an_interrupted_pull_is_resumed(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     upload(bucket, DATA / "tf1_plain", "digits")
     url, best = f"{bucket.url}/digits", tmp_path / "best"

@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,24 @@ def test_connection_that_does_not_answer_is_replaced(frozen: str, monkeypatch: p
             log_in(host)
             log_in(host)
             assert server.logins() == 2
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_kept_connection_that_is_dead_takes_no_more_than_the_time_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "ANSWER_S", 60.0)
+    with Sshd() as server:
+        host = direct(server, connect_timeout_s=2.0)
+        log_in(host)
+        pids = [*_logins_of(server), server.init]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            begun = time.monotonic()
+            with pytest.raises(TransportError, match="cannot log in"):
+                log_in(host)
+            assert time.monotonic() - begun < 30.0
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)

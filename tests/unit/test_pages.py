@@ -223,7 +223,7 @@ def test_readme_and_contributing_link_to_the_architecture_page(page: str) -> Non
 
 REPORTED = [ROOT / f"docs/{name}.md" for name in ("python-environments", "storage-urls", "gpus", "data")]
 REPORTS = re.compile(r"^\|[^|\n]*report[^|\n]*\|.*\n\|[-| ]+\|\n((?:\|.*\n)+)", re.MULTILINE)
-OTHERS_WORDS = ("Error: ", "exit code 125 of a task")
+OTHERS_WORDS = ("Error: ", "ERROR: ", "error: No solution found", "exit code 125 of a task")
 """What other programs print."""
 
 

@@ -88,7 +88,7 @@ def below(name: str, *packages: str) -> bool:
 
 
 VISITED = (
-    *("dtctl.agent.records", "dtctl.agent.host.secrets"),
+    *("dtctl.agent.records", "dtctl.agent.host.secrets", "dtctl.agent.host.escapes"),
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
     *("dtctl.agent.run.cause", "dtctl.agent.run.drains", "dtctl.agent.run.gang", "dtctl.agent.run.hangs"),
 )
@@ -97,10 +97,11 @@ VISITED = (
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
     *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.storing", "dtctl.agent.metrics.reading"),
+    "dtctl.agent.host.budget",
 )
 """What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
 
-PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
+PURE = {"__future__", "binascii", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
@@ -135,7 +136,7 @@ ROOMS = {
 """Which rooms of the agent a room may use."""
 
 ENTRIES = {
-    "coordinate": {"following", "leading", "voting"},
+    "coordinate": {"following", "leading", "view", "voting", "waiting"},
     "supervise": {"supervisor"},
     "survival": {"revival", "reboot", "systemd"},
     "logs": {"reader", "sieve", "lines"},
@@ -145,7 +146,7 @@ ENTRIES = {
     "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
     "vitals": {"gpus", "machine_load", "usage"},
-    "link": {"hub", "dialer", "peer", "tls"},
+    "link": {"hub", "acceptor", "dialer", "peer", "tls"},
     "checks": {""},
 }
 """The modules by which other rooms enter a room, or "", the room itself; of those that are not named here, all."""
@@ -253,6 +254,36 @@ def test_only_the_ssh_modules_import_fabric_and_paramiko() -> None:
     assert {name.split(".")[1] for name in users} == {"transport"}
 
 
+STARTS = {
+    "dtctl.bundle.ignore": "git, for a setting of the user's own",
+    "dtctl.cli.commands.execute": "ssh, or the words that were typed",
+    "dtctl.operations.hooks": "what the user has allowed",
+    "dtctl.operations.tensorboard.local": "TensorBoard of this machine",
+    "dtctl.transport.local": "the agent of local hosts",
+    "dtctl.transport.ssh.kept": "ssh",
+    "dtctl.transport.ssh.program": "ssh",
+}
+"""The modules of the controller that start programs, and which."""
+
+
+def test_the_controller_starts_no_other_programs() -> None:
+    """In particular no pip, uv or conda: a cloned directory says what these build and run."""
+    starting = re.compile(r"(subprocess|multiprocessing|pty|os\.(exec|spawn|posix_spawn|system|popen|fork).*)(\..*)?")
+    found = {
+        name
+        for name, imported in all_imports().items()
+        if not name.startswith("dtctl.agent") and any(starting.fullmatch(one) for one in imported)
+    }
+    calls = {
+        name
+        for name in MODULES
+        if not name.startswith("dtctl.agent")
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Attribute) and starting.fullmatch(ast.unparse(node))
+    }
+    assert found | calls == STARTS.keys()
+
+
 @pytest.mark.parametrize("args", [["--help"], ["--version"], ["up", "--help"]])
 def test_help_and_version_import_nothing_slow(args: list[str]) -> None:
     script = (
@@ -321,3 +352,17 @@ def test_only_the_log_writes_to_an_agents_stderr() -> None:
     """It is a file on a disk that may be full, which ends whoever does not expect that."""
     agent = [path for name, path in MODULES.items() if below(name, "dtctl.agent")]
     assert [path.name for path in agent if "file=sys.stderr" in path.read_text()] == ["errors.py"]
+
+
+def test_files_of_this_machine_are_read_and_sent_by_one_module_which_requires_consent() -> None:
+    """Whoever makes a Sender, or scans a directory to be sent, would have to ask for consent by himself."""
+    outside = [name for name in MODULES if not below(name, "dtctl.bundle", "dtctl.agent")]
+    scans = {name for name in outside if "dtctl.bundle.scanning.scan" in imports_at_run_time()[name]}
+    makes = {
+        name
+        for name in outside
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Sender"
+    }
+    assert makes == {"dtctl.operations.sending"}
+    assert scans - makes == {"dtctl.operations.environments"}, "whose wheels `scan_wheels` sends"

@@ -36,7 +36,13 @@ KERAS_NAME = r"(?s)(.+)\.(keras|weights\.h5)\Z"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SUPERBLOCK_BYTES = 96
 _PIECE_BYTES = 1 << 20
-_MOST_CONTENTS = 64 << 20
+_MOST_CONTENTS = 1 << 20
+"""The most bytes of an archive's table of contents: some thousand parts, where Keras writes a handful. Each part takes
+ten times as much memory as it has bytes there."""
+_END_BYTES = 66_000
+"""Where the end of an archive is: it has 22 bytes, and a comment of at most 65535."""
+_FIRST_PART = "config.json"
+"""The part without which Keras loads no archive."""
 
 
 def keras_problem(path: str) -> Optional[str]:
@@ -61,18 +67,16 @@ def keras_damage(path: str, check: Callable[[], None] = lambda: None) -> List[st
         if found is not None or not path.endswith(".keras"):
             return [found] if found is not None else []
         with _Archive(open(files.descriptor(path), "rb", buffering=0)) as file, zipfile.ZipFile(file) as archive:
-            for part in archive.infolist():
-                if not _is_sound(archive, part, check):
-                    return ["%s in it does not match its checksum" % part.filename[:200]]
-            return []
+            problem = _problem_of_archive(archive, _number_of_parts(file), check)
+            return [] if problem is None else [problem]
     except FileNotFoundError:
         return ["it is missing"]
     except files.Unfit as unfit:
         return ["it %s" % unfit.strerror]
     except OSError as error:
         return ["it cannot be read: %s" % error.strerror]
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
-        return ["it is damaged: %s" % error]
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError, struct.error) as error:
+        return ["it is damaged: %s" % (str(error)[:200] or "it ends within a part")]
 
 
 class _Archive(io.BufferedReader):
@@ -84,16 +88,46 @@ class _Archive(io.BufferedReader):
         return super().read(_MOST_CONTENTS if size is None or size < 0 else size)
 
 
-def _is_sound(archive: ZipFile, part: ZipInfo, check: Callable[[], None]) -> bool:
+def _number_of_parts(file: BinaryIO) -> Optional[int]:
+    """How many parts the end of an archive claims (APPNOTE.TXT, 4.3.16); None where it has no room for the number."""
+    file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))
+    end = file.read(_END_BYTES)
+    number = int.from_bytes(end[end.rindex(b"PK\5\6") + 10 :][:2], "little")
+    return None if number == 0xFFFF else number
+
+
+def _problem_of_archive(archive: ZipFile, number: Optional[int], check: Callable[[], None]) -> Optional[str]:
     import zipfile
 
+    parts = archive.infolist()
+    if number not in (None, len(parts)):
+        return "its table of contents has %d of %d parts" % (len(parts), number)
+    if all(part.filename != _FIRST_PART for part in parts):
+        return "%s is missing in it" % _FIRST_PART
+    for part in parts:
+        # Keras writes no other kinds; those of `bzip2` and `lzma` would be expanded in memory without any limit
+        if part.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            return "%s in it is compressed in a way that Keras does not use" % part.filename[:200]
+        if not _is_sound(archive, part, check):
+            return "%s in it does not match its checksum" % part.filename[:200]
+    return None
+
+
+def _is_sound(archive: ZipFile, part: ZipInfo, check: Callable[[], None]) -> bool:
+    import zipfile
+    import zlib
+
+    left = part.file_size
     try:
         with archive.open(part) as piece:
-            while piece.read(_PIECE_BYTES):
+            while True:
+                data = piece.read(_PIECE_BYTES)
+                if not data:
+                    return left == 0
+                left -= len(data)
                 check()
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, zlib.error):
         return False
-    return True
 
 
 def _of_hdf5(file: BinaryIO) -> Optional[str]:

@@ -213,6 +213,7 @@ def _look_into(listing: _Look) -> None:
     index_bytes = 0
     has_complete = False
     for one in ordered:
+        listing.budget.check()
         if (one.index_bytes or 0) <= MOST_BYTES and one.kind == "tensorflow":  # larger ones are not read
             index_bytes += one.index_bytes or 0
         if has_complete and (len(listing.checkpoints) >= listing.most or index_bytes > _MOST_INDEX_BYTES):

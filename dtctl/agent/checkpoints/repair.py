@@ -18,7 +18,9 @@ from itertools import islice
 
 from ..host import files
 from ..host.budget import Budget, Silent, within
-from ..records.values import brief
+from ..records.kinds import made
+from ..records.run_state import MOST_REPAIRS, LostCheckpoint, Repaired
+from ..records.values import Repair, brief
 from . import formats, reading, verifying
 
 TYPE_CHECKING = False
@@ -36,6 +38,22 @@ _MOST_STATE_BYTES = 4 * 1024 * 1024
 
 class _TooLate(Exception):
     pass
+
+
+def prepare_restore(
+    directories: Sequence[str], others: Sequence[str], how: Repair, attempt: int, *, scratch: bool
+) -> Repaired:
+    """Repairs all of these directories before the attempt after `attempt`.
+
+    `others`: directories in which there may be a sound checkpoint. `scratch`: the training may start over.
+    """
+    is_full = how == "full"
+    done = [text for path in directories for text in repair_directory(path, is_full, is_full and scratch)]
+    newest = reading.newest([*directories])
+    lost = loss(directories, others) if is_full and not scratch else None
+    step = newest["step"] if newest is not None else None
+    reported = [brief(text) for text in done[:MOST_REPAIRS]]
+    return made(Repaired, attempt=attempt, how=how, done=reported, step=step, lost=lost)
 
 
 def repair_directory(directory: str, distrust: bool = False, scratch: bool = False) -> List[str]:
@@ -177,19 +195,7 @@ class OpenDirectory:
         os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=directory)
 
 
-class Loss:
-    """A checkpoint that cannot be restored, in a directory without a sound one.
-
-    `elsewhere`: the path of a possible one.
-    """
-
-    def __init__(self, path: str, problem: str, elsewhere: Optional[str]) -> None:
-        self.path = path
-        self.problem = problem
-        self.elsewhere = elsewhere
-
-
-def loss(directories: Sequence[str], others: Sequence[str] = ()) -> Optional[Loss]:
+def loss(directories: Sequence[str], others: Sequence[str] = ()) -> Optional[LostCheckpoint]:
     """The newest checkpoint, when neither it nor any other in its directory can be restored; None when that is unsure.
 
     `others`: directories in which there may be one that can.
@@ -201,7 +207,7 @@ def loss(directories: Sequence[str], others: Sequence[str] = ()) -> Optional[Los
         return None
 
 
-def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Optional[Loss]:
+def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Optional[LostCheckpoint]:
     found = []
     for directory in directories:
         checkpoints, problem = _found(directory, until, True)
@@ -219,7 +225,8 @@ def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Op
         good = reading.inspect(other, until + reading.LEAST_S)["newest_complete"]
         if good is not None:
             complete.append(os.path.join(other, good["prefix"]))
-    return Loss(path, newest["problem"] or "", next(iter(complete), None))
+    problem, elsewhere = brief(newest["problem"] or ""), next(iter(complete), None)
+    return made(LostCheckpoint, path=brief(path), problem=problem, elsewhere=elsewhere and brief(elsewhere))
 
 
 def _found(directory: str, until: float, distrust: bool) -> Tuple[List[Checkpoint], Optional[str]]:

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 from ..host import files
-from ..host.budget import Budget, Spent
+from ..host.budget import Budget
 from ..host.errors import Refused
 from ..records.checkpoints import (
     Checkpoint,
@@ -31,7 +31,6 @@ from ..records.values import brief
 from . import formats, reading, verifying
 from .reading import MOST_NAMES
 from .repair import OpenDirectory
-from .tensor_bundle import file_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,16 +66,10 @@ def verify(run: Run, request: VerifyRequest, alive: Alive) -> List[Verified]:
 def _verified(run: Run, wanted: CheckpointPath, budget: Budget) -> Verified:
     path = _path(run, wanted)
     begun = time.monotonic()
-    verdict = verifying.Verdict()
     if re.match(formats.KERAS_NAME, path):
-        try:
-            verdict.problems = formats.keras_damage(path, budget.check)
-        except Spent as spent:
-            verdict.unread = "not all of it was read: %s" % spent
-        verdict.read_bytes = file_size(path) or 0
-        if path.endswith(".h5") and verdict.sound:
-            verdict.unread = "an HDF5 file has no checksums: only its length was checked"
+        verdict = verifying.verify_keras(path, budget.check)
     elif os.path.isdir(path):
+        verdict = verifying.Verdict()
         found = formats.orbax_problem(path)
         verdict.problems = [found] if found is not None else []
         verdict.unread = "of a checkpoint of Orbax it is only checked that the save has ended"

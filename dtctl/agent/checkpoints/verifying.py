@@ -13,7 +13,8 @@ import struct
 from ..host import files
 from ..host.budget import Spent
 from ..host.encodings import crc32c, masked
-from .tensor_bundle import Damaged, Entry, Index
+from . import formats
+from .tensor_bundle import Damaged, Entry, Index, file_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ _STRING, _VARIANT, _RESOURCE = 7, 21, 20
 _MOST_PROBLEMS = 10
 _LONGEST_LENGTHS = 16 * 1024 * 1024
 """Bytes that the lengths of one tensor's strings may take."""
+_MOST_TENSORS = 200_000
+"""The most tensors that are read. An index of the largest size has about as many, unless it was made to hold more."""
 
 
 class Verdict:
@@ -65,14 +68,31 @@ def verify(prefix: str, check: Callable[[], None] = lambda: None) -> Verdict:
     return verdict
 
 
+def verify_keras(path: str, check: Callable[[], None] = lambda: None) -> Verdict:
+    """The same for a file of Keras: an archive has a checksum of each part, an HDF5 file has none."""
+    verdict = Verdict()
+    try:
+        verdict.problems = formats.keras_damage(path, check)
+    except Spent as spent:
+        verdict.unread = "not all of it was read: %s" % spent
+    verdict.read_bytes = file_size(path) or 0
+    if path.endswith(".h5") and verdict.sound:
+        verdict.unread = "an HDF5 file has no checksums: only its length was checked"
+    return verdict
+
+
 def _verify(prefix: str, verdict: Verdict, check: Callable[[], None]) -> None:
     tensors: List[Entry] = []
     names: List[str] = []
 
     def keep(name: str, entry: Entry) -> None:
-        if entry.size:  # a partitioned variable has none of its own: its parts follow under their own names
-            tensors.append(entry)
-            names.append(_shown(name))
+        if not entry.size:  # a partitioned variable has none of its own: its parts follow under their own names
+            return
+        if len(tensors) >= _MOST_TENSORS:
+            verdict.unread = "only the first %d tensors were read" % _MOST_TENSORS
+            return
+        tensors.append(entry)
+        names.append(_shown(name))
 
     index = Index(prefix, check, keep)
     problem = index.problem()
@@ -89,8 +109,13 @@ def _verify(prefix: str, verdict: Verdict, check: Callable[[], None]) -> None:
             opened = files.descriptor(path)
         except OSError:
             continue  # `problem` has reported the first
+        end = 0
         try:
             for number in inside:
+                if tensors[number].offset < end:  # a small file could otherwise stand for any amount of reading
+                    verdict.unread = "%s lies within another tensor: what follows it was not read" % names[number]
+                    break
+                end = tensors[number].offset + tensors[number].size
                 _hold(opened, names[number], tensors[number], verdict, check)
         except OSError as error:
             verdict.add("%s cannot be read: %s" % (os.path.basename(path), error.strerror))

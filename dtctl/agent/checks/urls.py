@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 LIMIT_S = 90.0
 """The time limit of one Python: importing TensorFlow takes long, and a distant storage does not answer at once."""
 
+MOST_BYTES = 1 << 30
+"""What access to a storage may take of the host's memory, beside what importing the library took."""
+
 _PROBE = """\
 import re
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -75,8 +78,19 @@ KINDS = {"NotFoundError": "missing", "FileNotFoundError": "missing", "NoSuchBuck
     "NoCredentialsError": "denied", "PartialCredentialsError": "denied", "DefaultCredentialsError": "denied",
     "RefreshError": "denied", "UnimplementedError": "scheme", "ImportError": "scheme", "ModuleNotFoundError": "scheme"}
 
+def bound_memory():
+    # what a server answers may be endless, and the host runs other programs; a library is imported by then
+    import resource
+    try:
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[5]) * resource.getpagesize()
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (used + asked["most_bytes"], hard))
+    except (OSError, ValueError):
+        pass  # a lower limit than that is set already
+
 def words(error):
-    text = " ".join(str(error).replace("/" + asked["name"], "").split())
+    text = " ".join(str(error)[:100000].replace("/" + asked["name"], "").split())
     said = re.search(r'"message": *"([^"]{1,400})"', text)
     code = re.search(r"HTTP response code [0-9]+", text)
     short = code.group() + ": " + said.group(1) if said and code else text
@@ -95,6 +109,7 @@ def libraries():
         if isinstance(MAKERS[name], type):
             try:
                 MAKERS[name] = MAKERS[name]()
+                bound_memory()
             except BaseException as error:
                 MAKERS[name] = None
                 problems.append(words(error) if isinstance(error, ImportError) else "%s: %s" % (
@@ -153,6 +168,7 @@ def inspect(talk: Conversation, question: UrlsQuestion) -> UrlsFacts:
         "name": name,
         "libraries": question["libraries"],
         "modules": question["modules"],
+        "most_bytes": MOST_BYTES,
     }
     answer = python.run(_PROBE, wanted, LIMIT_S, _variables(question, python.marks))
     masks = Masks(question["secrets"].values())

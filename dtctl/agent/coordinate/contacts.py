@@ -35,6 +35,8 @@ class Contacts:
     def __init__(self, view: View, record: Callable[..., None]) -> None:
         self.away: Dict[str, float] = {}
         """Host -> since when."""
+        self.cut_ended: Optional[float] = None
+        """When a host was last in touch again that had been away for a while."""
         self._view = view
         self._record_line = record
         self._reported: Set[str] = set()
@@ -52,6 +54,7 @@ class Contacts:
             silent_s, known["silent_s"] = known["silent_s"] or 0.0, None
             if known["heard"] is not None and not known["over"] and host != self._view.own_host:
                 self.away[host] = now - silent_s * counts_on
+                known["away_since"] = self._view.data["time"]
 
     def missed(self) -> Dict[str, float]:
         """Hosts with tasks that are away and not drained, and since when."""
@@ -67,6 +70,8 @@ class Contacts:
     def count_anew(self, now: float) -> None:
         """Restarts the count of absences: hosts that are away may have reached another coordinator meanwhile."""
         self.away = {host: max(since, now) for host, since in self.away.items()}
+        for host in self.away:
+            self._view.hosts[host]["away_since"] = self._view.data["time"]
 
     def note_replaced(self, host: str, tasks: Iterable[str]) -> None:
         """Records that a host is back whose tasks other hosts have taken."""
@@ -75,19 +80,24 @@ class Contacts:
 
     def greet(self, host: str, now: float) -> None:
         since = self.away.pop(host, now)
+        if now - since >= CUT_S:
+            self.cut_ended = now
         if host in self._reported:
             self._reported.remove(host)
             self._record(host, fact("back", host=host, seconds=now - since))
         self.note_answer(host, answers=False)
         if self._view.hosts[host]["absent"]:
             self._record(host, fact("joined", host=host))
-        self._view.hosts[host].update({"connected": True, "over": False, "absent": False})
+        self._view.hosts[host].update({"connected": True, "over": False, "absent": False, "away_since": None})
+        self._view.hosts[host]["inactive"] = False
 
-    def lose(self, host: str, since: float, reason: str, is_done: bool) -> None:
-        """Records that a host is away. `is_done`: it has finished, and no message from it is awaited."""
+    def lose(self, host: str, since: float, reason: str, is_done: bool, heard: Optional[float] = None) -> None:
+        """Records that a host is away. `is_done`: it has finished, and no message from it is awaited. `heard`: the time
+        of its last message, in epoch seconds.
+        """
         known = self._view.hosts[host]
         if known["connected"]:
-            known.update({"connected": False, "over": is_done})
+            known.update({"connected": False, "over": is_done, "away_since": heard})
             if not is_done:
                 self.away[host] = since
                 self._report_away(host, fact("away", host=host, text=reason))
@@ -213,6 +223,9 @@ class Quorum:
         return max(0, len(present) // 2 + 1 - sum(known["connected"] for known in present))
 
 
+CUT_S = 5.0
+"""A host that was away for less may have had another agent."""
+
 AWAY_S = 45.0
 """So long a host is away before its machine is asked: an agent that was killed is replaced sooner, and dials."""
 
@@ -284,7 +297,7 @@ def listen(
     others = superseded_identities(files, spec)  # each time: runs are removed meanwhile
     if stance is None:
         return Hub(place["address"], place["port"], own, others, last_words, now)
-    return Hub(place["address"], place["port"], own, others, last_words, now, stance)
+    return Hub(place["address"], place["port"], own, others, last_words, now, stance=stance)
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
@@ -314,11 +327,14 @@ def _is_before(other: Spec, spec: Spec) -> bool:
     return places[0] == places[1] and link_port(other) is not None and other["created"] < spec["created"]
 
 
-def last_words(hello: Hello) -> Tuple[List[Message], bool]:
-    """Messages that order an agent of such a run to stop all its tasks and end. False if it has done so before."""
+def last_words(hello: Hello, *, removed: bool = False) -> Tuple[List[Message], bool]:
+    """Messages that order an agent of such a run to stop all its tasks and end. False if it has done so before.
+
+    `removed`: its cluster was taken down.
+    """
     orders = intents.stopped(hello["intents"], by="coordinator", why=fact("ended_meanwhile"))
     words: List[Message] = [
         {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"], "may_start": False},
-        {"type": "orders", "intents": orders, "mending": False, "over": True},
+        {"type": "orders", "intents": orders, "mending": False, "over": True, "removed": removed},
     ]
     return words, bool(orders)

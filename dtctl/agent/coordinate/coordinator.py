@@ -21,11 +21,12 @@ from . import lifecycle
 from .contacts import Contacts, Quorum
 from .draining import Draining
 from .history import Accounting
+from .left_behind import LeftBehind
 from .lifecycle import Shutdown
 from .moving import Moving
 from .orders import OrderBook
 from .recovery import Recovery, Services
-from .view import View
+from .view import View, awaited_hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Coordinator:
         self._quorum = Quorum(self.view, has_lease)
         self._moving = Moving(self.view, self._recovery, self.contacts, self._record, self._draining.undrain, term)
         self._accounting = Accounting(self.view)
+        self._left_behind = LeftBehind()
         self._rebuilt = False
 
     @property
@@ -122,7 +124,9 @@ class Coordinator:
         known = self.view.hosts[host]
         if message["type"] == "gone":
             is_done = self._book.is_over(host) and self._is_done(host)
-            self.contacts.lose(host, message["last_received"], message["reason"], is_done)
+            since = message["last_received"]
+            self.contacts.lose(host, since, message["reason"], is_done, heard=wall - max(0.0, now - since))
+            self.view.hosts[host]["inactive"] = all(map(self._is_at_rest, self.view.tasks_on(host)))
             if not is_done and self._has_cancelled_join(host):
                 self._forget(host)
             return True
@@ -151,6 +155,11 @@ class Coordinator:
         if message["type"] == "state" and before is not None and _fingerprint(before) == _fingerprint(message["state"]):
             return self._ends_an_incident() or message["lost_session"]
         return True
+
+    def _is_at_rest(self, task: str) -> bool:
+        """Whether it does not run, and its agent starts it no more by itself."""
+        is_held = self.view.state(task) == "pending" and self.view.drained(task)
+        return is_held or (self.view.final(task) and self.view.current(task))
 
     def _ends_an_incident(self) -> bool:
         """How far tasks are decides nothing else: the rest of a recovery follows from their states, and from time."""
@@ -200,7 +209,7 @@ class Coordinator:
         """
         self._quorum.resume(rebooted=rebooted)
         gap_s = min(max(0.0, wall - self.view.data["time"]), LONGEST_ABSENCE_S)
-        self.wall = wall
+        self.wall = self.view.data["time"] = wall
         if not self.decided:
             self._accounting.missed(gap_s)
         own = self.view.own_host
@@ -286,6 +295,7 @@ class Coordinator:
         self._now = now
         self.contacts.miss(now)
         self._quorum.update(now)
+        self._left_behind.update(self.view, self.contacts.cut_ended, now)
         if not self.decided:
             if self.may_start:
                 self._draining.release_cut_off()
@@ -314,7 +324,16 @@ class Coordinator:
         done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
         if self._voters and any(map(self._is_awaited, self.view.hosts.keys() - done - {own})):
             done -= self._voters  # a host that returns asks them which host coordinates
-        return self._book.news(recovering=recovering, done=done, may_start=self.may_start, kept=self._kept)
+        behind = self._left_behind.hung if not self.decided else {}
+        awaits = [host for host in awaited_hosts(self._spec, self.view.data) if host not in done] if done else []
+        return self._book.news(
+            recovering=recovering,
+            done=done,
+            may_start=self.may_start,
+            kept=self._kept,
+            behind=behind,
+            awaits=awaits,
+        )
 
     def _is_awaited(self, host: str) -> bool:
         return not self.view.hosts[host]["over"] and not self._is_given_up(host)
@@ -416,7 +435,11 @@ class Coordinator:
         data["missing"] = sentence(asks or self._draining.missing() or lifecycle.missing(self.view)) or None
         lost = next(self.view.open_incidents(), None)
         back = [why_of(self.view.intents[task])[0] for task in self._draining.returning()[:1]]
+        if not (lost or back or self.may_start):
+            back = outcome.waits_for_restart(facts)  # nothing is restarted, and so no incident begins
         now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else back)
+        if now is None and data["condition"]["type"] == "Running":
+            now = outcome.running(facts)
         if now is not None:
             self._set_condition(now)
         if data["phase"] != "starting" or not any(self.view.waits(task) for task in self.view.present):
@@ -455,6 +478,9 @@ class Coordinator:
 def _fingerprint(state: State) -> List[object]:
     """The part of a state on which decisions depend; the progress of tasks is left out."""
     return [
-        (entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"], len(entry["history"]))
+        (
+            *(entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"]),
+            *(len(entry["history"]), entry["repaired"]),
+        )
         for entry in state["tasks"].values()
     ]

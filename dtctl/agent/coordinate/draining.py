@@ -32,8 +32,10 @@ RECONNECTED_S = 60.0
 class Draining:
     """`record(kind, why, **fields)` adds to the run's history. Times are of the monotonic clock."""
 
-    def __init__(self, view: View, contacts: Contacts, record: Callable[..., None], repair: Callable[[], None]) -> None:
-        """`repair` sets damaged checkpoints aside, before the lead starts again."""
+    def __init__(
+        self, view: View, contacts: Contacts, record: Callable[..., None], repair: Callable[[float], object]
+    ) -> None:
+        """`repair` has damaged checkpoints set aside, before the lead starts again; None until that is done."""
         self._view = view
         self._contacts = contacts
         self._record = record
@@ -101,8 +103,8 @@ class Draining:
             self._hold(held, how, now)
         returning = self.returning()
         if returning and all(self._is_cleared(task) for task in returning):
-            if self._view.lead in returning:
-                self._repair()
+            if self._view.lead in returning and self._repair(now) is None:
+                return
             for task in returning:
                 was = why_of(self._view.intents[task])[0]
                 why = fact(drains.RESUMED, host=was["host"]) if "host" in was else fact("restart")

@@ -1,4 +1,7 @@
-"""When a host that is cut off ends its tasks by itself, before others have them.
+"""When a host that is cut off holds its tasks still, and when it ends them by itself, before others have them.
+
+It holds them (SIGSTOP) for as long as the coordinator does not answer: a cut costs nothing but its time, and whoever
+starts others in their place waits until they are held. Only where others take them without a person are they ended.
 
 An agent sends its coordinator numbered pings, and it answers while it has its lease. What the agent knows by that is
 never newer than what the coordinator has received from it, even if messages are late or lost. The coordinator itself
@@ -11,7 +14,7 @@ import time
 from contextlib import suppress
 
 from ..host import errors, paths, processes
-from ..records.spec import DRIFT, KILL_S, Spec, fence_s, given_up_s
+from ..records.spec import DRIFT, KILL_S, Spec, fence_s, given_up_s, hold_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,18 +38,20 @@ def clock() -> float:
 
 
 class Fence:
-    """Ends this host's tasks before another host may start them.
+    """Holds this host's tasks still, and ends them, before another host may start them.
 
     Times are of `clock`. Does nothing if no host may take them.
     """
 
     def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
         self.limit_s = fence_s(spec)
+        self.hold_s = hold_s(spec)
         self._given_up_s = given_up_s(spec) or 0.0
         self._grace_s = spec["grace_s"]
         self._files = files
         self._path = files.path("confirmed")
-        self._confirmed = self._read(now) if self.limit_s is not None else now
+        self._confirmed = self._read(now) if self.is_needed else now
+        self._is_closed = False
         self._write_at = now
         self._ping_at = now
         self._sent: Dict[int, float] = {}
@@ -55,9 +60,14 @@ class Fence:
         self._doubts_until = now
         self.confirm(self._confirmed, now)
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether others may be started in the place of this host's tasks."""
+        return self.limit_s is not None or self.hold_s is not None
+
     def ping(self, now: float) -> Optional[int]:
         """The number of the ping to send now; None if none is due."""
-        if self.limit_s is None or now < self._ping_at:
+        if not self.is_needed or now < self._ping_at:
             return None
         self._ping_at = now + PING_S
         self._number += 1
@@ -84,13 +94,26 @@ class Fence:
 
     def confirm(self, at: float, now: float) -> None:
         """Records that the coordinator received a ping sent at `at`, also on the disk for the next agent."""
+        if self._is_closed:
+            return
         self._confirmed = max(self._confirmed, at)
-        if self.limit_s is not None and now >= self._write_at:
+        if self.is_needed and now >= self._write_at:
             self._write_at = now + WRITE_S
             try:
                 paths.write_text(self._path, "%s %.3f\n" % (processes.boot_id(), self._confirmed))
             except OSError as error:  # then the next agent ends its tasks earlier
                 errors.note("fence: %s" % error)
+
+    def close(self) -> None:
+        """The run has ended while this host was cut off: its tasks have no more time than they had before it knew.
+
+        Others may have been started in their place, by somebody who has counted from the end of the run.
+        """
+        self._is_closed = True
+
+    def holds(self, now: float) -> bool:
+        """Whether this host's tasks must not act: others may be in their place."""
+        return self.hold_s is not None and now - self._confirmed >= self.hold_s
 
     def grace_s(self, now: float) -> Optional[float]:
         """The grace period for the tasks if they must end now; None if they may run on."""

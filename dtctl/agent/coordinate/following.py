@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import random
 import select
+import time
 
+from ..host import errors
 from ..records.kinds import fields_of, made
 from ..records.messages import EVENTS_AT_ONCE, PROTOCOL, Hello, HostReport, News, Progress
 from ..records.reasons import fact
 from ..records.run_state import Advance, Intent, Intents, State
 from ..records.spec import CoordinatorAddress, Moved, Spec, kept_by_coordinator, voters_of
-from ..records.whole_run import Ballot, Event
+from ..records.whole_run import Awaited, Ballot, Event
 from ..run import drains, intents
 from .calls import Inquiry
 from .claims import claim_in
@@ -53,9 +55,11 @@ class Following:
     ) -> None:
         self.over = False
         """The run has ended; the agent may go when all its tasks are final."""
+        self.is_removed = False
+        """The run's cluster was taken down while this host was away."""
         self.connected = False
         self._fence = Fence(files, spec, clock())
-        self.may_start = not (rebooted or self._fence.limit_s is not None)
+        self.may_start = not (rebooted or self._fence.is_needed)
         """False while an agent whose machine was restarted, or whose tasks others may have, has no confirmation that
         run and tasks are still its own.
         """
@@ -63,7 +67,13 @@ class Following:
         """Moves with which this agent must restart: other hosts have taken tasks, or this host has."""
         self.first_steps: Mapping[str, float] = {}
         """For each task here that has reported no step: how long its peers took for their first step."""
+        self.left_behind: Mapping[str, float] = {}
+        """For each task here that has made no step since a cut ended, though peers have: for how long at least."""
         self._recovering = False
+        self._has_orders = False
+        """Whether orders have come over this connection: before them it is unknown whether the run goes on."""
+        self._was_cut_off = True
+        """Whether orders may have been missed that others have followed."""
         self._files = files
         self._spec = spec
         self._limit_s = spec["recovery"]["host_timeout_s"]
@@ -122,7 +132,7 @@ class Following:
             self._dial(self._places[(self._places.index(self._place) + 1) % len(self._places)], now)
         if self.connected:
             self._send_news(state, intent)
-            number = self._fence.ping(clock())
+            number = self._fence.ping(clock()) if self._has_orders else None
             if number is not None:
                 self._dialer.send({"type": "ping", "n": number})
         elif self._limit_s is not None and now - self._last_message >= self._limit_s:
@@ -132,6 +142,10 @@ class Following:
         elif intent.lost_session and now - self._last_message >= self._spec["start_timeout_s"]:
             wanted.update(_never_begun(intent.value["tasks"]))
         return wanted or None
+
+    def holds(self) -> bool:
+        """Whether this host's tasks must not act, as others may have been started in their place."""
+        return self._fence.holds(clock())
 
     def fence_s(self) -> Optional[float]:
         """How long this host's tasks have to end, as others may have them soon; None where they go on."""
@@ -197,6 +211,7 @@ class Following:
             if self.connected:
                 self._last_message = message["last_received"]
                 self._move_at = now + PLACE_S
+                self._was_cut_off = True
             self.connected = False
         elif message["type"] == "welcome" and 0 < message["term"] < self._term:
             self._move_at = now  # its term is over, and it will hear of it
@@ -225,7 +240,7 @@ class Following:
         elif message["type"] == "welcome":
             self._note_term()
             self.connected = True
-            self._fence.ping_at_once()
+            self._has_orders = False
             self._last_message = now
             self._events = message["events_from"]
             self.may_start = self.may_start or message["may_start"]
@@ -233,11 +248,16 @@ class Following:
         elif message["type"] == "pong":
             self._fence.answered(message["n"], clock())
         elif message["type"] == "orders":
+            self._note_orders(message["intents"], intent)
             wanted.update(message["intents"])
             self._recovering = message["mending"]
             self.first_steps = message["first_steps"]
+            self.left_behind = message["left_behind"]
             self.may_start = self.may_start or message["may_start"]
             self.over = self.over or message["over"]
+            self.is_removed = self.is_removed or (message["over"] and message["removed"])
+            if message["over"]:
+                self._note_awaited(message["awaits"])
             if message["kept"] and kept_by_coordinator(self._spec) and intent.keep():
                 self._offer_revival()
 
@@ -274,6 +294,27 @@ class Following:
             self._inquiry.hear(host, claim)
             if self._inquiry.elected != claim[:2]:
                 self._inquiry.ask(now, connected=host)
+
+    def _note_awaited(self, hosts: Optional[List[str]]) -> None:
+        """For `down`, which must not remove what ends their tasks when they come back."""
+        if hosts is None:
+            others = dict.fromkeys(member["host"] for member in self._spec["roster"])
+            hosts = [host for host in others if host != self._spec["host"] and host not in self._spec["absent"]]
+        try:
+            if hosts:
+                self._files.write_awaited(made(Awaited, since=time.time(), hosts=hosts))
+        except OSError as error:  # a full disk: other hosts know it, too
+            errors.note("awaited: %s" % error)
+
+    def _note_orders(self, orders: Intents, intent: IntentFollower) -> None:
+        """An end that this host has missed may have been followed by a start of others: then nothing here goes on."""
+        if self._was_cut_off and any(
+            each["want"] == "stop" for each in intents.newer(intent.value["tasks"], orders).values()
+        ):
+            self._fence.close()
+        if not self._has_orders:
+            self._fence.ping_at_once()
+        self._has_orders, self._was_cut_off = True, False
 
     def _follow_vote(self, voter: Voter, now: float) -> None:
         """A coordinator is granted its lease by those who have come to it."""

@@ -72,6 +72,7 @@ class Leading:
     ) -> None:
         self.recovering = False
         self.first_steps: Mapping[str, float] = {}
+        self.left_behind: Mapping[str, float] = {}
         self.moved: Optional[Moved] = None
         """Moves with which this host's agent must restart."""
         self._over = False
@@ -105,6 +106,7 @@ class Leading:
             self.coordinator.begin(wall)
         else:
             self.coordinator.resume(now, wall, rebooted=rebooted, before=before)
+        self._knew_end = self.coordinator.decided
         self._posting = self._hooks()
         if before is not None:
             self._pass_over_requests()
@@ -138,6 +140,11 @@ class Leading:
         is_over = self._over or (self._voter is not None and self._voter.is_over)
         return is_over and (self._posting is None or self._posting.settled)
 
+    @property
+    def is_removed(self) -> bool:
+        """The run's cluster was taken down while this host was away."""
+        return self._voter is not None and self._voter.is_over and self._voter.is_removed
+
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         self.coordinator.wall = wall
         if self._voter is not None:
@@ -151,6 +158,10 @@ class Leading:
                 self._receive(host, message, now, wall)
         if not self._moves:
             self._read_requests(now, wall)
+        if self.coordinator.decided and not self._knew_end:
+            self._knew_end = True
+            if not self._is_sure:  # it ended while this host was cut off
+                self._fence.close()
         self._ask_machines(now)
         wanted: Intents = {}
         if now >= self._decide_at:
@@ -165,6 +176,10 @@ class Leading:
         if self._posting is not None and intent.value["session"] is None:  # a start that is rolled back is not reported
             self._posting.step(self.coordinator.view.data, over=self._over, now=now)
         return wanted or None
+
+    def holds(self) -> bool:
+        """Whether this host's tasks must not act, as others may have been started in their place."""
+        return self._fence.holds(clock())
 
     def fence_s(self) -> Optional[float]:
         """How long this host's tasks have to end, as others may have them soon; None where they go on."""
@@ -421,6 +436,7 @@ class Leading:
             wanted.update(message["intents"])
             self.recovering = message["mending"]
             self.first_steps = message["first_steps"]
+            self.left_behind = message["left_behind"]
             self._over = self._over or message["over"]
         else:
             self._send(host, message)
@@ -432,7 +448,7 @@ class Leading:
     def _save(self, now: float, *, at_once: bool = False) -> None:
         decided = at_once or bool(self.coordinator.history)
         for line in self.coordinator.history:
-            self._history.add(line)
+            self._history.add_own(line, now)
         self.coordinator.history.clear()
         self._history.write_waiting()
         due = now >= self._save_at if self._unsaved else now >= self._save_at + SIGN_OF_LIFE_S

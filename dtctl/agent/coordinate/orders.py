@@ -10,7 +10,7 @@ from ..run.hangs import has_never_hung, trains_alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+    from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
     from ..records.messages import Orders
     from ..records.run_state import Entry, Intent
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .voting import Voter
 
 
+NOBODY: Mapping[str, float] = {}
 START_S = 30.0
 STARTS = 2
 """A start of a task may take so many times as long as the lead's, and so many seconds, until it has done nothing."""
@@ -71,7 +72,13 @@ def _peers(view: View, job: str) -> Tuple[Set[str], float]:
     return {task for task in wanted if not took.get(task)}, max(took.values(), default=0.0)
 
 
-_AT_FIRST: Mapping[str, Any] = {"mending": False, "first_steps": {}, "may_start": True, "kept": True}
+_AT_FIRST: Mapping[str, Any] = {
+    "mending": False,
+    "first_steps": {},
+    "left_behind": {},
+    "may_start": True,
+    "kept": True,
+}
 """The values that an agent assumes for the fields other than intents."""
 
 
@@ -106,15 +113,31 @@ class OrderBook:
     def is_over(self, host: str) -> bool:
         return host in self._over
 
-    def news(self, *, recovering: bool, done: Collection[str], may_start: bool, kept: bool) -> List[Tuple[str, Orders]]:
-        """New orders for connected hosts, which count as sent then. `done`: hosts that may leave the run."""
+    def news(
+        self,
+        *,
+        recovering: bool,
+        done: Collection[str],
+        may_start: bool,
+        kept: bool,
+        behind: Mapping[str, float] = NOBODY,
+        awaits: Sequence[str] = (),
+    ) -> List[Tuple[str, Orders]]:
+        """New orders for connected hosts, which count as sent then. `done`: hosts that may leave the run.
+
+        `behind`: tasks that a cut may have left hanging. `awaits`: hosts that those which leave need not wait for, and
+        others will.
+        """
         steps = first_steps(self._view)
         found = []
         for host in [host for host, known in self._view.hosts.items() if known["connected"]]:
             own = {task: steps[task] for task in self._view.tasks_on(host) if task in steps}
+            left = {task: behind[task] for task in self._view.tasks_on(host) if task in behind}
             beside = {"mending": recovering, "first_steps": own, "may_start": may_start, "kept": kept}
+            beside["left_behind"] = left
             orders = self._orders(host, beside, host in done)
             if orders is not None:
+                orders["awaits"] = list(awaits) if orders["over"] else []
                 found.append((host, orders))
         return found
 

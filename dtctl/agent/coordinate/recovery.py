@@ -7,14 +7,15 @@ from ..records.values import FINAL
 from ..run import policy, run_events
 from ..run.outcome import Judgement
 from . import stalls
+from .repairs import Repairs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
-    from ..checkpoints.repair import Loss
     from ..records.answers import Checkpoint
-    from ..records.run_state import Entry, Past
+    from ..records.run_state import Entry, Past, Repaired
+    from ..records.values import Repair
     from ..records.whole_run import Incident
     from .view import LostAttempt, View
 
@@ -24,24 +25,12 @@ if TYPE_CHECKING:
 
 class Services:
     """`newest_checkpoint`: the newest complete one on the lead's host, as status shows it, None if there is none; one
-    without a step when that is unknown. Neither of the two takes longer than a few seconds.
-
-    `repair_checkpoints`: sets damaged ones aside that are newer, and returns in words what it did; only while the lead
-    does not run. True: a trainer could not restore one, so those that look complete are read, too. `lost_checkpoint`:
-    the newest one on the lead's host when it cannot be restored, and none beside it. `random`: between 0 and 1.
+    without a step when that is unknown. It takes no longer than a few seconds. `random`: between 0 and 1.
     """
 
-    def __init__(
-        self,
-        newest_checkpoint: Callable[[], Optional[Checkpoint]],
-        repair_checkpoints: Callable[[bool], List[str]],
-        random: Callable[[], float],
-        lost_checkpoint: Callable[[], Optional[Loss]] = lambda: None,
-    ) -> None:
+    def __init__(self, newest_checkpoint: Callable[[], Optional[Checkpoint]], random: Callable[[], float]) -> None:
         self.newest_checkpoint = newest_checkpoint
-        self.repair_checkpoints = repair_checkpoints
         self.random = random
-        self.lost_checkpoint = lost_checkpoint
 
 
 GANG_GRACE_S = 1.0
@@ -64,6 +53,7 @@ class Recovery:
         self._due: Dict[int, float] = {}
         self._gone_ps: Dict[str, float] = {}
         self._silent: Dict[int, float] = {}
+        self._repairs = Repairs(view)
         self._beginning = stalls.Beginning()
 
     def due(self) -> Optional[float]:
@@ -115,7 +105,9 @@ class Recovery:
             if failure is not None:
                 return failure
         for one in list(self._view.open_incidents()):
-            self._follow(one, now, wall)
+            failure = self._follow(one, now, wall)
+            if failure is not None:
+                return failure
         for one in list(self._view.open_incidents()):
             if self._is_still_silent(one, now, wall):
                 why = [fact("still_silent")]
@@ -187,7 +179,7 @@ class Recovery:
         )
         if decided.state == "failed":
             return _failed(task, decided.why)
-        lost = None if own else self._state_lost(tasks, why, wall) or self._checkpoint_lost(tasks, why)
+        lost = None if own else self._state_lost(tasks, why, wall)
         if lost is not None:
             return _failed(task, lost)
         data["restarts"] += 1
@@ -209,6 +201,7 @@ class Recovery:
             self._view.wanted(
                 [other],
                 want="hold",
+                repair=None,
                 generation=intent["generation"] + 1,
                 restarts=restarts if other == task else self._view.entry(other)["restarts"],
                 grace_s=min(GANG_GRACE_S, self._view.spec["grace_s"]),
@@ -239,15 +232,14 @@ class Recovery:
             return None
         return [*why, fact("no_checkpoint")]
 
-    def _checkpoint_lost(self, tasks: List[str], why: List[Fact]) -> Optional[List[Fact]]:
-        """The reason to fail if the lead could not restore the only checkpoint: a restart would fail again."""
-        may_be = self._view.lead in tasks and policy.names(policy.CANNOT_RESTORE, why)
-        loss = self._services.lost_checkpoint() if may_be and not self._view.recovery["allow_scratch"] else None
-        if loss is None:
+    def _checkpoint_lost(self, one: Incident, repaired: Repaired) -> Optional[Judgement]:
+        """The end of the run if a task could not restore the only checkpoint: a restart would fail again."""
+        lost, unable = repaired["lost"], _unable_to_restore(one)
+        if lost is None or unable is None or self._view.recovery["allow_scratch"]:
             return None
-        elsewhere = [fact("complete_elsewhere", what=loss.elsewhere)] if loss.elsewhere is not None else []
-        damaged = fact("damaged_checkpoint", what=loss.path, text=loss.problem)
-        return [*why, damaged, *elsewhere]
+        task, why = unable
+        elsewhere = [fact("complete_elsewhere", what=lost["elsewhere"])] if lost["elsewhere"] is not None else []
+        return _failed(task, [*why, fact("damaged_checkpoint", what=lost["path"], text=lost["problem"]), *elsewhere])
 
     def _has_trained(self, wall: float) -> bool:
         if self._view.step() is not None:
@@ -255,14 +247,15 @@ class Recovery:
         lead = self._view.entry(self._view.lead)
         return lead["state"] == "running" and wall - (lead["since"] or wall) >= TRAINED_S
 
-    def _follow(self, one: Incident, now: float, wall: float) -> None:
+    def _follow(self, one: Incident, now: float, wall: float) -> Optional[Judgement]:
         if all(self._view.intents[task]["want"] == "stop" and self._view.final(task) for task in one["tasks"]):
             self._close(one, fact("task_stopped", task=one["task"]))
         elif one["begun"] is None and self._may_begin(one, now):
-            self._begin(one, wall)
+            return self._begin(one, now, wall)
         elif one["begun"] is not None and self._view.trains_again(one):
             one["recovered"] = wall
             self._record("decision", run_events.recovery(one), task=one["task"])
+        return None
 
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
         """Whether all tasks are back and none has trained for too long."""
@@ -296,25 +289,38 @@ class Recovery:
         is_back = want == "run" or self._view.state(task) == "pending"
         return self._view.reached(task) and self._view.current(task) and is_back
 
-    def _begin(self, one: Incident, wall: float) -> None:
+    def _begin(self, one: Incident, now: float, wall: float) -> Optional[Judgement]:
+        if not one["own"] and self._view.lead in one["tasks"]:
+            repaired = self.repair_checkpoints(now, "quick" if _unable_to_restore(one) is None else "full")
+            if repaired is None:
+                return None
+            failure = self._checkpoint_lost(one, repaired)
+            if failure is not None:
+                return failure
+            one["back_to"] = repaired["step"]
         self._view.begin_incident(one, wall)
-        if one["own"]:
-            return
-        if self._view.lead in one["tasks"]:
-            distrust = any(policy.names(policy.CANNOT_RESTORE, loss["why"]) for loss in (one, *one["collateral"]))
-            self.repair_checkpoints(distrust=distrust)
-        if any(self._view.role(task) in ("lead", "ps") for task in one["tasks"]):
+        goes_back = any(self._view.role(task) in ("lead", "ps") for task in one["tasks"])
+        if goes_back and not one["own"] and one["back_to"] is None:
             newest = self._services.newest_checkpoint()
             one["back_to"] = newest["step"] if newest else None
+        return None
 
-    def repair_checkpoints(self, *, distrust: bool = False) -> None:
-        """Sets damaged checkpoints aside, before the lead restarts."""
-        for text in self._services.repair_checkpoints(distrust):
+    def repair_checkpoints(self, now: float, how: Repair = "quick") -> Optional[Repaired]:
+        """Has damaged checkpoints set aside, before the lead restarts; None until the lead's host has done so."""
+        repaired = self._repairs.update(now, how)
+        for text in repaired["done"] if repaired is not None else ():
             self._record("decision", said(text))
             self._view.warn(said(text))
+        return repaired
 
     def _close(self, one: Incident, why: Fact) -> None:
         one["closed"] = sentence([why])
+
+
+def _unable_to_restore(one: Incident) -> Optional[Tuple[str, List[Fact]]]:
+    """The first of its lost tasks that could not restore a checkpoint, and the reason."""
+    losses = [(one["task"], one["why"]), *((other["task"], other["why"]) for other in one["collateral"])]
+    return next(((task, why) for task, why in losses if policy.names(policy.CANNOT_RESTORE, why)), None)
 
 
 def _why(entry: Entry, ending: Past) -> List[Fact]:

@@ -10,11 +10,21 @@ is silent.
 from __future__ import annotations
 
 from ..records.reasons import headline
-from ..run.hangs import LOST_PROGRESS, is_done, learnt_limit, patience
+from ..run.hangs import (
+    IDLE_S,
+    LOST_PROGRESS,
+    NEVER_BEGAN_S,
+    awaits_a_peer,
+    has_begun,
+    is_done,
+    is_judged_by_progress,
+    learnt_limit,
+    patience,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import Dict, List, Optional
 
     from ..records.whole_run import Incident
     from .view import View
@@ -50,26 +60,33 @@ def in_vain(view: View) -> int:
     return count
 
 
-NEVER_BEGAN_S = 600.0
-"""How long all tasks may be idle; `start_timeout` applies instead if it is shorter."""
-
 NEVER_BEGAN = "never_began"
 
 
 class Beginning:
-    """Measures how long all tasks of a run without a step have been idle, by the coordinator's monotonic clock."""
+    """Measures how long the tasks of a run without a step have been idle, by the coordinator's monotonic clock."""
 
     def __init__(self) -> None:
-        self._since: Optional[float] = None
+        self._idle: Dict[str, float] = {}
 
     def update(self, view: View, now: float) -> Optional[float]:
-        """Seconds, once they are too many. Once in a run: what is silent again may be a program that only waits."""
-        if not (_may_be_judged(view) and _nobody_works(view)):
-            self._since = None
+        """Seconds, once they are too many. Once in a run: what is silent again may be a program that only waits.
+
+        A restart costs a start that has done nothing little, but is of use only if the tasks wait for one of them.
+        """
+        there = _tasks_to_begin(view) if _may_be_judged(view) else []
+        self._idle = {task: self._idle.get(task, now) for task in there if _is_idle(view, task)}
+        if not there or len(self._idle) < len(there):
             return None
-        self._since = now if self._since is None else self._since
-        idle_s = now - self._since
-        return idle_s if idle_s >= min(NEVER_BEGAN_S, view.spec["start_timeout_s"]) else None
+        trains = {task: since for task, since in self._idle.items() if is_judged_by_progress(view.roster[task])}
+        if awaits_a_peer([view.entry(task) for task in there], trains):
+            limit_s = IDLE_S
+        elif view.roster[view.lead]["listens"]:
+            limit_s = NEVER_BEGAN_S
+        else:
+            return None  # it may wait for anything
+        idle_s = now - max(self._idle.values())
+        return idle_s if idle_s >= min(limit_s, view.spec["start_timeout_s"]) else None
 
 
 def whom_to_restart(view: View, *, saved: bool) -> List[str]:
@@ -79,34 +96,26 @@ def whom_to_restart(view: View, *, saved: bool) -> List[str]:
 
 
 def _may_be_judged(view: View) -> bool:
-    """The user's own limit wins. A program that listens on no port may wait for anything."""
-    recovery = view.recovery
+    """The user's own limit wins. A program that listens on no port, and trains alone, may wait for anything."""
+    recovery, lead = view.recovery, view.roster[view.lead]
     learns = recovery["first_step_s"] is None and recovery["stall_s"] != 0
-    lead = next((task for task in view.spec["tasks"] if task["id"] == view.lead), None)
-    listens = lead is not None and lead["ready"] == "listening"
     is_new = not any(headline(one["why"]) == NEVER_BEGAN for one in view.data["incidents"])
-    return learns and listens and is_new and not _has_reported_steps(view)
+    trains = lead["listens"] or lead["scope"] == "gang"
+    return learns and trains and is_new and not has_begun(view.entry(task) for task in view.tasks)
 
 
-def _has_reported_steps(view: View) -> bool:
-    entries = [view.entry(task) for task in view.tasks]
-    return any(
-        entry["step"] is not None or any(past["step"] is not None for past in entry["history"]) for entry in entries
-    )
-
-
-def _nobody_works(view: View) -> bool:
-    """Each task that was let start runs, and is idle: the one that hangs may not listen yet.
+def _tasks_to_begin(view: View) -> List[str]:
+    """The tasks that ought to train, or to serve those; none while one is being recovered.
 
     An evaluator waits for what others save.
     """
     if any(view.open_incidents()):
-        return False
+        return []
     trains = [task for task in view.present if view.role(task) != "evaluator" and not view.drained(task)]
-    there = [task for task in trains if not view.final(task)]
-    return bool(there) and all(_is_idle(view, task) for task in there)
+    return [task for task in trains if not view.final(task)]
 
 
 def _is_idle(view: View, task: str) -> bool:
+    """Whether it was let start, runs, and does nothing: the one that hangs may not listen yet."""
     runs = view.reached(task) and view.current(task) and view.state(task) == "running"
     return runs and view.entry(task)["idle_since"] is not None

@@ -342,3 +342,13 @@ class View:
 
 def _is_about(one: Fact, kind: str, host: Optional[str]) -> bool:
     return one["kind"] == kind and (host is None or one.get("host") == host)
+
+
+def awaited_hosts(spec: Spec, data: RunView) -> List[str]:
+    """Other hosts of which it is not known, after the end of the run, that their tasks have ended."""
+    with_tasks = {member["host"] for member in spec["roster"]} | {member["seat"] for member in spec["roster"]}
+    return [
+        host
+        for host, known in data["hosts"].items()
+        if host in with_tasks and host != spec["host"] and not (known["over"] or known["absent"])
+    ]

@@ -71,6 +71,8 @@ class Voter:
         self._reported: Set[Tuple[str, str]] = set()
         self._open_lease: Optional[Tuple[str, Lease]] = None
         """The newest lease of a host of which this voter does not know whether it coordinates."""
+        self.is_removed = False
+        """Its cluster was taken down, as one of the voters says. It counts only if the run is over."""
         self._written: Optional[Ballot] = None
         self._followed: Optional[str] = None
         self._calls: Dict[str, Call] = {}
@@ -146,6 +148,7 @@ class Voter:
             return
         if message["type"] == "over":
             self._ended.add(host)
+            self.is_removed = self.is_removed or message["removed"]
             return
         if message["type"] == "granted" and message["term"] == self.election.ballot["term"]:
             if message["lines"] > self._copies.get(host, -1):

@@ -107,20 +107,24 @@ _over_a_row: List[List[int]] = []
 """Made when they are first needed."""
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-_MOST_FIELDS = 200_000
+MOST_FIELDS = 200_000
+"""The most fields of a message."""
 
 
 class Malformed(Exception):
     """The message is malformed; the text names the problem."""
 
 
-def fields(data: bytes, span: Span) -> Iterator[Field]:
-    """Number, wire type, and value of each field: a number, or the span of its bytes. Raises Malformed."""
+def fields(data: bytes, span: Span, most: int = MOST_FIELDS) -> Iterator[Field]:
+    """Number, wire type, and value of each field: a number, or the span of its bytes.
+
+    Raises Malformed, also for a message of more than `most` fields.
+    """
     position, end = span
     count = 0
     while position < end:
         count += 1
-        if count > _MOST_FIELDS:
+        if count > most:
             raise Malformed("has too many fields")
         tag, position = varint(data, position, end)
         kind = tag & 7

@@ -9,7 +9,7 @@ import errno
 import fcntl
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from . import files, paths
 
@@ -58,8 +58,14 @@ def closing(descriptor: Optional[int]) -> Iterator[Optional[int]]:
 
 @contextmanager
 def alone(path: str, create: bool = False) -> Iterator[bool]:
-    """Whether no other process has the lock of a file, for certain; none gets it then. Raises FileNotFoundError."""
-    with closing(hold(path, exclusive=True, create=create, certain=True)) as descriptor:
+    """Whether no other process has the lock of a file, for certain; none gets it then. Raises FileNotFoundError.
+
+    Of what is no file, which a trainer may have put there, nothing is certain.
+    """
+    descriptor = None
+    with suppress(files.Unfit):
+        descriptor = hold(path, exclusive=True, create=create, certain=True)
+    with closing(descriptor):
         yield descriptor is not None
 
 

@@ -220,6 +220,28 @@ def write_json(path: str, value: Mapping[str, object]) -> None:
     _write(path, _readable(value), os.replace)
 
 
+def has_room(path: str) -> bool:
+    """Whether the disk has room to write this file again, in its size as it is."""
+    probe = "%s.room-%s" % (path, os.urandom(4).hex())
+    try:
+        size = max(_LEAST_ROOM_BYTES, os.stat(path).st_size)
+    except OSError:
+        size = _LEAST_ROOM_BYTES
+    try:
+        descriptor = files.private(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        finally:
+            os.close(descriptor)
+            os.unlink(probe)
+    except OSError as error:
+        return error.errno not in (errno.ENOSPC, errno.EDQUOT)
+    return True
+
+
+_LEAST_ROOM_BYTES = 4096
+
+
 def sync(path: str) -> None:
     """Waits until the file, and its name, are on the disk."""
     for name in (path, os.path.dirname(path)):

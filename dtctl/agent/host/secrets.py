@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 
+from .escapes import forms_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, Iterator, List, Tuple
@@ -159,23 +161,30 @@ _SECRET_NAME = (
 class Masks:
     """Replaces values by `***`, longer ones first; of a value of several lines also each longer line.
 
-    `forms` False: only values, as for data that may not be text.
+    Each is hidden in all forms in which programs write a text (escapes.py). A value that is split by a line break
+    of whatever shows it is not found. `forms` False: only values, as for data that may not be text.
     """
 
     def __init__(self, values: Iterable[str], forms: bool = True) -> None:
-        self._values = sorted({part for value in values for part in _parts(value)}, key=lambda part: (-len(part), part))
-        self._pattern = re.compile(b"|".join(map(re.escape, self._values))) if self._values else None
+        shown = {form for value in values for part in _parts(value) for form in forms_of(part)}
+        self._values = sorted(shown, key=lambda part: (-len(part), part))
         self._forms = forms
         self._shows_keys = False
 
     def hide(self, data: bytes) -> bytes:
-        return self._hide_forms(self._pattern.sub(b"***", data) if self._pattern else data)
+        return self._hide_forms(self._hide_values(data))
 
     def hide_lines(self, data: bytes) -> bytes:
         """Hides secrets as `hide` does, but values line by line, so that the number of lines stays the same."""
-        if self._pattern:
-            data = b"\n".join(self._pattern.sub(b"***", line) for line in data.split(b"\n"))
-        return self._hide_forms(data)
+        return self._hide_forms(self._hide_values(data, lines=True))
+
+    def _hide_values(self, data: bytes, *, lines: bool = False) -> bytes:
+        """One search for each value is faster than an expression of all, as few values are found at all.
+
+        `lines`: only values within a line.
+        """
+        found = [value for value in self._values if value in data and not (lines and b"\n" in value)]
+        return re.sub(b"|".join(map(re.escape, found)), b"***", data) if found else data
 
     def hide_text(self, text: str) -> str:
         return self.hide(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
@@ -185,9 +194,7 @@ class Masks:
 
         The part after it also contains the name of such a secret. `least`: the least position.
         """
-        longest = len(self._values[0]) if self._values else 0
-        starts = range(max(least, len(data) - longest + 1), len(data))
-        cut = next((one for one in starts if any(value.startswith(data[one:]) for value in self._values)), len(data))
+        cut = min((one for value in self._values for one in _begins(value, data) if one >= least), default=len(data))
         first = max(0, len(data) - 2 * _LONGEST_VALUE)
         spans = _spans(data[first:] + _CONTINUED) if self._forms else ()
         open_ends = [first + start for start, end in spans if first + end > len(data)]
@@ -212,6 +219,26 @@ class Masks:
 def hide_text(text: str) -> str:
     """Hides text in the form of a secret, in a text of any origin."""
     return Masks(()).hide_text(text)
+
+
+def hide_variable(name: str, value: str) -> str:
+    """The value of a variable or key as it may be shown."""
+    return MASK if value and is_secret_name(name) else hide_text(value)
+
+
+def hide_words(words: Iterable[str]) -> List[str]:
+    """The words of a command as they may be shown, also those that follow a flag such as --api_key."""
+    shown: List[str] = []
+    hidden = False
+    for word in words:
+        shown.append(MASK if hidden else hide_text(word))
+        hidden = hides_next(word)
+    return shown
+
+
+def hides_next(word: str) -> bool:
+    """--api_key, whose value is the next word."""
+    return word.startswith("-") and "=" not in word and " " not in word and is_secret_name(word)
 
 
 def token_in(data: bytes) -> str:
@@ -258,6 +285,15 @@ def _found(forms: Iterable[Form], data: bytes) -> Iterator[Tuple[str, Tuple[int,
 def _sample(data: bytes) -> bytes:
     """The data to search for hints: lines that differ only in numbers have the same, and logs have many of them."""
     return b"\n".join(set(data.translate(None, b"0123456789").split(b"\n")))
+
+
+def _begins(value: bytes, data: bytes) -> Iterator[int]:
+    """Where the end of `data` is the beginning of the value, and not all of it."""
+    size = min(len(value) - 1, len(data))
+    tail = data[len(data) - size :]
+    for length in range(size, 0, -1):
+        if value[length - 1] == tail[-1] and tail.endswith(value[:length]):
+            yield len(data) - length
 
 
 def _parts(value: str) -> List[bytes]:

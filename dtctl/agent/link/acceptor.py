@@ -98,19 +98,15 @@ class CannotListen(OSError):
     """The port cannot be listened on; the text names it and the reason."""
 
 
-class Acceptor:
-    """Accepts connections that prove to be of a host of a run of `identities`.
+class Door:
+    """Accepts connections at a listening socket, and lets those go on that have knocked.
 
-    `fileno` is readable when `step` has work, unless it `is_resting`. Raises CannotListen; `address` is HOST:PORT, as
-    others reach it.
+    `fileno` is readable when `admitted` has work, unless it `is_resting`.
     """
 
-    def __init__(self, address: str, port: int, identities: Sequence[Identity]) -> None:
-        self._contexts = {identity: identity.context(server=True) for identity in identities}
-        try:
-            self._listener = _listen(address, port)
-        except OSError as error:
-            raise CannotListen("port %d: %s" % (port, plain(error))) from None
+    def __init__(self, listener: socket.socket, identities: Sequence[Identity]) -> None:
+        self._identities = tuple(identities)
+        self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._callers: Dict[Caller, None] = {}
@@ -129,15 +125,15 @@ class Acceptor:
         return self._rests_until is not None
 
     def due(self) -> Optional[float]:
-        """When to call `step` even if nothing was received."""
+        """When to call `admitted` even if nothing was received."""
         if self._rests_until is not None:
             return self._rests_until
         oldest = next(iter(self._callers), None)
         times = [self._short_until, oldest.due if oldest is not None else None]
         return min((time for time in times if time is not None), default=None)
 
-    def step(self, now: float) -> List[Tuple[TlsStream, Identity]]:
-        """Continues all handshakes; returns streams whose other end has just proved its identity."""
+    def admitted(self, now: float) -> List[Caller]:
+        """Those that have just proved what they have to: nobody looks after their connections here any more."""
         if self._rests_until is not None and now < self._rests_until:
             return []
         if self._short_until is not None and now >= self._short_until:
@@ -150,7 +146,7 @@ class Acceptor:
         proved = [caller for caller in in_turn(knocked)[:TURNS] if self._has_proved(caller)]
         self._send_away(now)
         self._rests_until = now + REST_S if ready else None
-        return [(caller.stream, caller.identity) for caller in proved if caller.stream and caller.identity]
+        return proved
 
     def close(self) -> None:
         for caller in list(self._callers):
@@ -196,7 +192,7 @@ class Acceptor:
             piece = b""
         caller.knock += piece
         if len(caller.knock) == KNOCK_BYTES:
-            for identity in self._contexts:
+            for identity in self._identities:
                 if hmac.compare_digest(caller.knock, identity.knock(caller.nonce)):
                     caller.identity = identity
                     return True
@@ -205,19 +201,7 @@ class Acceptor:
         return False
 
     def _has_proved(self, caller: Caller) -> bool:
-        assert caller.identity is not None
-        if caller.stream is None:
-            channel = Channel(caller.identity, self._contexts[caller.identity], server=True)
-            caller.stream = TlsStream(caller.connection, channel)
-        try:
-            if not caller.stream.pull():
-                return False
-            caller.begun = True
-            if not caller.stream.advance():
-                return False
-        except Lost:
-            self._drop(caller)
-            return False
+        """The knock is all that is asked for here."""
         self._forget(caller)
         return True
 
@@ -249,6 +233,44 @@ class Acceptor:
     def _drop(self, caller: Caller) -> None:
         self._forget(caller)
         caller.connection.close()
+
+
+class Acceptor(Door):
+    """Accepts connections that prove to be of a host of a run of `identities`.
+
+    `fileno` is readable when `step` has work, unless it `is_resting`. Raises CannotListen; `address` is HOST:PORT, as
+    others reach it.
+    """
+
+    def __init__(self, address: str, port: int, identities: Sequence[Identity]) -> None:
+        self._contexts = {identity: identity.context(server=True) for identity in identities}
+        try:
+            listener = _listen(address, port)
+        except OSError as error:
+            raise CannotListen("port %d: %s" % (port, plain(error))) from None
+        super().__init__(listener, identities)
+
+    def step(self, now: float) -> List[Tuple[TlsStream, Identity]]:
+        """Continues all handshakes; returns streams whose other end has just proved its identity."""
+        proved = self.admitted(now)
+        return [(caller.stream, caller.identity) for caller in proved if caller.stream and caller.identity]
+
+    def _has_proved(self, caller: Caller) -> bool:
+        assert caller.identity is not None
+        if caller.stream is None:
+            channel = Channel(caller.identity, self._contexts[caller.identity], server=True)
+            caller.stream = TlsStream(caller.connection, channel)
+        try:
+            if not caller.stream.pull():
+                return False
+            caller.begun = True
+            if not caller.stream.advance():
+                return False
+        except Lost:
+            self._drop(caller)
+            return False
+        self._forget(caller)
+        return True
 
 
 def _listen(address: str, port: int) -> socket.socket:

@@ -18,7 +18,7 @@ from .tls import Identity, Lost, TlsStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+    from typing import Any, Callable, Container, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
     from .peer import FromHub, Gone, Message
 
@@ -57,8 +57,9 @@ class Hub:
     """Raises CannotListen; `address` is HOST:PORT, as the agents reach it.
 
     Agents of `superseded` runs, which were away when their run was ended, are sent its `last_words` and dismissed.
-    `last_words` also returns whether those are new to them. Call `step` when one of `readers` is readable, or it is
-    past `due`. For any number of agents there are only two descriptors to wait for, so that `select` suffices.
+    `last_words` also returns whether those are new to them. `identity` None: all runs are such. Call `step` when one of
+    `readers` is readable, or it is past `due`. For any number of agents there are only two descriptors to wait for, so
+    that `select` suffices. `removed`: hosts whose runs were taken down.
 
     `stance`: the answer to a query, on the connection on which it came.
     """
@@ -67,15 +68,19 @@ class Hub:
         self,
         address: str,
         port: int,
-        identity: Identity,
+        identity: Optional[Identity],
         superseded: Sequence[Identity],
         last_words: Callable[[Hello], Tuple[List[Message], bool]],
         now: float,
+        *,
+        removed: Container[str] = (),
         stance: Callable[[], Mapping[str, Any]] = lambda: {"term": 0, "backs": None, "elected": False},
     ) -> None:
-        self._acceptor = Acceptor(address, port, [identity, *superseded])
+        own = [identity] if identity is not None else []
+        self._acceptor = Acceptor(address, port, [*own, *superseded])
         self._last_words = last_words
         self._stance = stance
+        self._removed = removed
         self._identity = identity
         self._selector = selectors.DefaultSelector()
         self._agents: Dict[Agent, None] = {}
@@ -219,7 +224,7 @@ class Hub:
         received.append((agent.name, message))
 
     def _end_superseded(self, agent: Agent, first: Any, received: Received) -> None:
-        words: List[Message] = [{"type": "over"}]  # for a candidate
+        words: List[Message] = [{"type": "over", "removed": agent.name in self._removed}]  # for a candidate
         is_news = True
         if first["type"] == "hello":
             words, is_news = self._last_words(first)

@@ -56,6 +56,18 @@ class Identity:
         return context
 
 
+class GivenIdentity(Identity):
+    """Credentials that are on no disk."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.run = ""
+        self._credentials = credentials
+        self._secret = bytes.fromhex(credentials["knock"])
+
+    def context(self, server: bool) -> ssl.SSLContext:
+        return context_of(self._credentials, server)
+
+
 def context_of(credentials: Credentials, server: bool) -> ssl.SSLContext:
     """The context for credentials that are on no disk."""
     context = _context(server)

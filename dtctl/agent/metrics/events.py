@@ -114,7 +114,9 @@ def _length(chunk: bytes, position: int, offset: int) -> int:
 
 LONGEST_TAG = 1000
 MOST_VALUES = 10_000
-"""The most values of one event."""
+"""The most values of one event that are read."""
+_MOST_FIELDS = 100
+"""The most fields of a value, and of each message in it; TensorFlow writes ten."""
 
 _START = 1
 """SessionLog.START."""
@@ -133,19 +135,22 @@ _FIELD = {1: 5, 2: 6, 3: 7, 4: 7, 5: 7, 6: 7, 9: 10, 10: 11, 14: 13, 17: 7, 19: 
 class Event:
     """`scalars`: tag and value, in their order. `starts`: a trainer begins (again) at this step."""
 
-    __slots__ = ("scalars", "starts", "step", "wall")
+    __slots__ = ("scalars", "starts", "step", "values", "wall")
 
     def __init__(self) -> None:
         self.wall = 0.0
         self.step = 0
         self.scalars: List[Tuple[str, float]] = []
         self.starts = False
+        self.values = 0
+        """Values of any kind that were read."""
 
 
-def decode(data: bytes, known: Container[str]) -> Event:
+def decode(data: bytes, known: Container[str], check: Callable[[], None] = lambda: None) -> Event:
     """The event of a record.
 
-    `known`: tags whose tensors are scalars even if the event does not repeat that. Raises Damaged.
+    `known`: tags whose tensors are scalars even if the event does not repeat that. `check` is called for each value.
+    Raises Damaged, and what `check` does.
     """
     event = Event()
     try:
@@ -155,7 +160,7 @@ def decode(data: bytes, known: Container[str]) -> Event:
             elif number == 2 and isinstance(value, int):
                 event.step = _signed(value)
             elif number == 5 and isinstance(value, tuple):
-                _add_summary(event, data, value, known)
+                _add_summary(event, data, value, known, check)
             elif number == 7 and isinstance(value, tuple):
                 session = dict(_numbers(data, value))
                 event.starts = session.get(1) == _START
@@ -166,9 +171,13 @@ def decode(data: bytes, known: Container[str]) -> Event:
     return event
 
 
-def _add_summary(event: Event, data: bytes, span: Span, known: Container[str]) -> None:
-    for value in _parts(data, span, 1):
-        found = _scalar(data, value, known) if len(event.scalars) < MOST_VALUES else None
+def _add_summary(event: Event, data: bytes, span: Span, known: Container[str], check: Callable[[], None]) -> None:
+    for value in _parts(data, span, 1, encodings.MOST_FIELDS):
+        event.values += 1
+        if event.values > MOST_VALUES:
+            return
+        check()
+        found = _scalar(data, value, known)
         if found is not None:
             event.scalars.append(found)
 
@@ -178,7 +187,7 @@ def _scalar(data: bytes, span: Span, known: Container[str]) -> Optional[Tuple[st
     tag, plain = "", None
     tensor: Optional[Span] = None
     scalar = False
-    for number, kind, value in fields(data, span):
+    for number, kind, value in fields(data, span, _MOST_FIELDS):
         if number == 1 and isinstance(value, tuple):
             if value[1] - value[0] > LONGEST_TAG:
                 return None
@@ -204,7 +213,7 @@ def _number(data: bytes, span: Span) -> Optional[float]:
     """A TensorProto of one number as that; None for any other."""
     parts: Dict[int, Tuple[int, int | Span]] = {}
     elements = 1
-    for number, kind, value in fields(data, span):
+    for number, kind, value in fields(data, span, _MOST_FIELDS):
         if number == 2 and isinstance(value, tuple):
             elements = _elements(data, value)
         else:
@@ -269,10 +278,10 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _parts(data: bytes, span: Span, field: int) -> Iterator[Span]:
+def _parts(data: bytes, span: Span, field: int, most: int = _MOST_FIELDS) -> Iterator[Span]:
     """Texts and messages of one field."""
-    return (value for number, _, value in fields(data, span) if number == field and isinstance(value, tuple))
+    return (value for number, _, value in fields(data, span, most) if number == field and isinstance(value, tuple))
 
 
 def _numbers(data: bytes, span: Span) -> Iterator[Tuple[int, int]]:
-    return ((number, value) for number, _, value in fields(data, span) if isinstance(value, int))
+    return ((number, value) for number, _, value in fields(data, span, _MOST_FIELDS) if isinstance(value, int))

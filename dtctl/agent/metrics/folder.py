@@ -114,7 +114,7 @@ class Folder:
         if small:
             _hold(data, checksum, file)
         try:
-            event = decode(data, self.series)
+            event = decode(data, self.series, check)
         except Damaged as damaged:
             raise Damaged("at byte %d %s" % (file.offset, damaged)) from None
         if event.scalars or event.starts:

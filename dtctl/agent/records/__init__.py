@@ -19,7 +19,7 @@ class Exchange:
 EXCHANGES = {
     "up": Exchange("up.up", "starting.UpRequest", "answers.UpResult"),
     "ports": Exchange("starting.choose_ports", "requests.PortsRequest", "answers.PortsResult"),
-    "python": Exchange("setup.python", "starting.PythonRequest", "starting.PythonResult"),
+    "environment": Exchange("setup.has_environment", "starting.EnvironmentRequest", "starting.EnvironmentResult"),
     "push": Exchange(".bundles.store.push", "requests.PushRequest", "answers.PushResult"),
     "data_push": Exchange("data.push", "starting.DataPushRequest", "answers.DataPushResult"),
     "data_status": Exchange("data.status", "starting.DataRequest", "checks.DataFacts"),
@@ -62,6 +62,7 @@ WORDS = {
     "digests": "requests.DigestsWord",
     "file": "requests.FileWord",
     "feeder": "requests.FeederWord",
+    "feeder_review": "requests.FeederReviewWord",
     "part": "checkpoints.PartWord",
     "alive": "requests.ControlMessage",
     "open": "tensorboard.ChannelWord",

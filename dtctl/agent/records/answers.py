@@ -6,7 +6,7 @@ from .checkpoints import FilePart, Landing, Reports, Saved, Stored
 from .checkpoints import OutputMark as OutputMark
 from .checks import MOST_PLACES, CheckFacts
 from .checks import DataHeld as DataHeld
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .run_state import Entries, Intents, State
 from .spec import Inventory
 from .starting import Credentials
@@ -103,6 +103,12 @@ class BlockAt(Record):
     number: Count
 
 
+class Fed(Record):
+    """`fed`: what a host has received from its feeder since it connected to it; it awaits a `feeder_review`."""
+
+    received_bytes: Count
+
+
 class Need(Record):
     """The manifest of the bundle, or these of its files, by their index in it."""
 
@@ -142,6 +148,15 @@ class Joining(Record):
     """Host -> its credentials."""
 
 
+class LeftOpen(Record):
+    """An ended run of which hosts gave no answer then."""
+
+    run: Name
+    hosts: AtMost[List[Name], 4096]
+    wait_s: Optional[Within[float, 0, 1000]]
+    """How long their tasks may still act; null: unknown."""
+
+
 class Prepared(Facts):
     """The host is ready; no task has been started."""
 
@@ -159,6 +174,8 @@ class Prepared(Facts):
     """Ports from which on as many are free as any host of the run needs."""
     joining: Default[Optional[Joining], None]
     """Set by the coordinator's host for a run that continues unchanged and was started without some of its hosts."""
+    left_open: Default[Optional[LeftOpen], None]
+    """The cluster's last run here, if it has ended and its tasks may still act elsewhere."""
 
 
 class Started(Record):
@@ -403,6 +420,12 @@ class DownResult(Ended):
     """Runs."""
     kept: AtMost[List[Written], MOST_CLUSTERS]
     """Directories of this cluster with files of trainers, which stay."""
+    awaits: Default[AtMost[Dict[Name, AtMost[List[Name], 4096]], 10_000], {}]
+    """Run -> hosts that gave no answer when it ended."""
+    waits: Default[AtMost[List[Name], 10_000], []]
+    """Runs of which an agent stays here, which ends the tasks there when such a host comes back."""
+    over: Default[AtMost[List[Name], 10_000], []]
+    """Runs that this host has coordinated, and that have ended everywhere: others may have left before they knew."""
 
 
 class PortsResult(Record):
@@ -487,6 +510,7 @@ FRAMES = {
     "beat": Alive,
     "progress": Progress,
     "need": Need,
+    "fed": Fed,
     "prepared": Prepared,
     "looked": Facts,
     "started": Started,

@@ -107,12 +107,18 @@ class Orders(Record):
     """Whether a task or a host was lost and is not back yet: then lack of progress is not judged."""
     first_steps: Default[Dict[TaskName, Seconds], {}]
     """For tasks that have reported no step: how long their peers took for the first step."""
+    left_behind: Default[Dict[TaskName, Seconds], {}]
+    """For tasks that have made no step since a cut of the network ended, though peers have: for how long at least."""
     may_start: Default[bool, True]
     """As in the welcome."""
     kept: Default[bool, False]
     """Whether the coordinator's host keeps the run, and so does every host that began it."""
     over: bool
     """Whether the run has ended; the agent may exit when all its tasks are final."""
+    awaits: Default[Optional[AtMost[List[Name], 4096]], None]
+    """If it has: hosts whose tasks may still run. null: any other, as it is a newer run's agent that says so."""
+    removed: Default[bool, False]
+    """Whether its cluster was taken down meanwhile: the agent removes the run's files when it exits."""
 
 
 class Lease(Record):
@@ -198,6 +204,8 @@ class Over(Record):
     """The last message to a candidate: its run was ended or replaced while its host was away."""
 
     type: OneOf["over"]
+    removed: Default[bool, False]
+    """As in orders."""
 
 
 class Refusal(Record):

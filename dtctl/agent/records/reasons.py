@@ -117,6 +117,8 @@ SENTENCES = {
     "resized": "all tasks that train restart because their number changes",
     "sized": ": %(count)d of %(of)d workers train",
     "ending": "ending",
+    "held_still": "held still: the coordinator has not answered %(host)s for %(seconds).0f s",
+    "goes_on": "continues: the coordinator answers %(host)s again",
     "restarted_with": "restarted with %(task)s (%(rest)s)",
     "session_lost": "the controller was lost before the start was complete",
     "isolated": "no message from the coordinator for %(seconds).0f s",

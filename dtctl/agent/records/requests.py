@@ -154,6 +154,8 @@ class DownRequest(Request):
 
     grace_s: Default[Optional[Seconds], None]
     by: Default[By, ""]
+    reached: Default[Optional[AtMost[List[Name], 4096]], None]
+    """The hosts that are asked the same now: a run of others that may not have ended is waited for. null: of none."""
 
 
 class ExecRequest(Request):
@@ -222,6 +224,12 @@ class FeederWord(Record):
 
     address: Default[Line, ""]
     port: Default[Optional[Port], None]
+
+
+class FeederReviewWord(Record):
+    """`feeder_review`: the answer to `fed`; without `stays` the host leaves its feeder, and sends a `need` again."""
+
+    stays: bool
 
 
 @also(ExecRequest)

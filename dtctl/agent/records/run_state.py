@@ -15,6 +15,7 @@ from .values import (
     Path,
     Pid,
     Reason,
+    Repair,
     Seconds,
     SignalNumber,
     Tail,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 HISTORY = 50
+MOST_REPAIRS = 100
+"""The most results of a repair that are reported."""
 MOST_LEFT = 1000
 
 Key = Pattern[str, 4096, r"[^\0\ud800-\udc7f\udd00-\udfff]*", "text that an environment can hold"]
@@ -81,6 +84,8 @@ class Intent(Because):
     """Attempts are numbered from the one after this: it was the last on another host."""
     without: Default[AtMost[List[TaskRange], MOST_TASKS], []]
     """Tasks that do not train together with this one, since it was last allowed to run (run/gang.py)."""
+    repair: Default[Optional[Repair], None]
+    """While the lead is held: its host sets damaged checkpoints aside, before the next attempt restores one."""
 
 
 Intents = Dict[TaskName, Intent]
@@ -152,6 +157,27 @@ class Past(Record):
     """Whether it failed before the tasks that it needs were ready, which does not count as a failure."""
 
 
+class LostCheckpoint(Record):
+    """A checkpoint that cannot be restored, in a directory without a sound one."""
+
+    path: Reason
+    problem: Reason
+    elsewhere: Default[Optional[Reason], None]
+    """The path of one that may be sound, in another directory."""
+
+
+class Repaired(Record):
+    """How the lead's host has carried out the order to repair."""
+
+    attempt: Count
+    """The lead's last attempt before that."""
+    how: Repair
+    done: Default[AtMost[List[Reason], MOST_REPAIRS], []]
+    step: Default[Optional[Count], None]
+    """The step of the newest complete checkpoint; null: there is none, or it is unknown."""
+    lost: Default[Optional[LostCheckpoint], None]
+
+
 class Entry(Because):
     """A task in state.json."""
 
@@ -199,10 +225,14 @@ class Entry(Because):
     complaint: Default[Optional[Complaint], None]
     """The newest complaint in its log since the last step."""
     left: Default[AtMost[List[Left], MOST_LEFT], []]
+    held: Default[bool, False]
+    """Whether its processes are stopped by a signal, because its host is cut off from the coordinator."""
     exit: Default[Optional[Exit], None]
     """The exit of the last attempt, until the next one begins."""
     asked: Default[bool, False]
     """Whether dtctl requested the exit."""
+    repaired: Default[Optional[Repaired], None]
+    """The newest repair of the checkpoints, in the lead's entry."""
     history: Default[AtMost[List[Past], HISTORY], []]
 
 

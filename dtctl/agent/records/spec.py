@@ -1,6 +1,6 @@
 """spec.json: the part of a run that one host knows. It never changes."""
 
-from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also, checked
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Pattern, Record, Within, also, checked
 from .values import (
     MOST_TASKS,
     BundleId,
@@ -57,6 +57,8 @@ class Member(Record):
     """Whether other tasks need it until they end: after a success it is not waited for, and it is stopped last."""
     addressed: Default[bool, False]
     """Whether other tasks are started with its address: if it moves to another host, all of them restart."""
+    listens: Default[bool, False]
+    """Whether it is known to open a server of its framework on its port."""
     seat: Default[Optional[Name], None]
     """The host on which `up` has put it, if another one has taken over."""
 
@@ -116,6 +118,9 @@ class Container(Record):
     """Options that run the trainer in it as the user of the host."""
 
 
+CodePath = Pattern[str, 8192, r"(?!/)(?!(?:[\s\S]*/)?\.\.(?:/|\Z))[\s\S]+", "a path within the code directory"]
+
+
 class Environment(Record):
     """The environment whose Python trains, created before the setup, once for each content (run/environments.py)."""
 
@@ -130,12 +135,12 @@ class Environment(Record):
     """Additional options of the user for the program that runs the container."""
     mounts: Default[Paths, []]
     """Directories of the host that are in the container, at the same paths, where they exist."""
-    files: Default[AtMost[Dict[Path, Hex64], 100], {}]
+    files: Default[AtMost[Dict[CodePath, Hex64], 100], {}]
     """Files of the code from which it is created, with their SHA-256."""
     env: Default[Variables, {}]
     """Variables with which it is created."""
     wheels: Default[Optional[BundleId], None]
-    """The bundle of all wheels to install; null: the installer downloads them."""
+    """The bundle of wheels from which alone it is installed; null: the installer downloads them."""
     directory: Default[Optional[Name], None]
     """Below `environments/`; the host writes it."""
     container: Default[Optional[Container], None]
@@ -226,6 +231,10 @@ class Inventory(Record):
     min_workers: Default[Optional[Count], None]
     """The least number of training tasks, including the lead, with which it continues while hosts are away; null: it
     waits."""
+    hold_s: Default[Optional[Within[float, 0, 600]], None]
+    """How long a host may be cut off from the coordinator before it holds its tasks still; null: they run on."""
+    voting: Default[Count, 0]
+    """How many hosts elect the coordinator; without most of them none is elected."""
 
 
 FEWEST_VOTERS = 3
@@ -399,6 +408,12 @@ KILL_S = 5.0
 ELECTION_S = 30.0
 """The time within which another coordinator is elected."""
 
+HOLD_S = ELECTION_S
+"""How long hosts that are cut off let their tasks run. No election may hold a healthy run still."""
+
+LEASED_S = 10.0
+"""The time for which a coordinator that most voters have left may still answer: its lease, by any clock."""
+
 
 def shortest_replace_s(grace_s: float) -> float:
     """The shortest `replace_s`.
@@ -419,6 +434,19 @@ def fence_s(spec: Spec) -> Optional[float]:
     """How long a host may miss the coordinator before it stops its tasks, as others soon get them; None: forever."""
     limit_s = given_up_s(spec)
     return None if limit_s is None or not voters_of(spec) else max(0.0, limit_s / DRIFT - spec["grace_s"] - KILL_S)
+
+
+def hold_s(spec: Spec) -> Optional[float]:
+    """How long a host may miss the coordinator before it holds its tasks still, until it is answered; None: forever.
+
+    Others may be started in their place then. Without a majority of voters nobody could know that they are not.
+    """
+    return spec["hold_s"] if voters_of(spec) else None
+
+
+def held_within_s(hold_s: float) -> float:
+    """How long after a coordinator last heard it a host may act, by the clock of any other host."""
+    return hold_s * DRIFT + KILL_S
 
 
 def kept_by_coordinator(spec: Spec) -> bool:
@@ -469,4 +497,4 @@ def batch_share(batch: int, task: TaskName, ranks: List[TaskName]) -> int:
 
 
 def inventory_of(spec: Spec) -> Inventory:
-    return checked(Inventory, spec)
+    return checked(Inventory, {**spec, "hold_s": hold_s(spec), "voting": len(voters_of(spec))})

@@ -2,7 +2,7 @@
 
 from .checks import MOST_PLACES, Questions
 from .hooks import Posts
-from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Pattern, Record, also
+from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Record, also
 from .requests import Request
 from .spec import Environment, Paths, Spec, is_alone
 from .values import BundleId, Hex64, Line, Name, Path, Pem, Port, Variables, refuse_unfit
@@ -46,58 +46,16 @@ class UpRequest(Request):
     """Questions that the host answers before `prepared`."""
 
 
-class PythonRequest(Request):
-    """Queries the Python that creates an environment, if that does not exist yet."""
+class EnvironmentRequest(Request):
+    """Asks whether an environment exists, before wheels are sent to create it."""
 
     environment: Environment
 
 
-PYTHON_FACTS = """
-import json, os, platform, sys, sysconfig
-try:
-    libc = os.confstr("CS_GNU_LIBC_VERSION")
-except (AttributeError, OSError, ValueError):
-    libc = ""
-free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
-print(json.dumps({"abi": "cp%d%d%s" % (sys.version_info[0], sys.version_info[1], free), "libc": libc or "", "markers": {
-    "implementation_name": sys.implementation.name, "os_name": os.name, "platform_machine": platform.machine(),
-    "platform_python_implementation": platform.python_implementation(), "platform_system": platform.system(),
-    "python_full_version": platform.python_version(), "sys_platform": sys.platform,
-    "python_version": "%d.%d" % sys.version_info[:2]}}))
-"""
-"""A program that prints `PythonFacts`, of hosts and of the controller alike."""
+class EnvironmentResult(Record):
+    """The answer."""
 
-
-Marker = Pattern[str, 60, r"[A-Za-z0-9._+ -]*", "the value of an environment marker"]
-Version = Pattern[str, 10, r"3\.[0-9]+", "a version of Python such as 3.11"]
-
-
-class Markers(Record):
-    """Environment markers (PEP 508), less those that differ by the kernel's build."""
-
-    implementation_name: Marker
-    os_name: Marker
-    platform_machine: Marker
-    platform_python_implementation: Marker
-    platform_system: Marker
-    python_full_version: Marker
-    python_version: Version
-    sys_platform: Marker
-
-
-class PythonFacts(Record):
-    """Facts by which pip selects packages."""
-
-    abi: Marker
-    libc: Marker
-    """The C library, as `glibc 2.36`; empty: another one."""
-    markers: Markers
-
-
-class PythonResult(Record):
-    """null: the environment exists, and nothing has to be installed."""
-
-    python: Optional[PythonFacts]
+    exists: bool
 
 
 class DataPushRequest(Request):

@@ -173,6 +173,8 @@ FINAL = ("succeeded", "failed", "stopped")
 StopPhase = OneOf["waits", "saving", "killed", "ended", "away"]
 """The progress of a stop: the task waits for others, was sent SIGTERM, survived SIGKILL, has ended, or is unknown."""
 Want = OneOf["run", "hold", "finish", "stop"]
+Repair = OneOf["quick", "full"]
+"""An order to set damaged checkpoints aside: by their files, or also by the bytes of those that look complete."""
 Role = OneOf["lead", "ps", "worker", "evaluator", "other"]
 Scope = OneOf["task", "with-lead", "gang"]
 Outcome = OneOf["Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed", "Stopped"]

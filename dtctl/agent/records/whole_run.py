@@ -80,6 +80,10 @@ class Contact(Record):
 
     connected: Default[bool, False]
     heard: Default[Optional[Epoch], None]
+    away_since: Default[Optional[Epoch], None]
+    """When it was last heard, at the latest, if it is not connected; null: unknown."""
+    inactive: Default[bool, False]
+    """Whether none of its tasks ran when it was last heard, nor can start without the coordinator."""
     over: Default[bool, False]
     """Whether the run has ended there."""
     absent: Default[bool, False]
@@ -195,6 +199,15 @@ class Memo(Record):
     version: Version
     view: RunView
     """The view; in a large run without the hosts' states."""
+
+
+class Awaited(Record):
+    """awaited.json: hosts that gave no answer when the run ended: their tasks may still run."""
+
+    since: Epoch
+    hosts: AtMost[List[Name], MOST_HOSTS]
+    is_removed: Default[bool, False]
+    """Whether the run was taken down. Then its other files are gone, and it goes when nothing is awaited any more."""
 
 
 class PostedRequest(Because):

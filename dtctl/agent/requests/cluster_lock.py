@@ -9,7 +9,7 @@ import signal
 import time
 from contextlib import suppress
 
-from ..host import locks, paths, processes
+from ..host import files, locks, paths, processes
 from ..host.errors import Refused
 from ..records.run_state import Holder
 
@@ -82,11 +82,23 @@ def hold(talk: Conversation, request: Request, by: str) -> ClusterLock:
 
 
 def try_hold(directory: str) -> Optional[int]:
-    """The lock of a cluster's directory, which is created if necessary; None if another controller has it."""
+    """The lock of a cluster's directory, which is created if necessary; None if another controller has it.
+
+    What a trainer has put in its place is set aside, once. Raises OSError.
+    """
+    path, aside = os.path.join(directory, "lock"), False
     while True:
         paths.make_directory(directory)
-        with suppress(FileNotFoundError):  # `gc` has removed the directory as unused
-            return locks.hold(os.path.join(directory, "lock"), exclusive=True)
+        try:
+            return locks.hold(path, exclusive=True)
+        except FileNotFoundError:  # `gc` has removed the directory as unused
+            continue
+        except files.Unfit:
+            if aside:
+                raise
+            aside = True
+            with suppress(FileNotFoundError):
+                paths.put_aside(path)
 
 
 def _watch(talk: Conversation, lock: ClusterLock) -> None:

@@ -11,7 +11,7 @@ from ..host.errors import Refused
 from ..records.reasons import because, fact
 from ..records.values import MOST_PROCESSES, MOST_RUNS, MOST_TASKS
 from ..survival import reboot
-from . import cluster_lock, damaged_runs, forkserver, orphans, runs, stop
+from . import cluster_lock, damaged_runs, forkserver, orphans, runs, stop, unended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,9 +43,12 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
         whole, damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])
         if request["run"] is not None and not (whole or damaged):
             whole = [runs.need(talk, request)]
-        removal = _Removal(talk)
+        removal = _Removal(talk, request["reached"])
         for run in whole:
-            removal.remove(run, how)
+            try:
+                removal.remove(run, how)
+            except FileNotFoundError:  # its agent has just heard of the end from another host that waits
+                removal.result["removed"].append(run.id)
         for each in sorted(damaged, key=lambda run: run.unread is not None):
             removal.remove_damaged(each, how)
         reboot.withdraw(talk.root)
@@ -63,8 +66,9 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
 class _Removal:
     """The progress of `down`."""
 
-    def __init__(self, talk: Conversation) -> None:
+    def __init__(self, talk: Conversation, reached: Optional[List[str]]) -> None:
         self._talk = talk
+        self._reached = reached
         self.result: DownResult = {
             "stopped": [],
             "killed": {},
@@ -73,9 +77,16 @@ class _Removal:
             "omitted": 0,
             "removed": [],
             "kept": [],
+            "awaits": {},
+            "waits": [],
+            "over": [],
         }
 
     def remove(self, run: runs.Run, how: How) -> None:
+        before = run.files.awaited()
+        if before is not None and before["is_removed"]:
+            self._remove_or_wait(run)
+            return
         ended = stop.stop_run(run, how, self._talk)
         self.result["stopped"] += ended["stopped"]
         self.result["killed"].update(ended["killed"])
@@ -83,8 +94,23 @@ class _Removal:
         self.result["survivors"] += ended["survivors"]
         self.result["omitted"] += ended["omitted"]
         if not ended["survivors"]:
+            self._remove_or_wait(run)
+
+    def _remove_or_wait(self, run: runs.Run) -> None:
+        """Waits on for hosts that gave no answer when the run ended, if this command does not reach them either."""
+        run.ends_within(runs.REMOVAL_LIMIT_S)
+        if unended.is_over_everywhere(run):
+            self.result["over"].append(run.id)
+        known = unended.awaited(run, time.time()) if self._reached is not None else None
+        hosts = unended.left(run, known, self._reached or ()) if known is not None else []
+        if known is not None and hosts:
+            self.result["awaits"][run.id] = hosts
+        if known is not None and hosts and unended.can_tell(run):
+            unended.keep(run, known, hosts)
+            self.result["waits"].append(run.id)
+        else:
             run.remove()
-            self.result["removed"].append(run.id)
+        self.result["removed"].append(run.id)
 
     def remove_damaged(self, run: damaged_runs.DamagedRun, how: How) -> None:
         """Stops and removes a run without an agent. Raises OSError if its files may be intact; then they stay."""
@@ -143,7 +169,7 @@ def expired_here(
 
 def _standing(talk: Conversation, run: runs.Run) -> Standing:
     state = run.state()
-    over = state["finished"] and not run.supervised()
+    over = state["finished"] and not run.supervised() and unended.awaited(run, time.time()) is None
     ended = max((task["since"] or 0.0 for task in state["tasks"].values()), default=0.0)
     current = runs.current(talk.root, run.spec["cluster"], run.spec["host"])[0]
     return run.spec, ended if over else None, run.id == current
@@ -153,7 +179,7 @@ def remove(run: runs.Run) -> bool:
     """Removes a run unless it is live again. The caller must hold the cluster's lock."""
     with suppress(FileNotFoundError), locks.alone(run.files.lock_path) as alone:
         # no agent starts while it is held, and then the run is removed
-        if alone and run.state()["finished"] and not run.supervised():
+        if alone and run.state()["finished"] and not run.supervised() and not unended.awaited(run, time.time()):
             run.remove()
             return True
     return False

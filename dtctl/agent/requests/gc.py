@@ -194,7 +194,8 @@ class _Sweep:
         for cluster in filter(paths.is_component, paths.entries(clusters)):
             for host in filter(paths.is_component, paths.entries(os.path.join(clusters, cluster))):
                 directory = os.path.join(clusters, cluster, host)
-                with suppress(FileNotFoundError), locks.alone(os.path.join(directory, "lock")) as alone:
+                absent = suppress(FileNotFoundError, NotADirectoryError)
+                with absent, locks.alone(os.path.join(directory, "lock")) as alone:
                     if alone:
                         yield from self._of_idle_cluster(cluster, host, directory)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from ..host import paths, wake
-from ..host.errors import Refused, damaged
+from ..host.errors import NO_ROOM, Refused, damaged
 from ..records.kinds import made
 from ..records.reasons import because, fact
 from ..records.spec import Member, coordinates
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 BIRTH_LIMIT_S = 10.0
 """How long a coordinator that has just been started may take to write its first cluster.json."""
+
+DISK_LOOK_S = 1.0
+"""How long that may take until its disk is inspected, and then the interval: a full one keeps the file from coming."""
+
+FULL_DISK = "the coordinator cannot write its view of the run: its disk is full"
 
 AWAY_S = 30.0
 """A decided run counts as over although a host has been unreachable for this long."""
@@ -91,6 +96,10 @@ class RunHandle:
 
     def unreached(self, tasks: List[str]) -> List[str]:
         return []
+
+    def may_dial(self, hosts: List[str], within_s: float) -> bool:
+        """Whether one of these unreachable hosts may connect at any moment, as it would have done `within_s` ago."""
+        return False
 
     def refuse_ended(self) -> None:
         """Does nothing: only the coordinator knows whether the run has ended."""
@@ -198,6 +207,7 @@ class WholeRun(RunHandle):
         """Reads cluster.json, of a live coordinator unless the run has ended: the file of a dead one is outdated."""
         since = 0.0 if self._run.supervised() or self._run.finished() else time.time()
         self._run.keep_supervised()
+        look_at_disk = time.monotonic() + DISK_LOOK_S
         deadline = time.monotonic() + BIRTH_LIMIT_S
         found = self.peek()
         while found is None or found["time"] < since:
@@ -205,6 +215,10 @@ class WholeRun(RunHandle):
                 raise damaged(self._problem)
             if time.monotonic() > deadline:
                 raise Refused("internal", "the coordinator does not start", paths.tail(self._run.files.agent_log))
+            if time.monotonic() >= look_at_disk:
+                look_at_disk = time.monotonic() + DISK_LOOK_S
+                if not paths.has_room(self._run.files.path("cluster.json")):
+                    raise Refused("not_answering", FULL_DISK, "", NO_ROOM)
             time.sleep(0.02)
             found = self.peek()
         silent_s = time.time() - found["time"]
@@ -257,6 +271,13 @@ class WholeRun(RunHandle):
     def unreached(self, tasks: List[str]) -> List[str]:
         """Hosts of these tasks that the coordinator has no contact with."""
         return list(dict.fromkeys(self.hosts[task] for task in tasks if not self._contact(task)["connected"]))
+
+    def may_dial(self, hosts: List[str], within_s: float) -> bool:
+        assert self.view is not None
+        agent = self._run.state()["agent"]
+        heard = [self.view["hosts"][host]["heard"] or 0.0 for host in hosts if host in self.view["hosts"]]
+        newest = max([*heard, agent["since"] if agent is not None else 0.0])
+        return bool(hosts) and abs(time.time() - newest) < within_s
 
     def refuse_ended(self) -> None:
         """Raises Refused where the run has ended."""

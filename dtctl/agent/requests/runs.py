@@ -152,13 +152,16 @@ class Run:
             delay = min(1.2 * delay, 0.1)
 
     def _at_work(self, before: Optional[AgentProcess]) -> bool:
-        """Whether a supervisor works, or a new one has since `before`; one that has written `finished` will exit."""
+        """Whether a supervisor works, or a new one has since `before`; one that has written `finished` will exit.
+
+        The one that state.json names may have ended although another works, which a full disk keeps from writing there.
+        """
         state = self.state()
         agent = state["agent"]
         if agent != before:
             return True
         alive = agent is not None and processes.resumed(processes.find(agent)) is not None
-        return alive and not state["finished"] and self.supervised()
+        return (alive and not state["finished"] and self.supervised()) or wake.is_at_work(self.files.wake_path)
 
     def keep_supervised(self) -> None:
         """Starts a new agent for a live run whose agent was killed, and resumes one that a signal has stopped."""
@@ -334,11 +337,16 @@ def run_directories(root: str, host: Optional[str] = None) -> Iterator[str]:
 
 
 def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
-    """Bundles used by all runs except those in the directories `without`. A run that cannot be read may use any."""
+    """Bundles used by all runs except those in the directories `without`. A run that cannot be read may use any.
+
+    Wheels are used, too: after a change only those that are new have to be sent.
+    """
     from ..bundles.tree import is_bundle_id
 
     there = set(filter(is_bundle_id, paths.entries(os.path.join(talk.root, "bundles"))))
-    return _used(talk, there, lambda spec: spec["bundle"], without)
+    return _used(
+        talk, there, lambda spec: [spec["bundle"], spec["environment"] and spec["environment"]["wheels"]], without
+    )
 
 
 def used_environments(talk: Conversation, without: Container[str] = ()) -> Set[str]:
@@ -346,11 +354,11 @@ def used_environments(talk: Conversation, without: Container[str] = ()) -> Set[s
     from ..run import environments
 
     there = set(paths.entries(environments.store(talk.root)))
-    return _used(talk, there, lambda spec: spec["environment"] and spec["environment"]["directory"], without)
+    return _used(talk, there, lambda spec: [spec["environment"] and spec["environment"]["directory"]], without)
 
 
 def _used(
-    talk: Conversation, there: Set[str], of: Callable[[Spec], Optional[str]], without: Container[str]
+    talk: Conversation, there: Set[str], of: Callable[[Spec], List[Optional[str]]], without: Container[str]
 ) -> Set[str]:
     used: Set[str] = set()
     for directory in run_directories(talk.root):
@@ -359,13 +367,12 @@ def _used(
         if directory in without:
             continue
         try:
-            one = of(RunFiles(directory).spec())
+            found = of(RunFiles(directory).spec())
         except paths.RunRemoved:
             continue
         except (paths.Damaged, OSError):
             return there
-        if one is not None:
-            used.add(one)
+        used.update(one for one in found if one is not None)
     return used
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..records.answers import SetupLog, SetupLogsResult
     from ..records.requests import Request
     from ..records.run_state import MadeEnvironment
-    from ..records.starting import PythonRequest, PythonResult
+    from ..records.starting import EnvironmentRequest, EnvironmentResult
 
 TAIL_BYTES = 2000
 
@@ -85,22 +85,12 @@ def _environment(
             os.close(lock)
 
 
-def python(talk: Conversation, request: PythonRequest) -> PythonResult:
-    """The facts of the Python that will create an environment from wheels; null if the environment exists."""
-    import json
-
-    from ..records.starting import PYTHON_FACTS
-
-    wanted = request["environment"]
-    key = environments.key_of(wanted)
+def has_environment(talk: Conversation, request: EnvironmentRequest) -> EnvironmentResult:
+    """Whether the environment exists, so that no wheels are needed."""
+    key = environments.key_of(request["environment"])
     if key is None:
-        raise _no_python(wanted)
-    if environments.find(talk.root, key) is not None:
-        return {"python": None}
-    text = environments.printed(wanted["python"] or "python3", PYTHON_FACTS)
-    if not text:
-        raise _no_python(wanted)
-    return {"python": json.loads(text)}
+        raise _no_python(request["environment"])
+    return {"exists": environments.find(talk.root, key) is not None}
 
 
 def _no_python(wanted: Environment) -> Refused:
@@ -115,19 +105,19 @@ def _no_python(wanted: Environment) -> Refused:
 def _make(talk: Conversation, wanted: Environment, code: str, secrets: Mapping[str, str], key: str) -> None:
     """Creates an environment, under its lock. An incomplete one is never found, as its record is written last."""
     what = "the environment (%s: %s)" % (wanted["kind"], wanted["what"])
-    _check_content(wanted, code, what)
+    wheels = _wheels(talk, wanted, what)
     store = environments.store(talk.root)
     directory = os.path.join(store, "%s-%s" % (key, os.urandom(4).hex()))
     prefix = os.path.join(directory, "env")
     hidden = {name: value for name, value in secrets.items() if name.startswith(MAKER_SETTINGS)}
     variables = {name: value for name, value in environment.base().items() if name not in _IN_THE_WAY}
-    wheels = os.path.join(paths.bundle_directory(talk.root, wanted["wheels"]), "tree") if wanted["wheels"] else ""
     variables.update(wanted["env"], **hidden, **environments.variables(wanted, prefix, wheels))
     shell, text = environments.script(wanted)
     masks, log_path = Masks(hidden.values()), os.path.join(store, key + ".log")
     try:
         os.mkdir(directory, 0o700)
-        _run(talk, what, shell, text, variables, code, directory, log_path, masks)
+        cwd = _with_its_files(wanted, code, os.path.join(directory, "files"), what)
+        _run(talk, what, shell, text, variables, cwd, directory, log_path, masks, hint=_hint(wanted))
         problem, found = environments.gathered(wanted, prefix)
         if found["container"] is not None:
             box = containers.Box(talk.root, directory, found["container"], wanted, [])
@@ -146,15 +136,46 @@ def _make(talk: Conversation, wanted: Environment, code: str, secrets: Mapping[s
         raise
 
 
-def _check_content(wanted: Environment, code: str, what: str) -> None:
-    """Refuses code whose files differ from those that the controller has read."""
+def _wheels(talk: Conversation, wanted: Environment, what: str) -> str:
+    """The directory of its wheels; empty if it has none."""
+    if wanted["wheels"] is None:
+        return ""
+    directory = os.path.join(paths.bundle_directory(talk.root, wanted["wheels"]), "tree")
+    if not os.path.isdir(directory):
+        raise Refused("setup_failed", "%s: its wheels are not on this host" % what, "", "dtctl up    sends them")
+    return directory
+
+
+def _with_its_files(wanted: Environment, code: str, place: str, what: str) -> str:
+    """The directory in which it is created: `place`, with copies of its files alone; else the code.
+
+    Refuses code whose files differ from those that the controller has read.
+    """
+    import shutil
+
+    is_from_files = environments.is_from_files(wanted)
+    if is_from_files:
+        os.mkdir(place, 0o700)
     for path, expected in wanted["files"].items():
+        source, copy = os.path.join(code, path), os.path.join(place, path)
         try:
-            found = file_sha256(os.path.join(code, path))
+            if is_from_files:
+                os.makedirs(os.path.dirname(copy), 0o700, exist_ok=True)
+                shutil.copyfile(source, copy)
+            found = file_sha256(copy if is_from_files else source)
         except OSError as error:
             raise from_os_error(error, "read %s of the code" % path) from error
         if found != expected:
             raise Refused("setup_failed", "%s: %s changed while it was sent" % (what, path), "", "dtctl up    again")
+    return place if is_from_files else code
+
+
+def _hint(wanted: Environment) -> str:
+    """What an installer cannot know of its failure."""
+    if not environments.is_from_files(wanted):
+        return ""
+    where = "packages come from the wheels alone, " if wanted["wheels"] else ""
+    return "; %sof the code only the files named in trainer.environment are there (`files` adds more)" % where
 
 
 def _run_setup(talk: Conversation, spec: Spec, code: Optional[str], variables: Mapping[str, str]) -> None:
@@ -216,6 +237,7 @@ def _run(
     log_path: str,
     masks: Masks,
     fresh: bool = True,
+    hint: str = "",
 ) -> None:
     """Runs a shell text. It is in a file in `place` while it runs. `fresh`: the log starts empty."""
     key = os.urandom(16).hex()
@@ -242,7 +264,7 @@ def _run(
             "setup_failed",
             "%s ended with %s" % (what, _ending(child.returncode)),
             masks.hide_text(paths.tail(log_path, TAIL_BYTES)),
-            "the whole output is in %s: dtctl logs --setup" % log_path,
+            "the whole output is in %s: dtctl logs --setup%s" % (log_path, hint),
         )
 
 

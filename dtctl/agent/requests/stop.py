@@ -31,7 +31,8 @@ END_LIMIT_S = 15.0
 REPORT_S = 1.0
 
 REACH_S = 5.0
-"""How long an unreachable agent is waited for; a restarted coordinator is usually dialled again within that time."""
+"""How long an unreachable agent is waited for that was there just now, or while the coordinator has just started: it
+is usually dialled again within that time. A host that has been away for longer is not waited for."""
 
 
 def stop(talk: Conversation, request: StopRequest) -> StopResult:
@@ -102,7 +103,7 @@ def await_end(
         open_ = [task for task in to_stop if not has_ended(handle, task)]
         away = handle.unreached(open_)
         waiting = [task for task in open_ if handle.hosts[task] not in away]
-        return not waiting and not (away and time.monotonic() < patience)
+        return not waiting and not (handle.may_dial(away, REACH_S) and time.monotonic() < patience)
 
     handle.until(ended, limit_s)
     reporter.finish()

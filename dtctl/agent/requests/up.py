@@ -19,7 +19,7 @@ from ..records.values import FINAL, MOST_FILES, MOST_RUNS, brief
 from ..run import environment, intents
 from ..run.runfiles import RunFiles
 from ..survival import reboot, systemd
-from . import cluster_lock, down, run_handles, runs, setup, starting, stop
+from . import cluster_lock, down, run_handles, runs, setup, starting, stop, unended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         raise
     with suppress(OSError):  # a full disk: the next session will see to it
         for other in ended:
+            unended.note_taken_over(other)
             other.finish()
     return {**_kept(talk, run, unchanged=False), "aside": aside[:MOST_FILES]}
 
@@ -150,6 +151,7 @@ def _found(
         "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
         "free_from": ports.free_from(starting.most_ports(spec)),
         "joining": None,
+        "left_open": unended.left_open(talk, spec["cluster"], spec["host"], time.time()) if old is None else None,
         **checks.by_the_way(talk, request["ask"]),
     }
 

@@ -160,4 +160,5 @@ def hold(intent: Intent, entry: Entry, *, gang: bool) -> Dict[str, Any]:
     idle = intent["want"] == "hold" and state == "pending" and entry["generation"] >= intent["generation"]
     has_ended = state in ("failed", "stopped") or (state == "succeeded" and not gang)
     generation = intent["generation"] + (not (idle or has_ended))
-    return {"want": "hold", "generation": generation, "restarts": entry["restarts"], "early": False}
+    held = {"want": "hold", "generation": generation, "restarts": entry["restarts"], "early": False}
+    return {**held, "repair": None}

@@ -1,6 +1,7 @@
 """The trainers' Python environments on this host: how each kind is created, its directory, and its variables.
 
 environments/KEY-NONCE/       complete once it has environment.json, which is written last; each creation has its own
+environments/KEY-NONCE/files/ the files of the code from which it is created; an installer finds no other one
 environments/KEY.lock         shared by the sessions that need it, exclusive while it is created or removed
 environments/KEY.log          the output of the last creation
 """
@@ -62,7 +63,7 @@ REQUIREMENTS = (
 }
 set -- --requirement "$DTCTL_WHAT"
 if [ -n "$DTCTL_WHEELS" ]; then
-    set -- --no-index --no-deps "$DTCTL_WHEELS"/*.whl
+    set -- --no-index --find-links "$DTCTL_WHEELS" "$@"
 fi
 "$DTCTL_PREFIX/bin/python" -m pip --disable-pip-version-check --no-input install --progress-bar off "$@" || exit
 """
@@ -72,8 +73,16 @@ UV = (
     _FIND
     + """\
 uv=$(one_of uv) || exit
-UV_PROJECT_ENVIRONMENT=$DTCTL_PREFIX "$uv" sync --project "$DTCTL_WHAT" --frozen --no-install-workspace --no-progress \\
-    ${DTCTL_PYTHON:+--python "$DTCTL_PYTHON"} || exit
+set -- --project "$DTCTL_WHAT" --no-progress ${DTCTL_PYTHON:+--python "$DTCTL_PYTHON"}
+if [ -z "$DTCTL_WHEELS" ]; then
+    UV_PROJECT_ENVIRONMENT=$DTCTL_PREFIX "$uv" sync "$@" --frozen --no-install-workspace || exit
+else
+    # `uv sync` fetches from the URLs of the lock, whatever --find-links says.
+    "$uv" venv "$@" "$DTCTL_PREFIX" || exit
+    "$uv" export "$@" --quiet --frozen --no-emit-workspace --output-file "$DTCTL_PREFIX.txt" || exit
+    "$uv" pip install --python "$DTCTL_PREFIX/bin/python" --no-progress --no-index --find-links "$DTCTL_WHEELS" \\
+        --requirement "$DTCTL_PREFIX.txt" || exit
+fi
 """
     + _VIRTUAL
 )
@@ -108,6 +117,14 @@ _MOST_BYTES = 1 << 20
 _PYTHON = "python3"
 
 
+def is_from_files(wanted: Environment) -> bool:
+    """Whether it is created from files of the code. Then only these are there, so that all that counts is in its key.
+
+    A container's image is a file, too; the engine reads no other.
+    """
+    return wanted["kind"] in ("requirements", "uv") or (wanted["kind"] == "conda" and bool(wanted["files"]))
+
+
 def script(wanted: Environment) -> Tuple[str, str]:
     """The shell that creates it, and its script. Text of the user is only in variables."""
     if wanted["kind"] == "requirements":
@@ -122,7 +139,7 @@ def script(wanted: Environment) -> Tuple[str, str]:
 
 
 def variables(wanted: Environment, prefix: str, wheels: str) -> Dict[str, str]:
-    """The variables of its script, which runs in the code directory. `wheels`: their directory, or empty."""
+    """The variables of its script. `wheels`: their directory, or empty."""
     python = os.path.expanduser(wanted["python"] or (_PYTHON if wanted["kind"] == "requirements" else ""))
     return {
         "DTCTL_PREFIX": prefix,
@@ -145,6 +162,7 @@ def key_of(wanted: Environment) -> Optional[str]:
         return None
     said: List[object] = [*map(wanted.get, ("kind", "what", "python", "files", "env")), identity]
     said += [wanted["engine"], wanted["options"]] if wanted["kind"] == "container" else []
+    said += [wanted["wheels"]] if wanted["wheels"] else []
     return "%s-%s" % (wanted["kind"], hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16])
 
 

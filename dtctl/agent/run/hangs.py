@@ -11,11 +11,12 @@ from .policy import is_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Any, Collection, Iterable, Mapping, Optional, TypeVar
 
     from ..records.run_state import Entry
     from ..records.spec import Member, RecoverySpec
 
+    T = TypeVar("T", bound=Any)
 
 STALLS = ("stalled", "hung", "frozen")
 """Kinds of reasons for which a running task was ended: those that its agent detects, after `recovery.stall`."""
@@ -40,6 +41,58 @@ def is_waited_for(member: Member, strategy: Optional[str]) -> bool:
 def is_judged_by_progress(member: Member) -> bool:
     """Whether silence after it is ready is a hang; not for a server, or an evaluator of others' checkpoints."""
     return member["role"] not in ("ps", "evaluator")
+
+
+IDLE_S = 120.0
+"""A run whose tasks have all been idle for so long has not begun."""
+
+NEVER_BEGAN_S = 600.0
+"""After so long it is restarted also if its tasks may wait for something else than one of their own."""
+
+APART_S = 10.0
+"""A task that was idle so much before all others is likely to be the one that they wait for."""
+
+WAITING_AT_START = (
+    "CreateSession still waiting",
+    "Waiting for model to be ready",
+    "tasks to connect",
+    "Example stragglers",
+)
+"""In complaints of tasks that wait for a peer at their start."""
+
+
+def has_begun(entries: Iterable[Entry]) -> bool:
+    """Whether any task has ever reported a step."""
+    return any(
+        entry["step"] is not None or any(past["step"] is not None for past in entry["history"]) for entry in entries
+    )
+
+
+def idle_first(idle_since: Mapping[T, float]) -> Optional[T]:
+    """The task that was idle well before all others, by one clock; None if there is none."""
+    order = sorted((since, task) for task, since in idle_since.items())
+    return order[0][1] if len(order) > 1 and order[1][0] - order[0][0] >= APART_S else None
+
+
+def awaits_a_peer(entries: Collection[Entry], idle_since: Mapping[str, float]) -> bool:
+    """Whether tasks of a run that has not begun, and that all are idle, wait for one of them.
+
+    Some listen and others do not, one complains of a peer, or one was idle well before the others. What waits for
+    something outside the run does so in all tasks alike. `idle_since`: of those that train, by one clock.
+    """
+    complaints = [entry["complaint"]["text"] for entry in entries if entry["complaint"] is not None]
+    complains = any(mark in text for text in complaints for mark in WAITING_AT_START)
+    return complains or len({entry["ready"] for entry in entries}) > 1 or idle_first(idle_since) is not None
+
+
+AFTER_CUT_S = 60.0
+GAPS_AFTER_CUT = 2
+"""A task that makes no step for so long after a cut, though its peers do, hangs; or for so many of its longest gaps."""
+
+
+def limit_after_cut(entry: Entry, recovery: RecoverySpec) -> Optional[float]:
+    """None: the user's own limit applies."""
+    return max(AFTER_CUT_S, GAPS_AFTER_CUT * entry["longest_gap_s"]) if recovery["stall_s"] is None else None
 
 
 LEAST_LEARNT_S = 300.0
@@ -119,10 +172,11 @@ class Signs:
     """Observations since the last update.
 
     `saved`: there is a newer checkpoint, which may be another task's. `excused`: it may be silent without limit,
-    because its target step is reached and it closes, or because a task that it may wait for was lost.
+    because its target step is reached and it closes, or because a task that it may wait for was lost. `idle_s`: for how
+    long its processes have done nothing, whatever its host receives.
     """
 
-    __slots__ = ("excused", "frozen", "grew", "ready", "saved", "stepped")
+    __slots__ = ("excused", "frozen", "grew", "idle_s", "ready", "saved", "stepped")
 
     def __init__(
         self,
@@ -132,6 +186,7 @@ class Signs:
         stepped: bool = False,
         saved: bool = False,
         excused: bool = False,
+        idle_s: float = 0.0,
     ) -> None:
         self.ready = ready
         self.frozen = frozen
@@ -139,6 +194,7 @@ class Signs:
         self.stepped = stepped
         self.saved = saved
         self.excused = excused
+        self.idle_s = idle_s
 
 
 class Watchdog:
@@ -169,7 +225,7 @@ class Watchdog:
         """The number of attempts in a row that were ended for silence: restoring may take longer than the limit."""
         self._adopted = entry["step"] is not None or entry["progress"] is not None
         """Whether it worked before: the time of its first step is unknown."""
-        self._began = self._looked = self._sign = self._regular_since = now
+        self._began = self._looked = self._sign = self._regular_since = self._stepped_at = now
         self._first: Optional[float] = None
         self._signs = 0
         self._steps = int(entry["step"] is not None)
@@ -184,12 +240,17 @@ class Watchdog:
         """Whether an expensive check for progress is worthwhile."""
         return (self._proven or self._steps > 0) and now - self._sign > self.limit_s / 4
 
-    def update(self, now: float, signs: Signs, peers_took_s: float = 0.0) -> Optional[Fact]:
-        """The reason if the task hangs, or None. `peers_took_s`: see `limit_of_first_step`."""
+    def update(
+        self, now: float, signs: Signs, peers_took_s: float = 0.0, behind_s: Optional[float] = None
+    ) -> Optional[Fact]:
+        """The reason if the task hangs, or None. `peers_took_s`: see `limit_of_first_step`.
+
+        `behind_s`: for so long after a cut its peers have made steps, and this task has not.
+        """
         if self._recovery["stall_s"] == 0:
             return None
         self._first_s = limit_of_first_step(self._entry, self._recovery, peers_took_s)
-        hung = self._judge(now, signs)
+        hung = self._judge(now, signs) or self._judge_after_cut(now, signs, behind_s)
         self._entry["longest_gap_s"] = round(self.longest_gap_s, 1)
         if not (self.has_waited and self._entry["first_step_s"]):
             self._entry["first_step_s"] = max(self._entry["first_step_s"], round(self.first_step_s, 1))
@@ -215,6 +276,16 @@ class Watchdog:
         if now - self._sign >= self._patience_s(signs):
             return fact("stalled", seconds=now - self._sign)
         return None
+
+    def _judge_after_cut(self, now: float, signs: Signs, behind_s: Optional[float]) -> Optional[Fact]:
+        """A task that computes, loads or saves does not hang, whatever its peers do."""
+        if signs.stepped:
+            self._stepped_at = now
+        silent_s = now - self._stepped_at
+        if behind_s is None or signs.excused or not (self._proven and self._trains):
+            return None
+        is_idle = signs.idle_s >= behind_s / 2 and not (signs.grew or signs.saved)
+        return fact("stalled", seconds=silent_s) if is_idle and silent_s >= behind_s else None
 
     def _look_at_start(self, now: float, signs: Signs) -> None:
         """Judges a task that is not ready, which is never excused, as the others wait for it."""

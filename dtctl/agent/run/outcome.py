@@ -121,14 +121,17 @@ def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
     held = _held(facts)
     if held is not None:
         return Judgement("Suspended" if any(one["kind"] == "drained" for one in held) else "Restarting", held)
-    running = len([task for task in facts.in_state("running", "stalled") if task not in facts.away])
-    return (
-        Judgement(
-            "Running", [fact("tasks_run", count=running, of=len(facts.roster) - len(facts.present) + len(facts.wanted))]
-        )
-        if running
-        else None
-    )
+    return running(facts) if _running(facts) else None
+
+
+def running(facts: Facts) -> Judgement:
+    """The condition of a run that goes on, by the number of tasks that run now, which may be 0."""
+    of = len(facts.roster) - len(facts.present) + len(facts.wanted)
+    return Judgement("Running", [fact("tasks_run", count=len(_running(facts)), of=of)])
+
+
+def _running(facts: Facts) -> List[str]:
+    return [task for task in facts.in_state("running", "stalled") if task not in facts.away]
 
 
 def _held(facts: Facts) -> Optional[List[Fact]]:

@@ -8,13 +8,13 @@ import os
 import time
 from contextlib import contextmanager, suppress
 
-from ..host import files, locks, machine, paths
+from ..host import errors, files, locks, machine, paths
 from ..records import kinds
 from ..records.kinds import made
 from ..records.run_state import Entry, Intent, IntentFile, Process, State
 from ..records.spec import Moved, Spec
 from ..records.values import Variables
-from ..records.whole_run import Ballot
+from ..records.whole_run import Awaited, Ballot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 RESERVE_BYTES = 128 * 1024
 """Set aside for the files that end a run on a disk that its trainers have filled."""
 
+
+_IN_VAIN_S = 0.1
+"""How long a lock is waited for that was waited for in vain before."""
 
 MOVED = "moved.json"
 
@@ -53,6 +56,8 @@ class RunFiles:
         self.lock_path = self.path("agent.lock")
         self.agent_log = self.path("agent.log")
         self._events: Optional[EventLog] = None
+        self._in_vain = False
+        """Whether the lock of the intent was waited for in vain the last time."""
         self._seated_as: Optional[Tuple[object, List[str]]] = None
         """The tasks of this host, by a version of moved.json."""
 
@@ -106,6 +111,13 @@ class RunFiles:
         """Writes the ballot durably: no voter votes twice in a term, not even after a power failure."""
         self.write_urgent(self.path("ballot.json"), ballot)
         paths.sync(self.path("ballot.json"))
+
+    def awaited(self) -> Optional[Awaited]:
+        """Hosts that gave no answer when the run ended; None if there are none."""
+        return paths.read_record(self.path("awaited.json"), Awaited)
+
+    def write_awaited(self, awaited: Awaited) -> None:
+        self.write_urgent(self.path("awaited.json"), awaited)
 
     def state(self) -> State:
         state = self._read("state.json", State)
@@ -192,6 +204,13 @@ class RunFiles:
 
         shutil.rmtree(self.directory, ignore_errors=True)
 
+    def remove_aside(self) -> None:
+        """For the run's own agent: no session finds a part of it."""
+        import shutil
+
+        with suppress(OSError):
+            shutil.rmtree(self.set_aside(), ignore_errors=True)
+
     def set_aside(self) -> str:
         """Moves the directory out of the way; returns its new path."""
         aside = os.path.join(self.root, "runs", REMOVED + os.urandom(8).hex())
@@ -251,8 +270,19 @@ class RunFiles:
 
     @contextmanager
     def intent_lock(self) -> Iterator[None]:
-        """Locks the intent, for sessions that change it and for a supervisor that is about to end."""
-        with locks.closing(locks.await_lock(self.path("intent.lock"), exclusive=True, patience_s=float("inf"))):
+        """Locks the intent, for sessions that change it and for a supervisor that is about to end.
+
+        Agents hold it for milliseconds. What holds it for seconds, or has put something else in its place, is a trainer
+        or a suspended session, and must not keep the run from being stopped: then nobody has it, and each file of the
+        run is still replaced as a whole.
+        """
+        lock = None
+        try:
+            lock = locks.await_lock(self.path("intent.lock"), True, _IN_VAIN_S if self._in_vain else locks.PATIENCE_S)
+        except files.Unfit as unfit:
+            errors.note("intent.lock %s" % unfit.strerror)
+        self._in_vain = lock is None
+        with locks.closing(lock):
             yield
 
     @property

@@ -71,6 +71,8 @@ CLIENT_LIMIT_S = 60.0
 LEAVE_S = 0.5
 """How long processes that a trainer left may end by themselves, as Python's own helpers do."""
 
+_MOST_ROUNDS = 5
+
 UNWRITTEN_S = 3.0
 """If a keeper has not written an exit for this long, something prevents it, usually a full disk."""
 
@@ -170,6 +172,18 @@ class Attempt:
         self._ladder.grace_s = grace_s
         self._ladder.step(now)
         return True
+
+    def hold(self) -> None:
+        """Stops its processes by SIGSTOP. Called repeatedly: one may have started another meanwhile."""
+        for _ in range(_MOST_ROUNDS):
+            moving = [process for process in self._remains() if not process.frozen]
+            if not moving:
+                break
+            processes.send_signal(moving, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets stopped processes continue."""
+        processes.send_signal(self._remains(), signal.SIGCONT)
 
     def left(self, now: float) -> List[processes.Process]:
         """Processes that have survived SIGKILL."""

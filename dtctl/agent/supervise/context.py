@@ -15,9 +15,10 @@ from ..dump import SITE
 from ..host import errors, files
 from ..host.outputs import lead_mark, unmarked
 from ..host.secrets import Masks
-from ..records.spec import Spec, TaskSpec, has_lead
+from ..records.spec import Spec, TaskSpec, has_lead, hold_s
 from ..run import containers, environment
 from .keeper import AttemptSpec
+from .repairing import CheckpointRepair
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,14 +54,20 @@ class TaskContext:
         """Whether a task of the run was lost and is not back yet."""
         self.may_start = True
         """Whether tasks may start: no other host has taken over the run."""
+        self.holds = False
+        """Whether tasks must not act: this host is cut off, and others may have been started in their place."""
+        self.hold_s = hold_s(spec) or 0.0
         self.first_steps: Mapping[str, float] = {}
         """For each task whose peers have reported steps: how long they took for the first."""
+        self.left_behind: Mapping[str, float] = {}
+        """For each task that a cut of the network may have left hanging: for how long it has made no step."""
         self._inherited = inherited
         self._secrets = secrets
         self._marks = environment.Marks(environment.code_directory(run.root, spec), inherited)
         self._box = containers.of_spec(run.root, spec["environment"], self._marks)
         self.checkpoint_dirs = self._marks.expand(spec["checkpoint_dirs"])
         self.checkpoints = CheckpointSigns(self.checkpoint_dirs)
+        self.repair = CheckpointRepair(run.root, spec, self.checkpoint_dirs)
 
     def launch(self, task: TaskSpec, attempt: int, directory: str, without: Collection[str]) -> AttemptSpec:
         """The spec of an attempt of a task. `without`: tasks of the run that take no part in it."""

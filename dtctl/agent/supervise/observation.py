@@ -49,6 +49,8 @@ class Observation:
         self._next_usage = 0.0
         self._spoke = False
         """Whether it has written anything but complaints about others since the last sample."""
+        self._idle_at: Optional[float] = None
+        """Since when its processes do nothing, whatever its host receives."""
         member = context.members[self._id]
         self._watchdog = Watchdog(entry, member, context.spec["recovery"], now)
         alone = trains_alone(member, context.spec["strategy"])
@@ -117,7 +119,9 @@ class Observation:
         signs.frozen = trainer is not None and trainer.frozen
         signs.excused = is_done(self._entry["step"], self._context.spec["target_step"]) or self._context.recovering
         signs.saved = self._watchdog.is_quiet(now) and self._is_saving(now)
-        return self._watchdog.update(now, signs, self._context.first_steps.get(self._id, 0.0))
+        signs.idle_s = now - self._idle_at if self._idle_at is not None else 0.0
+        first_s, behind_s = self._context.first_steps.get(self._id, 0.0), self._context.left_behind.get(self._id)
+        return self._watchdog.update(now, signs, first_s, behind_s)
 
     def _sample(self, now: float, wall: float) -> None:
         """How busy it is: what changes by little is no news, and is published with the next."""
@@ -130,6 +134,10 @@ class Observation:
         self._entry["most_memory_bytes"] = most
         self._entry["throttled"] = self._usage.throttled
         note_work(self._entry, True if self._spoke else self._usage.works, wall)
+        if self._spoke or self._usage.acts is not False:
+            self._idle_at = None
+        elif self._idle_at is None:
+            self._idle_at = now
         self._spoke = False
 
     def has_news(self) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..coordinate.following import Following
     from ..coordinate.leading import Leading
     from ..coordinate.voting import Voter
+    from ..coordinate.waiting import Waiting
     from ..records.run_state import Intent
     from ..records.whole_run import Event
     from ..run.runfiles import RunFiles
@@ -72,7 +73,7 @@ class Supervisor:
         self._intent.report = self._report_damage
         self._voter = self._new_voter(now) if votes(self._spec) else None
         self._role = take_role(files, self._voter, now, rebooted=rebooted)
-        self._context.may_start = self._role.may_start
+        self._context.may_start = self._role.may_start and not self._role.holds()
         self._load = MachineLoad()
         self._storage = SharedStorage(self._spec, self._context.checkpoint_dirs)
         self._gpus = Reader(self._spec["tasks"], LOAD_S)
@@ -106,6 +107,8 @@ class Supervisor:
             if self._has_new_orders(now, wall):
                 continue
             if self._over() and self._finish():
+                if self._role.is_removed:
+                    self._files.remove_aside()
                 return
             self._save()
             if self._role.moved is not None and self._begins_anew(self._role.moved):
@@ -162,6 +165,7 @@ class Supervisor:
         if self.state["intent_serial"] != self._intent.value["serial"]:
             self.state["intent_serial"] = self._intent.value["serial"]
             self._changes = True
+        self._context.holds = self._role.holds()
         grace_s = self._role.fence_s()
         if grace_s is not None:
             self._intent.take(intents.to_hold(drains.CUT_OFF, grace_s, self._spec, wanted, entries))
@@ -196,8 +200,9 @@ class Supervisor:
             self._role.close()
             self._role = take_role(self._files, self._voter, now)
         self._context.recovering = self._role.recovering
-        self._context.may_start = self._role.may_start and not self._is_to_leave
+        self._context.may_start = self._role.may_start and not (self._is_to_leave or self._role.holds())
         self._context.first_steps = self._role.first_steps
+        self._context.left_behind = self._role.left_behind
         return orders is not None and self._intent.take(orders)
 
     def _new_voter(self, now: float) -> Voter:
@@ -296,6 +301,7 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Waits until `wake` is written to, a connection has news, or a task is due."""
+        wake.show_work(self._wake)
         now = time.monotonic()
         due = self._role.due()
         times = [now + LONGEST_WAIT_S, *(task.due(now) for task in self._tasks), *([due] if due is not None else [])]
@@ -305,6 +311,17 @@ class Supervisor:
         waiting.poll(math.ceil(max(0.0, min(times) - now) * 1000))
         with suppress(BlockingIOError):
             os.read(self._wake, 65536)
+
+
+def agent_of(files: RunFiles) -> Union[Supervisor, Waiting]:
+    """What works for a run on this host. Of one that was taken down nothing is left to supervise."""
+    with suppress(paths.Damaged):
+        awaited = files.awaited()
+        if awaited is not None and awaited["is_removed"]:
+            from ..coordinate.waiting import Waiting  # rarely needed
+
+            return Waiting(files, awaited)
+    return Supervisor(files)
 
 
 def _given_up(intent: Intent) -> Intent:

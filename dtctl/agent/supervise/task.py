@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from typing import List, Optional
 
     from ..records.spec import TaskSpec
+    from ..records.values import Repair
     from .context import TaskContext
 
 ENDING_LOOK_S = 0.1
@@ -60,6 +61,8 @@ class Task:
         """When the back-off ends."""
         self._early_until = 0.0
         """Until then a failed attempt still counts as early, although the tasks that it needs are ready."""
+        self._repairing: Optional[Repair] = None
+        """How the run's checkpoints are being repaired, before this task restores one."""
         self._adopt(now, wall)
 
     @property
@@ -68,6 +71,8 @@ class Task:
 
     def due(self, now: float) -> float:
         """When the next step is to be taken, at the latest."""
+        if self._repairing is not None:
+            return now + ENDING_LOOK_S
         if self._start_at is not None:
             return self._start_at
         if self._dump is not None or (self._attempt is not None and self._attempt.ending):
@@ -92,12 +97,28 @@ class Task:
             self._note_ending()
 
     def _step_idle(self, intent: Intent, now: float, wall: float) -> None:
+        if self._is_repairing(intent):
+            return
         is_due = self._start_at is not None and now >= self._start_at
         decision = policy.while_idle(self.entry, intent, may_start=self._context.may_start, is_due=is_due)
         if decision is not None:
             self._follow_decision(decision, intent, now, wall)
         elif intent["want"] == "hold" and self._start_at is not None:
             self._start_at = max(self._start_at, now + LOOK_S)
+
+    def _is_repairing(self, intent: Intent) -> bool:
+        """Whether damaged checkpoints are being set aside. It does not start meanwhile, whatever is ordered."""
+        if self._repairing is None and intent["want"] == "hold" and self.entry["generation"] >= intent["generation"]:
+            done, how = self.entry["repaired"], intent["repair"]
+            is_done = done is not None and done["attempt"] == self.entry["attempt"] and done["how"] in (how, "full")
+            self._repairing = None if is_done else how
+        if self._repairing is None:
+            return False
+        repaired = self._context.repair.step(self._repairing, self.entry["attempt"])
+        if repaired is not None:
+            self._repairing, self.entry["repaired"] = None, repaired
+            self._context.touched(True)
+        return repaired is None
 
     def _step_attempt(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
         if intent["early"]:
@@ -113,6 +134,10 @@ class Task:
             self._end(attempt, intent, now)
         elif state == "stalled":
             self._kill_hung(attempt, now)
+        elif self._holds:
+            self._hold_still(attempt)
+        elif self.entry["held"]:
+            self._let_go_on(attempt)
         elif state == "starting":
             if attempt.runs(now):
                 self._set_running(attempt, wall)
@@ -172,6 +197,26 @@ class Task:
         if self._dump is None or self._dump.step(now):
             attempt.end(0.0, now)
 
+    @property
+    def _holds(self) -> bool:
+        """Whether it must not act now. A ps only answers, and others may need it that are not cut off from it."""
+        return self._context.holds and self._context.members[self.id]["role"] != "ps"
+
+    def _hold_still(self, attempt: Attempt) -> None:
+        attempt.hold()
+        if not self.entry["held"]:
+            self._note_held(True, fact("held_still", host=self._context.spec["host"], seconds=self._context.hold_s))
+
+    def _let_go_on(self, attempt: Attempt) -> None:
+        attempt.resume()
+        self._note_held(False, fact("goes_on", host=self._context.spec["host"]))
+
+    def _note_held(self, is_held: bool, why: Fact) -> None:
+        self.entry["held"] = is_held
+        explain(self.entry, [why] if is_held else [])
+        state = self.entry["state"]
+        self._context.changed(self.id, state, state, self.entry["attempt"], because([why]))
+
     def _end(self, attempt: Attempt, intent: Intent, now: float) -> None:
         if attempt.end(self._grace(intent), now) and not self.entry["asked"]:
             self._note_ending()
@@ -189,8 +234,8 @@ class Task:
         self._context.changed(self.id, state, state, self.entry["attempt"], because([fact("ending")]))
 
     def _grace(self, intent: Intent) -> float:
-        if self.entry["state"] == "stalled":
-            return 0.0
+        if self.entry["state"] == "stalled" or self.entry["held"] or self._holds:
+            return 0.0  # it hangs, or must not act any more: SIGTERM would let it save
         grace = intent["grace_s"]
         return self._context.spec["grace_s"] if grace is None else grace
 
@@ -251,6 +296,7 @@ class Task:
             self._dump.close()
         self._attempt = self._observation = self._dump = self._start_at = None
         self.entry.update({"pid": None, "start_time": None, "next_start": None, "ready": False, "left": []})
+        self.entry["held"] = False
         self.entry.update({"cpu": None, "memory_bytes": None, "throttled": None, "idle_since": None})
 
     def _hold(self, why: List[Fact], intent: Intent, restarts: int, wall: float) -> None:

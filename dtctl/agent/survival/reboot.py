@@ -141,10 +141,13 @@ def _waits(files: RunFiles) -> bool:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Excludes other sessions of this user, of any root, while a crontab is read, changed and written."""
+    """Excludes other sessions of this user, of any root, while a crontab is read, changed and written.
+
+    Not for ever: what holds the lock for seconds is a trainer, or suspended, and a start does not wait for it.
+    """
     directory = os.path.join(os.path.expanduser("~"), ".dtctl")
     paths.make_directory(directory)
-    with locks.closing(locks.wait_turn(os.path.join(directory, "reboot.lock"), done=lambda: False)):
+    with locks.closing(locks.await_lock(os.path.join(directory, "reboot.lock"), True, locks.PATIENCE_S)):
         yield
 
 

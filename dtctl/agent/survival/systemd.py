@@ -101,7 +101,7 @@ def unit_text(argv: Sequence[str], machine_id: str) -> str:
 
 def _quoted(argument: str) -> str:
     """systemd.service(5), "Command lines": quotes, backslash escapes, %% for specifiers and $$ for variables."""
-    escaped = argument.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    escaped = argument.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return '"%s"' % escaped.replace("%", "%%").replace("$", "$$")
 
 

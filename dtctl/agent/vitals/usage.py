@@ -27,12 +27,14 @@ class Usage:
     """The use of one attempt. `cpu`: processors kept busy between the last two samples; None before the second.
 
     `works`: whether between them it has used a processor, or waited for one or for a disk, has read or written, or its
-    host has received data, as a trainer that loads its data from elsewhere may do little else.
+    host has received data, as a trainer that loads its data from elsewhere may do little else. `acts`: the same, but
+    whatever its host receives, which may be for other tasks.
     """
 
     def __init__(self, trainer: int) -> None:
         self.cpu: Optional[float] = None
         self.works: Optional[bool] = None
+        self.acts: Optional[bool] = None
         self.throttled: Optional[float] = None
         """The share of the time in which its control group had used up its quota; None: no limit."""
         self._quota = Quota(trainer)
@@ -41,7 +43,7 @@ class Usage:
         self._trainer = trainer
         self._looked: Optional[float] = None
         self._ticks: Dict[Tuple[int, int], int] = {}
-        self._moved = 0
+        self._moved = self._received = 0
 
     def sample(self, now: float) -> None:
         """Takes a sample, at a time of the monotonic clock. Of an ended trainer nothing is known."""
@@ -55,16 +57,19 @@ class Usage:
                 memory_bytes += process.pages * _PAGE_BYTES
                 queues = queues or process.queues
                 moved += _read_and_written(pid)
-        moved += _received(self._trainer)
+        received = _received(self._trainer)
         used = sum(count - self._ticks.get(key, 0) for key, count in ticks.items())
         if self._looked is not None and now > self._looked:
             passed_s = now - self._looked
             self.cpu = float("%.3g" % (max(0, used) / processes.TICKS_A_SECOND / passed_s)) if ticks else None
-            fast = abs(moved - self._moved) > IDLE_BYTES_A_SECOND * passed_s
-            self.works = queues or fast or self.cpu >= IDLE_CPU if self.cpu is not None else None
+            most = IDLE_BYTES_A_SECOND * passed_s
+            own, whole = moved - self._moved, moved + received - self._moved - self._received
+            busy = None if self.cpu is None else queues or self.cpu >= IDLE_CPU
+            self.acts = None if busy is None else busy or abs(own) > most
+            self.works = None if busy is None else busy or abs(whole) > most
         self.memory_bytes = memory_bytes if ticks else None
         self.throttled = self._quota.sample() if ticks else None
-        self._looked, self._ticks, self._moved = now, ticks, moved
+        self._looked, self._ticks, self._moved, self._received = now, ticks, moved, received
 
 
 def _family(trainer: int) -> Iterator[int]:

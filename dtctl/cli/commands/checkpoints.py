@@ -13,6 +13,7 @@ import typer
 from dtctl.cli.ending import exit_for, report_errors
 from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import OutputOption, Scope, check_action, on_run, seconds
+from dtctl.cli.watching import require_to_write
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -190,12 +191,14 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
     if scope.run is not None:
         raise UsageError("push is for the next run, so it takes no --run", hint="dtctl checkpoints push PATH")
     cluster = scope.cluster()
+    if not local:
+        require_to_write(cluster)
     plan = operations.up.launch.make_plan(cluster, scope.transport.hostname, local=local)
     record, last = operations.run_record.record_of(plan), scope.memory.newest_of(cluster.file, cluster.name)
     if last is not None and last.is_local and not record.is_local:
         errors.note("the last run of this file was on this machine; this goes to its hosts", "--local    keeps it here")
     where = operations.checkpoints.push.targets(plan, into)
-    prefix = operations.checkpoints.local.find(Path(argument))
+    prefix = operations.checkpoints.local.find(Path(argument), anywhere=cluster.send_anywhere)
     render.checkpoints.show_reading(prefix)
     own = operations.checkpoints.local.read(prefix)
     if own.unread:

@@ -92,7 +92,7 @@ def show_plan(
     errors.show_doubts(checked.findings.doubts)
     planned = operations.up.launch.make_plan(cluster, scope.transport.hostname, local=local)
     chosen = operations.selection.select_tasks(operations.run_record.record_of(planned), words) if words else None
-    bundle, files = operations.local.scan_code(cluster), operations.environments.environment_files(cluster)
+    bundle, files = operations.sending.scan_code(cluster), operations.environments.environment_files(cluster)
     if output == "json":
         document.print_json("Plan", {**document.plan(planned, chosen, files), **document.not_pushed(bundle)})
     elif chosen is not None or every:

@@ -10,6 +10,7 @@ import typer
 from dtctl.cli.ending import exit_for, report_errors
 from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, check_action, on_cluster
+from dtctl.cli.watching import require_sending, require_to_write
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: boo
 
     cluster = scope.cluster(None, overrides)
     source = operations.data.source_of(cluster)
+    if action in ("push", "drop"):
+        require_to_write(cluster, overrides)
     record = operations.run_record.record_of(plan_roster(cluster))
+    if action == "push":
+        require_sending(cluster, operations.sending.DATA)
     if action == "status" and not source.is_dir():
         errors.note(f"there is no {source} here: whether hosts have what it holds is unknown")
     reads = action == "push" or (action == "status" and source.is_dir())

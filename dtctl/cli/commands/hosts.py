@@ -23,11 +23,13 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
+from dtctl.cli.watching import unallowed
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from dtctl.config.outgoing import Sending
     from dtctl.model import Host
-    from dtctl.operations.consent import KeyScan, NewKeys
+    from dtctl.operations.consent import KeyScan, NewKeys, Program
     from dtctl.transport.connect import Transports
 
     Pinned = tuple[NewKeys, Sequence[Path]]
@@ -35,18 +37,22 @@ if TYPE_CHECKING:
 
 @on_cluster
 def allow(scope: Scope, cluster_file: ClusterFile = None, local: Local = False, output: OutputOption = "text") -> None:
-    """Show what the cluster file would run on this machine, and allow it."""
+    """Show what the cluster file would run on this machine and send from outside of its directory, and allow it."""
     cluster = scope.cluster(cluster_file)
     programs = operations.consent.programs_here(cluster, local=local)
+    sendings = () if local else operations.sending.allowable(cluster)
     consents = operations.consent.Consents()
-    new = consents.missing(programs)
-    if output == "text" and programs:
-        render.starting.show_programs(programs)
+    new: list[Program | Sending] = [*consents.missing(programs), *consents.missing(sendings)]
+    if output == "text":
+        render.starting.show_wanted(programs, sendings)
     consents.allow(new)
     if output == "json":
-        return document.print_json("Allow", results.allow(programs, new))
-    if not programs:
-        return errors.note(f"nothing to allow: {cluster.file} starts nothing on this machine")
+        return document.print_json("Allow", results.allow(programs, sendings, new))
+    if not (programs or sendings):
+        return errors.note(
+            f"nothing to allow: {cluster.file} starts nothing on this machine, and sends nothing from outside of its "
+            "directory"
+        )
     return errors.note("allowed; you will be asked again when that changes" if new else "allowed already")
 
 
@@ -150,6 +156,9 @@ def check(
         render.progress.UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
     ):
         checked = operations.checks.checking.check(context, record, scope.transport, progress)
+    if cluster.trainer.secrets and not record.is_local and unallowed(cluster, operations.sending.VALUES, local=local):
+        allows = operations.consent.allow_command(cluster.file)
+        errors.note(f"checked without the values of secrets, as you have not allowed it to send them: {allows}")
     if output == "json":
         document.print_json("Check", render.machine.status.checked(checked))
     else:

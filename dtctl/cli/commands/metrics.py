@@ -117,12 +117,10 @@ def _printer(*, as_csv: bool, jsonl: bool) -> Print:
 def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
     if head:
         render.metrics.put_csv_head()
-    try:
+    with scope.detached("dtctl metrics -f    follows them again"):
         for event in operations.metrics.follow_metrics(record, scope.transport, tags, points=points):
             if isinstance(event, operations.client.streams.Disconnected | operations.client.streams.Reconnected):
                 errors.show_contact(event)
             elif event is not None:
                 for point in event.points:
                     printer(event, point)
-    except KeyboardInterrupt:
-        raise typer.Exit(ExitCode.INTERRUPTED) from None

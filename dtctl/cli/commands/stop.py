@@ -121,6 +121,7 @@ def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: Output
                 f"{render.format.fold(outcome.stop.absent)} was not part of the run, and was not queried",
                 "dtctl gc    removes what earlier runs left there, once it answers",
             )
+        render.result.show_awaited(outcome.awaited, outcome.stop.errors)
         if outcome.unasked:
             unasked = render.format.fold(outcome.unasked)
             errors.note(
@@ -133,7 +134,7 @@ def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: Output
         except DtctlError as error:
             errors.show_warning(f"{error.summary}: {error.detail}", "it was removed from the hosts")
     if code := render.result.stop_exit_code(outcome.stop):
-        raise typer.Exit(code)
+        raise typer.Exit(ExitCode.PARTIAL if outcome.removed and code is not ExitCode.SURVIVORS else code)
 
 
 @on_cluster

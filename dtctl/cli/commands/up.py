@@ -24,11 +24,12 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
-from dtctl.cli.watching import follow_to_the_end, require_consent
+from dtctl.cli.watching import follow_to_the_end, require_consent, require_sending
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.replace import Replacement
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.up.launch import Start
     from dtctl.operations.up.result import UpResult
     from dtctl.render.progress import UpProgress
@@ -74,7 +75,7 @@ def up(
     checked = scope.checked(cluster_file, overrides)
     cluster, reviewed = checked.cluster, operations.up.review.review(checked, os.environ, local=local, force=force)
     errors.show_doubts(reviewed.doubts)
-    require_consent(cluster, overrides, local=local, typed=local)
+    require_consent(cluster, overrides, local=local, typed=local, sends=operations.sending.START)
     launch = operations.up.launch.prepare_launch(
         cluster,
         scope.transport.hostname,
@@ -92,7 +93,7 @@ def up(
     def first(bars: UpProgress) -> None:
         if require_private:
             operations.checks.checking.require_private(
-                operations.checks.checking.context_of(launch.plan, hostname=scope.transport.hostname),
+                operations.checks.checking.context_of(launch.plan, launch.content, hostname=scope.transport.hostname),
                 launch.record,
                 scope.transport,
                 bars,
@@ -106,6 +107,7 @@ def up(
         first=first,
         previous=scope.memory.newest_of(cluster.file, cluster.name),
         force=force,
+        beside=force,
         keep_ports=require_private,  # it has looked at these
     )
     if follow and outcome.lead is not None:
@@ -157,7 +159,8 @@ def push(
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = operations.run_record.record_of(plan_roster(operations.local.make_local(cluster) if local else cluster))
-    bundle = operations.local.scan_code(cluster)
+    require_sending(cluster, operations.sending.CODE, local=local)
+    bundle = operations.sending.scan_code(cluster)
     render.plan.show_left_out(bundle, cluster.file)
     kept = "nothing was started; the hosts keep the received files"
     with (
@@ -186,6 +189,9 @@ def replace(
     ] = None,
     overrides: Overrides = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start even if tasks may still run on a host that gives no answer.")
+    ] = False,
     quiet: Quiet = False,
     output: OutputOption = "text",
 ) -> None:
@@ -196,8 +202,10 @@ def replace(
     exchange = operations.replace.plan_replacement(cluster, host, new)
     found = operations.status.status(scope.record(), scope.transport)
     report_errors(operations.replace.unanswered(exchange, found), others=found.without_run)
-    operations.replace.check_replaceable(cluster, found)
-    require_consent(exchange.cluster, overrides, local=found.record.is_local)
+    operations.replace.check_replaceable(cluster, exchange, found)
+    beside = force or _agrees_to_unknown_end(scope, exchange, found)
+    sends = (*operations.sending.START, operations.sending.DATA)
+    require_consent(exchange.cluster, overrides, local=found.record.is_local, sends=sends)
     launch = operations.replace.prepare_replacement(exchange, found, scope.transport.hostname, os.environ)
     render.plan.show_left_out(launch.bundle, launch.plan.cluster.file)
     render.plan.show_exposure(operations.local.exposure(cluster))
@@ -208,7 +216,8 @@ def replace(
         if not yes:
             _ask(exchange, runs)
 
-    outcome = start(scope, launch, quiet=quiet, output=output, agree=agree)
+    again = f"{_command(exchange)} --yes --force"
+    outcome = start(scope, launch, quiet=quiet, output=output, agree=agree, beside=beside, again=again)
     outcome = await_tasks(scope, launch, outcome, quiet=quiet or output == "json")
     if outcome.failed is not None:
         raise typer.Exit(ExitCode.RUN_FAILED)
@@ -235,9 +244,29 @@ def _bring_data(scope: Scope, exchange: Replacement, launch: Start, *, quiet: bo
         )
 
 
+def _agrees_to_unknown_end(scope: Scope, exchange: Replacement, found: RunStatus) -> bool:
+    """Asks before anything is changed where it could not be known whether tasks of the old host still act.
+
+    False where there is nothing to ask.
+    """
+    hosts = operations.up.succession.unknown_ends(found, scope.transport)
+    if not hosts:
+        return False
+    run = found.record.run or found.record.cluster
+    if not console.can_ask():
+        raise render.starting.unknown_end(hosts, run, f"{_command(exchange)} --yes --force")
+    render.starting.show_unknown_end(hosts, run)
+    console.confirm("Move the tasks all the same?")
+    return True
+
+
+def _command(exchange: Replacement) -> str:
+    return f"dtctl replace {exchange.old} {exchange.new}"
+
+
 def _ask(exchange: Replacement, runs: Collection[str]) -> None:
     if not sys.stdin.isatty():
-        raise UsageError("replace stops the run, so it asks first", hint="dtctl replace HOST NEWHOST --yes")
+        raise UsageError("replace stops the run, so it asks first", hint=f"{_command(exchange)} --yes")
     moved = ", ".join(map(str, exchange.tasks))
     what = f"stop {', '.join(runs)} and start again" if runs else "start again"
     console.confirm(f"Move {moved} from {exchange.old} to {exchange.new}: {what}?")

@@ -12,6 +12,7 @@ from pathlib import Path
 from dtctl.agent.checkpoints import formats, reading, verifying
 from dtctl.agent.checkpoints.tensor_bundle import Index
 from dtctl.agent.records.checkpoints import Checkpoint
+from dtctl.config.outgoing import OVERRIDE, why_none_of, why_refused
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError, UsageError
 from dtctl.folder import open_regular, read_regular
@@ -48,12 +49,15 @@ class OwnCheckpoint:
         return sum(one.size for one in self.files)
 
 
-def find(path: Path) -> Path:
+def find(path: Path, *, anywhere: bool = False) -> Path:
     """The prefix of the checkpoint that `path` means: it, one of its files, or the newest of a directory.
 
-    Raises UsageError where there is none, PreflightError for one that is of no use.
+    Raises UsageError where there is none, PreflightError for one that is of no use, and for a home directory or one of
+    keys unless `anywhere`.
     """
     path = path.expanduser()
+    if not anywhere:
+        _refuse_secrets(path)
     if path.is_dir():
         return _in_directory(path)
     if re.match(formats.KERAS_NAME, path.name) and path.exists():
@@ -66,6 +70,17 @@ def find(path: Path) -> Path:
             hint="name its directory, or its files without what follows the name, as in out/model.ckpt-500",
         )
     return prefix
+
+
+def _refuse_secrets(path: Path) -> None:
+    place = path.resolve()
+    what = why_refused(place) if path.is_dir() else why_none_of(place.parent)
+    if what is not None:
+        itself = "name the checkpoint itself, as in out/model.ckpt-500; or " if path.is_dir() else ""
+        raise PreflightError(
+            f"{path} is {what}, so dtctl sends nothing of it",
+            hint=f"{itself}add {OVERRIDE} to the cluster file if this is intended",
+        )
 
 
 def _in_directory(directory: Path) -> Path:

@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from dtctl.agent.checkpoints import formats, reading, verifying
 from dtctl.agent.checkpoints.tensor_bundle import number_in
+from dtctl.agent.host.budget import Budget
 from dtctl.agent.records.checkpoints import Arrived, Checkpoint, CheckpointReport, FilePart, Pruned, Verified
 from dtctl.agent.records.kinds import checked, made
 from dtctl.folder import PRIVATE, Folder, temporary_folder
@@ -255,7 +256,7 @@ def _read(found: Found, until: float) -> verifying.Verdict:
                         whole.unread = "not all of it was read: there was no more time"
                         return whole
         path = str(folder.path / found.name)
-        if re.match(formats.KERAS_NAME, path) is None:
-            return verifying.verify(path)
-        whole.problems = formats.keras_damage(path)
-        return whole
+        check = Budget(until, 0).check
+        return (
+            verifying.verify_keras(path, check) if re.match(formats.KERAS_NAME, path) else verifying.verify(path, check)
+        )

@@ -17,6 +17,7 @@ from dtctl.operations.checks.programs import Needs
 from dtctl.operations.client.persistent import Greeted
 from dtctl.operations.diagnosis import Fields, Finding, Level, Match, Signature, table
 from dtctl.plan import RunPlan
+from dtctl.plan.spec import NO_CONTENT, EnvironmentContent
 
 if TYPE_CHECKING:
     from dtctl.operations.data import DataSet
@@ -52,8 +53,8 @@ class CheckContext:
     """The Python of this machine that is used where the file names none."""
     bundle: str | None = None
     """The code, where the hosts have it by now: their Pythons are to compile it."""
-    environment_files: Mapping[str, str] = field(default_factory=dict)
-    """What the trainers' environment is made of."""
+    content: EnvironmentContent = NO_CONTENT
+    """From what the trainers' environment is created."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Those of the trainers, as far as they have values here."""
 

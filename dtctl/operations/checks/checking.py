@@ -42,10 +42,10 @@ from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.data import data_set
 from dtctl.operations.diagnosis import Finding
-from dtctl.operations.environments import environment_files
 from dtctl.operations.local import local_python
 from dtctl.operations.run_record import RunRecord
 from dtctl.plan import RunPlan
+from dtctl.plan.spec import NO_CONTENT, EnvironmentContent
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
@@ -287,6 +287,7 @@ def _warning_text(finding: Finding) -> str:
 
 def context_of(
     plan: RunPlan,
+    content: EnvironmentContent = NO_CONTENT,
     *,
     brief: bool = False,
     deep: bool = False,
@@ -297,8 +298,8 @@ def context_of(
 ) -> CheckContext:
     """Reads the programs' text. `hostname`: the name that SSH would connect to, by its own configuration.
 
-    `allowed_here`: the user lets the file start its programs on this machine. `bundle`: the code that the hosts have
-    been sent. `secrets`: those of the trainers.
+    `content`: of the trainers' environment. `allowed_here`: the user lets the file start its programs on this machine.
+    `bundle`: the code that the hosts have been sent. `secrets`: those of the trainers.
     """
     reaches = {name: plan.cluster.hosts[name].reach for name in plan.members}
     return CheckContext(
@@ -317,6 +318,6 @@ def context_of(
         data=data_set(plan.cluster, read=False) if plan.cluster.data.source else None,
         own_python=local_python(os.environ),
         bundle=bundle,
-        environment_files=environment_files(plan.cluster),
+        content=content,
         secrets=secrets or {},
     )

@@ -43,7 +43,7 @@ def _question(context: CheckContext, host: str) -> SoftwareQuestion | None:
             cuda=any(task.gpus for task in tasks),
             isolated=context.host(host).is_local,
             may_start=_may_start(context, host, program),
-            environment=environment_of(context.plan, tasks[0], context.environment_files),
+            environment=environment_of(context.plan, tasks[0], context.content),
             bundle=context.bundle,
             files=_needed(context, tasks, lambda needs: needs.files)[:MOST_FILES] if context.bundle else [],
         )

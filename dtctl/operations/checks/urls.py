@@ -48,7 +48,7 @@ def _question(context: CheckContext, host: str) -> UrlsQuestion | None:
         token=context.token,
         host=host,
         program=task.argv[0],
-        environment=environment_of(plan, task, context.environment_files),
+        environment=environment_of(plan, task, context.content),
         variables=dict(task.env),
         secrets={name: context.secrets[name] for name in task.secrets if name in context.secrets},
         keep_proxy=task.keep_proxy,

@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -41,7 +41,7 @@ _OVERHEAD_BYTES = 64
 class Progress:
     """How far a host has come.
 
-    phase is connect, wheels, send, receive, setup, verify, prepared, started, done, or failed.
+    phase is connect, send, receive, setup, verify, prepared, started, done, or failed.
     """
 
     host: str
@@ -134,6 +134,10 @@ class Conversations:
     def __exit__(self, *_: object) -> None:
         for session in self._sessions.values():
             session.close()
+
+    def expect_away(self, hosts: Collection[str]) -> None:
+        """These hosts are away, as the coordinator reports: those that are not connected yet get little time for it."""
+        self._record = self._record.with_short_timeouts(hosts)
 
     def ask(self, wanted: Request[R], hosts: Iterable[str] | None = None) -> dict[str, R]:
         """The answer of each host that gives one."""

@@ -6,14 +6,14 @@ import math
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
-from dtctl.model import Host
+from dtctl.model import Host, Reach, SshSettings
 from dtctl.operations.client import Progress, Report, reporting_failure, silent
 from dtctl.transport import timeouts
 from dtctl.transport.fanout import fan_out
@@ -75,7 +75,7 @@ class PersistentTransport:
         self._most = most
         self._idle: dict[str, Session] = {}
         self._refusals: dict[str, _Refusal] = {}
-        self._coming: dict[str, Future[None]] = {}
+        self._coming: dict[str, tuple[Host, Future[None]]] = {}
         """Conversations that are being begun before they are asked for."""
         self._lock = threading.Lock()
         self._over = False
@@ -95,9 +95,12 @@ class PersistentTransport:
         return list(idle.values())
 
     def expect(self, hosts: Collection[Host]) -> None:
-        """Begins conversations with hosts that will be queried soon; `open` waits for one that is being started."""
+        """Begins conversations with hosts that will be queried soon; `open` waits for one that is being started.
+
+        Where a host has been found to be away since, `open` gets it with a shorter timeout, and waits no longer.
+        """
         with self._lock:
-            self._coming.update({host.name: Future() for host in hosts})
+            self._coming.update({host.name: (host, Future()) for host in hosts})
         threading.Thread(target=fan_out, args=(hosts, self._begin_early), daemon=True).start()
 
     def _begin_early(self, host: Host) -> None:
@@ -108,11 +111,18 @@ class PersistentTransport:
         except TransportError:
             pass
         finally:
-            self._coming[host.name].set_result(None)
+            self._coming[host.name][1].set_result(None)
+
+    def _await_early(self, host: Host) -> None:
+        if (coming := self._coming.get(host.name)) is None:
+            return
+        expected, begun = coming
+        limit_s = _shorter_s(host.reach, expected.reach)
+        if not wait([begun], limit_s).done:
+            raise TransportError(f"{host.name} cannot be connected to within {limit_s:g} s")
 
     def open(self, host: Host) -> Session:
-        if (coming := self._coming.get(host.name)) is not None:
-            coming.result()
+        self._await_early(host)
         with self._lock:
             session = self._idle.pop(host.name, None)
             refusal = self._refusals.get(host.name)
@@ -155,6 +165,13 @@ class PersistentTransport:
                 self._idle[session.host.name] = session
                 return
         session.close()
+
+
+def _shorter_s(now: Reach, before: Reach) -> float | None:
+    """The timeout of a connection, if it is shorter than before."""
+    if not (isinstance(now, SshSettings) and isinstance(before, SshSettings)):
+        return None
+    return now.connect_timeout_s if now.connect_timeout_s < before.connect_timeout_s else None
 
 
 def for_one_command(transport: Transport) -> PersistentTransport:

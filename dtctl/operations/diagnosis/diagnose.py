@@ -119,7 +119,7 @@ def _fitting(facts: Facts, task: TaskStatus, text: str) -> Iterator[tuple[Signat
         matched = re.search(row.pattern, text)
         if matched is None:
             continue
-        words = {name: " ".join(value.split()) for name, value in matched.groupdict().items() if value}
+        words = {name: " ".join(value.split())[:_LONGEST_LINE] for name, value in matched.groupdict().items() if value}
         joined = row.join(facts, task, words)
         if joined is not None:
             yield row, {**words, **joined}
@@ -174,9 +174,19 @@ class Diagnosis:
 
 
 def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
-    """By one connection to each host, which is asked for its status and then for its measurements."""
+    """By one connection to each host, which is asked for its status and then for its measurements.
+
+    The coordinator is asked first: hosts that it reports as away are given up soon.
+    """
     with Conversations(record, transport, record.task_hosts) as hosts:
-        answers = hosts.ask(request_of_status(record))
+        answers = hosts.ask(request_of_status(record), [record.coordinator])
+        for answer in list(answers.values()):
+            if answer["coordination"] is not None and answer["inventory"] is not None:
+                reported = status_by_coordinator(record.as_known(answer["inventory"]), answer)
+                hosts.expect_away(reported.coordination.lost_hosts if reported.coordination is not None else ())
+        answers.update(
+            hosts.ask(request_of_status(record), [host for host in record.task_hosts if host not in answers])
+        )
         status = _status(record, transport, answers, hosts.errors)
         with_run = [host for host, answer in answers.items() if answer["run"] == status.record.run]
         found = hosts.ask(_request(status.record), with_run)
@@ -207,7 +217,7 @@ def _status(
 def _scanned(file: Path | None) -> Bundle | None:
     """The code by the cluster file as it reads now; None if it cannot be read."""
     from dtctl.config.load import load_cluster
-    from dtctl.operations.local import scan_code
+    from dtctl.operations.sending import scan_code
 
     try:
         return scan_code(load_cluster(file)) if file is not None else None

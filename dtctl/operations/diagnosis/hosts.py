@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from dtctl.agent.records.vitals import Busy, Machine, is_full
+from dtctl.agent.run import hangs
 from dtctl.model import TaskState, grouped
 from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Match, commonness, versions
 from dtctl.operations.snapshot import TaskStatus
@@ -20,16 +21,13 @@ BEHIND = 5.0
 """A task that has reported no step for this many times as long as its peers, and for SILENT_S, has fallen behind."""
 
 PATIENCE_S = 120.0
-"""A start, or a run in which every task is idle, may take this long before it is a finding."""
+"""A start may take this long before it is a finding."""
 
 STARTS = 5
 """One that takes so many times as long as its peers for its first step has not begun."""
 
 IDLE_SOON_S = 30.0
 """Who is idle so soon after its start, in twice the time that the lead took for a step, has not trained in silence."""
-
-_APART_S = 10.0
-"""Who was idle so much before all others is likely to be the one that the others wait for."""
 
 PRESSED = 0.4
 MEMORY_PRESSED = 0.1
@@ -225,20 +223,20 @@ def nobody_begins(facts: Facts) -> Iterator[Match]:
     tasks = [task for task in facts.tasks if task.state is TaskState.RUNNING and task.id.job != "evaluator"]
     if facts.status.verdict.outcome.decided or not _is_to_begin(facts, tasks):
         return
-    idle = sorted(
-        (task.entry["idle_since"], task.id)
+    idle = {
+        task.id: task.entry["idle_since"]
         for task in tasks
         if task.entry["idle_since"] is not None and task.id.job != "ps"
-    )
-    if any(task.entry["idle_since"] is None for task in tasks) or not idle or facts.age(idle[-1][0]) < PATIENCE_S:
+    }
+    last = max(idle.values(), default=None)
+    if any(task.entry["idle_since"] is None for task in tasks) or last is None or facts.age(last) < hangs.IDLE_S:
         return
-    since, first = idle[0]
-    alone = len(idle) > 1 and idle[1][0] - since >= _APART_S
-    first_task = {"first": (first,), "first_s": facts.age(since)} if alone else {}
-    ages = {"age_s": facts.age(facts.status.record.created), "idle_s": facts.age(idle[-1][0])}
-    every = tuple(task for _, task in idle)
+    every = tuple(sorted(idle, key=lambda task: (idle[task], task)))
+    first = hangs.idle_first(idle)
+    first_task = {"first": (first,), "first_s": facts.age(idle[first])} if first is not None else {}
+    ages = {"age_s": facts.age(facts.status.record.created), "idle_s": facts.age(last)}
     hosts = tuple(dict.fromkeys(facts.status.tasks[task].host for task in every))
-    yield Match(every, hosts, {"task": first, **ages, **first_task})
+    yield Match(every, hosts, {"task": every[0], **ages, **first_task})
 
 
 def _is_to_begin(facts: Facts, tasks: list[TaskStatus]) -> bool:
@@ -246,8 +244,4 @@ def _is_to_begin(facts: Facts, tasks: list[TaskStatus]) -> bool:
     counts = facts.status.progress.target is not None or any(
         task.id.job == "ps" or not task.entry["ready"] for task in tasks
     )
-    reported = any(
-        task.entry["step"] is not None or any(past["step"] is not None for past in task.entry["history"])
-        for task in tasks
-    )
-    return counts and not reported
+    return counts and not hangs.has_begun(task.entry for task in tasks)

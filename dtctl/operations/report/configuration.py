@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.host.secrets import MASK, Masks, is_secret_name
-from dtctl.config.document import Scalar, hides_next
+from dtctl.agent.host.secrets import MASK, Masks, hides_next, is_secret_name
+from dtctl.config.document import Scalar
 from dtctl.config.yaml12 import parse
 from dtctl.dataclass import dataclass
 from dtctl.errors import ConfigError, PreflightError

@@ -7,6 +7,7 @@ is copied into a directory here (../checkpoints/urls.py, events.py), and they ju
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,7 +18,10 @@ from typing import Any, TypeVar
 
 from dtctl.agent.records.values import normal_url
 from dtctl.dataclass import dataclass
-from dtctl.errors import DtctlError
+from dtctl.operations.storage.errors import InvalidAnswer, Missing, StorageError
+from dtctl.operations.storage.limits import within
+
+__all__ = ["InvalidAnswer", "Missing", "Object", "Place", "StorageError", "is_passing", "label", "within"]
 
 MOST_OBJECTS = 100_000
 MOST_DIRECTORIES = 200
@@ -29,8 +33,20 @@ _LONGEST_PAUSE_S = 15.0
 
 T = TypeVar("T")
 
-_SYSTEMS = {"gs": ("gcsfs.core", "GCSFileSystem"), "s3": ("s3fs", "S3FileSystem")}
+_SYSTEMS = {
+    "gs": ("gcsfs.core", "GCSFileSystem"),
+    "s3": ("s3fs", "S3FileSystem"),
+    "webhdfs": ("dtctl.operations.storage.webhdfs", "BoundedWebHDFS"),
+}
 """gcsfs.GCSFileSystem asks by gRPC for what is not needed here. Others as fsspec knows them."""
+
+_REQUEST_S = 120.0
+_LEAST_BYTES_PER_S = 16 << 10
+"""The time limit of a request, and how fast its content has to arrive or leave besides."""
+
+_MOST_SIZE = 2**53
+_LAST_TIME = 253402300799.0
+"""The end of the year 9999."""
 
 _EXTRAS = {"gs": "gs", "s3": "s3", "hdfs": "hdfs", "viewfs": "hdfs", "webhdfs": "hdfs"}
 """Others are Azure's."""
@@ -45,14 +61,6 @@ _PASSING = frozenset(
     }
 )
 """Names of exceptions of libraries that need not be installed."""
-
-
-class StorageError(DtctlError):
-    """What lies at a storage URL cannot be listed, read or written from here."""
-
-
-class Missing(StorageError):
-    """There is no such object."""
 
 
 class _Short(ConnectionError):
@@ -94,30 +102,31 @@ class Place:
 
     def objects(self, depth: int, is_left_out: Callable[[str], bool] = lambda name: False) -> Iterator[Object]:
         """Those in it and in the directories below, so many levels of them. A place where nothing is yet has none."""
-        left, self.cut = [("", 0)], False
+        left, room, self.cut = [("", 0)], MOST_OBJECTS, False
         for _ in range(MOST_DIRECTORIES):
-            if not left:
-                return
+            if not left or not room:
+                break
             below, level = left.pop(0)
-            for entry in self._listed(below):
-                name = str(entry["name"]).rstrip("/").rpartition("/")[2]
+            entries = self._listed(below)
+            self.cut = self.cut or len(entries) > room
+            for entry in entries[:room]:
+                name = entry.name.rstrip("/").rpartition("/")[2]
                 if not _is_name(name):
                     continue
-                if entry.get("type") != "directory":
-                    yield Object(below + name, int(entry.get("size") or 0), _time(entry), _version(entry))
+                if not entry.is_directory:
+                    yield Object(below + name, entry.size, entry.time, entry.version)
                 elif level < depth and not is_left_out(name):
                     left.append((f"{below}{name}/", level + 1))
+            room -= min(room, len(entries))
         self.cut = self.cut or bool(left)
 
-    def _listed(self, below: str) -> list[Mapping[str, Any]]:
+    def _listed(self, below: str) -> list[_Entry]:
         path = self._at(below).rstrip("/")
         try:
-            found: list[Mapping[str, Any]] = self._ask(lambda: self._system.ls(path, detail=True))
+            found = self._ask(lambda: [_entry(one) for one in self._system.ls(path, detail=True)])
         except Missing:
             return []
-        own = [entry for entry in found if str(entry["name"]).strip("/") != path.strip("/")]
-        self.cut = self.cut or len(own) > MOST_OBJECTS
-        return own[:MOST_OBJECTS]
+        return [entry for entry in found if entry.name.strip("/") != path.strip("/")]
 
     def contents(self, wanted: Iterable[Object]) -> dict[str, bytes]:
         """Of small objects, many at once; of those that are still there."""
@@ -135,7 +144,7 @@ class Place:
                 _refuse_short(one, end)
             return found
 
-        found = zip(full, self._ask(read), strict=True) if full else ()
+        found = zip(full, self._ask(read, sum(sizes.values())), strict=True) if full else ()
         return {
             **{name: b"" for name, size in sizes.items() if not size},
             **{name: data for name, data in found if isinstance(data, bytes)},
@@ -147,14 +156,17 @@ class Place:
             _refuse_short(data, end - begin)
             return data
 
-        return self._ask(read)
+        return self._ask(read, end - begin)
 
     def whole(self, name: str) -> bytes:
-        """Of a small object, whatever its size is by now; empty where there is none."""
+        """Of a small object, whatever its size is by now; empty where there is none. Raises StorageError for a large
+        one."""
         try:
-            size = self._ask(lambda: int(self._system.info(self._at(name))["size"]))
+            size = self._ask(lambda: _size(self._system.info(self._at(name))))
         except Missing:
             return b""
+        if size > PIECE_BYTES:
+            raise InvalidAnswer(f"{self.url}/{name} has {size} bytes, and is expected to be small")
         return self.piece(name, 0, size)
 
     def pieces(self, one: Object, offset: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -169,10 +181,10 @@ class Place:
         from fsspec.callbacks import Callback
 
         callback = Callback(hooks={"bytes": lambda size, value, **_: report(value)})
-        self._ask(lambda: self._system.put_file(str(file), self._at(name), callback=callback))
+        self._ask(lambda: self._system.put_file(str(file), self._at(name), callback=callback), file.stat().st_size)
 
     def write(self, name: str, data: bytes) -> None:
-        self._ask(lambda: self._system.pipe_file(self._at(name), data))
+        self._ask(lambda: self._system.pipe_file(self._at(name), data), len(data))
 
     def remove(self, name: str) -> None:
         """One that is gone already is as good."""
@@ -182,12 +194,18 @@ class Place:
     def _at(self, name: str) -> str:
         return f"{self._path}/{name}"
 
-    def _ask(self, work: Callable[[], T]) -> T:
-        """Each library and storage has exceptions of its own."""
+    def _ask(self, work: Callable[[], T], size_bytes: int = 0) -> T:
+        """Each library and storage has exceptions of its own, and few of them have a time limit.
+
+        `size_bytes`: of what is transferred, for the time limit.
+        """
         until, pause_s = time.monotonic() + self._patience_s, 1.0
+        limit_s = _REQUEST_S + size_bytes / _LEAST_BYTES_PER_S
         while True:
             try:
-                return work()
+                return within(limit_s, self.url, work)
+            except StorageError:
+                raise
             except Exception as error:
                 passes = is_passing(error)
                 if not passes or time.monotonic() + pause_s > until:
@@ -199,7 +217,7 @@ class Place:
         if isinstance(error, ImportError):
             extra = _EXTRAS.get(self.url.partition(":")[0], "azure")
             return StorageError(f"{self.url} cannot be opened here: {error}", hint=f"pip install 'dtctl[{extra}]'")
-        why = " ".join(str(error).split())[:500] or type(error).__name__
+        why = " ".join(str(error)[:4000].split())[:500] or type(error).__name__
         if isinstance(error, FileNotFoundError):
             return Missing(f"{self.url}: there is no {why}")
         return StorageError(
@@ -225,29 +243,57 @@ def _refuse_short(data: object, size: int) -> None:
 
 def _is_name(name: str) -> bool:
     """It may become that of a file here."""
-    return (
-        name not in ("", ".", "..")
-        and not {"\0", "/"} & set(name)
-        and len(name.encode("utf-8", "surrogateescape")) <= 255
-    )
+    try:
+        size = len(os.fsencode(name))
+    except UnicodeEncodeError:  # half a character
+        return False
+    return name not in ("", ".", "..") and not {"\0", "/"} & set(name) and size <= 255
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What a listing has of one object, validated. `name`: its path."""
+
+    name: str
+    is_directory: bool
+    size: int
+    time: float
+    version: str
+
+
+def _entry(found: Any) -> _Entry:
+    """Raises InvalidAnswer: libraries pass on what a server claims."""
+    name = found.get("name") if isinstance(found, Mapping) else None
+    if not isinstance(name, str):
+        raise InvalidAnswer("the listing has an entry without a name")
+    return _Entry(name, found.get("type") == "directory", _size(found), _time(found), _version(found))
+
+
+def _size(found: Mapping[str, Any]) -> int:
+    size = found.get("size") or 0
+    if isinstance(size, str) and size.isdecimal() and len(size) < 20:
+        size = int(size)
+    if type(size) is not int or not 0 <= size <= _MOST_SIZE:
+        raise InvalidAnswer("the listing has an object whose size is no number of bytes")
+    return size
 
 
 def _time(entry: Mapping[str, Any]) -> float:
     for key in ("mtime", "LastModified", "last_modified", "updated", "modified", "modificationTime"):
         found = entry.get(key)
-        with suppress(ValueError, OverflowError):
+        with suppress(ValueError, OverflowError, OSError):
             if isinstance(found, str):
-                found = datetime.fromisoformat(found.replace("Z", "+00:00"))
-            if isinstance(found, datetime):
-                return max(0.0, found.timestamp())
-            if isinstance(found, int | float):
-                return max(0.0, found / 1000.0 if found > 1e11 else float(found))  # webhdfs counts milliseconds
+                found = datetime.fromisoformat(found[:100].replace("Z", "+00:00"))
+            seconds = found.timestamp() if isinstance(found, datetime) else found
+            if isinstance(seconds, int | float):
+                seconds = seconds / 1000.0 if seconds > 1e11 else float(seconds)  # webhdfs counts milliseconds
+                return min(max(0.0, seconds), _LAST_TIME) if seconds == seconds else 0.0
     return 0.0
 
 
 def _version(entry: Mapping[str, Any]) -> str:
     named = next((entry[key] for key in ("generation", "ETag", "etag", "content_md5") if entry.get(key)), None)
-    return str(named or f"{entry.get('size')}-{_time(entry)}")[:100]
+    return str(named if isinstance(named, str | int) else f"{_size(entry)}-{_time(entry)}")[:100]
 
 
 def is_passing(error: BaseException | None) -> bool:

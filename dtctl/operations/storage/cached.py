@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +17,7 @@ from dtctl.agent.records.kinds import InvalidValue
 from dtctl.agent.records.values import normal_url
 from dtctl.dataclass import dataclass
 from dtctl.folder import PRIVATE, Folder
-from dtctl.operations.storage import Place, StorageError
+from dtctl.operations.storage import Place, StorageError, within
 from dtctl.paths import cache_directory
 
 EVERY_S = 60.0
@@ -88,24 +87,3 @@ class Cached(Generic[T]):
 
 def url_hash(url: str) -> str:
     return hashlib.sha256(normal_url(url).encode()).hexdigest()[:32]
-
-
-def within(limit_s: float, url: str, work: Callable[[], T]) -> T:
-    """What `work` returns, or raises; StorageError if it takes longer. It is then left to itself."""
-    found: list[T] = []
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(work())
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if raised:
-        raise raised[0]
-    if not found:
-        raise StorageError(f"{url} did not answer within {limit_s:g} s")
-    return found[0]

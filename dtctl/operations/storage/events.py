@@ -23,8 +23,8 @@ from dtctl.errors import DtctlError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.storage import Object, Place, StorageError, label
-from dtctl.operations.storage.cached import EVERY_S, LIMIT_S, Cached, url_hash, within
+from dtctl.operations.storage import Object, Place, StorageError, label, within
+from dtctl.operations.storage.cached import EVERY_S, LIMIT_S, Cached, url_hash
 from dtctl.paths import cache_directory, forget_old
 
 _READ_S = 20.0

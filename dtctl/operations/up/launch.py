@@ -23,17 +23,18 @@ from dtctl.errors import PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client import controller_name, request
 from dtctl.operations.credentials import Authority
-from dtctl.operations.environments import environment_files
-from dtctl.operations.local import find_hooks, find_secrets, known_secrets, local_python, make_local, scan_code
+from dtctl.operations.environments import content_with, environment_content
+from dtctl.operations.local import find_hooks, find_secrets, known_secrets, local_python, make_local
 from dtctl.operations.run_record import RunRecord, record_of
+from dtctl.operations.sending import START, VALUES, require, scan_code, scan_wheels, sendings
 from dtctl.operations.up.conflicts import check_may_go_without
 from dtctl.plan import RunPlan
 from dtctl.plan.hosts import output_places
 from dtctl.plan.run import plan_run
-from dtctl.plan.spec import digest, host_spec, run_spec
+from dtctl.plan.spec import NO_CONTENT, EnvironmentContent, digest, environment_of, host_spec, run_spec
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.spec import Spec
+    from dtctl.agent.records.spec import Environment, Spec
     from dtctl.operations.checks import CheckContext
 
 
@@ -65,10 +66,10 @@ class Start:
     """Checks of the hosts that are sent along with the start."""
     allow_missing: int | None = None
     """The number of hosts that may be missing; None if the command has no such option."""
-    environment_files: Mapping[str, str] = field(default_factory=dict)
-    """The files of the code that define the trainers' environment, with their SHA-256."""
-    wheels: Mapping[str, str] = field(default_factory=dict)
-    """Host -> the bundle of wheels that it installs."""
+    wheels: Bundle | None = None
+    """The wheels from which the hosts install the trainers' environment."""
+    content: EnvironmentContent = NO_CONTENT
+    """From what the trainers' environment is created."""
 
     @functools.cached_property
     def run_spec(self) -> Spec:
@@ -113,17 +114,19 @@ def prepare_check(
     """The context to check a cluster that is not started.
 
     `overrides`: of the file's keys. `local`: all hosts are this machine. `deep`: see CheckContext. On local hosts a
-    check starts only programs that the user has allowed.
+    check starts only programs that the user has allowed, and it sends only values that he has allowed to be sent.
     """
     from dtctl.operations.checks.checking import context_of
-    from dtctl.operations.consent import may_start
+    from dtctl.operations.consent import Consents, may_start
 
     allowed_here = may_start(cluster, overrides, local=local)
     plan = make_plan(cluster, hostname, local=local)
     known: Mapping[str, str] = {}
-    with suppress(PreflightError):  # `up` reports an env file that cannot be used
-        known = known_secrets(cluster, os.environ)
-    context = context_of(plan, deep=deep, hostname=hostname, allowed_here=allowed_here, secrets=known)
+    if local or not Consents().missing(sendings(cluster, VALUES, os.environ)):
+        with suppress(PreflightError):  # `up` reports an env file that cannot be used
+            known = known_secrets(cluster, os.environ)
+    content = environment_content(cluster)
+    context = context_of(plan, content, deep=deep, hostname=hostname, allowed_here=allowed_here, secrets=known)
     return context, record_of(plan)
 
 
@@ -140,7 +143,8 @@ def prepare_launch(
     allow_missing: int | None = None,
     make_local: Callable[[Cluster], Cluster] = make_local,
 ) -> Start:
-    """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
+    """Raises PreflightError for code that cannot be sent, for secrets that are nowhere to be found, and for what the
+    user has not allowed to be sent.
 
     The caller has the user's consent to what starts on this machine. `bundle`: that of the code, where it has been
     looked at already. `check`: the hosts are to report on themselves. `allow_missing`: so many hosts may be
@@ -148,9 +152,12 @@ def prepare_launch(
     """
     from dtctl.operations.checks.checking import context_of
 
+    if not local:
+        require(sendings(cluster, START, environ))
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
-    bundle = bundle or scan_code(cluster)
-    computed = digest(cluster, f"{bundle.id} local" if local else bundle.id)
+    bundle, wheels = bundle or scan_code(cluster), scan_wheels(cluster)
+    content = content_with(cluster, wheels)
+    computed = digest(cluster, f"{bundle.id} local" if local else bundle.id, content.wheels)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
     run = run_id(cluster.name, created)
@@ -169,9 +176,12 @@ def prepare_launch(
         replan=lambda cluster: make_plan(cluster, hostname),
         adopt_output=adopt_output,
         hooks=hooks,
-        context=context_of(plan, brief=True, allowed_here=True, bundle=bundle.id, secrets=found) if check else None,
+        context=(
+            context_of(plan, content, brief=True, allowed_here=True, bundle=bundle.id, secrets=found) if check else None
+        ),
         allow_missing=allow_missing,
-        environment_files=environment_files(cluster),
+        wheels=wheels,
+        content=content,
     )
 
 
@@ -184,9 +194,7 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
     """`absent`: of a run that continues already."""
     record = launch.record
     hooks = launch.plan.cluster.hooks.values()
-    spec = host_spec(launch.plan, host.name, launch.run_spec, absent, files=launch.environment_files)
-    if spec["environment"] is not None:
-        spec["environment"]["wheels"] = launch.wheels.get(host.name)
+    spec = host_spec(launch.plan, host.name, launch.run_spec, absent, content=launch.content)
     return {
         **request(record, host, "up"),
         "spec": spec,
@@ -199,6 +207,12 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
         "file": os.path.realpath(launch.plan.cluster.file),
         "outputs": list(output_places(launch.plan.cluster, launch.plan.dirs[host.name])) if spec["bundle"] else [],
     }
+
+
+def environment_on(launch: Start, host: Host) -> Environment | None:
+    """The environment as in the spec of the host."""
+    first = next(iter(launch.plan.may_run(host.name)), None)
+    return environment_of(launch.plan, first, launch.content) if first is not None else None
 
 
 def _credentials(launch: Start, host: Host) -> dict[str, str] | None:

@@ -46,6 +46,9 @@ def converse(
             progress_reporter.progress(message.of(answers.Progress), message.payload)
         elif message.type == "need":
             needs.serve(session, message, report)
+        elif message.type == "fed" and relay is not None and host in relay:
+            stays = relay.stays(host, message.of(answers.Fed)["received_bytes"])
+            session.send({"type": "feeder_review", "stays": stays})
         else:
             raise untrue(host, f"sent a `{message.type}` instead of a `{until}`")
     return message
@@ -69,6 +72,8 @@ def prepared(
         for name in (answer["current"], answer["replaces"]):
             if name is not None:
                 check_run(record.cluster, None, name, "replaces")
+        if answer["left_open"] is not None:
+            check_run(record.cluster, None, answer["left_open"]["run"], "left_open")
     return answer
 
 
@@ -127,7 +132,13 @@ class _Needs:
         rounds = 2 + (MOST_FAILED if self._relay is not None else 0)  # before each feeder it may ask for digests
         if self._files > rounds * len(files) or self._blocks > 2 * most_blocks:
             raise untrue(self._host, "requests the same files repeatedly")
-        self._sender.serve(session, message, lambda name, done, total: report(Progress(name, "send", done, total)))
+        with contextlib.nullcontext(lambda size: None) if self._relay is None else self._relay.sending() as sent:
+
+            def on_progress(name: str, done: int, total: int) -> None:
+                sent(done)
+                report(Progress(name, "send", done, total))
+
+            self._sender.serve(session, message, on_progress)
 
 
 class _ProgressReporter:

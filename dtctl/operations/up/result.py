@@ -22,6 +22,7 @@ from dtctl.operations.client import Progress
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, TaskStatus
 from dtctl.operations.stop import Ending, Stopping, StopResult
+from dtctl.operations.up.succession import Unended
 from dtctl.transport.seam import Session
 
 EXPECTED_S = 30.0
@@ -194,8 +195,8 @@ class UpReport:
     def __call__(self, progress: Progress) -> None:
         """Called from the threads of the hosts."""
 
-    def wheels(self, hosts: Collection[str], wheels: Bundle, seconds: float) -> None:
-        """The wheels of these hosts are downloaded; `wheels.root` with the suffix .log is pip's output."""
+    def wheels(self, sent: Mapping[str, int], wheels: Bundle) -> None:
+        """These hosts have the wheels now; each with the number of those that were sent."""
 
     def checked(self, checked: Checked) -> None:
         """What the hosts reported about themselves, once all are prepared."""
@@ -214,6 +215,12 @@ class UpReport:
 
     def stopped(self, stopping: Stopping) -> None:
         """The progress of that stop, if it takes long."""
+
+    def unknown_end(self, left: Unended) -> None:
+        """Tasks of the stopped run may still act on hosts that gave no answer. May raise."""
+
+    def awaiting_end(self, left: Unended, seconds: int) -> None:
+        """Called once a second while they may."""
 
 
 def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:

@@ -9,12 +9,13 @@ import os
 import posixpath
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from dtctl.agent.records.values import HOME
 from dtctl.bundle import Bundle
+from dtctl.config.checks import WHEELS
 from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, KeyPath, Scalar
 from dtctl.config.load import Checked
@@ -23,8 +24,9 @@ from dtctl.config.ranges import expand
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError, Problem, did_you_mean
 from dtctl.model import Host, SshSettings
-from dtctl.operations.environments import environment_files
-from dtctl.operations.local import read_env_file, scan_code
+from dtctl.operations.environments import environment_files, environment_wheels
+from dtctl.operations.local import read_env_file
+from dtctl.operations.sending import scan_code
 from dtctl.plan.hosts import on_host
 
 NEEDS = "requirements.txt"
@@ -141,17 +143,18 @@ def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) ->
 
 
 def _check_environment(cluster: Cluster, bundle: Bundle, findings: Findings) -> None:
-    """Reports files of the environment that are missing or are not sent with the code."""
+    """Reports wheels that cannot be sent, and files of the environment that are missing or not sent with the code."""
     said = cluster.trainer.environment
     if said is None:
         return
     path: KeyPath = ("trainer", "environment", said.kind)
-    try:
-        files = environment_files(cluster)
-    except PreflightError as error:
-        findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
-        return
-    code = _Code(bundle)
+    for place, read in ((WHEELS, environment_wheels), (path, environment_files)):
+        try:
+            read(cluster)
+        except PreflightError as error:
+            findings.add(place, f"{findings.name(*place)}: {error.summary}", error.hint)
+            return
+    files, code = environment_files(cluster), _Code(bundle)
     for name in (name for name in files if not code.has(name)):
         summary = f"{findings.name(*path)}: {name} is not pushed: the ignore rules leave it out"
         findings.add(path, summary, f"take it out of .dtctlignore (or .gitignore), or add the line !/{name}")
@@ -211,25 +214,16 @@ def _ask_for_needs(cluster: Cluster, bundle: Bundle, findings: Findings) -> None
     """Whether hosts have what a trainer needs, only they know; whether anything says how they got it, the file does."""
     trainer = cluster.trainer
     bare = [host.name for host in _with_tasks(cluster) if not (host.is_local or host.python)]
-    needs = list(_needs(bundle.root / NEEDS))
-    if trainer.python or trainer.venv or trainer.environment or trainer.setup or not bare or not needs:
+    needed = any(file.path == NEEDS and file.size for file in bundle.manifest.files)
+    if trainer.python or trainer.venv or trainer.environment or trainer.setup or not bare or not needed:
         return
-    named = ", ".join(needs[:_MOST_NAMED]) + (" and more" if len(needs) > _MOST_NAMED else "")
-    summary = f"{NEEDS} names {named}; the hosts' own python3 has to have them, as trainer names no other"
+    summary = f"nothing installs {NEEDS}: the hosts' own python3 has to have its packages, as trainer names no other"
     findings.doubt(
         ("trainer",),
         summary,
         f"environment: {{requirements: {NEEDS}}}    installs them; or python:, venv:",
         at_key=True,
     )
-
-
-def _needs(file: Path) -> Iterator[str]:
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    except (OSError, UnicodeDecodeError):
-        return
-    yield from (line.split("#")[0].strip() for line in lines if line.strip() and line.strip()[0] not in "#-")
 
 
 def _with_tasks(cluster: Cluster) -> list[Host]:

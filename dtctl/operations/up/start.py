@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from dtctl.agent.records import answers
 from dtctl.agent.records.spec import Spec, inventory_of
-from dtctl.agent.records.starting import PythonFacts
-from dtctl.bundle.sender import Sender
+from dtctl.agent.records.starting import EnvironmentResult
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import Host, TaskId
 from dtctl.operations.checks.checking import Checked, InPassing
-from dtctl.operations.client import Progress, Report, about, reporting_failure
+from dtctl.operations.client import Progress, Report, Request, about, reporting_failure
 from dtctl.operations.client.plausible import check_inventory
+from dtctl.operations.sending import sender
 from dtctl.operations.snapshot import TaskStatus
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.up import readying
@@ -29,7 +28,7 @@ from dtctl.operations.up.conflicts import (
     with_chosen,
     without_ports,
 )
-from dtctl.operations.up.launch import Start, up_request
+from dtctl.operations.up.launch import Start, environment_on, up_request
 from dtctl.operations.up.readying import Left, Rollback, end
 from dtctl.operations.up.result import UpReport
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
@@ -72,7 +71,7 @@ class Joining:
         self._joining = joining
         self._transport = transport
         self._report = report
-        self._sender = Sender(launch.bundle)
+        self._sender = sender(launch.bundle, launch.record)
 
     def join(self, hosts: Sequence[Host]) -> Outcomes[answers.Started]:
         """Each host prepares, starts and keeps its part.
@@ -95,7 +94,8 @@ class Joining:
     def _converse(self, session: Session, host: Host) -> answers.Started:
         live = self._joining["inventory"]
         asked = up_request(self._launch, host, live["absent"])
-        asked["spec"] = {**asked["spec"], "settings": live["settings"]}  # the same values may be written otherwise now
+        # the same values may be written otherwise now, and an earlier dtctl has started it
+        asked["spec"] = {**asked["spec"], "settings": live["settings"], "hold_s": live["hold_s"]}
         self._check_same(host, asked["spec"])
         asked = {**asked, "credentials": self._joining["credentials"][host.name]}
         record = self._launch.record
@@ -112,7 +112,7 @@ class Joining:
         expected = self._joining["inventory"]
         with about(self._launch.record.coordinator, "reports another run than its own"):
             check_inventory(expected, spec["cluster"], self._run)
-        if inventory_of(spec) != expected:
+        if {**inventory_of(spec), "voting": expected["voting"]} != expected:
             raise PreflightError(
                 f"{host.name} cannot join run {self._run}: its tasks have other addresses there than in this file",
                 detail="names of hosts in ~/.ssh/config count as well, where hosts.NAME.address is not set",
@@ -137,7 +137,7 @@ class Starting:
         self._without = without
         self._hosts = tuple(host for name, host in launch.record.hosts.items() if name not in without)
         self._sessions: dict[str, Session] = {}
-        self._sender = Sender(launch.bundle)
+        self._sender = sender(launch.bundle, launch.record)
         self._passing = InPassing(launch.context)
         self._runs: dict[str, str] = {}
         """Host -> the run that it has prepared, or has already."""
@@ -283,29 +283,24 @@ class Starting:
             self.launch = dataclasses.replace(self.launch, plan=self.launch.replan(with_chosen(cluster, chosen)))
 
     def bring_wheels(self) -> None:
-        """Sends wheels to the hosts that need them for an environment that they do not have yet."""
+        """Sends the wheels that a host lacks, unless it has the environment that is created from them."""
         launch = self.launch
-        if launch.plan.cluster.trainer.environment is None or not launch.plan.cluster.trainer.environment.wheels:
+        if launch.wheels is None:
             return
-        from dtctl.operations.up import wheels
+        with sender(launch.wheels, launch.record) as sending:
 
-        def python(host: Host) -> PythonFacts | None:
-            question = wheels.question(launch, host)
-            return question.put(launch.record, self._session(host))["python"] if question else None
+            def send(host: Host) -> int | None:
+                session, wanted = self._session(host), environment_on(launch, host)
+                if wanted is None:
+                    return None
+                question = Request("environment", EnvironmentResult, lambda _: {"environment": wanted})
+                if question.put(launch.record, session)["exists"]:
+                    return None
+                return readying.sent_bundle(launch.record, session, sending, self.report)
 
-        asked = self._ask_all(python)
-        self._go_without("make the environment", asked.errors)
-        made = wheels.make(launch, asked.results, self.report)
-        with ExitStack() as stack:
-            senders = {one.id: stack.enter_context(Sender(one)) for one in made.values()}
-
-            def send(host: Host) -> None:
-                if host.name in made:
-                    sender = senders[made[host.name].id]
-                    readying.sent_bundle(launch.record, self._session(host), sender, self.report)
-
-            self._go_without("send the wheels", self._ask_all(reporting_failure(send, self.report)).errors)
-        self.launch = dataclasses.replace(launch, wheels={host: bundle.id for host, bundle in made.items()})
+            sent = self._ask_all(reporting_failure(send, self.report))
+        self._go_without("send the wheels", sent.errors)
+        self.report.wheels({host: files for host, files in sent.results.items() if files is not None}, launch.wheels)
 
     def move_ports(self) -> dict[str, answers.Prepared]:
         """Ports that the file does not set are taken: all hosts give up what they have prepared, choose others, and

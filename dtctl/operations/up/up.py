@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted, uninterrupted
 from dtctl.operations.up.result import UpReport, UpResult, earlier, unseen
 from dtctl.operations.up.start import Joining, Starting, newcomers, offered, statuses
+from dtctl.operations.up.succession import Unended, left_open, pause, unended
 from dtctl.transport.fanout import SomeHostsFailed
 from dtctl.transport.seam import Transport
 
@@ -265,7 +266,21 @@ def _refuse_conflicts(starting: Starting, prepared: Prepared) -> Prepared:
 def _make_room(starting: Starting, report: UpReport, prepared: Prepared) -> dict[str, StopResult]:
     old = dict.fromkeys(answer["replaces"] for answer in prepared.values() if answer["replaces"])
     report.consent(old)
-    return {run: starting.replace(run) for run in old}
+    replaced = {run: starting.replace(run) for run in old}
+    await_ends([*(unended(run, result) for run, result in replaced.items()), *left_open(prepared)], report)
+    return replaced
+
+
+def await_ends(found: Iterable[Unended | None], report: UpReport) -> None:
+    """Returns when no task of the ended runs acts any more, or the user accepts that this is unknown."""
+    open_ = [left for left in found if left is not None]
+    for left in open_:
+        if left.wait_s is None:
+            report.unknown_end(left)
+    waiting = [(left.wait_s, left) for left in open_ if left.wait_s]
+    if waiting:
+        seconds, longest = max(waiting, key=lambda one: one[0])
+        pause(seconds, lambda left_s: report.awaiting_end(longest, left_s))
 
 
 def _reported(kept: Mapping[str, answers.UpResult], field: str) -> dict[str, str]:

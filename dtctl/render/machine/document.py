@@ -10,6 +10,7 @@ from enum import Enum
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from dtctl.agent.host.secrets import hide_text, hide_words
 from dtctl.agent.records.reasons import Fact, sentence, why_of
 from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.render.format import iso_utc
@@ -124,7 +125,7 @@ def plan(
     value: RunPlan, tasks: Sequence[TaskId] | None = None, files: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """The plan with these of its tasks; None: all. `files`: of the environment, with their SHA-256."""
-    from dtctl.plan import shown
+    from dtctl.plan import shown, shown_variables, shown_words
     from dtctl.plan.hosts import checkpoint_places  # not earlier: it reads the sections of cluster files
 
     return {
@@ -142,9 +143,9 @@ def plan(
         ],
         **picked(value, "needs_checkpoint settle_s target_step cluster.trainer.code"),
         "environment": _environment(value.cluster.trainer.environment, files or {}),
-        "setup": value.cluster.trainer.setup,
+        "setup": hide_text(value.cluster.trainer.setup) if value.cluster.trainer.setup else None,
         "hooks": [
-            {**picked(hook, "name on"), "posts": hook.post is not None, "runs": list(hook.run)}
+            {**picked(hook, "name on"), "posts": hook.post is not None, "runs": hide_words(hook.run)}
             for hook in value.cluster.hooks.values()
         ],
         "dirs": {host: {name: shown(path) for name, path in value.dirs[host].items()} for host in value.hosts},
@@ -154,8 +155,8 @@ def plan(
         "tasks": [
             {
                 **picked(task, "id=task host address gpus"),
-                "argv": [shown(word) for word in task.argv],
-                "env": {name: shown(text) for name, text in task.env.items()},
+                "argv": shown_words(task.argv),
+                "env": shown_variables(task.env),
                 **picked(task, "secrets keep_proxy role scope vital decides serves ready"),
             }
             for task in value.tasks

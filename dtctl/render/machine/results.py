@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtctl.agent.host.secrets import hide_variable, hide_words
 from dtctl.operations.checkpoints import Checkpoints, every, missing_elsewhere
 from dtctl.operations.checks import shown
 from dtctl.render.machine import document
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.answers import DataDropped, ExecResult
     from dtctl.agent.records.vitals import ProcessDump
     from dtctl.bundle import Bundle
+    from dtctl.config.outgoing import Sending
     from dtctl.operations.checkpoints.pull import Pulled
     from dtctl.operations.checkpoints.push import Pushed
     from dtctl.operations.checkpoints.upkeep import Pruning, Verification
@@ -45,6 +47,7 @@ def down(outcome: DownResult) -> dict[str, Any]:
         "removed": [{"host": host, "runs": list(runs)} for host, runs in outcome.removed.items()],
         **picked(outcome, f"kept[{document.WRITTEN}]"),
         "notAsked": list(outcome.unasked),
+        "awaited": [{"host": host, "by": list(one.waiting)} for host, one in outcome.awaited.items()],
     }
 
 
@@ -68,8 +71,18 @@ def scale(scaling: Scaling, scaled: Scaled, *, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]:
-    return {"programs": [{**picked(one, "what hosts argv=words settings"), "new": one in new} for one in programs]}
+def allow(programs: Sequence[Program], sendings: Sequence[Sending], new: Sequence[Program | Sending]) -> dict[str, Any]:
+    return {
+        "programs": [
+            {**picked(one, "what hosts"), "words": hide_words(one.argv), "settings": _settings(one), "new": one in new}
+            for one in programs
+        ],
+        "sendings": [{**picked(one, "key source names to doubt"), "new": one in new} for one in sendings],
+    }
+
+
+def _settings(program: Program) -> dict[str, str]:
+    return {name: hide_variable(name, value) for name, value in program.settings.items()}
 
 
 def push(outcome: Outcomes[int], bundle: Bundle) -> dict[str, Any]:

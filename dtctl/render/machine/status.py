@@ -72,7 +72,7 @@ def _conditions(status: RunStatus) -> list[dict[str, Any]]:
     """The current condition, then the past ones, oldest first."""
     if status.coordination is not None:
         now, past = status.coordination.view["condition"], status.coordination.view["conditions"]
-        conditions = [(Verdict.of_condition(one), one["since"]) for one in (now, *past)]
+        conditions = [(status.verdict, now["since"]), *((Verdict.of_condition(one), one["since"]) for one in past)]
     else:
         since = [task.entry["since"] for task in status.tasks.values() if task.entry["since"] is not None]
         conditions = [(status.verdict, max(since, default=status.record.created))]

@@ -99,6 +99,11 @@ def _write(write: Callable[[TextIO], object], *, stderr: bool) -> None:
         reader_gone(stderr=stderr)
 
 
+def can_ask() -> bool:
+    """Whether a person is there to answer."""
+    return sys.stdin.isatty() and not speaks_json()
+
+
 def confirm(question: str, otherwise: str = "nothing was changed") -> None:
     """Asks on stderr. Raises typer.Exit unless the answer is yes, after reporting `otherwise`."""
     import typer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,8 @@ NO_ESCAPE = 0xFFFFFFFF
 MOST_BYTES = 1 << 16
 HELLO_S = 5.0
 """The timeout of the handshake, which is with a process of this machine."""
+_LEAST_S = 0.001
+"""0 would mean not to wait at all, which is another error."""
 EXIT_S = 1.0
 """How long the exit code may take to follow the end of the output."""
 
@@ -36,7 +39,7 @@ class Control:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(HELLO_S)
+        self._wait_at_most(HELLO_S)
         try:
             self._socket.connect(str(path))
             kind, fields = self._receive()
@@ -56,7 +59,7 @@ class Control:
             self._send(NEW_SESSION, 0, b"", 0, 0, 0, 0, NO_ESCAPE, b"", command.encode())
             for descriptor in (theirs.fileno(), theirs.fileno(), their_stderr):
                 socket.send_fds(self._socket, [b"\0"], [descriptor])
-            self._socket.settimeout(timeout_s)
+            self._wait_at_most(timeout_s)
             if self._receive()[0] != SESSION_OPENED:
                 raise OSError("it does not open more sessions")
         except BaseException:
@@ -70,20 +73,26 @@ class Control:
 
     def forward(self, here: Path, there: str) -> None:
         """Makes the socket `here`, whose connections lead to the host's socket `there`. Raises OSError."""
+        self._wait_at_most(HELLO_S)
         self._send(OPEN_FORWARD, 0, LOCAL, os.fsencode(here), UNIX_SOCKET, os.fsencode(there), UNIX_SOCKET)
         if self._receive()[0] != DONE:
             raise OSError("it does not forward a socket")
 
     def exit_code(self, timeout_s: float) -> int:
         """The exit code of the command. Raises OSError."""
-        self._socket.settimeout(timeout_s)
+        self._wait_at_most(timeout_s)
         while True:
             kind, fields = self._receive()
-            if kind == EXIT_MESSAGE:
+            if kind == EXIT_MESSAGE and len(fields) == 8:
                 return int(struct.unpack(">II", fields)[1])
 
     def close(self) -> None:
         self._socket.close()
+
+    def _wait_at_most(self, timeout_s: float) -> None:
+        """For all that arrives from now on: who sends a byte now and then has no more time than who is silent."""
+        self._until = time.monotonic() + timeout_s
+        self._socket.settimeout(timeout_s)
 
     def _send(self, *fields: int | bytes) -> None:
         body = b"".join(_number(one) if isinstance(one, int) else _number(len(one)) + one for one in fields)
@@ -98,6 +107,7 @@ class Control:
     def _read(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
+            self._socket.settimeout(max(self._until - time.monotonic(), _LEAST_S))
             piece = self._socket.recv(size - len(data))
             if not piece:
                 raise ConnectionResetError("the connection to the host has ended")

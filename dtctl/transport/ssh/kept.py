@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import subprocess
 import threading
@@ -28,13 +29,16 @@ from dtctl.transport.ssh.openssh import control_path, quoted, ssh_words
 from dtctl.transport.ssh.program import no_program, run
 from dtctl.transport.ssh.route import FAILURE_KEPT_S, HostKeys, Routes, connect_timeout
 from dtctl.transport.stream import RemoteExit, converse, text_of
-from dtctl.transport.timeouts import Waiting, unobserved
+from dtctl.transport.timeouts import UNOBSERVED, Waiting
 
 if TYPE_CHECKING:
     from dtctl.transport.seam import Session, TransportOptions
 
 ANSWER_S = 5.0
-"""How long a host may take to open a session on a kept connection; after that a new one is made."""
+"""How long a host may take to open a session on a kept connection, and at most half of the time for a connection; after
+that a new one is made."""
+_LEAST_TIMEOUT_S = 1.0
+"""What `ssh` takes: whole seconds."""
 LOGIN_S = 60.0
 """Added to the connection's timeout, for a key that must be touched or confirmed."""
 ANSWERED_S = 300.0
@@ -59,7 +63,7 @@ KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-
 
 class OpensshTransport:
     def __init__(
-        self, files: ConfigFiles | None = None, waiting: Waiting = unobserved, asking: Asking | None = None
+        self, files: ConfigFiles | None = None, waiting: Waiting = UNOBSERVED, asking: Asking | None = None
     ) -> None:
         self.logins = KeptLogins(files or ConfigFiles(), asking)
         self._waiting = waiting
@@ -107,12 +111,13 @@ class KeptLogins(Routes):
 
         `name` is the host's in the inventory. Raises TransportError.
         """
-        path = control_path(settings, self.files)
+        path, timeout_s = control_path(settings, self.files), self._timeout_s(settings)
+        deadline = time.monotonic() + timeout_s
         while True:
             tried = _identity(path)
             with suppress(OSError):  # there is none, its host does not answer, or it opens no more sessions
-                return _kept_session(path, command)
-            if made := self._log_in_once(name, settings, path, tried, command):
+                return _kept_session(path, command, min(ANSWER_S, timeout_s / 2))
+            if made := self._log_in_once(name, settings, path, tried, command, within_s=deadline - time.monotonic()):
                 return made
 
     def scan(self, name: str, settings: SshSettings) -> list[HostKey]:
@@ -140,9 +145,18 @@ class KeptLogins(Routes):
         return file
 
     def _log_in_once(
-        self, name: str, settings: SshSettings, path: Path, tried: int | None, command: str = ""
+        self,
+        name: str,
+        settings: SshSettings,
+        path: Path,
+        tried: int | None,
+        command: str = "",
+        within_s: float | None = None,
     ) -> KeptProcess | None:
-        """Runs the command, if there is one. None if another thread or process has logged in since `tried`."""
+        """Runs the command, if there is one. None if another thread or process has logged in since `tried`.
+
+        `within_s`: the rest of the time for a connection; None: all of it.
+        """
         with self._lock:
             login = self._logins.setdefault(path, _Login())
         with login.lock:
@@ -151,17 +165,21 @@ class KeptLogins(Routes):
             if (now := _identity(path)) is not None and now != tried:
                 return None
             try:
-                return self._log_in(name, settings, path, command)
+                return self._log_in(name, settings, path, command, within_s)
             except DtctlError as error:
                 login.error, login.failed_at = error, time.monotonic()
                 raise
 
-    def _log_in(self, name: str, settings: SshSettings, path: Path, command: str) -> KeptProcess | None:
+    def _log_in(
+        self, name: str, settings: SshSettings, path: Path, command: str, within_s: float | None
+    ) -> KeptProcess | None:
         timeout_s = self._timeout_s(settings)
+        if within_s is not None:
+            timeout_s = max(min(timeout_s, _LEAST_TIMEOUT_S), within_s)
         hops = self._reach_gateways(name, settings)
         new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         own = [f"ControlPath={quoted(new)}", f"ControlPersist={max(1, round(settings.keep_s))}", *QUIET]
-        words = self._words(settings, hops, ["ControlMaster=yes", f"ConnectTimeout={round(timeout_s)}", *own])
+        words = self._words(settings, hops, ["ControlMaster=yes", f"ConnectTimeout={math.ceil(timeout_s)}", *own])
         words[-1:] = ["-fN", words[-1]]
         begun = time.monotonic()
         try:
@@ -240,13 +258,13 @@ class KeptLogins(Routes):
         return connect_timeout(settings, self.files.lookup(settings))
 
 
-def _kept_session(path: Path, command: str) -> Process:
+def _kept_session(path: Path, command: str, timeout_s: float) -> Process:
     try:
-        return ForkServer(path).session(ANSWER_S)
+        return ForkServer(path).session(timeout_s)
     except TimeoutError:  # the host would not open a session either
         raise
     except OSError:
-        return _session(path, command, ANSWER_S)
+        return _session(path, command, timeout_s)
 
 
 def _session(path: Path, command: str, timeout_s: float) -> KeptProcess:

@@ -7,11 +7,12 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from dtctl.errors import UsageError
+from dtctl.errors import PreflightError, TransportError, UsageError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.model import Host, SshSettings
 from dtctl.paths import cache_directory, check_private
@@ -29,6 +30,8 @@ Own = Callable[[SshSettings], Sequence[str]]
 
 LONGEST_DIRECTORY = 60
 """Leaves room in the 104 bytes of a socket's path for the name, to which `ssh` adds a suffix while it is new."""
+_SHARED = "/tmp"
+"""Not $TMPDIR, whose path may be long."""
 
 
 def ssh_command(host: Host, *, ssh_config: Path | None = None) -> list[str]:
@@ -75,17 +78,53 @@ def control_path(settings: SshSettings, files: ConfigFiles) -> Path:
     config = files.path or Path("~/.ssh/config")
     changed = config.expanduser().stat().st_mtime_ns if config.expanduser().exists() else 0
     way = replace(settings, connect_timeout_s=0, keep_s=0), str(config.absolute()), changed, os.uname().nodename
-    return _directory(cache_directory()) / hashlib.sha256(repr(way).encode()).hexdigest()[:16]
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    return socket_directory(cache_directory(), runtime) / hashlib.sha256(repr(way).encode()).hexdigest()[:16]
 
 
 @functools.cache
-def _directory(cache: Path) -> Path:
-    directory = cache / "ssh"
-    if len(os.fsencode(directory)) > LONGEST_DIRECTORY:
-        directory = Path(f"/tmp/dtctl-{os.geteuid()}")
-    with Folder(directory, make=PRIVATE):
-        check_private(directory)
-    return directory
+def socket_directory(cache: Path, runtime: str) -> Path:
+    """The first directory with a short path that belongs to this user alone. Raises TransportError if there is none.
+
+    In /tmp others may have made a directory or a link of this name, so that another one, which they cannot guess, is
+    the last choice. `runtime`: $XDG_RUNTIME_DIR.
+    """
+    problems = []
+    for directory in _socket_directories(cache, runtime):
+        if len(os.fsencode(directory)) > LONGEST_DIRECTORY:
+            problems.append(f"{directory} is longer than {LONGEST_DIRECTORY} bytes")
+            continue
+        try:
+            with Folder(directory, make=PRIVATE):
+                check_private(directory)
+                return directory
+        except OSError as error:
+            problems.append(f"{directory}: {error.strerror or error}")
+        except PreflightError as error:
+            problems.append(error.summary)
+    raise TransportError(
+        "there is no directory for the sockets of SSH connections",
+        detail="\n".join(problems),
+        hint="export XDG_RUNTIME_DIR=DIR    with a directory of yours that has a short path",
+    )
+
+
+def _socket_directories(cache: Path, runtime: str) -> Iterator[Path]:
+    yield cache / "ssh"
+    if Path(runtime).is_absolute():
+        yield Path(runtime) / "dtctl"
+    yield Path(_SHARED) / f"dtctl-{os.geteuid()}"
+    with suppress(OSError), Folder(cache, make=PRIVATE) as folder:
+        if re.fullmatch("[0-9a-f]{16}", _kept_name(folder)) is None:
+            folder.replace("sockets", os.urandom(8).hex().encode())
+        yield Path(_SHARED) / f"dtctl-{os.geteuid()}-{_kept_name(folder)}"
+
+
+def _kept_name(cache: Folder) -> str:
+    try:
+        return cache.read("sockets", 100).decode("ascii", "replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _destination(settings: SshSettings, files: ConfigFiles) -> list[str]:

@@ -24,7 +24,7 @@ from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.kept import OpensshTransport
 from dtctl.transport.ssh.login import Login, Logins
 from dtctl.transport.stream import RemoteExit, converse
-from dtctl.transport.timeouts import SilenceTimer, Waiting, unobserved
+from dtctl.transport.timeouts import UNOBSERVED, SilenceTimer, Waiting
 
 if TYPE_CHECKING:
     from dtctl.transport.seam import Session, TransportOptions
@@ -48,7 +48,7 @@ class SshTransport:
     """
 
     def __init__(
-        self, files: ConfigFiles | None = None, passphrase: Passphrase | None = None, waiting: Waiting = unobserved
+        self, files: ConfigFiles | None = None, passphrase: Passphrase | None = None, waiting: Waiting = UNOBSERVED
     ) -> None:
         self.logins = Logins(files or ConfigFiles(), passphrase)
         self._waiting = waiting

@@ -8,18 +8,20 @@ import random
 import shutil
 import socket
 import ssl
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dtctl.agent.bundles import receiver, relay
+from dtctl.agent.bundles import relay
 from dtctl.agent.bundles.dataset import DataSet
 from dtctl.agent.bundles.relay import Relay
 from dtctl.agent.bundles.tree import Manifest, Tree
-from dtctl.agent.link.tls import context_of
+from dtctl.agent.link.tls import KNOCK_BYTES, NONCE_BYTES, GivenIdentity, context_of
 from dtctl.agent.records.values import BLOCK_BYTES, CHUNK_BYTES, LARGE_BYTES
 from dtctl.bundle import Bundle
 from dtctl.bundle.scanning import scan
@@ -91,8 +93,10 @@ def pushed(bundle: Bundle, at: Path, shown: Any, ports: Feeders) -> tuple[Any, l
 
 
 def awaited(session: PipeSession, kind: str = "need") -> Message:
+    """The next message of this kind. The controller, which is slow here, leaves no host to its feeder."""
     while (message := session.receive()).type != kind:
-        pass
+        if message.type == "fed":
+            session.send({"type": "feeder_review", "stays": False})
     return message
 
 
@@ -136,7 +140,7 @@ def test_controller_sends_files_that_a_feeder_sends_wrongly(
 def test_a_feeder_that_gets_nothing_itself_is_given_up(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiver, "IDLE_S", 0.3)
+    monkeypatch.setattr(relay, "REVIEW_S", 0.3)
     monkeypatch.setattr(relay, "_ALIVE_S", 0.1)
     shown = credentials()
     port = feeder(bundle, tmp_path / "held", shown, range(len(EVERYTHING)))
@@ -144,22 +148,99 @@ def test_a_feeder_that_gets_nothing_itself_is_given_up(
     assert (answer["sent_files"], len(own)) == (len(EVERYTHING), 1)
 
 
+def test_a_feeder_that_sends_a_byte_now_and_then_is_left(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its frame is never whole, and each byte ends a silence."""
+    monkeypatch.setattr(relay, "REVIEW_S", 0.3)
+    shown = credentials()
+
+    def drip(guest: ssl.SSLSocket) -> None:
+        guest.recv(CHUNK_BYTES)
+        guest.sendall(b'{"type":"file","index":0,"encoding":"raw","last":true,"bytes":200000}\n')
+        while True:
+            guest.sendall(b"x")
+            time.sleep(0.05)
+
+    with evil_feeder(shown, drip) as port:
+        answer, own = pushed(bundle, tmp_path / "data", shown, iter([port]))
+    assert (answer["sent_files"], len(own)) == (len(EVERYTHING), 1)
+    assert content(tmp_path / "data") == content(bundle.root)
+
+
+@contextmanager
+def evil_feeder(shown: Any, attend: Callable[[ssl.SSLSocket], None]) -> Iterator[int]:
+    """A compromised host of the push, which has its credentials; the port."""
+    identity = GivenIdentity(shown)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                connection = listener.accept()[0]
+                nonce = os.urandom(NONCE_BYTES)
+                connection.sendall(nonce)
+                assert connection.recv(KNOCK_BYTES, socket.MSG_WAITALL) == identity.knock(nonce)
+                with identity.context(server=True).wrap_socket(connection, server_side=True) as guest:
+                    attend(guest)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            serving.join()
+
+
+def test_silent_strangers_keep_no_guest_out(bundle: Bundle, tmp_path: Path) -> None:
+    shown = credentials()
+    port = feeder(bundle, tmp_path / "held", shown)
+    with ExitStack() as stack:
+        strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 10)) for _ in range(64)]
+        for stranger in strangers:
+            assert stranger.recv(1), "the port has accepted it"
+        answer, own = pushed(bundle, tmp_path / "data", shown, iter([port]))
+    assert (answer["sent_files"], own) == (len(EVERYTHING), [])
+
+
+def test_silent_guests_of_one_address_keep_those_of_others_not_out(bundle: Bundle, tmp_path: Path) -> None:
+    """A compromised host has the credentials of the push."""
+    shown = credentials()
+    port = feeder(bundle, tmp_path / "held", shown)
+    identity = GivenIdentity(shown)
+    with ExitStack() as stack:
+        for _ in range(2 * relay._MOST_GUESTS):
+            guest = stack.enter_context(socket.create_connection(("127.0.0.1", port), 10, ("127.0.0.2", 0)))
+            guest.sendall(identity.knock(guest.recv(NONCE_BYTES, socket.MSG_WAITALL)))
+            guest.setblocking(True)
+            stack.enter_context(identity.context(server=False).wrap_socket(guest))
+        answer, own = pushed(bundle, tmp_path / "data", shown, iter([port]))
+    assert (answer["sent_files"], own) == (len(EVERYTHING), [])
+
+
 def test_credentials_are_read_by_a_python_that_was_built_for_an_old_libc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
     assert context_of(credentials(), server=True).get_ca_certs()
 
 
-def test_peer_without_the_certificate_of_the_push_neither_sends_nor_receives(bundle: Bundle, tmp_path: Path) -> None:
+@pytest.mark.parametrize("knows_the_knock", [False, True])
+def test_peer_without_the_certificate_of_the_push_neither_sends_nor_receives(
+    bundle: Bundle, tmp_path: Path, knows_the_knock: bool
+) -> None:
     ours, theirs = credentials(), credentials()
+    knock_of = theirs if knows_the_knock else ours
     port = feeder(bundle, tmp_path / "held", theirs)
     _, own = pushed(bundle, tmp_path / "data", ours, iter([port]))
     assert len(own[0]["files"]) == len(EVERYTHING), "a stranger feeds nobody"
     context = context_of(ours, server=False)
     context.verify_mode = ssl.CERT_NONE
     got = b""
-    with suppress(OSError), context.wrap_socket(socket.create_connection(("127.0.0.1", port), 10)) as guest:
-        guest.sendall(b'{"type":"need","files":[0]}\n')
-        got = guest.recv(CHUNK_BYTES)
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 10) as plain:
+        nonce = plain.recv(NONCE_BYTES, socket.MSG_WAITALL)
+        plain.sendall(GivenIdentity(knock_of).knock(nonce))
+        with context.wrap_socket(plain) as guest:
+            guest.sendall(b'{"type":"need","files":[0]}\n')
+            got = guest.recv(CHUNK_BYTES)
     assert not got, "nor is one fed"
 
 

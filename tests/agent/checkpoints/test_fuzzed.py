@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.checkpoints import reading, repair
+from dtctl.agent.checkpoints import reading, repair, tensor_bundle, verifying
 from dtctl.agent.records.answers import CheckpointReport
 from tests.agent.checkpoints import tables
 from tests.agent.checkpoints.test_checkpoints import DATA
@@ -65,6 +65,22 @@ def test_any_change_of_a_real_index(place: Path, source: Path, changes: list[tup
         index = index[:position] + data + index[position + len(data) :]
     beside_it(place, index, shard)
     answers(place)
+
+
+@pytest.mark.parametrize("source", WHOLE, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_changed_byte_of_an_index_is_damage_or_changes_no_entry(source: Path, tmp_path: Path) -> None:
+    """As `verify` reads it, which calls nothing whole whose bytes are others where the format can tell."""
+    for path in source.parent.glob(f"{source.stem}.*"):
+        shutil.copy(path, tmp_path)
+    index, whole = tmp_path / source.name, source.read_bytes()
+    prefix = str(index)[: -len(".index")]
+    assert not verifying.verify(prefix).problems
+    entries = list(tensor_bundle.entries(whole))
+    for at in range(len(whole)):
+        for value in (0x01, 0x80, 0xFF):
+            index.write_bytes(whole[:at] + bytes([whole[at] ^ value]) + whole[at + 1 :])
+            if not verifying.verify(prefix).problems:
+                assert list(tensor_bundle.entries(index.read_bytes())) == entries, (at, value)
 
 
 @cases

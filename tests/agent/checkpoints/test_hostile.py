@@ -152,6 +152,18 @@ def test_an_inspection_ends_at_its_deadline(output: Path) -> None:
     assert found["newest_complete"] is None
 
 
+def test_costly_directories_of_orbax_are_inspected_until_the_deadline_only(tmp_path: Path) -> None:
+    """They were read to their end before: the look seemed to hang, and so did the file system."""
+    for number in range(60):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}/_CHECKPOINT_METADATA").write_text('{"a": [%s[]]}' % ("[], " * 200_000))
+    before = time.process_time()
+    found = reading.inspect(str(tmp_path), time.monotonic() + 0.1)
+    assert found["problem"] == f"{tmp_path}: only part of it was searched: it took too long"
+    assert len(found["all"]) < 20
+    assert time.process_time() - before < 1
+
+
 class Hung:
     """A file system that does not answer until it is asked to."""
 

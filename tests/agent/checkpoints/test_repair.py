@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.checkpoints import reading
-from dtctl.agent.checkpoints.repair import loss, repair_directory
+from dtctl.agent.checkpoints.repair import loss, prepare_restore, repair_directory
 from tests.agent.checkpoints.test_checkpoints import DATA, complete
 
 
@@ -22,12 +22,16 @@ def copied(directory: Path) -> Path:
     return directory
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
+def damaged_beside_a_sound_one(directory: Path) -> Path:
     """model.ckpt-100 and, newer, model.ckpt-200, of which a part is missing."""
-    made = copied(tmp_path / "output")
+    made = copied(directory)
     os.truncate(made / "model.ckpt-200.data-00000-of-00001", 10)
     return made
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return damaged_beside_a_sound_one(tmp_path / "output")
 
 
 def names(directory: Path) -> list[str]:
@@ -119,12 +123,13 @@ def test_the_only_one_that_is_damaged_is_a_loss_and_one_elsewhere_is_named(flipp
         path.unlink()
     lost = loss([str(flipped)])
     assert lost is not None
-    assert (lost.path, lost.problem) == (f"{flipped}/model.ckpt-200", "a part of embedding does not match its checksum")
-    assert lost.elsewhere is None
+    assert lost["path"] == f"{flipped}/model.ckpt-200"
+    assert lost["problem"] == "a part of embedding does not match its checksum"
+    assert lost["elsewhere"] is None
     shutil.copytree(DATA / "tf1_plain", tmp_path / "other")
     lost = loss([str(flipped)], [str(tmp_path / "other")])
     assert lost is not None
-    assert lost.elsewhere == f"{tmp_path}/other/model.ckpt-200"
+    assert lost["elsewhere"] == f"{tmp_path}/other/model.ckpt-200"
 
 
 def test_two_that_are_both_damaged_are_a_loss(flipped: Path) -> None:
@@ -151,3 +156,19 @@ def test_keras_files_are_never_set_aside(flipped: Path) -> None:
     (flipped / "model.weights.h5").write_bytes(b"cut")
     assert len(repair_directory(str(flipped), distrust=True)) == 1
     assert "model.weights.h5" in names(flipped)
+
+
+def test_the_report_names_what_was_done_and_the_checkpoint_that_will_be_restored(directory: Path) -> None:
+    found = prepare_restore([str(directory)], [], "quick", 3, scratch=False)
+    assert (found["attempt"], found["how"], found["step"], found["lost"]) == (3, "quick", 100, None)
+    assert ["model.ckpt-200 is damaged" in text for text in found["done"]] == [True]
+
+
+def test_the_report_names_the_only_checkpoint_if_it_is_lost_unless_training_may_start_over(flipped: Path) -> None:
+    for path in flipped.glob("model.ckpt-100*"):
+        path.unlink()
+    lost = prepare_restore([str(flipped)], [], "full", 3, scratch=False)["lost"]
+    assert lost is not None
+    assert lost["path"] == f"{flipped}/model.ckpt-200"
+    found = prepare_restore([str(flipped)], [], "full", 3, scratch=True)
+    assert (found["lost"], found["step"], len(found["done"])) == (None, None, 1)

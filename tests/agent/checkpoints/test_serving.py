@@ -17,6 +17,7 @@ from dtctl.agent.host.budget import Spent
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.checkpoints import FetchRequest, FilePart, FileSent, PruneRequest, VerifyRequest
 from dtctl.agent.records.kinds import checked
+from tests.agent.checkpoints import tables
 from tests.agent.checkpoints.test_checkpoints import DATA, cut
 from tests.unit.agent.checkpoints.test_formats import saved
 
@@ -247,3 +248,26 @@ def test_fifo_instead_of_a_shard_blocks_no_reader(tmp_path: Path) -> None:
     shard.unlink()
     os.mkfifo(shard)
     assert "is a FIFO" in verify(str(tmp_path / "copy/ckpt-1")).problems[0]
+
+
+def test_tensors_that_share_bytes_are_not_read_again_and_again(tmp_path: Path) -> None:
+    """A small file would otherwise keep `pull`, which verifies without a limit of time, busy for days."""
+    (tmp_path / "m-1.data-00000-of-00001").write_bytes(bytes(1 << 20))
+    place = tables.message({1: 1, 5: 1 << 20})
+    entries = [tables.entry(b"%05d" % number, place) for number in range(20_000)]
+    (tmp_path / "m-1.index").write_bytes(tables.index(1, *entries))
+    verdict = verify(str(tmp_path / "m-1"))
+    assert verdict.read_bytes == 1 << 20
+    assert verdict.unread == "00001 lies within another tensor: what follows it was not read"
+    assert not verdict.sound
+
+
+def test_of_tensors_without_end_only_so_many_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that share long beginnings: 14 MB of an index were 740 MB in memory."""
+    assert verifying._MOST_TENSORS <= 200_000
+    monkeypatch.setattr(verifying, "_MOST_TENSORS", 10)
+    (tmp_path / "m-1.data-00000-of-00001").write_bytes(bytes(20))
+    rows = (tables.entry(b"%02d" % number, tables.message({1: 1, 4: number, 5: 1})) for number in range(20))
+    (tmp_path / "m-1.index").write_bytes(tables.index(1, *rows))
+    verdict = verify(str(tmp_path / "m-1"))
+    assert (verdict.tensors, verdict.unread) == (10, "only the first 10 tensors were read")

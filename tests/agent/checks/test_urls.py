@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.agent.host import AgentHost
-from tests.buckets import Bucket, cloud_storage, s3
+from tests.buckets import Bucket, cloud_storage, hdfs, s3
+from tests.hostile.test_storage import LIES
 
 
 def ask(host: AgentHost, *urls: str, write: bool = True, program: str = sys.executable, **fields: Any) -> Any:
@@ -83,3 +84,12 @@ def test_a_python_without_any_library_says_which_is_missing(host: AgentHost) -> 
 def test_where_there_is_no_such_python_nothing_is_said_of_urls(host: AgentHost) -> None:
     answer = ask(host, "gs://runs/x", program="\0HOME/nowhere")
     assert (answer["path"], answer["problem"], answer["tried"]) == ("", "", [])
+
+
+@pytest.mark.parametrize("what", ["an endless error", "an endless redirect"])
+@pytest.mark.timeout(200)
+def test_a_server_whose_answer_is_endless_takes_a_bounded_part_of_the_memory(host: AgentHost, what: str) -> None:
+    with hdfs() as served:
+        served.server.lie = LIES[what]
+        (one,) = ask(host, f"{served.url}/digits")["tried"]
+    assert (one["kind"], one["said"]) == ("other", "MemoryError")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.agent.checkpoints.test_repair import damaged_beside_a_sound_one, names
 from tests.agent.coordinate.test_coordination import Cluster, cluster
-from tests.agent.host import Fields
+from tests.agent.host import Fields, kill
 from tests.waiting import eventually
 
 __all__ = ["cluster"]
@@ -63,3 +65,23 @@ def test_agents_of_hosts_that_vote_leave_when_the_run_has_ended(cluster: Cluster
     cluster.up(seconds=8.0)
     eventually(lambda: cluster.view()["condition"]["type"] == "Succeeded", 60, "the end")
     eventually(cluster.all_ended, 60, "every agent to be gone")
+
+
+def test_after_an_election_the_leads_host_sets_a_damaged_checkpoint_aside(cluster: Cluster, tmp_path: Path) -> None:
+    """Without spares, so that no host has marked the directory as the lead's."""
+    directory = damaged_beside_a_sound_one(tmp_path / "output")
+    cluster.elect("b", "a", "c")
+    cluster.up(checkpoint_dirs=[str(directory)])
+    eventually(cluster.running, what="the start")
+    thaw = cluster.freeze_agent("b")
+    eventually(lambda: elected(cluster, "a", "c") not in (None, "b"), 60, "another coordinator")
+    thaw()
+    eventually(lambda: elected(cluster, "a", "b", "c") not in (None, "b"), 60, "agreement")
+    eventually(lambda: cluster.view()["hosts"]["b"]["connected"], 60, "the lead's host")
+    kill(cluster.entry("chief:0")["pid"])
+    eventually(lambda: cluster.running(chief=2), 60, "the lead to train again")
+    assert names(directory) == ["damaged", "model.ckpt-100.data-00000-of-00001", "model.ckpt-100.index"]
+    [warning] = cluster.view()["warnings"]
+    assert warning.startswith("checkpoint model.ckpt-200 is damaged")
+    assert warning in [line["reason"] for line in cluster.story() if line["kind"] == "decision"]
+    assert cluster.view()["incidents"][-1]["back_to"] == 100

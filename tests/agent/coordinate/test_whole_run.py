@@ -191,6 +191,19 @@ def test_stop_names_hosts_that_are_away(coordinator: Coordinator) -> None:
     assert (answer["stopped"], answer["unreached"]) == (["ps:0", "worker:0"], ["c"])
 
 
+def test_stop_does_not_wait_for_a_host_that_has_long_been_away(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop, "REACH_S", 30.0)
+    monkeypatch.setattr(stop, "END_LIMIT_S", 60.0)
+    coordinator.does = obeys
+    coordinator.cut("c", heard=time.time() - 3600.0)
+    begun = time.monotonic()
+    answer = ask(stop.stop, tasks=None)
+    assert (answer["stopped"], answer["unreached"]) == (["ps:0", "worker:0"], ["c"])
+    assert time.monotonic() - begun < 20.0
+
+
 def takes(coordinator: Coordinator) -> None:
     """Knows of its requests, and nothing comes of it."""
     coordinator.view["request_serial"] = len(coordinator.requests())

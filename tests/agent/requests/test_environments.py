@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,6 +31,26 @@ def wanted(host: AgentHost, lines: str = "probe\n", **fields: object) -> Fields:
     return {"kind": "requirements", "what": "requirements.txt", "files": files, "env": env, **fields}
 
 
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter whose `-m venv` copies a virtual environment, which is quicker and has the same pip."""
+    directory = tmp_path_factory.mktemp("python")
+    template, program = directory / "template", directory / "python"
+    subprocess.run([sys.executable, "-m", "venv", template], check=True)
+    program.write_text(
+        f"""#!/bin/sh
+[ "$1 $2" = "-m venv" ] || exec {sys.executable} "$@"
+cp -al {template} "$3" && sed -i "s|{template}|$3|g" "$3/bin/activate"
+"""
+    )
+    program.chmod(0o755)
+    return str(program)
+
+
+def files_of(host: AgentHost, *names: str) -> Fields:
+    return {name: hashlib.sha256((host.home / name).read_bytes()).hexdigest() for name in names}
+
+
 def spec_with(host: AgentHost, environment: Fields, script: str = TRAIN, **fields: object) -> Fields:
     return host.spec(shell("worker:0", script), environment=environment, **fields)
 
@@ -51,13 +71,117 @@ def test_an_environment_is_made_once_and_its_python_trains(host: AgentHost) -> N
     assert logs == [f"1.0 {directory}/env\n"] * 2
 
 
-def test_a_host_answers_with_its_python_until_its_environment_is_made(host: AgentHost) -> None:
-    python = host.ask("python", environment=wanted(host))["python"]
-    assert re.fullmatch(r"3\.\d+", python["markers"]["python_version"])
+def test_a_host_reports_whether_it_has_the_environment(host: AgentHost) -> None:
+    assert host.ask("environment", environment=wanted(host))["exists"] is False
     trained(host, spec_with(host, wanted(host)))
-    assert host.ask("python", environment=wanted(host))["python"] is None
+    assert host.ask("environment", environment=wanted(host))["exists"] is True
+    assert host.ask("environment", environment=wanted(host, wheels="a" * 64))["exists"] is False
     with pytest.raises(AgentRefused, match="has no python9 to create the environment"):
-        host.ask("python", environment=wanted(host, python="python9"))
+        host.ask("environment", environment=wanted(host, python="python9"))
+
+
+INCLUDES = {
+    "-r hidden.txt": b"-r hidden.txt\n",
+    "--pre -r hidden.txt": b"--pre -r hidden.txt\n",
+    "--requirem=hidden.txt": b"--requirem=hidden.txt\n",
+    "two in a line": b"-r other.txt -r hidden.txt\n",
+    "of a variable": b"-r ${PWD}/hidden.txt\n",
+    "in utf-7": b"# -*- coding: utf-7 -*-\n+AC0-r hidden.txt\n",
+    "in UTF-16": "-r hidden.txt\n".encode("utf-16"),
+    "a constraint": b"--constrai=hidden.txt\n",
+    "a directory": b"--pre ./evil\nprobe @ file:evil\n",
+    "find-links": b"--no-index --find-links evil\n",
+}
+"""Lines of a requirements file that make pip read something else, in forms that a simple parser does not recognise."""
+
+
+@pytest.mark.parametrize("name", INCLUDES)
+def test_pip_finds_of_the_code_only_what_the_environment_names(host: AgentHost, python: str, name: str) -> None:
+    """What it reads is part of the environment's identity, however the file says it, and nothing else is there."""
+    environment, content = wanted(host, python=python), INCLUDES[name]
+    for file in ("hidden.txt", "other.txt"):
+        (host.home / file).write_text("probe\n")
+    (host.home / "evil").mkdir()
+    (host.home / "evil/setup.py").write_text(f"open({str(host.home / 'ran')!r}, 'w')\nraise SystemExit('ran')\n")
+    make_wheel(host.home / "evil", "evil")
+    (host.home / "requirements.txt").write_bytes(content + (b"evil\n" if name == "find-links" else b""))
+    environment["files"] = files_of(host, "requirements.txt")
+    with pytest.raises(AgentRefused) as refused:
+        host.up(spec_with(host, environment))
+    assert refused.value.code == "setup_failed"
+    assert "only the files named in trainer.environment are there" in refused.value.frame["hint"]
+    assert not (host.home / "ran").exists()
+
+
+def test_another_content_of_an_included_file_is_another_environment(host: AgentHost, python: str) -> None:
+    make_wheel(host.home / "wheels", "probe", "2.0")
+    for version in ("1.0", "2.0"):
+        environment = wanted(host, "--pre -r lib/pins.txt\n--requirem=lib/base.txt\n", python=python)
+        (host.home / "lib").mkdir(exist_ok=True)
+        (host.home / "lib/pins.txt").write_text("-c ../constraints.txt\n")
+        (host.home / "lib/base.txt").write_text("probe\n")
+        (host.home / "constraints.txt").write_text(f"probe=={version}\n")
+        environment["files"] = files_of(host, "requirements.txt", "lib/pins.txt", "lib/base.txt", "constraints.txt")
+        assert trained(host, spec_with(host, environment)).startswith(f"{version} ")
+    assert len(made(host)) == 2
+
+
+@pytest.mark.parametrize("path", ["/tmp/x", "../x", "a/../../x", "a/.."])
+def test_a_file_of_an_environment_lies_within_the_code(host: AgentHost, path: str) -> None:
+    with pytest.raises(AgentRefused, match="a path within the code directory"):
+        host.ask("environment", environment=wanted(host, files={path: "0" * 64}))
+
+
+def with_wheels(host: AgentHost, lines: str, *wheels: str, **fields: object) -> Fields:
+    """An environment from wheels, which lie where a bundle of them does."""
+    environment = wanted(host, lines, wheels=uuid.uuid4().hex * 2, env={}, **fields)
+    shutil.rmtree(host.home / "wheels")
+    tree = host.root / "bundles" / environment["wheels"] / "tree"
+    for name in wheels:
+        made_wheel = make_wheel(tree, name.partition("-")[0])
+        made_wheel.rename(tree / name)
+    return environment
+
+
+PROBE = "probe-1.0-py3-none-any.whl"
+
+
+def test_wheels_are_installed_without_an_index_by_what_pip_reads(host: AgentHost, python: str) -> None:
+    lines = "probe; python_version > '3'\nother; python_version < '3'\n"
+    environment = with_wheels(host, lines, PROBE, python=python)
+    environment["env"] = {"PIP_INDEX_URL": "http://127.0.0.1:1/", "PIP_RETRIES": "0"}
+    assert trained(host, spec_with(host, environment)).startswith("1.0 ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("probe\nother\n", "No matching distribution found for other"),
+        ("probe\nforeign\n", "No matching distribution found for foreign"),
+        (f"probe==1.0 --hash=sha256:{'0' * 64}\n", "THESE PACKAGES DO NOT MATCH THE HASHES"),
+        ("--require-hashes\nprobe==1.0\n", "Hashes are required in --require-hashes mode"),
+    ],
+)
+def test_the_reason_why_pip_cannot_install_the_wheels_is_shown(
+    host: AgentHost, python: str, lines: str, said: str
+) -> None:
+    foreign = "foreign-1.0-cp27-cp27m-manylinux1_x86_64.whl"
+    with pytest.raises(AgentRefused) as refused:
+        host.up(spec_with(host, with_wheels(host, lines, PROBE, foreign, python=python)))
+    assert said in refused.value.frame["detail"]
+    assert "packages come from the wheels alone" in refused.value.frame["hint"]
+
+
+def test_wheels_whose_hashes_match_are_installed(host: AgentHost, python: str) -> None:
+    digest = hashlib.sha256(make_wheel(host.home / "same", "probe").read_bytes()).hexdigest()
+    environment = with_wheels(host, f"--require-hashes\nprobe==1.0 --hash=sha256:{digest}\n", PROBE, python=python)
+    assert trained(host, spec_with(host, environment)).startswith("1.0 ")
+
+
+def test_wheels_that_are_not_on_the_host_are_missed_before_anything_is_created(host: AgentHost) -> None:
+    with pytest.raises(AgentRefused, match="its wheels are not on this host"):
+        host.up(spec_with(host, wanted(host, wheels="b" * 64)))
+    assert list(host.root.glob("environments/*/")) == []
 
 
 def test_other_content_is_another_environment(host: AgentHost) -> None:
@@ -130,7 +254,7 @@ def test_hosts_that_share_a_home_make_it_once_at_the_same_time(make_host: MakeHo
 
 
 MADE = 'python3 -m venv --without-pip "$1" && mkdir -p "$1/etc/conda/activate.d" && echo "export MARK=set" > "$1$2"'
-UV = '[ "$1 $2 $3 $4" = "sync --project . --frozen" ] && set -- "$UV_PROJECT_ENVIRONMENT" /made'
+UV = '[ "$1 $2 $3 $4 $5" = "sync --project . --no-progress --frozen" ] && set -- "$UV_PROJECT_ENVIRONMENT" /made'
 CREATE = '[ "$1 $2 $3 $5 $6" = "env create --prefix --file e.yml" ] && set -- "$4" /etc/conda/activate.d/mark.sh'
 RUN = '[ "$*" = "run --name base printenv CONDA_PREFIX" ] && echo ~/base && set -- ~/base /etc/conda/activate.d/m.sh'
 MODULE = 'module() { [ "$*" = "load tools/1 more" ] && export MARK=set PATH="$HOME/base/bin:$PATH"; }'

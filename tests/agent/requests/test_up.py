@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import impostors
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, AgentRefused, alive, command, environment, kill, python_task, shell, task
 from tests.hosts.ports import free_port
@@ -203,6 +205,49 @@ def test_a_second_controller_is_informed_who_holds_the_lock(host: AgentHost) -> 
         with pytest.raises(AgentRefused, match="rolled_back: "):
             talk.receive()
     assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"
+
+
+@pytest.mark.parametrize("what", impostors.NO_FILES)
+@pytest.mark.parametrize("agent_python", ["this"], indirect=True)
+def test_what_a_trainer_puts_in_place_of_the_clusters_lock_is_set_aside(make_host: MakeHost, what: str) -> None:
+    """It made `up`, `down` and `gc` of the whole host fail until somebody removed it."""
+    host = make_host()
+    spec = host.started(task("worker:0", *SLEEP))
+    lock = host.root / "clusters/c/h1/lock"
+    lock.unlink()
+    impostors.NO_FILES[what](lock)
+    assert host.ask("gc", keep=1, dry_run=False)["freed_bytes"] >= 0
+    assert host.up(host.spec(task("worker:0", *SLEEP)), replace=True)["tasks"]["worker:0"]["state"] == "running"
+    host.ask("stop", tasks=None, grace_s=1, reason="", by="")
+    host.ask("down", run=None)
+    assert not host.run_directory(spec).exists()
+    assert impostors.unharmed(lock)
+
+
+FORGED = {
+    "escapes": {"by": "\x1b]0;owned\x07", "since": 1e9, "command": "up", "pid": 1, "session": None, "gone": False},
+    "numbers": {"by": "ada", "since": 1e300, "command": "up", "pid": -1, "session": None, "gone": False},
+    "text": "x" * 100_000,
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+@pytest.mark.parametrize("agent_python", ["this"], indirect=True)
+def test_a_lock_that_names_a_forged_holder_is_refused_in_words(make_host: MakeHost, what: str) -> None:
+    host = make_host()
+    spec = host.started(task("worker:0", *SLEEP))
+    lock = host.root / "clusters/c/h1/lock"
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        json.dump(FORGED[what], file)
+        file.flush()
+        with pytest.raises(AgentRefused) as refused:
+            host.up(host.spec(task("worker:0", *SLEEP)), replace=True)
+    assert refused.value.code == "locked"
+    assert len(str(refused.value.frame)) < 2000
+    assert host.ask("stop", tasks=None, grace_s=1, reason="", by="")["stopped"] == ["worker:0"]
+    assert alive(os.getpid())
+    assert host.state(spec)["tasks"]["worker:0"]["state"] == "stopped"
 
 
 def test_the_lock_of_a_controller_that_was_killed_is_free_at_once_whatever_its_session_is_at(

@@ -128,3 +128,36 @@ def test_a_run_ends_as_it_should_whatever_its_trainer_makes_of_its_files(make_ho
     host.ask("stop", tasks=None, grace_s=1, reason="", by="")
     eventually(lambda: host.state(spec)["finished"])
     assert (host.home / "victim").read_text() == "mine\n"
+
+
+HOLDS = """
+import fcntl, os, sys, time
+held = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(held, fcntl.LOCK_EX)
+open(sys.argv[2], "w").close()
+time.sleep(1000)
+"""
+LOCKS = {
+    "held": "python3 -c '{holds}' {path} {made}",
+    "a FIFO": "rm -f {path}; mkfifo {path}; touch {made}; sleep 1000",
+    "a link": "rm -f {path}; ln -s {home}/victim {path}; touch {made}; sleep 1000",
+    "a directory": "rm -f {path}; mkdir {path}; touch {made}; sleep 1000",
+}
+
+
+@pytest.mark.parametrize("what", LOCKS)
+@pytest.mark.parametrize("agent_python", ["this"], indirect=True)
+def test_a_run_is_stopped_whatever_its_trainer_does_to_the_lock_of_its_intent(make_host: MakeHost, what: str) -> None:
+    """A trainer that held the lock kept `stop` and its own agent waiting as long as it ran."""
+    host = make_host()
+    (host.home / "victim").write_text("mine\n")
+    spec = host.spec(shell("worker:0", "true"), run="r-lock", grace_s=1)
+    lock, made = host.run_directory(spec) / "intent.lock", host.home / "made"
+    script = LOCKS[what].format(path=lock, made=made, home=host.home, holds=HOLDS.strip().replace("'", '"'))
+    spec["tasks"] = [shell("worker:0", script)]
+    host.up(spec)
+    eventually(made.exists)
+    result = host.ask("stop", tasks=None, grace_s=1, why=[{"kind": "stopped_by", "by": "ada"}], by="")
+    assert (result["stopped"], result["survivors"]) == (["worker:0"], [])
+    eventually(lambda: host.state(spec)["finished"])
+    assert (host.home / "victim").read_text() == "mine\n"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -204,3 +207,64 @@ def _written(descriptor: int, size: int) -> bool:
         return os.write(descriptor, b"x" * size) > 0
     except OSError:
         return False
+
+
+@contextmanager
+def filled_disk(host: AgentHost) -> Iterator[Path]:
+    """The disk of the agent's root is small; the file given fills it to the last byte when it is written to."""
+    host.root.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m,mode=700", "tmpfs", str(host.root)], check=True)
+    try:
+        yield host.root / "checkpoint"
+    finally:
+        (host.root / "checkpoint").unlink(missing_ok=True)
+        host.clean_up()
+        subprocess.run(["umount", str(host.root)], check=True)
+
+
+def fill(filler: Path) -> None:
+    with filler.open("wb", buffering=0) as file:
+        for size in (65536, 4096, 1):
+            while _written(file.fileno(), size):
+                pass
+
+
+ANSWER_LIMIT_S = 45.0
+"""Far more than an answer takes, and far less than a session waits for the start of an agent."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_no_session_waits_for_a_state_that_a_full_disk_keeps_from_being_written(host: AgentHost) -> None:
+    with filled_disk(host) as filler:
+        spec, pid = host.running(task("worker:0", "sleep", "1000"))
+        first = host.supervisor(spec)
+        fill(filler)
+        kill(first)
+        begun = time.monotonic()
+        answer = host.ask("status")
+        assert time.monotonic() - begun < ANSWER_LIMIT_S
+        assert answer["agent_alive"]
+        assert answer["state"]["agent"]["pid"] == first, "the disk was full: the new agent could not write its state"
+        assert alive(pid)
+        host.ask("stop", tasks=None, grace_s=None, reason="", by="")
+        assert time.monotonic() - begun < 2 * ANSWER_LIMIT_S
+        assert not alive(pid)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_no_session_waits_for_a_coordinator_whose_disk_is_full(host: AgentHost) -> None:
+    with filled_disk(host) as filler:
+        pid = host.running(task("worker:0", "sleep", "1000"))[1]
+        fill(filler)
+
+        def alone() -> bool:
+            left = [one for one in host.processes() if one != pid]
+            for one in left:
+                kill(one)
+            return not left
+
+        eventually(alone, what="the trainer to be alone")
+        answer = host.ask("stop", tasks=None, grace_s=None, reason="", by="")
+        assert answer["coordination"] is None
+        assert answer["away"]["summary"] == "the coordinator cannot write its view of the run: its disk is full"
+        assert not alive(pid)

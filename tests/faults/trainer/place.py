@@ -8,6 +8,7 @@ import mmap
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from . import checkpoint
@@ -127,7 +128,14 @@ class Place:
             print("ValueError: broken on purpose")
             os._exit(self._crash[1])
 
+    def act(self, what: str) -> None:
+        """Records what it does for the whole run, with the time of the clock that all hosts of a fleet share."""
+        line = f"{time.monotonic():.3f} {self.name} {os.uname().nodename}-{os.getpid()} {what}\n"
+        with suppress(OSError), (self.options.output_dir / "acts").open("a") as file:
+            file.write(line)
+
     def save(self, step: int) -> None:
+        self.act(f"saves step {step}")
         checkpoint.save(self.options.output_dir, step, self.options.shards, self.options.keep)
         self._saved_at = time.monotonic()
 

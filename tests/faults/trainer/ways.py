@@ -117,6 +117,7 @@ def _session(place: Place, ps: list[Peer]) -> int:
             return int(answer["step"])
         step = place.restore()
         with suppress(Gone):
+            place.act(f"restores step {step}")
             for peer in ps:
                 peer.call("restore", step=step)
             return step

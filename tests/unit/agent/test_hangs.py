@@ -344,3 +344,30 @@ def test_the_limit_is_the_users_or_ten_gaps_or_five_minutes() -> None:
 def test_a_limit_doubles_with_each_time_that_it_was_in_vain_and_not_for_ever() -> None:
     assert [patience(300.0, count) for count in (0, 1, 2)] == [300.0, 600.0, 1200.0]
     assert patience(300.0, 10) == patience(300.0, 10_000)
+
+
+def behind(
+    seconds: int, *, idle_s: float = 1000.0, behind_s: float | None = 60.0, proven: bool = True, **signs: Any
+) -> bool:
+    """Whether a task that has stepped last so long ago is ended, as a cut may have left it hanging."""
+    dog = watchdog(proven=proven)
+    for second in range(1, seconds + 1):
+        seen = Signs(ready=True, **{"idle_s": min(idle_s, float(second)), **signs})
+        if dog.update(1000.0 + second, seen, 0.0, behind_s) is not None:
+            return True
+    return False
+
+
+def test_a_task_that_a_cut_has_left_hanging_is_ended_after_its_limit() -> None:
+    assert behind(60)
+    assert not behind(59)
+    assert not behind(120, behind_s=None)
+
+
+@pytest.mark.parametrize(
+    "signs",
+    [{"idle_s": 10.0}, {"excused": True}, {"grew": True}, {"saved": True}, {"stepped": True}, {"proven": False}],
+    ids=lambda signs: next(iter(signs)),
+)
+def test_a_task_behind_its_peers_that_works_writes_or_is_excused_is_left_alone(signs: dict[str, Any]) -> None:
+    assert not behind(200, **signs)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import json
+import re
+import shlex
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote, urlencode
+from xml.sax import saxutils
 
 import pytest
 from hypothesis import given
@@ -132,6 +140,101 @@ def test_a_form_is_not_cut_through() -> None:
 def test_masking_keeps_the_number_of_lines(parts: list[bytes]) -> None:
     data = b" ".join(parts)
     assert Masks(["two words"]).hide_lines(data).count(b"\n") == data.count(b"\n")
+
+
+VALUES = (
+    "s3cr'et/\"p+ss&<w>ö d\\1$`",
+    "plain-Token_0123456789",
+    "p%40ss word;é'",
+    "two lines\nof a 'secret' value",
+    "😀 tab\tand\x1besc",
+)
+
+
+def nested(text: str) -> str:
+    return json.dumps({"env": json.dumps({"KEY": text})})
+
+
+WRITTEN: dict[str, Callable[[str], str]] = {
+    "repr": repr,
+    "repr of bytes": lambda text: repr(text.encode()),
+    "repr in a repr": lambda text: repr({"x": repr(text)}),
+    "JSON": json.dumps,
+    "JSON in UTF-8": lambda text: json.dumps(text, ensure_ascii=False),
+    "JSON in JSON": nested,
+    "JSON of JavaScript": lambda text: json.dumps(text, ensure_ascii=False).replace("/", "\\/"),
+    "URL": lambda text: f"https://u:{quote(text, safe='')}@host/",
+    "URL in small letters": lambda text: re.sub("%..", lambda one: one.group().lower(), quote(text, safe="")),
+    "path of a URL": quote,
+    "query of a URL": lambda text: urlencode({"k": text}),
+    "HTML": html.escape,
+    "HTML without quotes": lambda text: html.escape(text, quote=False),
+    "HTML of Jinja": lambda text: html.escape(text, quote=False).replace('"', "&#34;").replace("'", "&#39;"),
+    "XML": lambda text: saxutils.escape(text, {'"': "&quot;", "'": "&apos;"}),
+    "shell": shlex.quote,
+    "shell in double quotes": lambda text: '"' + re.sub(r'([\\"$`])', r"\\\1", text) + '"',
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 of a URL": lambda text: base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
+    "base64 of a login": lambda text: base64.b64encode(f"me:{text}".encode()).decode(),
+    "base64 of a longer login": lambda text: base64.b64encode(f"user:{text}\n".encode()).decode(),
+    "base64 of JSON": lambda text: base64.b64encode(f'{{"k": "{text}"}}'.encode()).decode(),
+    "hexadecimal": lambda text: text.encode().hex(),
+    "hexadecimal in capitals": lambda text: text.encode().hex().upper(),
+}
+
+
+@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
+@pytest.mark.parametrize("form", WRITTEN)
+def test_a_value_is_masked_in_each_form_in_which_programs_show_it(form: str, value: str) -> None:
+    written = WRITTEN[form](value)
+    shown = Masks([value], forms=False).hide_text(f"before {written} after")
+    assert shown.startswith("before ")
+    assert shown.endswith(" after")
+    left = written
+    for part in shown.removeprefix("before ").removesuffix(" after").split("***"):
+        left = left.replace(part, "", 1)
+    assert "***" in shown
+    assert len(left) >= len(written) - 28, "no more than what surrounds it is left"
+    for line in value.splitlines():
+        assert line not in shown
+
+
+def test_the_base64_of_a_long_value_is_masked_in_lines_of_any_usual_length() -> None:
+    value = "".join(f"{number:03}" for number in range(100))
+    for written in (base64.encodebytes(value.encode()).decode(), pem_lines(value)):
+        assert re.fullmatch(r"[\s*]*", Masks([value], forms=False).hide_text(written))
+
+
+def pem_lines(value: str) -> str:
+    whole = base64.b64encode(value.encode()).decode()
+    return "\n".join(whole[at : at + 64] for at in range(0, len(whole), 64))
+
+
+@pytest.mark.parametrize(("value", "text"), [("abc", "61 YWJj"), ("x1", "7831 eDE="), ("pass", "70617373 cGFzcw")])
+def test_a_short_value_is_masked_as_it_is_and_in_no_encoded_form(value: str, text: str) -> None:
+    assert Masks([value], forms=False).hide_text(text) == text
+    assert Masks([value], forms=False).hide_text(f"is {value}") == "is ***"
+
+
+@cases
+@given(st.text(min_size=6, max_size=40), st.sampled_from(sorted(WRITTEN)))
+def test_any_value_in_any_form_is_masked(value: str, form: str) -> None:
+    if "\n" not in value and "\r" not in value and not value.isspace() and value.isprintable():
+        assert "***" in Masks([value], forms=False).hide_text(f"x {WRITTEN[form](value)} x")
+
+
+def test_masking_many_values_takes_time_in_proportion_to_the_text() -> None:
+    masks = Masks([f"value-{number}'{number * 7919}" for number in range(30)], forms=False)
+    line = b"step 100 loss 0.25 value- of the 'batch' 61626364 dmFsdWUt\n"
+
+    def seconds(lines: int) -> float:
+        began = time.process_time()
+        masks.hide(line * lines)
+        masks.cut(line * lines)
+        return time.process_time() - began
+
+    seconds(1000)
+    assert seconds(80_000) < 20 * max(seconds(8_000), 0.05)
 
 
 @pytest.mark.parametrize("at_pauses", [False, True])

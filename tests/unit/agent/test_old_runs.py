@@ -121,7 +121,7 @@ def test_a_run_that_may_be_whole_stays_and_down_reports_why(
     assert whole == []
     assert not found.is_dead()
     with pytest.raises(OSError, match="Input/output error"):
-        _Removal(talk).remove_damaged(found, {"by": "me", "grace_s": 0.0, "reason": "", "why": []})
+        _Removal(talk, None).remove_damaged(found, {"by": "me", "grace_s": 0.0, "reason": "", "why": []})
     assert spec.exists()
 
 

@@ -209,7 +209,7 @@ def refused(file: Path, code: str) -> str:
         load(file, code)
     [problem] = error.value.problems
     assert (problem.place.line, problem.place.column) == (6, 9)
-    assert "code_anywhere: true" in problem.hint
+    assert "send_anywhere: true" in problem.hint
     return problem.summary
 
 
@@ -231,7 +231,7 @@ def test_a_home_directory_is_refused_by_whatever_way_it_is_named(home: Path, cod
     (home / "project" / "link").symlink_to(home)
     summary = refused(home / "project" / "cluster.yaml", code.replace("HOME", str(home)))
     assert expected in summary
-    assert "all of it would be pushed" in summary
+    assert "all of it would be sent" in summary
 
 
 def test_a_directory_above_the_cluster_file_is_refused(home: Path) -> None:

@@ -19,9 +19,10 @@ from dtctl.operations import push as pushing
 from dtctl.operations import relay
 from dtctl.operations.client import silent
 from dtctl.operations.data import DataSet, DataState, check_held, data_set, state_of
-from dtctl.operations.local import scan_code
 from dtctl.operations.push import push_data
 from dtctl.operations.relay import FAN_OUT, Relay, is_worthwhile
+from dtctl.operations.sending import scan_code
+from dtctl.operations.uplink import BUFFERED_BYTES
 from dtctl.plan.hosts import DataPlace
 from tests.unit.clusters import cluster
 from tests.unit.coordinated import record
@@ -33,6 +34,7 @@ ID, OTHER = "a" * 64, "b" * 64
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def found(source: Path, *, read: bool = True, **data: Any) -> DataSet:
-    value = cluster(dirs={"data": "/data"}, data=Data(source=source, **data))
+    value = cluster(file=source.parent / "cluster.yaml", dirs={"data": "/data"}, data=Data(source=source, **data))
     return data_set(value, read=read)
 
 
@@ -248,7 +250,110 @@ def test_host_is_sent_everything_after_two_failed_feeders(hosts: Relay) -> None:
     fed(hosts, "h0")
     fed(hosts, "h1")
     assert [fed(hosts, "h2") for _ in range(3)] == ["h0", "h1", None]
-    assert fed(hosts, "h3") == "h2", "those that failed feed nobody any more"
+    assert [fed(hosts, host) for host in ("h3", "h4")] == ["h2", "h0"], "one host alone may be lying"
+    assert [fed(hosts, host) for host in ("h4", "h5")] == ["h2", "h2"], "one of which two complain feeds nobody"
+
+
+class Turned:
+    """A clock that a test turns."""
+
+    time = 1000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock() -> Turned:
+    return Turned()
+
+
+@pytest.fixture
+def timed(clock: Turned) -> Relay:
+    """h0 is fed from here, at 1 MB/s."""
+    hosts = Relay({name: (name, ()) for name in HOSTS}, clock)
+    fed(hosts, "h0")
+    return hosts
+
+
+def sends(hosts: Relay, clock: Turned, bytes_per_s: int) -> Any:
+    """This machine has sent for 30 s to one host, and goes on."""
+    sending = hosts.sending()
+    sent = sending.__enter__()
+    for second in range(31):
+        clock.time += 1.0
+        sent(BUFFERED_BYTES + bytes_per_s * second)
+    return sending
+
+
+def left_after(hosts: Relay, clock: Turned, rates: Mapping[str, int], most_s: int = 600) -> dict[str, int]:
+    """Host -> after how many seconds it is to leave its feeder, from which it receives so many bytes a second."""
+    left: dict[str, int] = {}
+    for second in range(10, most_s, 10):
+        clock.time += 10.0
+        for host, rate in rates.items():
+            if host not in left and not hosts.stays(host, rate * second):
+                left[host] = second
+                fed(hosts, host)
+    return left
+
+
+MB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("uplink", "rate", "is_left"),
+    [
+        (MB, 1, True),
+        (MB, 100_000, True),
+        (MB, 200_000, False),
+        (20_000, 4_000, False),
+        (20_000, 1, True),
+        (100 * MB, 2 * MB, True),
+    ],
+)
+def test_a_feeder_is_left_after_a_minute_far_below_what_the_controller_could_send(
+    timed: Relay, clock: Turned, uplink: int, rate: int, is_left: bool
+) -> None:
+    _going_on = sends(timed, clock, uplink)
+    assert fed(timed, "h1") == "h0"
+    assert left_after(timed, clock, {"h1": rate}) == ({"h1": 60} if is_left else {})
+
+
+def test_a_reader_that_is_slow_itself_does_not_make_the_controller_seem_slow(timed: Relay, clock: Turned) -> None:
+    sends(timed, clock, MB).__exit__(None, None, None)
+    _going_on = sends(timed, clock, 1)
+    fed(timed, "h1")
+    assert left_after(timed, clock, {"h1": 50_000}) == {"h1": 60}
+
+
+def test_of_a_chain_the_host_next_to_the_slow_feeder_leaves_first(timed: Relay, clock: Turned) -> None:
+    _going_on = sends(timed, clock, MB)
+    chain = {host: fed(timed, host) for host in ("h1", "h2", "h3", "h4", "h5", "h6")}
+    assert (chain["h1"], chain["h4"]) == ("h0", "h1")
+    assert left_after(timed, clock, {"h1": 1, "h4": 1}, most_s=90) == {"h1": 60}
+    assert timed._complaints["h1"] == set()
+
+
+def test_a_feeder_that_claims_to_wait_itself_delays_a_host_by_a_minute(timed: Relay, clock: Turned) -> None:
+    _going_on = sends(timed, clock, MB)
+    for host in ("h1", "h2", "h3", "h4"):
+        fed(timed, host)
+    left: list[int] = []
+    for second in range(10, 300, 10):
+        clock.time += 10.0
+        timed.stays("h1", second)  # and does not leave
+        if not timed.stays("h4", second):
+            left.append(second)
+    assert left[0] == 120
+
+
+def test_where_the_controller_has_sent_nothing_it_takes_over_one_host_a_minute(clock: Turned) -> None:
+    hosts = Relay({name: (name, ()) for name in HOSTS}, clock)
+    hosts.done("h0", 7000)
+    assert {fed(hosts, host) for host in ("h1", "h2")} == {"h0"}
+    assert left_after(hosts, clock, {"h1": 1000, "h2": 1000}) == {"h1": 60, "h2": 120}
+    assert hosts._complaints["h0"] == set(), "it may be as fast as its line"
 
 
 def test_host_stays_while_it_feeds_or_hosts_are_not_connected(hosts: Relay) -> None:
@@ -290,9 +395,34 @@ def test_hosts_get_credentials_only_where_they_hand_files_on(
         return [{"type": "result", "bundle": fields["bundle"], "sent_files": 0, "port": None}]
 
     known = record()
-    value = cluster(dirs={"data": "/data"}, data=Data(source=tmp_path / "digits", relay=setting, jobs=("ps", "worker")))
+    data = Data(source=tmp_path / "digits", relay=setting, jobs=("ps", "worker"))
+    value = cluster(file=tmp_path / "cluster.yaml", dirs={"data": "/data"}, data=data)
     outcome = push_data(known, data_set(value), FakeTransport(answer), silent, overwrite=False)
     assert not outcome.errors
     assert {name: bool(fields.get("credentials")) for name, fields in asked.items()} == dict.fromkeys(asked, is_used)
     assert len(asked) > 2
     assert not is_used or all(fields["ports"] for fields in asked.values())
+
+
+def test_a_host_is_answered_whether_it_stays_with_its_feeder(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "SPARED_BYTES", 1)
+    monkeypatch.setattr(Relay, "feeder", lambda *_: ("10.0.0.9", 7000))
+    monkeypatch.setattr(Relay, "stays", lambda _, host, received_bytes: received_bytes > 5)
+    answers: list[Mapping[str, Any]] = []
+    file = source.parent / "cluster.yaml"
+    value = cluster(file=file, dirs={"data": "/data"}, data=Data(source=source, jobs=("ps", "worker")))
+    data = data_set(value)
+
+    def answer(session: FakeSession, frame: Mapping[str, Any]) -> list[Any]:
+        if frame["type"] == "data_push":
+            return [{"type": "need", "files": [0], "port": 7000}]
+        if frame["type"] == "feeder":
+            return [{"type": "fed", "received_bytes": 9}]
+        answers.append(frame)
+        if frame["stays"]:
+            return [{"type": "fed", "received_bytes": 5}]
+        assert data.bundle is not None
+        return [{"type": "result", "bundle": data.bundle.id, "sent_files": 0, "port": None}]
+
+    assert not push_data(record(), data, FakeTransport(answer), silent, overwrite=False).errors
+    assert [one["stays"] for one in answers].count(True) == len(answers) / 2 > 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,16 +13,21 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import because, fact, sentence
 from dtctl.agent.records.run_state import Intent
 from dtctl.errors import AgentError, TransportError, UsageError
-from dtctl.model import TaskId, TaskState
+from dtctl.model import Host, SshSettings, TaskId, TaskState
+from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.down import down
+from dtctl.operations.drain import drain
 from dtctl.operations.restart import restart
-from dtctl.operations.run_record import record_of
-from dtctl.operations.snapshot import Outcome
+from dtctl.operations.run_record import AWAY_CONNECT_S, record_of
+from dtctl.operations.snapshot import Outcome, RunStatus
 from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.plan import plan_roster
+from dtctl.render.machine.status import run_status
+from dtctl.render.status import headline, more_lines
+from dtctl.transport.seam import Session, Transport
 from tests.unit.clusters import cluster, job
-from tests.unit.coordinated import Agents, entry, inventory, moved_record, record, viewed, with_states
+from tests.unit.coordinated import HOSTS, Agents, entry, inventory, moved_record, record, viewed, with_states
 from tests.unit.fakes import FakeTransport
 from tests.unit.operations.test_gc import NOTHING
 
@@ -57,6 +63,85 @@ def test_a_disconnected_host_is_queried_directly_and_its_agent_restarted() -> No
     transport = FakeTransport(Agents(viewed(hosts={"d": {"connected": False, "heard": 1004.0}})))
     assert status(record(), transport).tasks[TaskId("worker", 1)].state is TaskState.RUNNING
     assert transport.opened == ["c", "d"]
+
+
+class Clocked(FakeTransport):
+    """Records how long each host may take to be connected to."""
+
+    def __init__(self, agents: Agents) -> None:
+        super().__init__(agents)
+        self.limits: dict[str, float] = {}
+
+    def open(self, host: Host) -> Session:
+        assert isinstance(host.reach, SshSettings)
+        self.limits[host.name] = host.reach.connect_timeout_s
+        return super().open(host)
+
+
+ABOUT_AN_AWAY_HOST: dict[str, Callable[[Transport], object]] = {
+    "status": lambda transport: status(record(), transport),
+    "stop": lambda transport: stop(record(), transport, ALL, ORDER),
+    "drain": lambda transport: drain(record(), transport, "d", ORDER),
+    "diagnose": lambda transport: diagnose(record(), transport),
+}
+
+
+@pytest.mark.parametrize("command", ABOUT_AN_AWAY_HOST)
+def test_a_host_that_the_coordinator_reports_away_gets_little_time_to_connect(command: str) -> None:
+    view = viewed(hosts={"d": {"connected": False, "heard": 1004.0}}, intents={task: {} for task in HOSTS.values()})
+    answer = {**stopped("ps:0", "ps:1", "worker:0"), "unreached": ["d"], "coordination": view}
+    transport = Clocked(Agents(view, stop=[answer], drain=[answer]))
+    with suppress(AssertionError):  # these agents know nothing of a drain beside the coordinator's
+        ABOUT_AN_AWAY_HOST[command](transport)
+    assert transport.limits["d"] == AWAY_CONNECT_S
+    assert {limit for host, limit in transport.limits.items() if host != "d"} == {SshSettings.connect_timeout_s}
+
+
+AWAY = {"d": {"connected": False, "heard": 1004.0}}
+
+
+def ran(count: int) -> dict[str, Any]:
+    """The condition that a coordinator has recorded."""
+    return {"type": "Running", "cause": None, "since": 1005.0, **because([fact("tasks_run", count=count, of=4)])}
+
+
+def head(found: RunStatus) -> str:
+    return "".join(text for text, _ in headline(found))
+
+
+def test_the_head_of_status_counts_the_tasks_that_are_seen_to_run() -> None:
+    view = viewed(hosts=AWAY, tasks={"worker:0": entry("backoff", step=7)})
+    view["condition"] = ran(4)
+    found = status(record(), FakeTransport(Agents(view), {"d": GONE}))
+    assert "2 of 4 tasks run" in head(found)
+    assert run_status(found)["conditions"][0]["message"] == "2 of 4 tasks run"
+    found = status(record(), FakeTransport(Agents(view)))
+    assert "3 of 4 tasks run" in head(found), "it has lost only its link to the coordinator"
+
+
+def test_a_run_that_was_stopped_may_still_run_on_a_host_that_nobody_reaches() -> None:
+    others = {task: entry("stopped") for task in HOSTS.values() if task != "worker:1"}
+    view = viewed("Stopped", "stopped by me@here", hosts=AWAY, tasks=others)
+    found = status(record(), FakeTransport(Agents(view), {"d": GONE}))
+    assert found.tasks[TaskId("worker", 1)].state is TaskState.LOST
+    assert found.errors == {"d": GONE}
+    assert "Stopped" in head(found)
+    assert "worker:1 may still run on d, which is unreachable" in head(found)
+    view["hosts"]["d"]["state"]["tasks"]["worker:1"] = entry("stopped")
+    found = status(record(), FakeTransport(Agents(view), {"d": GONE}))
+    assert (found.errors, found.unknown_after_the_end) == ({}, ())
+
+
+def test_a_coordinator_in_doubt_costs_one_more_query_of_each_host_and_no_long_wait() -> None:
+    view = viewed(hosts=AWAY, leased=False)
+    transport = Clocked(Agents(view))
+    found = status(record(), transport)
+    assert found.tasks[TaskId("worker", 1)].state is TaskState.RUNNING, "as its host reports"
+    assert transport.limits["d"] == AWAY_CONNECT_S
+    assert transport.opened.count("d") == 1
+    assert found.record.hosts == record().hosts
+    (line,) = [line for line in more_lines(found) if "coordinates" in line]
+    assert line.startswith("c coordinates, but reaches no majority of the voting hosts (d unreachable): nothing is")
 
 
 def test_a_task_that_ended_keeps_its_state_when_its_host_is_unreachable() -> None:

@@ -100,9 +100,7 @@ def host_files(spec: Spec, tasks: Tasks, host: str) -> tuple[dict[str, Any], dic
 
 def of_the_coordinator(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
     """What the coordinator makes of it that hears these hosts for the first time."""
-    coordinator = Coordinator(
-        spec, first_view(spec, 1.0), Services(lambda: None, lambda distrust: [], lambda: 0.0), now=1.0
-    )
+    coordinator = Coordinator(spec, first_view(spec, 1.0), Services(lambda: None, lambda: 0.0), now=1.0)
     for host in hosts:
         state, wanted = host_files(spec, tasks, host)
         agent = {"pid": 1, "start_time": 1, "boot_id": "b"}

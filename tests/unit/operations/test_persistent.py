@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
+from dtctl.model import Host, TaskId, TaskState
+from dtctl.operations import run_record
 from dtctl.operations.client import ask
 from dtctl.operations.client.persistent import NotAsked, PersistentTransport, for_one_command
 from dtctl.operations.coordinator import request_of_status
 from dtctl.operations.status import status
 from dtctl.transport.connect import Transports
+from dtctl.transport.seam import Session
 from tests.unit.coordinated import Agents, Beating, record, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def test_a_host_that_is_asked_again_and_again_has_one_connection() -> None:
@@ -142,6 +146,26 @@ def test_a_slow_host_is_queried_after_as_long_as_it_delayed_others(monkeypatch: 
         now[0] += 2.0
         agents.beats = False
         assert status(record(), kept).coordination is not None
+
+
+def test_an_early_connection_to_a_host_that_is_away_is_awaited_for_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_record, "AWAY_CONNECT_S", 0.2)
+    over = threading.Event()
+
+    class Silent(FakeTransport):
+        def open(self, host: Host) -> Session:
+            if host.name == "d":
+                over.wait(PATIENCE_S)
+            return super().open(host)
+
+    transport = Silent(Agents(viewed(hosts={"d": {"connected": False, "heard": 1004.0}})))
+    with PersistentTransport(transport) as kept:
+        kept.expect(record().hosts.values())
+        found = status(record(), kept)
+        assert found.tasks[TaskId("worker", 1)].state is TaskState.LOST
+        assert transport.opened.count("d") == 0, "it is still being connected to"
+        over.set()
+        eventually(lambda: transport.sessions.get("d"), what="the early connection")
 
 
 def test_expected_connections_open_early_and_close_if_unused() -> None:

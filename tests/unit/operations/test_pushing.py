@@ -56,6 +56,32 @@ def test_a_missing_checkpoint_is_reported_with_names_to_give(tmp_path: Path) -> 
     assert "out/model.ckpt-500" in error.value.hint
 
 
+@pytest.mark.parametrize("place", ["home", "home/.aws", "home/.config/gcloud/x", "copy"])
+def test_a_home_or_a_directory_of_keys_is_refused_unless_that_is_overridden(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "copy" / ".ssh").mkdir(parents=True)
+    shutil.copytree(DATA / "tf1_plain", tmp_path / place, dirs_exist_ok=True)
+    (tmp_path / "link").symlink_to(tmp_path / place)
+    for path in (tmp_path / place, tmp_path / "link"):
+        with pytest.raises(PreflightError, match="sends nothing of it") as error:
+            find(path)
+        assert "send_anywhere: true" in error.value.hint
+        assert find(path, anywhere=True).name == "model.ckpt-200"
+
+
+def test_a_checkpoint_that_is_named_may_lie_in_a_home_but_not_among_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for place in ("home", "home/.aws"):
+        shutil.copytree(DATA / "tf1_plain", tmp_path / place, dirs_exist_ok=True)
+    assert find(Path("~/model.ckpt-100")) == tmp_path / "home/model.ckpt-100"
+    with pytest.raises(PreflightError, match="where secrets usually are"):
+        find(Path("~/.aws/model.ckpt-100"))
+
+
 @pytest.mark.parametrize("name", ["best.keras", "latest.weights.h5"])
 def test_single_file_keras_checkpoint_is_refused_with_a_remedy(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"x")

@@ -198,7 +198,7 @@ def test_needs_that_nothing_says_the_origin_of_are_asked_about_before_a_start_al
     Path("requirements.txt").write_text("# ours\nnumpy>=1\n\ntensorflow  # big\n")
     assert look() == ([], [])
     (summary,) = look(started=False)[1]
-    assert summary.startswith("requirements.txt names numpy>=1, tensorflow; the hosts' own python3 has to have them")
+    assert summary.startswith("nothing installs requirements.txt: the hosts' own python3 has to have its packages")
     assert look(more="  setup: pip install -r requirements.txt\n", started=False) == ([], [])
     assert look(more="  python: /opt/python\n", started=False) == ([], [])
 

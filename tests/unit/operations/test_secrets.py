@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from dtctl.cli.watching import is_allowed
 from dtctl.config.cluster import Cluster, Trainer
 from dtctl.config.load import load_cluster
-from dtctl.errors import PreflightError
+from dtctl.errors import ConfigError, PreflightError
 from dtctl.operations.consent import Consents, Program, may_start, programs_here
 from dtctl.operations.init import template_names, templates_directory
 from dtctl.operations.local import exposure, find_secrets, read_env_file
@@ -173,24 +174,32 @@ def test_a_changed_program_needs_consent_again(tmp_path: Path, consents: Consent
     assert consents.missing(programs(tmp_path, FILE.replace(old, new)))
 
 
-def test_pip_for_other_hosts_asks_again_when_the_requirements_or_an_index_change(
-    tmp_path: Path, consents: Consents
+CONTAINER = "environment: {container: a/b:1, engine: docker, options: [--volume=/x:/x]}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("--volume=/x:/x", "--volume=/:/host"),
+        ("--volume=/x:/x]", "--volume=/x:/x, --privileged]"),
+        ("a/b:1", "evil/b:1"),
+        ("engine: docker", "engine: podman"),
+    ],
+)
+def test_a_container_on_this_machine_asks_again_when_its_options_change(
+    tmp_path: Path, consents: Consents, old: str, new: str
 ) -> None:
-    wheels = FILE.replace("{transport: local, python: /x/python, env: {B: c}}", "")
-    wheels = wheels.replace("setup: make", "environment: {requirements: r.txt, wheels: true}, env: {PIP_X: y}")
+    text = FILE.replace("setup: make", CONTAINER)
+    consents.allow(programs(tmp_path, text))
+    assert consents.missing(programs(tmp_path, text)) == ()
+    assert old in text
+    assert [one.what for one in consents.missing(programs(tmp_path, text.replace(old, new)))] == ["environment"]
 
-    def missing(text: str) -> set[str]:
-        return {one.what for one in consents.missing(programs(tmp_path, text))}
 
-    programs(tmp_path)
-    (tmp_path / "code/r.txt").write_text("numpy\n")
-    consents.allow(programs(tmp_path, wheels))
-    assert missing(wheels) == missing(wheels.replace("steps: 5", "steps: 6")) == set()
-    assert missing(wheels.replace("PIP_X: y", "PIP_X: z")) == {"wheels"}
-    assert missing(wheels.replace("hosts: {", "hosts: {first: {env: {PIP_X: z}}, ", 1)) == {"wheels"}, "of any host"
-    (tmp_path / "code/r.txt").write_text("evil\n")
-    assert missing(wheels) == {"wheels"}
-    assert programs(tmp_path, wheels.replace(", wheels: true", ""))[-1].is_hook, "nothing else runs here"
+@pytest.mark.parametrize("image", ["-v", "--privileged", "--volume=/:/host", "../image.tar", "a b", "a\nb"])
+def test_no_image_becomes_an_option_of_the_program_that_runs_it(tmp_path: Path, image: str) -> None:
+    with pytest.raises(ConfigError, match="container"):
+        programs(tmp_path, FILE.replace("setup: make", f"environment: {{container: {json.dumps(image)}}}"))
 
 
 def test_a_script_that_changes_asks_again_and_so_does_another_directory(tmp_path: Path, consents: Consents) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.config.cluster import Recovery
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
-from dtctl.model import TaskId
-from dtctl.operations import drain, replace
+from dtctl.model import Host, TaskId
+from dtctl.operations import coordinator, drain, replace
 from dtctl.operations.client.plausible import check_coordinator, check_view, possible_tasks, tasks_of
 from dtctl.operations.coordinator import agreed, dissenters
 from dtctl.operations.credentials import Authority
@@ -32,10 +33,12 @@ from dtctl.operations.up.launch import Start
 from dtctl.plan import plan_roster
 from dtctl.plan.run import plan_run
 from dtctl.render.status import idle_lines, more_lines
+from dtctl.transport.seam import Session
 from tests.unit.clusters import cluster, ssh_host
 from tests.unit.coordinated import HOSTS, Agents, entry, inventory, state_of, viewed
 from tests.unit.fakes import FakeTransport
 from tests.unit.operations.test_up import READY, agents, launch, started, unless, willing
+from tests.waiting import PATIENCE_S, eventually
 
 __all__ = ["launch"]
 
@@ -311,8 +314,9 @@ def test_up_without_a_host_that_was_replaced_finds_the_run_unchanged(
 
 
 def test_replace_names_who_has_taken_a_place() -> None:
+    exchange = replace.plan_replacement(SPARED, "c", "s")
     with pytest.raises(PreflightError) as refused:
-        replace.check_replaceable(SPARED, status_of(RECORD.as_known(AFTER), {}))
+        replace.check_replaceable(SPARED, exchange, status_of(RECORD.as_known(AFTER), {}))
     assert refused.value.detail == "s has taken the place of c"
 
 
@@ -332,8 +336,35 @@ def test_status_of_a_coordinator_without_a_lease_is_that_of_another_that_hosts_h
     found = status(RECORD, FakeTransport(answers))
     assert found.coordination is not None
     assert (found.record.elected, found.coordination.view["serial"]) == (elected, serial)
-    reported = "c has no lease: if another host coordinates now, it knows more"
-    assert (reported in more_lines(found)) is (elected is None)
+    reported = "c coordinates, but reaches no majority of the voting hosts: nothing is restarted until it does, or"
+    assert (reported in "\n".join(more_lines(found))) is (elected is None)
+
+
+def test_an_elected_coordinator_is_found_while_the_lost_one_is_still_being_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coordinator, "SLOW_CONNECT_S", 0.05)
+    over, connected = threading.Event(), threading.Event()
+
+    def answers(session: Any, fields: Mapping[str, Any]) -> Any:
+        known = inventory_after(0, 2, "s")
+        run = type("Told", (Agents,), {"inventory": known})(run=RECORD)
+        return [run.status(session.host.name, viewed(serial=9) if session.host.name == "s" else None)]
+
+    class Slow(FakeTransport):
+        def open(self, host: Host) -> Session:
+            if host.name == "c":
+                over.wait(PATIENCE_S)
+                connected.set()
+            return super().open(host)
+
+    transport = Slow(answers)
+    found = status(RECORD, transport)
+    assert (found.record.elected, transport.opened.count("c")) == ("s", 0)
+    over.set()
+    assert connected.wait(PATIENCE_S)
+    eventually(lambda: "c" in transport.sessions and transport.sessions["c"].closed, what="the late connection to end")
+    assert transport.sessions["c"].received == []
 
 
 @pytest.mark.parametrize(

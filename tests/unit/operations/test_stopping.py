@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.answers import DownResult
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import because
 from dtctl.agent.records.run_state import Intent
@@ -20,6 +21,7 @@ from dtctl.bundle.sender import Sender
 from dtctl.config.cluster import Cluster
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import Host, Local, TaskId
+from dtctl.operations import down
 from dtctl.operations.client import Progress
 from dtctl.operations.drain import Scaling, scale
 from dtctl.operations.push import push
@@ -227,14 +229,33 @@ def found(run: RunRecord, time: float = 1.0, outcome: Outcome = Outcome.RUNNING)
 
 
 def test_a_file_that_differs_from_the_run_is_refused() -> None:
+    other = plan_replacement(with_spares(), "a", "f")
     run = record_of(plan_roster(plan_replacement(with_spares(), "b", "e").cluster))
     with pytest.raises(PreflightError, match="differs from run") as refused:
-        check_replaceable(with_spares(), found(run))
+        check_replaceable(with_spares(), other, found(run))
     assert "ps:1: b in the file, e in the run" in refused.value.detail
-    check_replaceable(with_spares(), found(record_of(plan_roster(with_spares()))))
-    check_replaceable(with_spares(), found(run, outcome=Outcome.STOPPED))
+    check_replaceable(with_spares(), other, found(record_of(plan_roster(with_spares()))))
+    check_replaceable(with_spares(), other, found(run, outcome=Outcome.STOPPED))
     with pytest.raises(UsageError, match="there is no run of"):
-        check_replaceable(with_spares(), found(run, time=0.0))
+        check_replaceable(with_spares(), other, found(run, time=0.0))
+
+
+def test_replace_that_was_killed_at_its_end_can_be_typed_again() -> None:
+    exchange = plan_replacement(with_spares(), "b", "e")
+    run = dataclasses.replace(record_of(plan_roster(exchange.cluster)), replaced={"b": "e"})
+    check_replaceable(with_spares(), exchange, found(run))
+
+
+def test_the_hint_after_a_replacement_does_not_lead_back_to_the_lost_host() -> None:
+    run = record_of(plan_roster(plan_replacement(with_spares(), "b", "e").cluster))
+    with pytest.raises(PreflightError) as refused:
+        check_replaceable(
+            with_spares(),
+            plan_replacement(with_spares(), "a", "f"),
+            found(dataclasses.replace(run, replaced={"b": "e"})),
+        )
+    assert "--replace" not in refused.value.hint
+    assert refused.value.hint.startswith("write e in the place of b into ")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +272,7 @@ def test_a_host_that_up_has_missed_can_be_replaced_before_there_is_a_run(
 ) -> None:
     status = dataclasses.replace(found(record_of(plan_roster(with_spares())), time=time), errors=errors)
     assert [*unanswered(plan_replacement(with_spares(), "b", "e"), status)] == unanswering
-    check_replaceable(with_spares(), status)
+    check_replaceable(with_spares(), plan_replacement(with_spares(), "b", "e"), status)
 
 
 RECORD = record_of(
@@ -359,3 +380,17 @@ def test_drain_waits_for_no_task_that_another_command_lets_run_again() -> None:
         handle.wanted = {"worker:1": intent}
         over.append(held.is_over(handle, "worker:1"))  # type: ignore[arg-type]
     assert over == [False, False, True]
+
+
+def removed(**fields: Any) -> Any:
+    return made(DownResult, **{"stopped": [], "already": [], "survivors": [], "removed": ["r-1"], "kept": [], **fields})
+
+
+def test_down_names_who_reports_a_host_that_gave_no_answer_and_who_waits_for_it() -> None:
+    answers = {
+        "a": removed(awaits={"r-1": ["c"], "r-0": ["c", "d"]}, waits=["r-1"]),
+        "b": removed(awaits={"r-1": ["c"]}),
+    }
+    assert down._awaited(answers) == {"c": down.Waiters(("a", "b"), ("a",)), "d": down.Waiters(("a",), ())}
+    answers["e"] = removed(over=["r-0", "r-1"])
+    assert down._awaited(answers) == {}, "its coordinator has heard of every end"

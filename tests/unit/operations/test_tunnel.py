@@ -12,6 +12,8 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.tensorboard import WINDOW_BYTES, EventDirsResult, EventFile
@@ -25,6 +27,7 @@ from dtctl.operations.webserver import Door, Server, listen
 from dtctl.render import dashboard as page
 from dtctl.transport.seam import Session
 from tests.browser import Page
+from tests.fuzz import few
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession
 from tests.waiting import PATIENCE_S
@@ -316,6 +319,50 @@ def test_an_invalid_upstream_answer_gives_502_and_the_next_request_works(
         upstream.answer = HONEST
         assert browser.below() == "hello"
     assert capfd.readouterr().err == ""
+
+
+SECOND = b"HTTP/1.1 200 OK\r\nSet-Cookie: dtctl=theirs\r\nContent-Length: 0\r\n\r\n"
+SMUGGLED = {
+    "behind its length": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + SECOND,
+    "in chunks of another length": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + b"%x\r\n%b\r\n0\r\n\r\n" % (len(SECOND) + 2, b"ok" + SECOND),
+    "in a folded header": b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n Set-Cookie: dtctl=theirs\r\n\r\n",
+    "behind a bare return": b"HTTP/1.1 200 OK\r\nContent-Type: x\rSet-Cookie: dtctl=theirs\r\n\r\nok",
+    "in a reason": b"HTTP/1.1 200 OK\rSet-Cookie: dtctl=theirs\r\n\r\nok",
+    "behind a hundred": b"HTTP/1.1 100 Continue\r\nSet-Cookie: dtctl=theirs\r\n\r\nHTTP/1.1 200 OK\r\n\r\nok",
+    "where nothing follows": b"HTTP/1.1 204 No\r\nSet-Cookie: dtctl=theirs\r\n\r\n" + SECOND,
+    "as another protocol": b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nSet-Cookie: dtctl=theirs\r\n\r\n" + SECOND,
+}
+
+
+@pytest.mark.parametrize("how", SMUGGLED)
+def test_no_answer_of_a_host_holds_a_second_one(how: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each answer ends with its connection, and only known headers are passed on."""
+    with served(Upstream(SMUGGLED[how])) as (browser, _):
+        head, _, _ = raw(browser).partition(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        assert "connection: close" in [line.lower() for line in lines]
+        assert not [line for line in lines if "\r" in line or line.lower().startswith(("set-cookie", "upgrade"))]
+        assert raw(browser).startswith(b"HTTP/1.1 ")
+    assert capfd.readouterr().err == ""
+
+
+def raw(browser: Page) -> bytes:
+    """All that a browser is sent until the connection is closed."""
+    with socket.create_connection((str(browser._at.hostname), browser._at.port or 0), timeout=PATIENCE_S) as connection:
+        host = f"{browser._at.hostname}:{browser._at.port}"
+        connection.sendall(f"GET {browser.place} HTTP/1.1\r\nHost: {host}\r\nCookie: {browser.cookie}\r\n\r\n".encode())
+        with connection.makefile("rb") as stream:
+            return stream.read()
+
+
+@few
+@given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(list(SMUGGLED.values()))), max_size=3).map(b"".join))
+def test_any_bytes_of_a_host_are_an_answer_or_a_refusal(answer: bytes) -> None:
+    with served(Upstream(answer)) as (browser, _):
+        got = raw(browser)
+    assert got.startswith(b"HTTP/1.1 ")
+    assert b"\nset-cookie" not in got.partition(b"\r\n\r\n")[0].lower()
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry
@@ -358,6 +360,10 @@ def test_every_host_gets_its_own_credentials_without_the_authority_key(launch: S
     assert {tuple(each) for each in given.values()} == {("key", "certificate", "authority", "knock")}
     for field, different in {"key": 4, "certificate": 4, "authority": 1, "knock": 1}.items():
         assert len({each[field] for each in given.values()}) == different
+    signer = x509.load_pem_x509_certificate(given["a"]["authority"].encode()).public_key()
+    for each in given.values():
+        assert "PRIVATE KEY" not in each["authority"] + each["certificate"] + each["knock"]
+        assert load_pem_private_key(each["key"].encode(), None).public_key() != signer
 
 
 def test_run_is_recorded_before_any_host_is_contacted_and_again_before_keep(

@@ -270,6 +270,7 @@ def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
         "serves": False,
         "seat": None,
         "addressed": False,
+        "listens": True,
     }
     assert (spec["tasks"][0]["ready"], spec["tasks"][0]["own"]) == ("listening", False)
     same = {name: getattr(recovery, name) for name in fields_of(RecoverySpec)}

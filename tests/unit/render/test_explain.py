@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.tensorboard import MetricsResult
+from dtctl.config.outgoing import Sending
 from dtctl.errors import ExitCode, UsageError
 from dtctl.operations.checkpoints import newest_of_run
 from dtctl.operations.consent import Program
@@ -195,10 +196,19 @@ def test_steps_of_logs_are_in_the_json_of_a_run_without_event_files() -> None:
     assert reported == [{"task": "worker:0", "step": 7, "rate": 2.5, "loss": "0.1"}]
 
 
-def test_json_of_what_is_allowed_has_the_words_of_each_program() -> None:
+def test_json_of_what_is_allowed_has_each_program_and_each_sending() -> None:
     program = Program(Path("cluster.yaml"), "setup", ("sh", "-c", "make"), hosts=("a",))
     shown = {"what": "setup", "hosts": ["a"], "words": ["sh", "-c", "make"], "settings": {}, "new": True}
-    assert allow([program], [program]) == {"programs": [shown]}
+    sending = Sending(Path("cluster.yaml"), "trainer.secrets", "your environment", {"a": "10.0.0.1"}, ("KEY",))
+    sent = {
+        "key": "trainer.secrets",
+        "source": "your environment",
+        "names": ["KEY"],
+        "to": {"a": "10.0.0.1"},
+        "doubt": "",
+        "new": False,
+    }
+    assert allow([program], [sending], [program]) == {"programs": [shown], "sendings": [sent]}
 
 
 def test_a_tag_can_be_neither_a_formula_nor_another_line_of_csv() -> None:

@@ -33,6 +33,7 @@ from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.config.cluster import Hook
+from dtctl.config.outgoing import Sending
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Found
@@ -51,6 +52,7 @@ from dtctl.operations.consent import Program
 from dtctl.operations.data import DataState, PlaceState
 from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
+from dtctl.operations.down import Waiters
 from dtctl.operations.drain import Scaled, Scaling
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, EventHistory
@@ -97,7 +99,7 @@ from dtctl.render.machine import status as machine_checks
 from dtctl.render.machine import status as machine_diagnosis
 from dtctl.render.machine import status as machine_status
 from dtctl.render.progress import UpProgress
-from dtctl.render.starting import show_programs
+from dtctl.render.starting import show_wanted
 from dtctl.render.status import show_comparison
 from dtctl.render.terminal import console
 from tests.fuzz import cases
@@ -431,6 +433,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_replacement": lambda: starting.show_replacement(poisoned(EXCHANGE)),
     "show_kept": lambda: result.show_kept(poisoned(WRITTEN)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
+    "show_awaited": lambda: result.show_awaited({f"a{BAD}": Waiters((), (f"b{BAD}",))}, [f"c{BAD}"]),
+    "show_unknown_end": lambda: starting.show_unknown_end([f"a{BAD}"], f"run{BAD}"),
     "show_draining": lambda: result.show_draining(f"a{BAD}", poisoned(ENDING)),
     "show_draining idle": lambda: result.show_draining(f"a{BAD}", poisoned(IDLE)),
     "show_undraining": lambda: result.show_undraining(f"a{BAD}", poisoned(ENDING)),
@@ -478,7 +482,10 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_onward again": lambda: show_onward(poisoned(run_status()), Onward(record())),
     "log": follow_log,
     "trust": trust_line,
-    "show_programs": lambda: show_programs([Program(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))]),
+    "show_wanted": lambda: show_wanted(
+        [Program(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))],
+        [Sending(Path("x"), f"hooks.{BAD}", BAD, {f"a{BAD}": BAD}, (BAD,), BAD)],
+    ),
     "events": tell_events,
 }
 HARMLESS = {"show_data_source", "show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}

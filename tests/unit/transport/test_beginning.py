@@ -10,7 +10,7 @@ from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.model import Host, Local
 from dtctl.transport import payload
 from dtctl.transport.stream import RemoteExit, StreamSession, converse
-from dtctl.transport.timeouts import SilenceTimer
+from dtctl.transport.timeouts import SilenceTimer, Waiting
 from dtctl.transport.wire import encode
 from tests.unit.transport.test_timeouts import GREETING
 
@@ -49,7 +49,7 @@ class Pipe:
 
 
 def begun(pipe: Pipe) -> StreamSession:
-    return converse(Host("gpu-3", Local()), pipe, lambda *_: None)
+    return converse(Host("gpu-3", Local()), pipe, Waiting())
 
 
 def frame(fields: object) -> bytes:

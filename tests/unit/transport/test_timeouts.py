@@ -17,7 +17,7 @@ from dtctl.operations.coordinator import status_of_hosts
 from dtctl.transport import stream, timeouts
 from dtctl.transport.seam import Session
 from dtctl.transport.stream import RemoteExit, StreamSession
-from dtctl.transport.timeouts import SilenceTimer
+from dtctl.transport.timeouts import SilenceTimer, Waiting
 from dtctl.transport.wire import encode
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import FakeTransport
@@ -101,7 +101,7 @@ def greeted(script: Iterator[bytes], reports: Told | None = None, *, deaf: bool 
             reports.append((host, silent_s, limit_s))
 
     source = Scripted(whole())
-    session = StreamSession(Host("gpu-3", Local()), source, waiting)
+    session = StreamSession(Host("gpu-3", Local()), source, Waiting(waiting))
     session.greeted()
     source._deaf = deaf
     return session
@@ -123,7 +123,8 @@ def test_a_hanging_host_is_reported_once_and_then_times_out() -> None:
 
 def test_a_host_that_does_not_greet_is_reported_and_times_out() -> None:
     reports: Told = []
-    session = StreamSession(Host("gpu-3", Local()), Scripted(iter([b"Welcome!"])), lambda *what: reports.append(what))
+    waiting = Waiting(lambda *what: reports.append(what))
+    session = StreamSession(Host("gpu-3", Local()), Scripted(iter([b"Welcome!"])), waiting)
     with pytest.raises(TransportError, match=r"the agent on gpu-3 did not answer within 0.6 s") as caught:
         session.greeted()
     assert reports == [("gpu-3", 0.1, 0.6)]

@@ -66,7 +66,7 @@ class SeatWorld(World):
         return self.now * self.rates.get(host, 1.0)
 
     def _make_coordinator(self, data: RunView) -> None:
-        services = Services(self._newest_checkpoint, self._repair, lambda: 0.0, lambda: self.loss)
+        services = Services(self._newest_checkpoint, lambda: 0.0)
         self.coordinator = Coordinator(
             self.spec, data, services, self.now, lambda _: self.lease, lambda _: self.term if self.lease else None
         )
@@ -107,6 +107,7 @@ class SeatWorld(World):
                 self.left[before, task] = self.tasks[task]
                 self.places[task] = member["host"]
                 self.tasks[task] = SimTask(member, self.spec, self._clock(member["host"]), self.wall)
+        self._repair_on_order()
 
     def reaches(self, host: str) -> bool:
         """The coordinator and the host hear each other."""

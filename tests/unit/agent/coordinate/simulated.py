@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +10,9 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Because, Fact
-from dtctl.agent.records.run_state import Ending, Entry, Intent, Start
+from dtctl.agent.records.run_state import Ending, Entry, Intent, Repaired, Start
 from dtctl.agent.records.spec import Member, Spec, TaskSpec, comes_back_alone
+from dtctl.agent.records.values import Repair
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import autopsy
 from dtctl.agent.supervise import task as supervised
@@ -96,6 +97,8 @@ class SimTask:
         """Who takes no part in its newest attempt."""
         self.stubborn = False
         self.events: list[dict[str, Any]] = []
+        self.repair: Callable[[Repair, int], Repaired] = lambda how, attempt: made(Repaired, attempt=attempt, how=how)
+        """What its host does about damaged checkpoints, if it is the lead."""
         self.entry = made(Entry, since=wall)
         self.place = place
         self.supervise(spec, now, wall)
@@ -135,6 +138,7 @@ class _Around(TaskContext):
     def __init__(self, task: SimTask, spec: Spec) -> None:
         super().__init__(RunFiles("/simulated"), spec, {}, {}, self._note, lambda _: None)
         self._task = task
+        self.repair: Any = SimpleNamespace(step=lambda how, attempt: task.repair(how, attempt))
 
     def _note(self, task: str, before: str, after: str, attempt: int, why: Because) -> None:
         self._task.events.append({"task": task, "from": before, "to": after, **why})

@@ -14,7 +14,7 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.run_state import How
 from tests.hosts.ports import free_port
 from tests.unit.agent.coordinate import views
-from tests.unit.agent.coordinate.world import World, async_ps, running
+from tests.unit.agent.coordinate.world import World, async_ps, collective, running
 from tests.waiting import eventually
 
 
@@ -122,7 +122,7 @@ def test_after_a_restart_of_its_machine_a_coordinator_starts_nothing_before_most
     world = back_alone(*reached)
     world.run_for(600)
     assert world.attempts["chief:0"] == 1
-    assert world.condition == "Running"
+    assert world.condition == "Restarting"
     missing = "1 more host" if reached else "2 more hosts"
     assert f"until the coordinator is connected to {missing} of the run" in str(world.data["missing"])
 
@@ -199,9 +199,33 @@ def test_coordinator_that_lost_every_host_starts_nothing_before_they_report() ->
     world.run_for(15)
     world.die("ps:0", "worker:0")
     world.run_for(600)
-    assert (world.attempts["worker:0"], world.attempts["ps:0"], world.condition) == (1, 1, "Running")
+    assert (world.attempts["worker:0"], world.attempts["ps:0"], world.condition) == (1, 1, "Restarting")
     world.cut.clear()
     world.until(lambda: world.attempts["worker:0"] == world.attempts["ps:0"] == 2, 30)
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_coordinator_alone_reports_no_task_as_running_that_it_does_not_see(rebooted: bool) -> None:
+    world = collective()
+    assert world.data["condition"]["reason"] == "3 of 3 tasks run"
+    world.crash("b")
+    world.crash("c")
+    world.tick()
+    world.die("worker:0")
+    if rebooted:
+        world.restart_coordinator(rebooted=True)
+    world.run_for(1.0)
+    assert (world.condition, world.data["condition"]["reason"]) == ("Restarting", "worker:0: killed by SIGKILL")
+    assert "nothing is started until the coordinator is connected to" in (world.data["missing"] or "")
+
+
+def test_condition_of_a_run_none_of_whose_tasks_is_seen_counts_none() -> None:
+    world = running(World("async-ps", {"ps:0": "b", "chief:0": "c", "worker:0": "d"}))
+    world.restart_coordinator(rebooted=True)
+    for host in ("b", "c", "d"):
+        world.cut.add(host)
+    world.run_for(1.0)
+    assert (world.condition, world.data["condition"]["reason"]) == ("Running", "0 of 3 tasks run")
 
 
 def test_coordinator_connected_to_one_host_restarts_its_own_task() -> None:
@@ -217,7 +241,7 @@ def test_coordinator_connected_to_one_host_restarts_its_own_task() -> None:
 def test_no_deadline_of_the_start_counts_meanwhile() -> None:
     world = back_alone("d")
     world.run_for(2000)
-    assert world.condition == "Running"
+    assert world.condition == "Restarting"
 
 
 def test_a_machine_that_accepts_or_refuses_a_connection_answers() -> None:

@@ -140,7 +140,7 @@ def test_all_start_again_together_once_the_drained_host_is_back() -> None:
     assert world.condition == "Restarting"
     assert world.tasks["worker:0"].entry["reason"].startswith("b is in service again: all")
     world.boot("b")
-    world.run_for(0.5)
+    world.run_for(1.0)
     assert world.attempts == {"worker:0": 2, "worker:1": 2, "worker:2": 2}
     assert world.decisions[-1] == "ckpt-7 is damaged", "it was set aside before the lead restores"
     assert {headline(why_of(intent)) for intent in world.data["intents"].values()} == {"resumed"}

@@ -9,11 +9,23 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.coordinate.election import LEASE_S
 from dtctl.agent.coordinate.fence import DOUBT_S, PAUSE_S, PING_S, WRITE_S, Fence
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Process
-from dtctl.agent.records.spec import FEWEST_VOTERS, fence_s, shortest_replace_s
+from dtctl.agent.records.spec import (
+    DRIFT,
+    ELECTION_S,
+    FEWEST_VOTERS,
+    HOLD_S,
+    LEASED_S,
+    fence_s,
+    held_within_s,
+    hold_s,
+    inventory_of,
+    shortest_replace_s,
+)
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.coordinate.seating import on, with_spares
 
@@ -115,3 +127,49 @@ def test_a_coordinator_counts_from_its_lease_and_not_from_one_that_may_have_slep
     assert not fence.look(True, woken)
     assert not fence.look(True, woken + PAUSE_S)
     assert fence.look(True, woken + DOUBT_S)
+
+
+HOLDING: Any = {**SPEC, "hold_s": HOLD_S, "recovery": {**SPEC["recovery"], "replace_s": None}}
+"""Nobody takes its tasks by itself, and a person may."""
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit_s"),
+    [({}, HOLD_S), ({"voters": SPEC["voters"][: FEWEST_VOTERS - 1]}, None), ({"hold_s": None}, None)],
+    ids=["most voters answer whom they follow", "two hosts", "a run of an earlier dtctl"],
+)
+def test_tasks_are_held_only_where_a_majority_can_be_missed(fields: Any, limit_s: float | None) -> None:
+    spec: Any = {**HOLDING, **fields}
+    assert hold_s(spec) == limit_s
+    assert inventory_of(spec)["hold_s"] == limit_s
+
+
+def test_tasks_are_held_until_the_coordinator_answers_and_never_ended(files: RunFiles) -> None:
+    fence = Fence(files, HOLDING, 1000.0)
+    assert not fence.holds(1000.0 + HOLD_S - 0.1)
+    assert fence.holds(1000.0 + HOLD_S)
+    number = fence.ping(1000.0 + HOLD_S)
+    assert number is not None
+    assert fence.grace_s(9000.0) is None
+    fence.answered(number, 9000.0)
+    assert fence.holds(9000.0), "it was sent long ago"
+    number = fence.ping(9000.0)
+    assert number is not None
+    fence.answered(number, 9000.1)
+    assert not fence.holds(9000.1)
+
+
+def test_tasks_of_a_run_that_ended_during_the_cut_have_no_more_time_than_before(files: RunFiles) -> None:
+    fence = Fence(files, HOLDING, 1000.0)
+    number = fence.ping(1020.0)
+    assert number is not None
+    fence.close()
+    fence.answered(number, 1020.1)
+    assert not fence.holds(1000.0 + HOLD_S - 0.1)
+    assert fence.holds(1000.0 + HOLD_S)
+
+
+def test_an_election_holds_no_healthy_run_and_a_lost_lease_is_waited_for() -> None:
+    assert HOLD_S >= ELECTION_S
+    assert LEASED_S >= LEASE_S * DRIFT
+    assert held_within_s(HOLD_S) > HOLD_S * DRIFT

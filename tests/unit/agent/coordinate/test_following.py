@@ -278,6 +278,9 @@ def test_an_agent_whose_tasks_others_may_have_asks_whether_it_is_heard_and_start
     part._dialer.waiting.append(WELCOME)  # type: ignore[attr-defined]
     part.step(101.0, 0.0, state, intent)
     assert part.may_start
+    assert "ping" not in part._dialer.sent, "the run may have ended"
+    part._dialer.waiting.append(orders())
+    part.step(101.0, 0.0, state, intent)
     assert "ping" in part._dialer.sent
     seen += 5.0
     part._dialer.waiting.append({"type": "pong", "n": 1})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.coordinate.history import BURST_BYTES, REFILL_BYTES_S, REPORT_S, Quota
+from dtctl.agent.coordinate.history import BURST_BYTES, MOST_HOST_BYTES, REFILL_BYTES_S, REPORT_S, Quota
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.run import goodput
 from tests.unit.agent.coordinate.world import World, async_ps, collective
@@ -163,7 +163,13 @@ def test_quota_takes_what_fits(case: str) -> None:
         assert quota.takes(size, now) is fits
 
 
-def test_omitted_events_are_reported_at_once_and_then_every_minute() -> None:
+def test_a_host_takes_no_more_than_its_share_of_the_history_in_the_whole_run() -> None:
+    quota = Quota(0.0, used_bytes=BURST_BYTES)
+    taken = sum(quota.takes(BURST_BYTES, now=1e6 * round_) for round_ in range(100))
+    assert (taken + 1) * BURST_BYTES == MOST_HOST_BYTES
+
+
+def test_omitted_events_are_reported_at_once_after_a_minute_and_ever_less_often() -> None:
     quota = Quota(100.0)
     assert quota.left_out(1000.0) == 0
     for _ in range(3):
@@ -174,3 +180,5 @@ def test_omitted_events_are_reported_at_once_and_then_every_minute() -> None:
     quota.takes(BURST_BYTES + 1, 101.0)
     assert quota.left_out(100.0 + REPORT_S - 0.01) == 0
     assert quota.left_out(100.0 + REPORT_S) == 1
+    quota.takes(BURST_BYTES + 1, 200.0)
+    assert (quota.left_out(100.0 + 2 * REPORT_S), quota.left_out(100.0 + 3 * REPORT_S)) == (0, 1)

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.stalls import NEVER_BEGAN, NEVER_BEGAN_S, Beginning, in_vain, whom_to_restart
+from dtctl.agent.coordinate.stalls import NEVER_BEGAN, Beginning, in_vain, whom_to_restart
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.records.whole_run import Incident, has_steps
+from dtctl.agent.run.hangs import APART_S, IDLE_S, NEVER_BEGAN_S
 from tests.unit.agent.coordinate import views
 
 WHY = [fact("killed", signal=9)]
@@ -233,8 +234,8 @@ IDLE: dict[str, tuple[Callable[[View], object], bool]] = {
     "stalls are not judged": (limits(stall_s=0.0), False),
     "first steps are not judged": (limits(first_step_s=0.0), False),
     "a limit for first steps": (limits(first_step_s=900.0), False),
-    "the lead serves nobody": (lambda view: view.spec["tasks"][0].update({"ready": "started"}), False),
-    "the lead is not of this host": (lambda view: view.spec["tasks"][0].update({"id": "worker:0"}), False),
+    "no server is known": (lambda view: view.roster["chief:0"].update({"listens": False}), False),
+    "the lead is not of this host": (lambda view: view.spec["tasks"].clear(), True),
 }
 
 
@@ -257,3 +258,47 @@ def test_stopped_task_is_not_restarted_with_the_others() -> None:
     view = idle()
     view.wanted(["worker:1"], want="stop")
     assert set(whom_to_restart(view, saved=False)) == {"chief:0", "worker:0"}
+
+
+COMPLAINT = {"text": "Waiting for 1/2 tasks to connect.", "since": 1000.0, "last": 1000.0}
+PROBLEM = {"text": "No space left on device", "since": 1000.0, "last": 1000.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "limit_s"),
+    [
+        (reported("worker:1", ready=False), IDLE_S),
+        (reported("worker:0", complaint=COMPLAINT), IDLE_S),
+        (reported("worker:0", complaint=PROBLEM), NEVER_BEGAN_S),
+        (reported("worker:0", "worker:1", "chief:0", "ps:0", "ps:1", ready=False), NEVER_BEGAN_S),
+        (lambda view: None, NEVER_BEGAN_S),
+    ],
+    ids=["one does not listen", "one waits for others", "another complaint", "all alike", "nothing is known"],
+)
+def test_a_start_that_waits_for_a_peer_is_restarted_after_two_minutes(change: Any, limit_s: float) -> None:
+    beginning, view = Beginning(), idle()
+    change(view)
+    assert beginning.update(view, 100.0) is None
+    assert beginning.update(view, 99.0 + limit_s) is None
+    assert beginning.update(view, 100.0 + limit_s) == limit_s
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["TensorFlow", "DDP"])
+def test_a_task_that_is_idle_well_before_its_peers_is_what_they_wait_for(listens: bool) -> None:
+    beginning, view = Beginning(), idle()
+    view.roster["chief:0"]["listens"] = listens
+    views.reported(view, "chief:0", "worker:0", idle_since=None)
+    assert beginning.update(view, 100.0) is None
+    views.reported(view, "chief:0", "worker:0", idle_since=1010.0)
+    views.reported(view, "worker:1", idle_since=1000.0)
+    assert beginning.update(view, 100.0 + APART_S) is None
+    assert beginning.update(view, 100.0 + APART_S + IDLE_S) == IDLE_S
+
+
+def test_servers_that_are_idle_from_the_start_are_not_what_a_start_waits_for() -> None:
+    beginning, view = Beginning(), idle()
+    views.reported(view, "chief:0", "worker:0", "worker:1", idle_since=None)
+    beginning.update(view, 100.0)
+    views.reported(view, "chief:0", "worker:0", "worker:1", idle_since=1060.0)
+    assert beginning.update(view, 160.0) is None
+    assert beginning.update(view, 159.0 + NEVER_BEGAN_S) is None

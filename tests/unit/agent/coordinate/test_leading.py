@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate import contacts
-from dtctl.agent.coordinate.history import BURST_BYTES
+from dtctl.agent.coordinate.history import BURST_BYTES, CONTACT_BURST_BYTES
 from dtctl.agent.coordinate.leading import LISTEN_AGAIN_S, SAVE_S, Leading
 from dtctl.agent.host import paths, processes
 from dtctl.agent.link import hub, tls
@@ -263,6 +263,19 @@ def test_flood_of_events_is_limited_and_reported_and_other_hosts_are_served(desk
     event["task"] = "worker:0"
     desk.receive("good", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
     assert desk.events[-1]["host"] == "good"
+
+
+def test_a_host_that_reconnects_in_a_loop_is_left_out_of_the_history_after_a_while(desk: Desk) -> None:
+    for round_ in range(3000):
+        desk.receive("bad", {"type": "gone", "reason": f"lie {round_}", "last_received": desk.now})
+        desk.receive("bad", desk.hello("bad"))
+    assert Path(desk.files.path("history.jsonl")).stat().st_size < 2 * CONTACT_BURST_BYTES
+    assert [text for text in desk.contacts() if "are left out" in text]
+    assert desk.view["hosts"]["bad"]["connected"]
+    before = len(desk.events)
+    desk.receive("good", {"type": "gone", "reason": "a cut", "last_received": desk.now})
+    desk.receive("good", desk.hello("good"))
+    assert {one["host"] for one in desk.events[before:]} == {"good"}, "others are recorded as ever"
 
 
 def test_event_of_a_foreign_task_is_not_recorded(desk: Desk) -> None:

@@ -6,11 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from dtctl.agent.checkpoints.repair import Loss
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.messages import FROM_AGENT
 from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.run_state import LostCheckpoint
 from tests.unit.agent.coordinate.world import World, async_ps, collective
+
+
+def lost_checkpoint(elsewhere: str | None) -> LostCheckpoint:
+    return {"path": "/out/model.ckpt-200", "problem": "the index is cut short", "elsewhere": elsewhere}
 
 
 def recovered(world: World) -> bool:
@@ -66,7 +70,7 @@ def test_a_long_healthy_life_gives_the_budget_back() -> None:
 
 def test_the_only_checkpoint_is_damaged_and_the_run_fails_at_once() -> None:
     world = async_ps()
-    world.loss = Loss("/out/model.ckpt-200", "the index is cut short", "/old/model.ckpt-50")
+    world.loss = lost_checkpoint("/old/model.ckpt-50")
     world.die("chief:0", why=fact("cannot_restore"))
     world.until(lambda: world.data["phase"] == "ended")
     assert (world.condition, world.attempts["chief:0"]) == ("Failed", 1)
@@ -78,7 +82,7 @@ def test_the_only_checkpoint_is_damaged_and_the_run_fails_at_once() -> None:
 
 def test_allow_scratch_recovers_without_a_checkpoint() -> None:
     world = async_ps(recovery={"allow_scratch": True})
-    world.loss = Loss("/out/model.ckpt-200", "the index is cut short", None)
+    world.loss = lost_checkpoint(None)
     world.die("chief:0", why=fact("cannot_restore"))
     world.until(lambda: recovered(world))
     assert world.distrusted

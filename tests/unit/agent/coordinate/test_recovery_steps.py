@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Recovery, Services
-from dtctl.agent.coordinate.stalls import NEVER_BEGAN_S, SILENCE_S
+from dtctl.agent.coordinate.repairs import ANSWER_S
+from dtctl.agent.coordinate.stalls import SILENCE_S
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, headline, said
-from dtctl.agent.records.run_state import Past
+from dtctl.agent.records.run_state import Intent, Past, Repaired
+from dtctl.agent.run.hangs import NEVER_BEGAN_S
 from dtctl.agent.run.outcome import Judgement
 from tests.unit.agent.coordinate import views
 from tests.unit.tasks import checkpoint
@@ -28,7 +30,9 @@ class Run:
         self.checkpoint: int | None = 100
         self.reported: list[dict[str, Any]] = []
         self.distrusted: list[bool] = []
-        services = Services(self._newest, self._damaged, lambda: 0.0)
+        self.answers = True
+        """Whether the lead's host carries out orders."""
+        services = Services(self._newest, lambda: 0.0)
         self.recovery = Recovery(self.view, services, self._tell)
         for task in self.view.tasks:
             views.reported(self.view, task, step=500)
@@ -37,9 +41,16 @@ class Run:
         assert kind == "decision"
         self.reported.append({"why": why, **fields})
 
-    def _damaged(self, distrust: bool) -> list[str]:
-        self.distrusted.append(distrust)
-        return ["one was damaged"]
+    def _repair(self) -> bool:
+        """Whether the lead's host has carried out an order to repair."""
+        view, lead = self.view, self.view.lead
+        how, entry = view.intents[lead]["repair"], view.entry(lead)
+        if how is None or not self.answers:
+            return False
+        self.distrusted.append(how == "full")
+        done = {"attempt": entry["attempt"], "how": how, "done": ["one was damaged"], "step": self.checkpoint}
+        views.reported(view, lead, repaired=made(Repaired, **done))
+        return True
 
     def _newest(self) -> Checkpoint | None:
         return None if self.checkpoint is None else checkpoint("c", self.checkpoint)
@@ -51,7 +62,8 @@ class Run:
         views.reported(self.view, task, state=state, ready=False, history=[*entry["history"], past])
 
     def step(self, now: float = 100.0, wall: float = WALL) -> Judgement | None:
-        return self.recovery.step(now, wall)
+        found = self.recovery.step(now, wall)
+        return self.recovery.step(now, wall) if found is None and self._repair() else found
 
     def cleared(self, *tasks: str) -> None:
         """Nothing is left of their older generation."""
@@ -220,7 +232,7 @@ def test_without_the_lead_checkpoints_stay_as_they_are_and_a_ps_goes_back_to_the
 def test_a_coordinator_that_comes_after_another_waits_no_longer_than_it_has_to() -> None:
     run = lost("ps:0")
     run.cleared("ps:0")
-    after = Recovery(run.view, Services(run._newest, lambda distrust: [], lambda: 0.0), lambda *_, **__: None)
+    after = Recovery(run.view, Services(run._newest, lambda: 0.0), lambda *_, **__: None)
     assert after.due() is None
     after.step(50.0, WALL)
     assert run.incidents[0]["begun"] == WALL
@@ -704,3 +716,54 @@ def test_checkpoints_are_distrusted_when_any_of_those_that_were_lost_could_not_r
     run.step(100.0)
     run.begins(*ALL)
     assert run.distrusted == [distrusted]
+
+
+def test_a_restart_waits_for_the_repair_wherever_the_run_is_coordinated_but_not_for_ever() -> None:
+    run = lost("chief:0", coordinator={"host": "a", "address": "a:2221", "port": 2221})
+    run.answers = False
+    run.cleared("chief:0")
+    run.step(101.0)
+    assert run.view.intents["chief:0"]["repair"] == "quick"
+    run.step(101.0 + ANSWER_S - 1.0)
+    assert run.incidents[0]["begun"] is None
+    run.step(101.0 + ANSWER_S)
+    assert run.incidents[0]["begun"] is not None
+    assert run.view.intents["chief:0"]["repair"] is None
+    assert run.view.data["warnings"] == ["checkpoints were not inspected: c does not answer"]
+
+
+def test_a_repair_before_an_earlier_attempt_does_not_count() -> None:
+    run = lost("chief:0")
+    run.answers = False
+    views.reported(run.view, "chief:0", attempt=3, repaired=made(Repaired, attempt=2, how="full"))
+    run.cleared("chief:0")
+    run.step(101.0)
+    assert (run.view.intents["chief:0"]["repair"], run.incidents[0]["begun"]) == ("quick", None)
+    run.answers = True
+    run.step(102.0)
+    assert run.incidents[0]["begun"] is not None
+
+
+def test_a_lead_that_a_person_has_started_meanwhile_is_not_waited_for() -> None:
+    run = lost("chief:0")
+    run.view.wanted(["chief:0"], want="run")
+    views.reported(run.view, "chief:0", state="running", generation=run.view.intents["chief:0"]["generation"])
+    run.step(101.0)
+    assert (run.distrusted, run.incidents[0]["begun"] is not None) == ([], True)
+
+
+def test_an_order_to_repair_ends_with_the_hold_that_it_belongs_to() -> None:
+    """Else the lead's host would repair while other tasks of the gang still save."""
+    run = lost("ps:0", "sync-ps")
+    run.answers = False
+    run.cleared(*ALL)
+    run.step(101.0)
+    lead = run.view.intents["chief:0"]
+    assert lead["repair"] == "quick"
+    run.view.wanted(ALL, want="run", generation=3)
+    views.reported(run.view, *ALL, state="running", generation=3, attempt=2)
+    run.step(102.0)
+    run.dies("ps:1")
+    run.step(103.0)
+    assert made(Intent, **lead)["want"] == "hold"
+    assert made(Intent, **lead)["repair"] is None

@@ -168,3 +168,25 @@ def test_tasks_cut_off_from_the_coordinator_are_not_taken_for_hung() -> None:
     trial.cut.clear()
     trial.until(trial.is_whole, 60)
     assert trial.attempts["worker:0"] == trial.attempts["worker:1"] == 1
+
+
+@pytest.mark.parametrize("cut", ["worker", "ps"])
+def test_a_worker_that_a_cut_leaves_hanging_is_restarted_after_a_minute(cut: str) -> None:
+    trial = trained("async-ps")
+    host = trial.places["worker:1" if cut == "worker" else "ps:0"]
+    trial.cut.add(host)
+    trial.run_for(12)
+    trial.set_mode("worker:1", "hung")
+    trial.run_for(6)
+    trial.cut.clear()
+    trial.until(lambda: trial.attempts["worker:1"] == 2, 100)
+    trial.until(trial.is_whole, 60)
+    assert {count for name, count in trial.attempts.items() if name != "worker:1"} == {1}
+
+
+def test_a_collective_one_of_which_hangs_before_it_listens_starts_again_after_two_minutes() -> None:
+    trial = Trial("collective", PLACES["collective"], 1, recovery=RECOVERY)
+    trial.checkpoint = None
+    trial.tasks["worker:1"].hangs_next = "starts"  # type: ignore[attr-defined]
+    trial.until(trial.is_whole, 200)
+    assert set(trial.attempts.values()) == {2}

@@ -12,8 +12,9 @@ import pytest
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import Orders
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.records.run_state import Ending, Entry
+from dtctl.agent.records.run_state import Ending, Entry, Repaired
 from dtctl.agent.records.spec import Spec
+from dtctl.agent.records.values import Repair
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import intents, policy
 from dtctl.agent.run.hangs import Signs, Watchdog
@@ -131,9 +132,11 @@ class Observed:
         trains = now - self._process.trained_at <= LOOK_S
         note_work(entry, trains or (self._process.mode == "ok" and starts), wall)
         excused = self._task.trial.is_excused(self._task.place["host"])
-        self._around.first_steps = self._task.trial.first_steps.get(self._task.place["host"], {})
-        signs = Signs(entry["ready"], self._process.mode == "frozen", stepped, stepped, excused=excused)
-        return self._watchdog.update(now, signs, self._around.first_steps.get(self._id, 0.0))
+        idle_s = wall - entry["idle_since"] if entry["idle_since"] is not None else 0.0
+        signs = Signs(entry["ready"], self._process.mode == "frozen", stepped, stepped, excused=excused, idle_s=idle_s)
+        trial, host = self._task.trial, self._task.place["host"]
+        first_s = trial.first_steps.get(host, {}).get(self._id, 0.0)
+        return self._watchdog.update(now, signs, first_s, trial.left_behind.get(host, {}).get(self._id))
 
 
 class Trial(World):
@@ -143,6 +146,7 @@ class Trial(World):
         self.random = random.Random(seed)
         Process.living.clear()
         self.first_steps: dict[str, Mapping[str, float]] = {}
+        self.left_behind: dict[str, Mapping[str, float]] = {}
         self.without_agent: set[str] = set()
         self.damaged = False
         self._rebooted = False
@@ -156,6 +160,7 @@ class Trial(World):
         self._saved_at = 0.0
         super().__init__(strategy, places, **fields)
         self.tasks = {one["task"]: Trainee(self, one, self.spec, self.now, self.wall) for one in self.spec["roster"]}
+        self._repair_on_order()
         self._saved = json.dumps(self.data)
         self._leads = True
         self._train = {
@@ -260,6 +265,7 @@ class Trial(World):
         known = len(self.events)
         orders = super()._lead()
         self.first_steps.update({host: message["first_steps"] for host, message in orders})
+        self.left_behind.update({host: message["left_behind"] for host, message in orders})
         decided = len(self.events) > known or any(message["intents"] for _, message in orders)
         if decided or self.now - self._saved_at >= 2.0:
             self._saved, self._saved_at = json.dumps(self.data), self.now
@@ -343,11 +349,10 @@ class Trial(World):
         if process is not None and int(self.now / SAVE_S) != int((self.now - STEP_S) / SAVE_S):
             self.checkpoint, self.damaged = self.trained, False
 
-    def _repair(self, distrust: bool) -> list[str]:
-        if not self.damaged:
-            return []
+    def repair(self, how: Repair, attempt: int) -> Repaired:
+        self.mended = ["a checkpoint was damaged: set aside"] if self.damaged else []
         self.damaged = False
-        return ["a checkpoint was damaged: set aside"]
+        return super().repair(how, attempt)
 
     def _session(self, task: str) -> bool:
         """Whether it is connected to what every ps holds now."""

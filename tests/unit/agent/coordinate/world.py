@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from dtctl.agent.checkpoints.repair import Loss
 from dtctl.agent.coordinate.coordinator import Coordinator
 from dtctl.agent.coordinate.following import Report
 from dtctl.agent.coordinate.recovery import Services
@@ -16,8 +15,9 @@ from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL, Orders
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
-from dtctl.agent.records.run_state import Ending, How
+from dtctl.agent.records.run_state import Ending, How, LostCheckpoint, Repaired
 from dtctl.agent.records.spec import Spec
+from dtctl.agent.records.values import Repair
 from dtctl.agent.records.whole_run import HistoryEvent, PostedRequest, RunView
 from dtctl.agent.run import intents
 from tests.unit.agent.coordinate.simulated import SimTask
@@ -73,6 +73,7 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
                 "scope": "task" if roles[task] == "evaluator" else SCOPES[strategy].get(roles[task], "task"),
                 "vital": roles[task] != "evaluator",
                 "decides": roles[task] in ("lead", "worker") if collective else roles[task] == "lead",
+                "listens": True,
                 "serves": roles[task] == "ps" or (strategy in ("ps-strategy", "in-graph") and roles[task] == "worker"),
             }
             for task, host in places.items()
@@ -107,8 +108,9 @@ class World:
         self.checkpoint: int | None = 100
         self.mended: list[str] = []
         self.distrusted = False
-        self.loss: Loss | None = None
+        self.loss: LostCheckpoint | None = None
         self.tasks = {place["task"]: SimTask(place, self.spec, self.now, self.wall) for place in self.spec["roster"]}
+        self._repair_on_order()
         self.places = dict(places)
         self.cut: set[str] = set()
         self.crashed: set[str] = set()
@@ -130,17 +132,23 @@ class World:
         self._make_coordinator(first_view(self.spec, self.wall))
 
     def _make_coordinator(self, data: RunView) -> None:
-        services = Services(self._newest_checkpoint, self._repair, lambda: 0.0, lambda: self.loss)
+        services = Services(self._newest_checkpoint, lambda: 0.0)
         self.coordinator = Coordinator(self.spec, data, services, self.now)
         self._greeted.clear()
 
     def _newest_checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else checkpoint("ckpt", self.checkpoint)
 
-    def _repair(self, distrust: bool) -> list[str]:
-        self.distrusted = distrust
+    def _repair_on_order(self) -> None:
+        for task in self.tasks.values():
+            task.repair = self.repair
+
+    def repair(self, how: Repair, attempt: int) -> Repaired:
+        """As the lead's host does."""
+        self.distrusted = how == "full"
         done, self.mended = self.mended, []
-        return done
+        lost = self.loss if self.distrusted and not self.spec["recovery"]["allow_scratch"] else None
+        return made(Repaired, attempt=attempt, how=how, done=done, step=self.checkpoint, lost=lost)
 
     @property
     def data(self) -> RunView:

@@ -7,14 +7,18 @@ from __future__ import annotations
 import math
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtctl.agent.host import encodings
+from dtctl.agent.host.budget import Spent
 from dtctl.agent.metrics import events, reading
 from dtctl.agent.metrics.events import Damaged, decode
+from dtctl.agent.metrics.folder import Folder, Room
 from dtctl.agent.metrics.reading import Reader
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.tensorboard import FolderPoints, Problem
@@ -130,6 +134,56 @@ def test_of_a_large_record_only_scalars_are_checked(out: Path) -> None:
     reader = refresh(out)
     assert values(reader) == []
     assert "does not match its checksum" in reader.problems()[0]["problem"]
+
+
+def many_fields() -> bytes:
+    return piece(1, number(3, 0) * 800) * 100
+
+
+def many_values() -> bytes:
+    return piece(1, b"") * (events.MOST_VALUES + 1) + piece(1, simple("late", 1.0))
+
+
+def many_sizes() -> bytes:
+    shape = piece(2, piece(2, number(1, 1)) * 800)
+    return piece(1, piece(1, b"loss") + piece(8, number(1, 1) + shape) + piece(9, piece(1, piece(1, b"scalars")))) * 100
+
+
+@pytest.mark.parametrize(("made", "problem"), [(many_fields, True), (many_values, False), (many_sizes, True)])
+def test_a_record_of_more_than_tensorflow_writes_costs_little(
+    made: Callable[[], bytes], problem: bool, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of 31 MB took eight seconds, during which nothing else was read."""
+    read: list[int] = []
+    taken = encodings.varint
+
+    def noted(data: bytes, position: int, end: int) -> tuple[int, int]:
+        read.append(position)
+        return taken(data, position, end)
+
+    monkeypatch.setattr(encodings, "varint", noted)
+    (out / NAME).write_bytes(record(event(1, piece(5, made()))) + scalar(2, "loss", 1.0))
+    reader = refresh(out)
+    assert len(read) < 5 * events.MOST_VALUES
+    assert bool(reader.problems()) == problem
+    if not problem:
+        assert values(reader) == [1.0]
+
+
+def test_the_values_of_one_event_are_read_until_the_time_is_over(out: Path) -> None:
+    (out / NAME).write_bytes(record(event(1, summary(*[simple("loss", 1.0)] * 50))))
+    left = 20
+
+    def check() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Spent("it took too long")
+
+    folder = Folder(str(out), str(out), Room(10))
+    with pytest.raises(Spent):
+        folder.refresh([NAME], check)
+    assert not folder.series
 
 
 def test_a_record_that_is_too_large_is_passed_over(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

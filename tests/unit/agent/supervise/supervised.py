@@ -61,15 +61,20 @@ class QuietRole:
     """Belongs to a coordinator that never has a word for this host."""
 
     over = False
+    is_removed = False
     connected = True
     may_start = True
     recovering = False
     outdated = False
     moved: Moved | None = None
     first_steps: ClassVar[dict[str, float]] = {}
+    left_behind: ClassVar[dict[str, float]] = {}
 
     def fence_s(self) -> float | None:
         return None
+
+    def holds(self) -> bool:
+        return False
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
         return None
@@ -89,6 +94,7 @@ class ScriptedRole:
 
     def __init__(self, script: Callable[[ScriptedRole, State], Intents | None]) -> None:
         self.over = False
+        self.is_removed = False
         self.connected = True
         self.may_start = True
         self.recovering = False
@@ -96,7 +102,9 @@ class ScriptedRole:
         self.moved: Moved | None = None
         self.silence_s = 0.0
         self.grace_s: float | None = None
+        self.is_cut_off = False
         self.first_steps: dict[str, float] = {}
+        self.left_behind: dict[str, float] = {}
         self.steps = 0
         self._script = script
         self.closed = False
@@ -104,6 +112,9 @@ class ScriptedRole:
 
     def fence_s(self) -> float | None:
         return self.grace_s
+
+    def holds(self) -> bool:
+        return self.is_cut_off
 
     def silent_s(self, now: float) -> float:
         return self.silence_s

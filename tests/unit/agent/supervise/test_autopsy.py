@@ -75,7 +75,7 @@ class Table:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.there: list[Any] = []
         self.signals: list[int] = []
-        monkeypatch.setattr(processes, "tree", lambda trainer, keys: list(self.there))
+        monkeypatch.setattr(processes, "tree", lambda *_: list(self.there))
         monkeypatch.setattr(processes, "command", lambda pid: f"python {pid}.py")
         monkeypatch.setattr(processes, "send_signal", self._signal)
 

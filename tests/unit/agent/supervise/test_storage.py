@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.checkpoints import repair
+from dtctl.agent.checkpoints import reading
 from dtctl.agent.coordinate.checkpoint_services import checkpoint_services
 from dtctl.agent.supervise.context import LOOK_S, OLD_S, SharedStorage
 from tests.unit.agent.coordinate.seating import on, with_spares
@@ -69,7 +69,7 @@ def test_without_spares_nothing_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "marks", "spares", "repaired"),
+    ("host", "marks", "spares", "sees_all"),
     [
         ("a", False, ["s"], True),
         ("s", False, ["s"], False),
@@ -78,14 +78,12 @@ def test_without_spares_nothing_is_written(tmp_path: Path) -> None:
         ("b", True, [], False),
     ],
 )
-def test_a_coordinator_repairs_what_it_sees_of_the_lead(
-    host: str, marks: bool, spares: list[str], repaired: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_coordinator_knows_that_there_is_no_checkpoint_where_it_sees_the_leads(
+    host: str, marks: bool, spares: list[str], sees_all: bool, tmp_path: Path
 ) -> None:
     if marks:
         (tmp_path / ".dtctl-demo-1").touch()
-    monkeypatch.setattr(repair, "repair_directory", lambda path, *_: [path])
     spec = with_spares("async-ps", {"chief:0": "a", "worker:0": "b"}, *spares, checkpoint_dirs=[str(tmp_path)])
     files: Any = SimpleNamespace(root=str(tmp_path))
-    services = checkpoint_services(files, on(spec, host))
-    assert services.repair_checkpoints(False) == [str(tmp_path)] * repaired
-    assert (services.newest_checkpoint() is None) is repaired, "none that is there, or none that is known"
+    newest = checkpoint_services(files, on(spec, host)).newest_checkpoint()
+    assert newest == (None if sees_all else reading.NOT_KNOWN)

@@ -344,3 +344,11 @@ def test_task_held_in_backoff_is_not_due(tmp_path: Path) -> None:
     assert failing.step(HOLD, 200.0) == ("backoff", 1)
     assert failing.task.due(200.0) == 201.0
     assert failing.step(RUN, 201.0) == ("starting", 2)
+
+
+@pytest.mark.parametrize(("role", "held"), [("worker", True), ("lead", True), ("evaluator", True), ("ps", False)])
+def test_whatever_acts_by_itself_is_held_and_a_ps_is_not(tmp_path: Path, role: str, held: bool) -> None:
+    task = Failing(tmp_path).task
+    task._context.holds = True
+    task._context.members[task.id]["role"] = role  # type: ignore[typeddict-item]
+    assert task._holds is held

@@ -1,0 +1,94 @@
+"""A host is cut off, its tasks are replaced by a person, and it returns: nothing of the old run acts beside the new."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.desk import Desk
+from tests.faults.scene import Scene, Way, stand_in
+from tests.hosts.fleet import Fleet, FleetHost
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.fleet, pytest.mark.faults]
+
+WAY = Way("async-ps", {"ps": "gpu-1", "worker": "gpu-[2-4]"}, {"way": "async"})
+CUT_S = 8.0
+
+
+def shared(fleet: Fleet, user: Desk, **more: Any) -> Scene:
+    scene = stand_in(fleet, user, WAY, dirs={"output": str(fleet.shared / user.name)}, grace="2s", **more)
+    user.dtctl("up", timeout_s=120)
+    eventually(lambda: all(task["step"] for name, task in scene.tasks().items() if name != "ps:0"), 60, "steps")
+    return scene
+
+
+def log_of(host: FleetHost, task: str) -> Path:
+    """The log of the task's only attempt there, in any run."""
+    (found,) = host.home.glob(f".dtctl/runs/*/{host.name}/tasks/{task.replace(':', '-')}/attempt-1/log")
+    return found
+
+
+def states(host: FleetHost, program: str) -> list[str]:
+    """The states of its processes that match, as ps shows them."""
+    lines = host.exec("ps", "-e", "-o", "state=,args=", root=True).splitlines()
+    return [line[0] for line in lines if program in line and "trainer" in line and "dtctl" not in line.split()[1]]
+
+
+@pytest.mark.parametrize("task", ["worker:0", "worker:1"])
+def test_replaced_task_never_acts_beside_its_successor(fleet: Fleet, user: Desk, task: str) -> None:
+    scene = shared(fleet, user)
+    old, index = scene.host(task), task.partition(":")[2]
+    program = f"--job_name=worker --task_index={index}"
+    log = log_of(old, task)
+    fleet.cut(old)
+    time.sleep(CUT_S)
+    began = time.monotonic()
+    user.dtctl("replace", old.name, "gpu-5", "--yes", timeout_s=180)
+    print(f"replace took {time.monotonic() - began:.0f} s")
+    assert set(states(old, program)) <= {"T"}, "it is held"
+    before, size = log.stat().st_mtime, log.stat().st_size
+    fleet.heal(old)
+    eventually(lambda: not states(old, "--job_name="), 60, "the end of what was cut off")
+    assert (log.stat().st_mtime, log.stat().st_size) == (before, size), "it has neither trained nor saved"
+    user.dtctl("down", "--yes")
+
+
+def takes_down(user: Desk, without: FleetHost) -> None:
+    done = user.run("down", "--yes", "--grace", "1s", timeout_s=180)
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert f"ends the tasks on {without.name} if it returns within a day" in done.stderr
+
+
+def returns(fleet: Fleet, host: FleetHost) -> None:
+    """The host comes back after a `down` that has not reached it: nothing of the run is left there."""
+    assert states(host, "--job_name="), "its tasks still exist"
+    fleet.heal(host)
+    eventually(lambda: not states(host, "--job_name="), 90, "the end of its tasks")
+    eventually(lambda: not host.processes(), 60, "the end of its agent")
+    assert list(host.home.glob(".dtctl/runs/*/*")) == []
+    eventually(lambda: not fleet.busy(), 120, "the end of what waited for it")
+
+
+def test_down_after_a_replacement_waits_for_the_host_that_was_replaced(fleet: Fleet, user: Desk) -> None:
+    scene = shared(fleet, user)
+    old = scene.host("worker:0")
+    fleet.cut(old)
+    user.dtctl("replace", old.name, "gpu-5", "--yes", timeout_s=180)
+    takes_down(user, old)
+    returns(fleet, old)
+    user.dtctl("down", "--yes")
+
+
+def test_down_without_the_coordinators_host_waits_for_it(fleet: Fleet, user: Desk) -> None:
+    scene = shared(fleet, user)
+    old = scene.coordinator()
+    fleet.cut(old)
+    takes_down(user, old)
+    returns(fleet, old)
+    user.dtctl("down", "--yes")
+    user.dtctl("up", timeout_s=120)
+    user.dtctl("down", "--yes", "--grace", "1s")

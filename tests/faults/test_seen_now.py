@@ -1,0 +1,113 @@
+"""What a controller reports of hosts that nobody reaches, and how long it takes for that."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.desk import Desk
+from tests.faults.scene import RECOVERY_S, Scene, Way, stand_in
+from tests.hosts import faults
+from tests.hosts.fleet import Fleet, FleetHost
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.fleet, pytest.mark.faults]
+
+THREE = Way("async-ps", {"ps": "gpu-3", "worker": "gpu-[3-5]"}, {"way": "async"})
+"""The coordinator is on gpu-3; all three hosts vote."""
+
+BUSY_S = 15.0
+"""What a command may take on a busy machine besides what it waits for."""
+
+
+def head(user: Desk) -> str:
+    return user.dtctl("status", code=None).splitlines()[0]
+
+
+def states(user: Desk, code: int) -> dict[str, str]:
+    found: dict[str, Any] = json.loads(user.dtctl("status", "-o", "json", code=code))
+    return {task["task"]: task["state"] for task in found["tasks"]}
+
+
+def lost(scene: Scene, host: FleetHost) -> bool:
+    return not scene.cluster()["hosts"][host.name]["connected"]
+
+
+@pytest.mark.daily
+def test_hosts_that_the_coordinator_has_lost_are_not_waited_for(fleet: Fleet, user: Desk) -> None:
+    scene, away = stand_in(fleet, user, THREE), fleet["gpu-5"]
+    scene.up()
+    with faults.drop_incoming(away), faults.drop_outgoing(away):
+        scene.wait_until(lambda: lost(scene, away), "the loss of gpu-5")
+        took: dict[str, float] = {}
+        for command, code in (("status", 0), ("diagnose", 7), ("drain gpu-5", 4), ("stop", 7)):
+            begun = time.monotonic()
+            user.dtctl(*command.split(), code=code)
+            took[command] = time.monotonic() - begun
+        assert max(took.values()) < BUSY_S, took
+        assert "worker:2 may still run on gpu-5, which is unreachable" in head(user)
+    eventually(lambda: not away.processes(), RECOVERY_S, "the end of worker:2")
+
+
+def test_a_stop_during_an_election_reports_whom_it_did_not_reach_until_that_has_ended(fleet: Fleet, user: Desk) -> None:
+    scene, away = stand_in(fleet, user, THREE), fleet["gpu-3"]
+    scene.up()
+    with faults.drop_incoming(away), faults.drop_outgoing(away):
+        user.dtctl("stop", code=7)
+        assert away.processes(), "it still trains"
+        found = states(user, 7)
+        assert {task: found[task] for task in ("ps:0", "worker:0")} == {"ps:0": "lost", "worker:0": "lost"}
+        assert "gpu-3" in user.run("status").stderr
+        eventually(
+            lambda: not fleet["gpu-4"].processes() or "may still run on gpu-3" in head(user), RECOVERY_S, "an end"
+        )
+        assert states(user, 7)["worker:0"] == "lost"
+    eventually(lambda: not away.processes(), RECOVERY_S, "the end of what ran on gpu-3")
+    assert "Stopped" in head(user)
+    assert set(states(user, 0).values()) == {"stopped"}
+
+
+def test_status_counts_no_task_that_nobody_sees_and_names_the_missing_majority(fleet: Fleet, user: Desk) -> None:
+    scene = stand_in(fleet, user, THREE)
+    scene.up()
+    for name in ("gpu-4", "gpu-5"):
+        fleet.crash(fleet[name])
+    scene.wait_until(lambda: lost(scene, fleet["gpu-4"]) and lost(scene, fleet["gpu-5"]), "the losses")
+    scene.wait_until(lambda: not scene.cluster()["leased"], "the end of the lease")
+    scene.kill("worker:0")
+    eventually(lambda: "worker:0: " in head(user), RECOVERY_S, "the loss of the lead")
+    shown = user.dtctl("status", code=None)
+    assert "gpu-3 coordinates, but reaches no majority of the voting hosts (gpu-[4-5] unreachable)" in shown
+    assert "waiting: nothing is started until the coordinator is connected to 1 more host" in shown
+    scene.kill("ps:0")
+    for name in ("gpu-4", "gpu-5"):
+        fleet.boot(fleet[name])
+    scene.recover()
+
+
+def supervisor(host: FleetHost) -> int:
+    return int(host.exec("sh", "-c", "pgrep -x dtctl-agent || echo 0").split()[0])
+
+
+def test_commands_answer_soon_while_the_coordinators_home_is_full(fleet: Fleet, user: Desk) -> None:
+    stand_in(fleet, user, THREE)
+    full, took = fleet["gpu-3"], dict[str, float]()
+    with faults.small_disk(full, ".dtctl", 8):
+        user.dtctl("up")
+        eventually(lambda: user.status()["progress"]["step"], RECOVERY_S, "the run to train")
+        agent = supervisor(full)
+        full.exec("sh", "-c", "rm .dtctl/runs/*/*/reserve")  # as if it had been used
+        with faults.full_disk(full, ".dtctl"):
+            faults.send(full, agent)
+            eventually(lambda: supervisor(full) not in (0, agent), what="another agent")
+            for command in ("status", "diagnose", "logs -n 1", "restart worker:1", "stop"):
+                begun = time.monotonic()
+                user.run(*command.split(), timeout_s=300)
+                took[command] = time.monotonic() - begun
+        assert max(took.values()) < 2 * BUSY_S, took
+        user.dtctl("stop")
+        user.dtctl("down", "--yes")
+        eventually(lambda: not full.processes(), RECOVERY_S, "the end of all")
