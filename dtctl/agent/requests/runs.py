@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from .. import main
 from ..host import files, paths, processes, wake
-from ..host.errors import Refused
+from ..host.errors import NO_ROOM, Refused
 from ..records.values import FINAL
 from ..run import environment
 from ..run.runfiles import RunFiles
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 BIRTH_LIMIT_S = 90.0
 """How long an agent may take to start on a very busy host. Its death is detected at once."""
+
+DISK_LOOK_S = 3.0
+"""How long the start may take until the disk is inspected, and then the interval: on a full one no agent may start."""
 
 SUPERVISOR_END_LIMIT_S = 10.0
 REMOVAL_LIMIT_S = 2.0
@@ -141,7 +144,12 @@ class Run:
         before = self.state()["agent"]
         child, delay = 0, 0.01
         deadline = time.monotonic() + BIRTH_LIMIT_S
+        look_at_disk = time.monotonic() + DISK_LOOK_S
         while not self._at_work(before):
+            if time.monotonic() >= look_at_disk:
+                look_at_disk = time.monotonic() + DISK_LOOK_S
+                if not paths.has_room(self.files.state_path):
+                    raise Refused("not_answering", "the agent cannot start: the disk of its host is full", "", NO_ROOM)
             there = self.supervised()
             if not child and not there:
                 child = revival.start_child(self.files, systemd.prefix(), main.supervise)
