@@ -167,6 +167,16 @@ def test_after_all_lies_the_other_host_trains_and_the_genuine_agent_connects(lia
     eventually(lambda: all(step_of(liar, task) > step for task, step in steps.items()), what="all to train on")
 
 
+def test_a_query_is_answered_and_takes_no_agents_seat(liar: Liar) -> None:
+    liar.thaw()
+    eventually(liar.is_heard, what="the genuine agent to be there")
+    before = len(liar.cluster.story())
+    answer = liar.tell(*[line({"type": "query"})] * 3)
+    assert answer.count(b'"stance"') == 3
+    assert liar.is_heard()
+    assert not [one for one in liar.cluster.story()[before:] if one["kind"] == "contact"]
+
+
 @pytest.mark.parametrize("what", ["intents of a foreign task, later", "a history of null", "no JSON"])
 def test_lying_agent_is_disconnected_and_the_genuine_one_reconnects(liar: Liar, what: str) -> None:
     liar.thaw()

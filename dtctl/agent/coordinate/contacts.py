@@ -13,7 +13,7 @@ from ..survival import revival
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
     from ..link.hub import Hub
     from ..link.peer import Message
@@ -41,6 +41,7 @@ class Contacts:
         self._record_line = record
         self._reported: Set[str] = set()
         self._rejected: Dict[str, List[str]] = {}
+        self._claims: Dict[str, Set[str]] = {}
         for host in view.hosts.values():
             host["connected"] = False
 
@@ -120,6 +121,15 @@ class Contacts:
         if known[-1:] != [reason] and len(known) < MOST_REJECTIONS:
             known.append(reason)
             self._record(host, fact("not_believed", host=host, text=reason))
+
+    def note_claim(self, host: str, what: str, term: int) -> None:
+        """Warns of a voter's claim that no majority confirms: once for each host and kind."""
+        known = self._claims.setdefault(host, set())
+        if what not in known:
+            known.add(what)
+            claim = fact(what, host=host, count=term)
+            self._view.replace_warning(what, claim, host)
+            self._record(host, claim)
 
     def note_superseded(self, host: str, run: str) -> None:
         """A host that was away when an earlier run was ended has come back with it."""
@@ -269,14 +279,25 @@ def answers(address: str, port: int) -> bool:
     return True
 
 
-def listen(files: RunFiles, spec: Spec, place: CoordinatorAddress, now: float) -> Hub:
-    """Listens for the agents of this run and of older ones. Raises OSError, ValueError."""
+def listen(
+    files: RunFiles,
+    spec: Spec,
+    place: CoordinatorAddress,
+    now: float,
+    stance: Optional[Callable[[], Mapping[str, Any]]] = None,
+) -> Hub:
+    """Listens for the agents of this run and of older ones. Raises OSError, ValueError.
+
+    `stance`: of this host's voter, where it has one.
+    """
     from ..link.hub import Hub
     from ..link.tls import Identity
 
     own = Identity(files.directory, spec["run"])
     others = superseded_identities(files, spec)  # each time: runs are removed meanwhile
-    return Hub(place["address"], place["port"], own, others, last_words, now)
+    if stance is None:
+        return Hub(place["address"], place["port"], own, others, last_words, now)
+    return Hub(place["address"], place["port"], own, others, last_words, now, stance=stance)
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:

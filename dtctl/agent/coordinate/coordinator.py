@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ..records.kinds import made
 from ..records.reasons import Fact, because, explain, fact, headline, sentence, why_of
-from ..records.spec import Spec, fence_s
+from ..records.spec import Spec, fence_s, voters_of
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent, PostedRequest, RunView
 from ..run import drains, gang, intents, outcome
 from ..run.outcome import Facts, Judgement
@@ -68,6 +68,7 @@ class Coordinator:
         self._stop_requested = False
         self.wall = data["time"]
         self._now = self._began = self._last_joined = now
+        self._voters = {voter["host"] for voter in voters_of(spec)} - {self.view.own_host}
         self._lost_sessions: Set[str] = set()
         self._kept = False
         """Whether the run is kept on the coordinator's own host, which decides it for all hosts."""
@@ -321,6 +322,8 @@ class Coordinator:
         recovering = not self.decided and (self.view.is_recovering() or any(map(self.view.awaited, away)))
         own, over = self.view.own_host, self.over
         done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
+        if self._voters and any(map(self._is_awaited, self.view.hosts.keys() - done - {own})):
+            done -= self._voters  # a host that returns asks them which host coordinates
         behind = self._left_behind.hung if not self.decided else {}
         awaits = [host for host in awaited_hosts(self._spec, self.view.data) if host not in done] if done else []
         return self._book.news(
@@ -331,6 +334,9 @@ class Coordinator:
             behind=behind,
             awaits=awaits,
         )
+
+    def _is_awaited(self, host: str) -> bool:
+        return not self.view.hosts[host]["over"] and not self._is_given_up(host)
 
     def _is_done(self, host: str) -> bool:
         """Nothing is left there, and its agent has confirmed that nothing more will be asked."""

@@ -8,8 +8,15 @@ own: so the one that is elected knows what was decided.
     follower    -> candidate    it has granted no lease for PROMISE_S and a little more
     candidate   -> coordinator  a majority would vote for it (a trial, which changes nothing), and then has
     coordinator -> candidate    its lease has expired: until it has won again, it decides nothing that starts a task;
-                                or a voter knows a newer term, and would follow no coordinator of this one
-    any         -> follower     a coordinator of a newer term shows itself, or this voter votes for another one
+                                or a voter claims a newer term, and would follow no coordinator of this one
+    any         -> follower     a majority confirms another coordinator, or this voter votes for another one
+
+A voter may lie, or be compromised: what it claims moves nobody (claims.py). A voter follows whom a majority backs, and
+queries the others when a host claims to coordinate. An election is held at most `FEW_TERMS` above the newest term that
+a majority has reached, so no claim raises the term far. Only a voter that has had no coordinator for `STUCK_S` counts
+itself as one of a majority with those ahead of it: of three voters, the other honest one may be that far ahead. What a
+claim may cause is rarer each time: another election, a query, a vote. For what a minority of liars can do all the same,
+see claims.py.
 
 It neither reads a clock nor a file nor a socket. `take` gives what is to be sent; the caller first writes `ballot` if
 it has changed, and waits until it is on the disk, as before it sets `memo` or calls `publish`. A disk that loses what
@@ -20,10 +27,13 @@ from __future__ import annotations
 
 from ..records.kinds import made
 from ..records.whole_run import Ballot
+from .claims import Claims, Patience, claim_in, stance_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+    from .claims import Claim
 
     Message = Mapping[str, Any]
     Version = Tuple[int, int]
@@ -45,6 +55,24 @@ SPREAD_S = 3.0
 
 TRIAL_S = 3.0
 """How long a candidate waits for votes."""
+
+VOTE_EVERY_S = 2.0
+"""How long a candidate that this voter has voted for has to be elected, before it votes for another one."""
+
+LASTING_S = 30.0
+"""After this time with one coordinator, votes in vain are forgotten."""
+
+FEW_TERMS = 2
+"""An election is held at most so many terms above the newest one that a majority has reached."""
+
+STUCK_S = 18.0
+"""How long a voter has no coordinator before it counts for that majority itself."""
+
+MOST_AHEAD = 1_000_000
+"""The largest step by which it then raises its term."""
+
+DOUBT_S = 5.0
+"""How long a claim is open before it is reported."""
 
 
 class Election:
@@ -72,8 +100,8 @@ class Election:
         self.memo = memo
         self._others = [voter for voter in voters if voter != own]
         self._majority = len(voters) // 2 + 1
+        self._claims = Claims(voters, ballot["term"])
         self._random = random
-        self._newest_term = ballot["term"]
         self._outbox: List[Tuple[str, Message]] = []
         self._promised_until = now + PROMISE_S  # what was promised before a restart is forgotten
         self._stand_at = self._promised_until + SPREAD_S * random()
@@ -91,6 +119,20 @@ class Election:
         self._held: Dict[str, Version] = {}
         """The memo that each of the others holds."""
         self._candidacy = 0
+        self._stuck_at = now + STUCK_S
+        self._vote_at = now
+        """When it may vote for another candidate."""
+        self._repeat_until = now
+        """How long a coordinator with a lease waits for votes in a newer term."""
+        self._runs = 0
+        """How often it has tried to be elected since it had a coordinator."""
+        self._since = now
+        """Since when it has had this coordinator."""
+        self._queries = Patience(1.0, 30.0)
+        self._repeats = Patience(10.0, 600.0)
+        self._vain_votes = Patience(10.0, 600.0, free=2)
+        self._doubted: Dict[Tuple[str, str], Tuple[int, float]] = {}
+        """Claims that no majority confirms: host and kind -> the first term, and since when."""
         if ballot["coordinator"] == own:
             self._promised_until = self._stand_at = now
             if begins:
@@ -114,6 +156,10 @@ class Election:
     def has_lease(self, now: float) -> bool:
         """Whether this voter leads and no other can have been elected."""
         return self._leads and now < self._lease_until()
+
+    def follows(self, host: str, term: int) -> bool:
+        """Whether this voter knows, by a majority, that the host coordinates in this term."""
+        return host != self.own and (term, host) == (self.ballot["term"], self.ballot["coordinator"])
 
     @property
     def committed(self) -> Version:
@@ -147,6 +193,7 @@ class Election:
     def step(self, now: float) -> None:
         if self.has_lease(now):
             self._stand_at = max(self._stand_at, self._lease_until())
+            self._settle(now)
             self._had_lease_at = now
         elif now >= self._stand_at:
             self._stand(now)
@@ -154,10 +201,12 @@ class Election:
             self._ask_for_leases(now)
 
     def receive(self, host: str, message: Message, now: float) -> None:
-        """`lease`, `granted`, `canvass` or `vote`. `now` is read after it: a pause between would shorten a promise."""
+        """`lease`, `granted`, `canvass`, `vote` or `stance`.
+
+        `now` is read after it: a pause between would shorten a promise. A lease comes after `hear_of_coordinator`.
+        """
         if host not in self._others:
             return
-        self._newest_term = max(self._newest_term, message["term"])
         if message["type"] == "lease":
             self._grant(host, message, now)
         elif message["type"] == "granted":
@@ -166,66 +215,160 @@ class Election:
             self._vote(host, message, now)
         elif message["type"] == "vote":
             self._count(host, message, now)
+        elif message["type"] == "stance":
+            self.hear(host, claim_in(message), now)
 
-    def follow(self, term: int, coordinator: str, now: float) -> None:
-        """A coordinator of this term has shown itself: by its lease or its orders, of which the lease alone binds."""
-        if term < self.ballot["term"] or (term, coordinator) == (self.ballot["term"], self.ballot["coordinator"]):
+    def hear(self, host: str, claim: Claim, now: float) -> None:
+        """A voter claims this of itself. Whom a majority backs, this voter follows."""
+        self._claims.hear(host, claim)
+        self._claims.hear(self.own, claim_in(stance_of(self.ballot)))
+        self._doubt(host, "term", claim[0], now, doubts=claim[0] > self._claims.seen() + FEW_TERMS)
+        elected = self._claims.elected()
+        if elected is not None and elected[1] != self.own and elected[0] >= self.ballot["term"]:
+            self._follow(*elected, now)
+
+    def hear_of_coordinator(self, host: str, term: int, now: float) -> None:
+        """The host claims to coordinate: unless that is known, the others are queried."""
+        self.hear(host, (term, host, True), now)
+        is_open = term >= self.ballot["term"] and not self.follows(host, term)
+        self._doubt(host, "coordinator", term, now, doubts=is_open)
+        if is_open and self._queries.use(host, now):
+            self._outbox += [(other, {"type": "query"}) for other in self._others if other != host]
+
+    def unconfirmed(self, now: float) -> Dict[Tuple[str, str], int]:
+        """What others have claimed for a while and no majority confirms: host and kind -> term.
+
+        The kinds are `term`, `coordinator` and `candidate`.
+        """
+        return {what: term for what, (term, since) in self._doubted.items() if now - since > DOUBT_S}
+
+    def _doubt(self, host: str, what: str, term: int, now: float, *, doubts: bool) -> None:
+        if not doubts:
+            self._doubted.pop((host, what), None)
+        else:
+            self._doubted.setdefault((host, what), (term, now))
+
+    def _follow(self, term: int, coordinator: str, now: float) -> None:
+        if (term, coordinator) == (self.ballot["term"], self.ballot["coordinator"]):
             return
-        self._newest_term = max(self._newest_term, term)
         voted = self.ballot["voted"] if term == self.ballot["term"] else None
         self.ballot = made(Ballot, term=term, voted=voted, coordinator=coordinator)
         self._leads = False
+        self._since = now
+        self._queries.forget(coordinator)
         self._expect_leases(now)
+
+    def _settle(self, now: float) -> None:
+        """There is a coordinator."""
+        self._stuck_at = now + STUCK_S
+        self._runs = 0
+        if now - self._since >= LASTING_S:
+            for voter in self._others:
+                self._vain_votes.forget(voter)
 
     def _expect_leases(self, now: float) -> None:
         self._granted = None
         self._stand_at = now + PROMISE_S + SPREAD_S * self._random()
 
     def _grant(self, host: str, lease: Message, now: float) -> None:
-        """An older term's coordinator learns of the newer one from the answer."""
-        if lease["term"] >= self.ballot["term"]:
-            self.follow(lease["term"], host, now)
+        """An older term's coordinator learns of the newer one from the answer.
+
+        A voter that has not voted in the lease's term votes for its coordinator, which may lack its vote.
+        """
+        if lease["term"] > self.ballot["term"] and self._may_vote(host, lease, now):
+            self._vote_for(host, lease["term"], now)
+            self.hear(host, (lease["term"], host, True), now)
+        if self.follows(host, lease["term"]):
             self._promised_until = now + PROMISE_S
+            self._settle(now)
             self._expect_leases(now)
-        answer = {"type": "granted", "term": self.ballot["term"], "beat": lease["beat"], "memo": list(self.memo)}
+        answer = {"type": "granted", **stance_of(self.ballot), "beat": lease["beat"], "memo": list(self.memo)}
         self._outbox.append((host, answer))
 
     def _take_lease(self, host: str, granted: Message, now: float) -> None:
-        if granted["term"] > self.ballot["term"] and self.has_lease(now):
-            self._run(self._newest_term + 1, now)  # or that voter, which has wanted to be elected, would never follow
-        if not self._leads or granted["term"] != self.ballot["term"]:
+        self.hear(host, claim_in(granted), now)
+        if self._is_out(host, granted) and self.has_lease(now) and self._repeats.use(host, now):
+            self._repeat_until = now + TRIAL_S  # or that voter, which has wanted to be elected, would never follow
+            self._canvass(max(self._next_term(now), granted["term"]), now, trial=True)
+        if not self._leads or claim_in(granted) != (self.ballot["term"], self.own, True):
             return
         term, serial = granted["memo"]
         self._held[host] = (term, serial)
         asked = self._asked.get(granted["beat"])
         if asked is not None:
             self._leases[host] = max(asked, self._leases.get(host, asked))
-        if self.has_lease(now):
+        if self.has_lease(now) and now >= self._repeat_until:
             self._granted = None
 
+    def _is_out(self, host: str, granted: Message) -> bool:
+        """Whether the voter cannot follow this coordinator: by a newer term, or by another coordinator of this one."""
+        if granted["term"] == self.ballot["term"]:
+            return bool(granted["elected"] and granted["backs"] != self.own)
+        term: int = granted["term"]
+        return self.ballot["term"] < term <= self._claims.seen() + FEW_TERMS
+
     def _vote(self, host: str, canvass: Message, now: float) -> None:
-        term, memo = canvass["term"], tuple(canvass["memo"])
+        term = canvass["term"]
+        granted = self._may_vote(host, canvass, now)
+        if granted and not canvass["trial"]:
+            self._vote_for(host, term, now)
+        answer = {
+            "type": "vote",
+            **stance_of(self.ballot),
+            "asked": term,
+            "trial": canvass["trial"],
+            "granted": granted,
+        }
+        self._outbox.append((host, answer))
+
+    def _may_vote(self, host: str, asked: Message, now: float) -> bool:
+        """`asked`: a canvass, or the lease of a coordinator for which this voter has not voted."""
+        term, memo = asked["term"], tuple(asked["memo"])
         is_bound = now < self._promised_until and self.ballot["coordinator"] not in (None, host)
         is_free = term > self.ballot["term"] or (term == self.ballot["term"] and self.ballot["voted"] == host)
-        granted = is_free and not is_bound and not self.has_lease(now) and memo >= self.memo
-        if granted and not canvass["trial"]:
-            self._leads, self._granted = False, None
-            if term > self.ballot["term"]:
-                self.ballot = made(Ballot, term=term, voted=host, coordinator=None)
-            self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
-        answer = {"type": "vote", "term": self.ballot["term"], "asked": term, "trial": canvass["trial"]}
-        known = {"granted": granted, "coordinator": self.ballot["coordinator"]}
-        self._outbox.append((host, {**answer, **known}))
+        is_near = term <= self._farthest(now)
+        self._doubt(host, "candidate", term, now, doubts=not is_near)
+        if not is_free or not is_near or is_bound or self.has_lease(now) or memo < self.memo:
+            return False
+        if term == self.ballot["term"] or (host == self.ballot["coordinator"] and now < self._promised_until):
+            return True
+        return now >= self._vote_at and self._vain_votes.allows(host, now)
+
+    def _vote_for(self, host: str, term: int, now: float) -> None:
+        self._leads, self._granted = False, None
+        if term > self.ballot["term"]:
+            self.ballot = made(Ballot, term=term, voted=host, coordinator=None)
+            self._vain_votes.use(host, now)
+        self._vote_at = now + VOTE_EVERY_S
+        self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
 
     def _stand(self, now: float) -> None:
         """A coordinator without a lease tries as often as it asks for leases."""
         self._stand_at = now + (LEASE_EVERY_S if self._leads else TRIAL_S + SPREAD_S * self._random())
-        self._canvass(self._newest_term + 1, now, trial=True)
+        self._canvass(self._next_term(now), now, trial=True)
+
+    def _next_term(self, now: float) -> int:
+        """Above every claim that counts, because a voter of a newer term would refuse; or again its own term."""
+        own, farthest = self.ballot["term"], self._claims.seen() + FEW_TERMS
+        if self._random() < 0.5:  # not always: the claims of one that lies may have no end
+            farthest = self._farthest(now)
+        term = 1 + max([own, *(term for term in self._claims.terms() if term < farthest)])
+        has_failed = self.ballot["voted"] == self.own and self.ballot["coordinator"] is None
+        return own if term > farthest and has_failed else term
+
+    def _farthest(self, now: float) -> int:
+        """The newest term in which an election may be held, as far as this voter knows."""
+        seen = self._claims.seen()
+        if now >= self._stuck_at:
+            seen = max(seen, min(self._claims.seen_with(self.own), self.ballot["term"] + MOST_AHEAD))
+        return seen + FEW_TERMS
 
     def _run(self, term: int, now: float) -> None:
         self.ballot = made(Ballot, term=term, voted=self.own, coordinator=None)
         self._leads = False
-        self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
+        self._vote_at = now + VOTE_EVERY_S
+        self._runs += 1
+        self._stand_at = now + (TRIAL_S + SPREAD_S * self._random()) * 2 ** min(max(self._runs - 2, 0), 1)
         self._canvass(term, now, trial=False)
 
     def _canvass(self, term: int, now: float, *, trial: bool) -> None:
@@ -241,8 +384,7 @@ class Election:
         A voter that has missed an election learns of it from the answers, because the coordinator does not connect to
         it.
         """
-        if vote["term"] > self.ballot["term"] and vote["coordinator"] is not None:
-            self.follow(vote["term"], vote["coordinator"], now)
+        self.hear(host, claim_in(vote), now)
         is_asked = (vote["asked"], vote["trial"]) == (self._candidacy, self._is_trial)
         if self._granted is not None and is_asked and vote["granted"]:
             self._granted.add(host)
@@ -260,7 +402,8 @@ class Election:
 
     def _lead(self, now: float) -> None:
         self._leads = True
-        self._lease_at = self._had_lease_at = now
+        self._promised_until = max(self._promised_until, now + TRIAL_S)  # the first grants are on their way
+        self._lease_at = self._had_lease_at = self._since = now
         self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
         self._asked.clear()
         self._leases.clear()

@@ -1,7 +1,8 @@
 """The part of a host that does not coordinate: its agent dials the coordinator, reports, and takes its orders.
 
 It reports a hello first, then whatever is new, and its events. Where another coordinator may have been elected, it
-tries the voters in turn: each sends it on to the coordinator that it knows.
+dials the voters in turn and asks all of them which host they back. It follows only the host that a majority of them
+backs: until then it keeps what a host that claims to coordinate sends, and does none of it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from ..records.run_state import Advance, Intent, Intents, State
 from ..records.spec import CoordinatorAddress, Moved, Spec, kept_by_coordinator, voters_of
 from ..records.whole_run import Awaited, Ballot, Event
 from ..run import drains, intents
+from .calls import Inquiry
+from .claims import claim_in
 from .fence import Fence, clock
 
 TYPE_CHECKING = False
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from ..link.peer import FromDialer
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
+    from .claims import Claim
     from .voting import Reception, Voter
 
 
@@ -36,6 +40,11 @@ PLACE_S = 4.0
 
 ASK_S = 1.0
 """How long it is waited where voters know of no coordinator."""
+
+MOST_KEPT = 200
+"""The most messages that are kept of a host that claims to coordinate."""
+
+FIRST_TERM = 1
 
 
 class Following:
@@ -75,11 +84,23 @@ class Following:
         self._reception = voter.reception(now) if voter is not None else None
         self._voted = voter.place if voter is not None else None
         self._term = spec["term"]
+        self._inquiry: Optional[Inquiry] = None
+        """Of an agent that does not vote itself, where others may be elected."""
+        if voter is None and voters_of(spec):
+            first = (spec["term"] or FIRST_TERM, spec["coordinator"]["host"])
+            self._inquiry = Inquiry(files.directory, spec, first)
+        self._kept: List[FromDialer] = []
+        """Messages of the host that is dialled, since a welcome of a term in which no majority is known to back it."""
+        self._is_trusted = False
+        """Whether that host coordinates: then its messages are obeyed as they come."""
+        self._claimed = 0
+        """The newest term in which that host claims to coordinate; 0: it has a newer run."""
         places = [spec["coordinator"], *(one for one in voters_of(spec) if one != spec["coordinator"])]
         self._places = [place for place in places if place["host"] != spec["host"]]
         self._place = self._places[0]
         self._dialer = self._new_dialer(now)
         self._move_at = now + PLACE_S
+        self._known = self._inquiry.elected if self._inquiry is not None else None
 
     @property
     def recovering(self) -> bool:
@@ -88,13 +109,26 @@ class Following:
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         wanted: Intents = {}
-        for message in self._dialer.step(now):
-            self._receive(message, now, state, intent, wanted)
+        dialer = self._dialer
+        for message in dialer.step(now):
+            if self._dialer is dialer:  # not what one host sent as that of the next one
+                self._receive(message, now, state, intent, wanted)
         if self._voter is not None and self._reception is not None:
             self._reception.step(now)
             self._voter.step(now, self._say)
             self._follow_vote(self._voter, now)
+        if self._inquiry is not None:
+            self._inquiry.step(now)
+            if not self.connected and self._inquiry.elected != self._known:
+                self._known = self._inquiry.elected
+                self._move(self._known[1], now)
+        if self._kept and self._is_confirmed:
+            kept, self._kept, self._is_trusted = self._kept, [], True
+            for message in kept:
+                self._obey(message, now, intent, wanted)
         if not self.connected and now >= self._move_at and len(self._places) > 1:
+            if self._inquiry is not None:
+                self._inquiry.ask(now)
             self._dial(self._places[(self._places.index(self._place) + 1) % len(self._places)], now)
         if self.connected:
             self._send_news(state, intent)
@@ -137,14 +171,17 @@ class Following:
     def close(self) -> None:
         """The last messages still arrive."""
         self._dialer.close()
-        if self._reception is not None:
-            self._reception.close()
+        for part in (self._reception, self._inquiry):
+            if part is not None:
+                part.close()
 
-    def _parts(self) -> List[Union[Dialer, Voter, Reception]]:
-        return [self._dialer, *(part for part in (self._voter, self._reception) if part is not None)]
+    def _parts(self) -> List[Union[Dialer, Voter, Reception, Inquiry]]:
+        others = (self._voter, self._reception, self._inquiry)
+        return [self._dialer, *(part for part in others if part is not None)]
 
     def _dial(self, place: CoordinatorAddress, now: float) -> None:
         self._dialer.close()
+        self._distrust()
         self._place, self._move_at = place, now + PLACE_S
         self._dialer = self._new_dialer(now)
 
@@ -164,18 +201,44 @@ class Following:
 
     def _receive(self, message: FromDialer, now: float, state: State, intent: IntentFollower, wanted: Intents) -> None:
         if message["type"] == "connected":
+            self._distrust()
             self._dialer.send(hello(self._spec, state, intent, self._files.events.count))
         elif message["type"] == "elsewhere":
-            self._move(message["coordinator"], now)
-        elif message["type"] == "lease" and self._voter is not None:
-            self._voter.take_lease(self._place["host"], message)
-        elif message["type"] == "welcome" and message["term"] < self._term:
+            self._hear(claim_in(message), now)
+            self._move(self._coordinator, now)
+        elif message["type"] == "gone":
+            self._distrust()
+            if self.connected:
+                self._last_message = message["last_received"]
+                self._move_at = now + PLACE_S
+                self._was_cut_off = True
+            self.connected = False
+        elif message["type"] == "welcome" and 0 < message["term"] < self._term:
             self._move_at = now  # its term is over, and it will hear of it
+        else:
+            if message["type"] == "welcome" or message["type"] == "lease":
+                self._claimed = message["term"]
+            if message["type"] == "welcome":
+                self._is_trusted = self._is_confirmed
+            if self._is_trusted:
+                self._obey(message, now, intent, wanted)
+            elif self._kept or message["type"] == "welcome":
+                self._keep(message, now)
+
+    def _distrust(self) -> None:
+        """Nothing that the host at the other end of this connection has sent is obeyed."""
+        self._kept.clear()
+        self._is_trusted = False
+
+    def _obey(self, message: FromDialer, now: float, intent: IntentFollower, wanted: Intents) -> None:
+        """A message of the coordinator."""
+        if message["type"] == "lease" and self._voter is not None:
+            self._voter.take_lease(self._place["host"], message)
         elif message["type"] == "welcome" and message["moved"]["number"] > self._spec["moved"]["number"]:
-            self._note_term(message["term"], now)
+            self._note_term()
             self.moved = message["moved"]
         elif message["type"] == "welcome":
-            self._note_term(message["term"], now)
+            self._note_term()
             self.connected = True
             self._has_orders = False
             self._last_message = now
@@ -197,12 +260,40 @@ class Following:
                 self._note_awaited(message["awaits"])
             if message["kept"] and kept_by_coordinator(self._spec) and intent.keep():
                 self._offer_revival()
-        elif message["type"] == "gone":
-            if self.connected:
-                self._last_message = message["last_received"]
-                self._move_at = now + PLACE_S
-                self._was_cut_off = True
-            self.connected = False
+
+    @property
+    def _coordinator(self) -> Optional[str]:
+        """The host that coordinates, or is about to, as far as this agent knows; None while it is unknown."""
+        if self._voter is not None:
+            return self._voter.place[1]
+        return self._inquiry.elected[1] if self._inquiry is not None else None
+
+    @property
+    def _is_confirmed(self) -> bool:
+        """Whether the host that is dialled coordinates, or a majority of the voters claims that the run is over."""
+        host, voter = self._place["host"], self._voter or self._inquiry
+        if voter is None:  # no other host can be elected
+            return True
+        return voter.follows(host, self._claimed) if self._claimed else voter.is_ended_by(host)
+
+    def _keep(self, message: FromDialer, now: float) -> None:
+        """Keeps a message until a majority of the voters confirms that its sender coordinates."""
+        if len(self._kept) >= MOST_KEPT:
+            self._dial(self._place, now)
+            return
+        self._kept.append(message)
+        if self._claimed and (message["type"] == "welcome" or message["type"] == "lease"):
+            self._hear((self._claimed, self._place["host"], True), now)
+
+    def _hear(self, claim: Claim, now: float) -> None:
+        """The host that is dialled claims this of itself. If it claims to coordinate, the other voters are asked."""
+        host = self._place["host"]
+        if self._voter is not None:
+            self._voter.hear(host, claim, now)
+        elif self._inquiry is not None:
+            self._inquiry.hear(host, claim)
+            if self._inquiry.elected != claim[:2]:
+                self._inquiry.ask(now, connected=host)
 
     def _note_awaited(self, hosts: Optional[List[str]]) -> None:
         """For `down`, which must not remove what ends their tasks when they come back."""
@@ -239,14 +330,13 @@ class Following:
         else:
             self._move_at = min(self._move_at, now + ASK_S)
 
-    def _note_term(self, term: int, now: float) -> None:
+    def _note_term(self) -> None:
         """Writes the term to the disk: this agent obeys no coordinator of an older term, not even after a restart."""
-        if self._voter is None and term > self._term:
-            host = self._place["host"]
-            self._files.write_ballot(made(Ballot, term=term, voted=None, coordinator=host, last=host))
-        elif self._voter is not None:
-            self._voter.election.follow(term, self._place["host"], now)
-        self._term = term
+        if self._claimed <= self._term:
+            return
+        self._term, host = self._claimed, self._place["host"]
+        if self._voter is None:
+            self._files.write_ballot(made(Ballot, term=self._term, voted=None, coordinator=host, last=host))
 
     def _offer_revival(self) -> None:
         if self._spec["recovery"]["reboot"] == "auto":

@@ -221,7 +221,8 @@ class Leading:
         if self._hub is not None or self._listen_at is None or now < self._listen_at:
             return
         try:
-            self._hub = listen(self._files, self._spec, self.coordinator.view.coordinator, now)
+            stance = self._voter.stance if self._voter is not None else None
+            self._hub = listen(self._files, self._spec, self.coordinator.view.coordinator, now, stance)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
             self.coordinator.contacts.note_listening(str(error))
@@ -307,7 +308,7 @@ class Leading:
             self.coordinator.receive(host, message, now, wall)
             self._news()
         elif message["type"] == "hello" and self._voter is not None and (self._moves or not self._voter.election.leads):
-            self._hub.redirect(host, self._voter.place[1])  # until it has restarted, or is elected again
+            self._hub.redirect(host)  # until it has restarted, or is elected again
         elif message["type"] == "hello" and message["moved"] < self._follows:
             self._send_moves(host, self._hub)
         elif message["type"] == "hello" or host in self._welcome:
@@ -387,6 +388,8 @@ class Leading:
             return voter.attachment(host, self.coordinator.view.data, self._history)
 
         voter.step(now, self._send, attach)
+        for (host, what), term in voter.unconfirmed(now).items():
+            self.coordinator.contacts.note_claim(host, what, term)
         if voter.is_over and not self.coordinator.decided:
             self.coordinator.end_superseded(now)
             self._news()

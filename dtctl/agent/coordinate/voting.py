@@ -17,16 +17,18 @@ from ..records.kinds import made
 from ..records.spec import CoordinatorAddress, Spec, voters_of
 from ..records.whole_run import Ballot, HistoryEvent, Memo, RunView
 from ..run.runfiles import EventLog, RunFiles
+from .calls import Call
+from .claims import stance_of
 from .election import Election
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
-    from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
-    from ..link.dialer import Dialer
     from ..link.hub import Hub
     from ..records.messages import Lease
+    from .claims import Claim
     from .history import History
 
     Message = Mapping[str, Any]
@@ -40,9 +42,6 @@ MOST_STATES = 50
 
 MOST_MEMO_BYTES = 700_000
 """The largest memo: with its lease it must fit into one line of the link."""
-
-CALL_S = 6.0
-"""How long a candidate tries to reach another voter."""
 
 LISTEN_AGAIN_S = 5.0
 
@@ -67,8 +66,11 @@ class Voter:
             random.random,
             begins=memo is None and not os.path.exists(files.path("ballot.json")),
         )
-        self.is_over = False
-        """The run was ended while this host was away, as one of the voters says."""
+        self._ended: Set[str] = set()
+        """Voters that claim that the run was ended while this host was away."""
+        self._reported: Set[Tuple[str, str]] = set()
+        self._open_lease: Optional[Tuple[str, Lease]] = None
+        """The newest lease of a host of which this voter does not know whether it coordinates."""
         self.is_removed = False
         """Its cluster was taken down, as one of the voters says. It counts only if the run is over."""
         self._written: Optional[Ballot] = None
@@ -93,21 +95,37 @@ class Voter:
     @property
     def is_deposed(self) -> bool:
         """Whether it has voted for another coordinator or follows another."""
-        return self.election.ballot["voted"] != self._own
+        ballot = self.election.ballot
+        return ballot["voted"] != self._own or ballot["coordinator"] not in (None, self._own)
+
+    @property
+    def is_over(self) -> bool:
+        """The run was ended while this host was away, as a majority of the voters says."""
+        return len(self._ended) > len(self._places) // 2
+
+    def stance(self) -> Message:
+        """What it claims of itself, by the ballot that is on the disk."""
+        return stance_of(self._written or self.election.ballot)
+
+    def unconfirmed(self, now: float) -> Dict[Tuple[str, str], int]:
+        """What other voters claim and no majority confirms: host and kind of the fact -> term."""
+        claims = {(host, "claims_" + what): term for (host, what), term in self.election.unconfirmed(now).items()}
+        claims.update({(host, "claims_end"): 0 for host in self._ended if not self.is_over})
+        return claims
 
     def step(self, now: float, send: Send, attach: Optional[Callable[[str], Message]] = None) -> None:
         """`send`: to a host over an open link. `attach`: what goes to a host with its lease."""
         for host, call in list(self._calls.items()):
             for message in call.step(now):
-                self.is_over = self.is_over or message["type"] == "over"
-                self.is_removed = self.is_removed or (message["type"] == "over" and message["removed"])
                 self.receive(host, message, now)
-            if now >= call.until or not self.election.is_candidate:  # it would take the seat of this host's agent
+            if now >= call.until or (call.requests_a_vote and not self.election.is_candidate):
                 self._calls.pop(host).close()
+        if self._open_lease is not None and self.follows(self._open_lease[0], self._open_lease[1]["term"]):
+            self.take_lease(*self._open_lease)
         self.election.step(now)
         self._save()  # before any of it is said
         for host, message in self.election.take():
-            if message["type"] == "canvass":
+            if message["type"] in ("canvass", "query"):
                 self._call(host, message, now)
             elif message["type"] == "lease":
                 if attach is not None:
@@ -116,9 +134,21 @@ class Voter:
                 send(host, {**message, "lines": self._copy.count})
             else:
                 send(host, message)
+        self._note_claims(now)
+
+    def _note_claims(self, now: float) -> None:
+        """Once for each host and kind in agent.log."""
+        for (host, what), term in self.unconfirmed(now).items():
+            if (host, what) not in self._reported:
+                self._reported.add((host, what))
+                errors.note("voter: %s: %s, term %d" % (host, what, term))
 
     def receive(self, host: str, message: Message, now: float) -> None:
-        if host not in self._places or message["type"] == "over":
+        if host not in self._places:
+            return
+        if message["type"] == "over":
+            self._ended.add(host)
+            self.is_removed = self.is_removed or message["removed"]
             return
         if message["type"] == "granted" and message["term"] == self.election.ballot["term"]:
             if message["lines"] > self._copies.get(host, -1):
@@ -133,15 +163,38 @@ class Voter:
         """
         if host not in self._places:
             return
-        if lease["term"] >= self.election.ballot["term"]:
+        self._open_lease = (host, lease)
+        if not self.follows(host, lease["term"]):
+            self.election.hear_of_coordinator(host, lease["term"], time.monotonic())
+        if self.follows(host, lease["term"]):
+            self._open_lease = None
             version = (lease["memo"][0], lease["memo"][1])
             try:
-                if "view" in lease and version > self.election.memo:
+                if "view" in lease and self.election.memo < version and version[0] <= lease["term"]:
                     self._keep(version, lease["view"])
                 self._copy.add(lease["term"], lease.get("history", []), lease["lines"])
             except OSError as error:  # a full disk: what it holds is still what it held before
                 errors.note("memo: %s" % error)
         self.election.receive(host, lease, time.monotonic())
+
+    def hear(self, host: str, claim: Claim, now: float) -> None:
+        """Another voter claims this of itself, outside of the elections."""
+        if host not in self._places:
+            return
+        if claim[1] == host and claim[2]:
+            self.election.hear_of_coordinator(host, claim[0], now)
+        else:
+            self.election.hear(host, claim, now)
+
+    def follows(self, host: str, term: int) -> bool:
+        """Whether a majority of the voters backs the host in this term, as far as this voter knows."""
+        return self.election.follows(host, term)
+
+    def is_ended_by(self, host: str) -> bool:
+        """Whether the run is over, now that this voter claims it, too."""
+        if host in self._places:
+            self._ended.add(host)
+        return self.is_over or host == self.election.coordinator
 
     def publish(self, view: RunView, now: float) -> Tuple[int, int]:
         """Writes the coordinator's view as a memo and returns its version. Raises OSError."""
@@ -216,42 +269,6 @@ class Voter:
         if host not in self._calls:
             self._calls[host] = Call(self._files.directory, self._run, self._places[host], now)
         self._calls[host].say(message, now)
-
-
-class Call:
-    """A candidate's connection to another voter. Raises OSError if the credentials of this host are of no use."""
-
-    def __init__(self, directory: str, run: str, place: CoordinatorAddress, now: float) -> None:
-        from ..link.dialer import Dialer
-        from ..link.tls import Identity
-
-        self.until = now + CALL_S
-        self._dialer: Dialer = Dialer(place["address"], place["host"], Identity(directory, run), now, random.random)
-        self._message: Message = {}
-
-    def say(self, message: Message, now: float) -> None:
-        """Now or as soon as the other voter is reached."""
-        self._message = message
-        self.until = now + CALL_S
-        self._dialer.send(message)
-
-    def step(self, now: float) -> Iterator[Message]:
-        """The votes that have come, or that the run is over."""
-        for message in self._dialer.step(now):
-            if message["type"] == "connected":
-                self._dialer.send(self._message)
-            elif message["type"] in ("vote", "over"):
-                yield message
-
-    def register(self, waiting: select.poll) -> None:
-        self._dialer.register(waiting)
-
-    def due(self) -> float:
-        due = self._dialer.due()
-        return self.until if due is None else min(due, self.until)
-
-    def close(self) -> None:
-        self._dialer.close()
 
 
 class Copy:
@@ -347,7 +364,7 @@ class Reception:
             if message["type"] == "canvass":
                 self._voter.receive(host, message, now)
             elif message["type"] == "hello" and self._hub is not None:
-                self._hub.redirect(host, self._voter.place[1])
+                self._hub.redirect(host)
 
     def send(self, host: str, message: Message) -> None:
         if self._hub is not None:
@@ -369,7 +386,7 @@ class Reception:
         from .contacts import listen
 
         try:
-            self._hub = listen(self._files, self._files.spec(), self._place, now)
+            self._hub = listen(self._files, self._files.spec(), self._place, now, self._voter.stance)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
             errors.note("voter: %s" % error)

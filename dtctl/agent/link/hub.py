@@ -60,6 +60,8 @@ class Hub:
     `last_words` also returns whether those are new to them. `identity` None: all runs are such. Call `step` when one of
     `readers` is readable, or it is past `due`. For any number of agents there are only two descriptors to wait for, so
     that `select` suffices. `removed`: hosts whose runs were taken down.
+
+    `stance`: the answer to a query, on the connection on which it came.
     """
 
     def __init__(
@@ -72,10 +74,12 @@ class Hub:
         now: float,
         *,
         removed: Container[str] = (),
+        stance: Callable[[], Mapping[str, Any]] = lambda: {"term": 0, "backs": None, "elected": False},
     ) -> None:
         own = [identity] if identity is not None else []
         self._acceptor = Acceptor(address, port, [*own, *superseded])
         self._last_words = last_words
+        self._stance = stance
         self._removed = removed
         self._identity = identity
         self._selector = selectors.DefaultSelector()
@@ -139,10 +143,10 @@ class Hub:
         if host in self._seats:
             self._dismiss(self._seats[host], reason)
 
-    def redirect(self, host: str, coordinator: Optional[str]) -> None:
-        """Ends its connection and sends it the coordinator's host, if known. No `gone` follows."""
+    def redirect(self, host: str) -> None:
+        """Ends its connection and sends it the host that this voter backs. No `gone` follows."""
         if host in self._seats:
-            self._part(self._seats[host], [{"type": "elsewhere", "coordinator": coordinator}])
+            self._part(self._seats[host], [{"type": "elsewhere", **self._stance()}])
 
     def close(self) -> None:
         """Closes all connections.
@@ -205,7 +209,10 @@ class Hub:
 
     def _note(self, agent: Agent, message: Any, received: Received) -> None:
         is_first = agent.host is None
-        if is_first != (message["type"] == "hello") and message["type"] != "canvass":
+        if message["type"] == "query" and agent.identity is self._identity:
+            self._send(agent, {"type": "stance", **self._stance()})
+            return
+        if is_first != (message["type"] == "hello") and message["type"] not in ("canvass", "query"):
             raise Violation("the first message was not hello, or hello came twice")
         if message["type"] == "hello" and message["host"] != agent.name:
             raise Violation("its hello names %.300a, but its certificate names another host" % message["host"])

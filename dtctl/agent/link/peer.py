@@ -21,6 +21,7 @@ from ..records.messages import (
     Pong,
     Progress,
     Refusal,
+    Stance,
     Vote,
     Welcome,
 )
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
         type: Literal["connected"]
 
     FromHub = Union[Hello, News, Progress, Events, Granted, Canvass, Ping, Gone, Invalid, Superseded]
-    FromDialer = Union[Welcome, Orders, Lease, Vote, Elsewhere, Over, Pong, Refusal, Gone, Connected]
+    FromDialer = Union[Welcome, Orders, Lease, Vote, Stance, Elsewhere, Over, Pong, Refusal, Gone, Connected]
 
 
 LINE_LIMIT = 1 << 20

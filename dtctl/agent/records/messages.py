@@ -138,11 +138,21 @@ class Lease(Record):
     """The number of lines of history.jsonl."""
 
 
-class Granted(Record):
-    """A voter's answer to a lease; if the lease is of an older term, it contains the newer one."""
+class VoterClaim(Record):
+    """What a voter claims of itself. It counts with the claims of the other voters, never alone."""
+
+    term: Count
+    """The newest term that it knows."""
+    backs: Optional[Name]
+    """The host that it has voted for or follows in this term."""
+    elected: bool
+    """Whether it knows that this host was elected."""
+
+
+class Granted(VoterClaim):
+    """A voter's answer to a lease. The lease is granted if the voter follows its sender in its term."""
 
     type: OneOf["granted"]
-    term: Count
     beat: Count
     memo: Version
     """The version of the memo on its disk."""
@@ -162,26 +172,32 @@ class Canvass(Record):
     """The version of the memo that the candidate holds."""
 
 
-class Vote(Record):
+class Query(Record):
+    """An agent asks a voter which host it backs. A connection that begins with it has no seat at the coordinator."""
+
+    type: OneOf["query"]
+
+
+class Stance(VoterClaim):
+    """The answer to a query."""
+
+    type: OneOf["stance"]
+
+
+class Vote(VoterClaim):
     """The answer to a canvass."""
 
     type: OneOf["vote"]
-    term: Count
-    """The newest term that the voter knows."""
-    coordinator: Optional[Name]
-    """The coordinator of that term, if the voter knows it."""
     asked: Count
     """The term in the canvass."""
     trial: bool
     granted: bool
 
 
-class Elsewhere(Record):
+class Elsewhere(VoterClaim):
     """The last message to an agent that has connected to a voter which does not coordinate."""
 
     type: OneOf["elsewhere"]
-    coordinator: Optional[Name]
-    """The coordinator of the newest term that the voter knows; null during an election."""
 
 
 class Over(Record):
@@ -206,6 +222,7 @@ FROM_AGENT = {
     "events": Events,
     "granted": Granted,
     "canvass": Canvass,
+    "query": Query,
     "ping": Ping,
     "beat": Beat,
 }
@@ -214,6 +231,7 @@ FROM_COORDINATOR = {
     "orders": Orders,
     "lease": Lease,
     "vote": Vote,
+    "stance": Stance,
     "elsewhere": Elsewhere,
     "over": Over,
     "refused": Refusal,

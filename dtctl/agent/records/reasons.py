@@ -52,6 +52,9 @@ class Because(Record):
     why: Default[Why, []]
 
 
+UNCONFIRMED = ("claims_term", "claims_candidate", "claims_coordinator", "claims_end")
+"""What a voter claims and no majority of the voters confirms."""
+
 SENTENCES = {
     # how a process has ended
     "exited": "exit code %(code)d",
@@ -201,6 +204,14 @@ SENTENCES = {
     "came_back_with": "%(host)s reconnected with run %(run)s and was notified that it has ended",
     "events_left_out": "%(host)s sends more events than the event history takes: %(count)d of them are left out",
     "coordinator_deaf": "agents cannot reach the coordinator: %(text)s",
+    "claims_term": "%(host)s claims term %(count)d of the election of a coordinator, which no majority of the voters "
+    "confirms; the claim has no effect, and the host may be compromised",
+    "claims_candidate": "%(host)s requests votes for term %(count)d, which no majority of the voters is near to; it "
+    "gets none, and the host may be compromised",
+    "claims_coordinator": "%(host)s claims to coordinate in term %(count)d, which no majority of the voters confirms; "
+    "no host follows it, and it may be compromised",
+    "claims_end": "%(host)s claims that the run was replaced or has ended, which no majority of the voters confirms; "
+    "the claim has no effect, and the host may be compromised",
     "agent_gone": "%(host)s answers, but its agent does not connect: it was killed, or cannot reach the coordinator "
     "(dtctl up    starts it again)",
     "coordinator_heard": "agents can reach the coordinator again",

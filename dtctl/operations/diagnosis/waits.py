@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import why_of
+from dtctl.agent.records.reasons import UNCONFIRMED, sentence, why_of
 from dtctl.agent.records.run_state import Intent
 from dtctl.agent.records.vitals import Unreached
 from dtctl.model import TaskId, TaskState, grouped
@@ -230,6 +230,15 @@ def _is_awaited(coordination: Coordination, host: str, tasks: Iterable[TaskId]) 
     known = coordination.view["intents"]
     intents = [known.get(str(task), made(Intent)) for task in tasks]
     return any(one["want"] != "stop" and not drains.holders({"": one}).keys() - {host} for one in intents)
+
+
+def unconfirmed_claims(facts: Facts) -> Iterator[Match]:
+    """What voters claim about the election of the coordinator without the word of a majority."""
+    coordination = facts.status.coordination
+    for alert in coordination.view["alerts"] if coordination is not None else ():
+        first = why_of(alert)[0] if alert["why"] else None
+        if first is not None and first["kind"] in UNCONFIRMED:
+            yield Match((), (first.get("host", ""),), {"claim": sentence([first])})
 
 
 def coordinator_away(facts: Facts) -> Iterator[Match]:

@@ -60,6 +60,13 @@ def test_one_that_was_frozen_while_another_was_elected_follows_it(voting: Cluste
     assert history.read_text().count("it has connected again") <= 1, "its candidacy is over"
 
 
+def test_agents_of_hosts_that_vote_leave_when_the_run_has_ended(cluster: Cluster) -> None:
+    cluster.elect("b", "a", "c")
+    cluster.up(seconds=8.0)
+    eventually(lambda: cluster.view()["condition"]["type"] == "Succeeded", 60, "the end")
+    eventually(cluster.all_ended, 60, "every agent to be gone")
+
+
 def test_after_an_election_the_leads_host_sets_a_damaged_checkpoint_aside(cluster: Cluster, tmp_path: Path) -> None:
     """Without spares, so that no host has marked the directory as the lead's."""
     directory = damaged_beside_a_sound_one(tmp_path / "output")

@@ -72,6 +72,12 @@ def with_incidents(found: Facts, *incidents: Incident) -> Facts:
     return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
 
 
+def with_alert(found: Facts, alert: Fact) -> Facts:
+    assert found.status.coordination is not None
+    told_by = with_view(found.status.coordination, alerts=[because([alert])])
+    return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
+
+
 def names(found: Facts) -> list[str]:
     return [one.signature.name for one in findings(found)]
 
@@ -249,6 +255,11 @@ BY_FACTS = [
         "coordinator_away",
         without_coordinator(facts(running("worker:0"), PS), "gpu-a"),
         "the coordinator's host gpu-a is unreachable: the state of worker:0 is unknown; no route to gpu-a",
+    ),
+    (
+        "unconfirmed_claim",
+        with_alert(facts(running("worker:0"), PS), fact("claims_coordinator", host="gpu-b", count=3000)),
+        "gpu-b claims to coordinate in term 3000, which no majority of the voters confirms; no host follows it",
     ),
     (
         "host_silent",

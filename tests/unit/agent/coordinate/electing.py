@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dtctl.agent.coordinate.claims import Claims, claim_in, stance_of
 from dtctl.agent.coordinate.election import Election
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.whole_run import Ballot
@@ -67,7 +68,10 @@ class Witness:
         if len(memo) > len(known) or version > self.decided[0]:
             self.decided = (max(version, self.decided[0]), max(memo, known, key=len))
 
-    def sees_order(self, host: str, term: int) -> None:
+    def sees_ballot(self, host: str, ballot: Ballot) -> None:
+        """It is on the host's disk."""
+
+    def sees_order(self, host: str, term: int, coordinator: str) -> None:
         if term < self.obeyed.get(host, 0):
             raise Violation(f"{host} obeys term {term} after term {self.obeyed[host]}")
         self.obeyed[host] = term
@@ -79,23 +83,45 @@ class Witness:
 
 
 class Agent:
-    """One that does not vote: it obeys the coordinator of the newest term that it knows."""
+    """One that does not vote: it obeys the coordinator of the newest term in which a majority backs one."""
 
-    def __init__(self, name: str, disk: Disk, witness: Witness) -> None:
-        self.name, self.disk, self.witness = name, disk, witness
+    def __init__(self, name: str, voters: Sequence[str], disk: Disk, witness: Witness) -> None:
+        self.name, self.voters, self.disk, self.witness = name, voters, disk, witness
+        self.claims = Claims(voters, FIRST_TERM)
+        self.orders: dict[str, Message] = {}
+        """Orders of hosts of which it does not know that they coordinate."""
 
-    def obey(self, term: int, coordinator: str, memo: Decisions, now: float) -> None:
-        if term < self.disk.ballot["term"]:
-            return
-        self._follow(term, coordinator, now)
-        self.witness.sees_order(self.name, term)
+    def receive(self, host: str, message: Message, now: float) -> list[tuple[str, Message]]:
+        """Returns what it sends."""
+        sent: list[tuple[str, Message]] = []
+        if message["type"] == "stance":
+            self.claims.hear(host, claim_in(message))
+        elif message["type"] == "order":
+            self.claims.hear(host, (message["term"], host, True))
+            self.orders[host] = message
+            sent = [(voter, {"type": "query"}) for voter in self.voters if voter != host]
+        place = self.claims.elected()
+        if place is not None and place[0] > self.disk.ballot["term"]:
+            ballot = made(Ballot, term=place[0], voted=None, coordinator=place[1])
+            self.disk = self.disk._replace(ballot=ballot)
+        return [] if self._obey_orders(now) else sent
+
+    def follows(self, host: str, term: int) -> bool:
+        return (term, host) == (self.disk.ballot["term"], self.disk.ballot["coordinator"])
+
+    def _obey_orders(self, now: float) -> bool:
+        """Whether there were any."""
+        held = [host for host, order in self.orders.items() if self.follows(host, order["term"])]
+        for host in held:
+            order = self.orders.pop(host)
+            self.obey(order["term"], host, order["memo"])
+        return bool(held)
+
+    def obey(self, term: int, coordinator: str, memo: Decisions) -> None:
+        self.witness.sees_order(self.name, term, coordinator)
         if len(memo) > self.disk.started:
             self.disk = self.disk._replace(started=len(memo))
             self.witness.sees_start(self.name, memo)
-
-    def _follow(self, term: int, coordinator: str, now: float) -> None:
-        if term > self.disk.ballot["term"]:
-            self.disk = self.disk._replace(ballot=made(Ballot, term=term, voted=None, coordinator=coordinator))
 
 
 class Voter(Agent):
@@ -104,8 +130,8 @@ class Voter(Agent):
     election: Election
 
     def __init__(self, name: str, voters: Sequence[str], agents: Sequence[str], disk: Disk, witness: Witness) -> None:
-        super().__init__(name, disk, witness)
-        self.voters, self.agents = voters, agents
+        super().__init__(name, voters, disk, witness)
+        self.agents = agents
         self.processes = 0
         self.before = disk
         """What a disk without the last write would hold."""
@@ -122,17 +148,35 @@ class Voter(Agent):
         self.held: list[tuple[Version, Decisions]] = []
         self.last_sent: Decisions = ()
         self.send_again_at = now
+        self.leases: dict[str, Message] = {}
+        self.orders = {}
 
-    def receive(self, host: str, message: Message, now: float) -> None:
-        if message["type"] == "order":
-            self.obey(message["term"], host, message["memo"], now)
-            return
-        if message["type"] == "lease" and "decisions" in message and message["term"] >= self.election.ballot["term"]:
-            version = (message["memo"][0], message["memo"][1])
-            if version > self.election.memo:
-                self._write(self.disk._replace(version=version, memo=message["decisions"]))
-                self.election.memo = version
-        self.election.receive(host, message, now)
+    def receive(self, host: str, message: Message, now: float) -> list[tuple[str, Message]]:
+        if message["type"] == "query":
+            return [(host, {"type": "stance", **stance_of(self.disk.ballot)})]
+        if message["type"] in ("lease", "order"):
+            self.election.hear_of_coordinator(host, message["term"], now)
+            (self.leases if message["type"] == "lease" else self.orders)[host] = message
+            if message["type"] == "lease" and not self.follows(host, message["term"]):
+                self.election.receive(host, message, now)
+        else:
+            self.election.receive(host, message, now)
+        for other, lease in list(self.leases.items()):
+            if self.follows(other, lease["term"]):
+                self._take_lease(other, self.leases.pop(other), now)
+        self.save()
+        self._obey_orders(now)
+        return []
+
+    def follows(self, host: str, term: int) -> bool:
+        return self.election.follows(host, term)
+
+    def _take_lease(self, host: str, lease: Message, now: float) -> None:
+        version = (lease["memo"][0], lease["memo"][1])
+        if "decisions" in lease and self.election.memo < version and version[0] <= lease["term"]:
+            self._write(self.disk._replace(version=version, memo=lease["decisions"]))
+            self.election.memo = version
+        self.election.receive(host, lease, now)
 
     def step(self, now: float) -> list[tuple[str, Message]]:
         """What it sends, after what has to be on the disk by then."""
@@ -144,14 +188,10 @@ class Voter(Agent):
     def save(self) -> None:
         if self.disk.ballot is not self.election.ballot:
             self._write(self.disk._replace(ballot=self.election.ballot))
+            self.witness.sees_ballot(self.name, self.election.ballot)
 
     def _write(self, disk: Disk) -> None:
         self.before, self.disk = self.disk, disk
-
-    def _follow(self, term: int, coordinator: str, now: float) -> None:
-        if coordinator != self.name:
-            self.election.follow(term, coordinator, now)
-            self.save()
 
     def _with_memo(self, host: str, message: Message) -> Message:
         if message["type"] == "lease" and self.election.wants_news(host):
@@ -184,7 +224,7 @@ class Voter(Agent):
         if not self.last_sent or not (is_new or now >= self.send_again_at):
             return []
         self.send_again_at = now + ORDER_AGAIN_S
-        self.obey(term, self.name, self.last_sent, now)
+        self.obey(term, self.name, self.last_sent)
         order = {"type": "order", "term": term, "memo": self.last_sent}
         return [(agent, order) for agent in self.agents if agent != self.name]
 

@@ -53,10 +53,9 @@ class PublishesNothingAtFirst(Voter):
 
 
 IS_BOUND = 'is_bound = now < self._promised_until and self.ballot["coordinator"] not in (None, host)'
-FOLLOWS = 'if term < self.ballot["term"] or'
-STEPS_DOWN = """\
-        if granted and not canvass["trial"]:
-            self._leads, self._granted = False, None"""
+HEARS = "self.hear(host, (term, host, True), now)"
+STEPS_DOWN = "        self._leads, self._granted = False, None"
+GRANTED = 'if not self._leads or claim_in(granted) != (self.ballot["term"], self.own, True):'
 
 
 class Bug(NamedTuple):
@@ -76,8 +75,8 @@ BUGS: dict[str, Bug] = {
         1505, Caller(altered(("self._promised_until = now + PROMISE_S  # what", "self._promised_until = now  # what")))
     ),
     "a promise as short as a lease": Bug(4, Caller(altered(("PROMISE_S = 10.0", "PROMISE_S = 7.0")))),
-    "votes for a candidate with an older memo": Bug(77, Caller(altered((" and memo >= self.memo", "")))),
-    "two votes in a term": Bug(2659, Caller(altered(('and self.ballot["voted"] == host)', "and True)")))),
+    "votes for a candidate with an older memo": Bug(77, Caller(altered((" or memo < self.memo:", ":")))),
+    "two votes in a term": Bug(362, Caller(altered(('and self.ballot["voted"] == host)', "and True)")))),
     "a minority commits": Bug(8, Caller(altered(("version = held[self._majority - 1]", "version = held[0]")))),
     "a minority elects": Bug(
         3, Caller(altered(("len(self._granted) < self._majority", "len(self._granted) < self._majority - 1")))
@@ -94,26 +93,26 @@ BUGS: dict[str, Bug] = {
             )
         ),
     ),
-    "answers to an older term count": Bug(
-        175, Caller(altered(('if not self._leads or granted["term"] != self.ballot["term"]', "if not self._leads")))
-    ),
+    "answers to an older term count": Bug(175, Caller(altered((GRANTED, "if not self._leads:")))),
     "a restarted coordinator goes on in its term": Bug(
         0, Caller(altered(("            if begins:\n", "            if True:\n")))
     ),
     "no trial before the vote": Bug(
         2,
         Caller(
-            altered(("self._canvass(self._newest_term + 1, now, trial=True)", "self._run(self._newest_term + 1, now)"))
+            altered(
+                ("self._canvass(self._next_term(now), now, trial=True)", "self._run(self._next_term(now), now)"),
+            )
         ),
     ),
     "a voter that has wanted to be elected is never followed up": Bug(
-        315, Caller(altered(("            self._run(self._newest_term + 1, now)  # or", "            pass  # or")))
+        2203, Caller(altered(("self._repeats.use(host, now):", "False:")))
     ),
     "a coordinator without lease asks for leases for ever": Bug(
         6, Caller(altered(("(ASKS_S + SILENT_S) > ASKS_S", "ASKS_S > ASKS_S")))
     ),
     "orders bind as leases do": Bug(
-        6, Caller(altered((FOLLOWS, f"self._promised_until = now + PROMISE_S\n        {FOLLOWS}")))
+        6, Caller(altered((HEARS, f"self._promised_until = now + PROMISE_S\n        {HEARS}")))
     ),
     "a candidate is given up after its first try": Bug(
         4,
@@ -122,10 +121,32 @@ BUGS: dict[str, Bug] = {
         ),
     ),
     "a new coordinator counts on an older term's memo": Bug(
-        3749,
+        8077,
         Caller(
             altered(('return version if version[0] == self.ballot["term"] else (0, 0)', "return version")),
             PublishesNothingAtFirst,
         ),
     ),
 }
+
+CONFIRMS = "elected = self._claims.elected()"
+COUNTS = "seen = self._claims.seen()\n        if now >= self._stuck_at:"
+
+LIARS_BUGS: dict[str, Bug] = {
+    "the word of one voter elects a coordinator": Bug(
+        0, Caller(altered((CONFIRMS, "elected = (claim[0], claim[1]) if claim[1] and claim[2] else None")))
+    ),
+    "one voter's claim raises the term": Bug(
+        1, Caller(altered((COUNTS, "seen = max(self._claims.terms())\n        if False:")))
+    ),
+    "any voter may be elected in any term": Bug(
+        1, Caller(altered(("is_near = term <= self._farthest(now)", "is_near = True")))
+    ),
+    "a voter that always claims a newer term has the coordinator elected each time": Bug(
+        0, Caller(altered(("self._repeats.use(host, now):", "True:")))
+    ),
+    "votes in vain have no limit": Bug(
+        15, Caller(altered(("and self._vain_votes.allows(host, now)", ""), ("now >= self._vote_at ", "True ")))
+    ),
+}
+"""Those that only liars make use of."""

@@ -32,6 +32,8 @@ ENDINGS = ("", "", "destroyed", "cut off", "mute")
 class Trial:
     """Of one seed. `faults`: instead of those that the seed chooses."""
 
+    elected_s, reached_s = ELECTED_S, REACHED_S
+
     def __init__(self, seed: int, caller: Caller | None = None, faults: Sequence[Fault] | None = None) -> None:
         self.seed = seed
         chosen = random.Random(f"faults of {seed}")
@@ -76,14 +78,14 @@ class Trial:
 
     def _settles(self, what: str) -> None:
         network, begin = self.network, self.network.time
-        if not network.run_until(begin + ELECTED_S, lambda: network.coordinator() is not None):
-            raise Violation(f"no coordinator {ELECTED_S:.0f} s after {what}")
+        if not network.run_until(begin + self.elected_s, lambda: network.coordinator() is not None):
+            raise Violation(f"no coordinator {self.elected_s:.0f} s after {what}")
         self.longest_s = max(self.longest_s, network.time - begin)
         for delay_s in (1.0, 6.0, 11.0):  # whoever is being elected just then does not hear it
             network.at(network.time + delay_s, network.ask)
         known = len(network.witness.decided[1])
-        if not network.run_until(network.time + REACHED_S, lambda: self._has_reached_all(known + 1)):
-            raise Violation(f"a decision has not reached all {ELECTED_S + REACHED_S:.0f} s after {what}")
+        if not network.run_until(network.time + self.reached_s, lambda: self._has_reached_all(known + 1)):
+            raise Violation(f"a decision has not reached all {self.elected_s + self.reached_s:.0f} s after {what}")
 
     def _has_reached_all(self, generation: int) -> bool:
         network = self.network
@@ -149,7 +151,9 @@ class Trial:
             network.cut.update(pairs)
             network.at(network.time + fault.lasts, network.cut.subtract, pairs)
         else:
-            self._strike_host(fault, network.machines[hosts[0]])
+            struck = network.machines.get(hosts[0])
+            if struck is not None:
+                self._strike_host(fault, struck)
 
     def _named(self, host: str) -> str:
         if host != COORDINATOR:
@@ -240,15 +244,16 @@ def _pairs(kind: str, hosts: Sequence[str], voters: str) -> list[tuple[str, str]
     return out if kind in ("mute", "cut one way", "split one way") else out + back
 
 
-def reported(trial: Trial, caller: Caller | None = None) -> str:
+def reported(trial: Trial, caller: Caller | None = None, kind: type[Trial] | None = None) -> str:
     """The story of a violation: with the fewest faults that were found to be needed."""
-    text = _violation(trial.seed, caller, trial.planned)
+    kind = kind or Trial
+    text = _violation(kind, trial.seed, caller, trial.planned)
     faults = [*trial.planned]
     for fault in sorted(trial.planned, reverse=True):
         fewer = [other for other in faults if other is not fault]
-        if _violation(trial.seed, caller, fewer) is not None:
+        if _violation(kind, trial.seed, caller, fewer) is not None:
             faults = fewer
-    last = Trial(trial.seed, caller, faults)
+    last = kind(trial.seed, caller, faults)
     last.network.story = []
     try:
         last.run()
@@ -259,9 +264,9 @@ def reported(trial: Trial, caller: Caller | None = None) -> str:
     return "\n".join([f"seed {trial.seed}, voters {', '.join(trial.voters)}: {text}", *left_out, *lines[-MOST_LINES:]])
 
 
-def _violation(seed: int, caller: Caller | None, faults: Sequence[Fault]) -> str | None:
+def _violation(kind: type[Trial], seed: int, caller: Caller | None, faults: Sequence[Fault]) -> str | None:
     try:
-        Trial(seed, caller, faults).run()
+        kind(seed, caller, faults).run()
     except Violation as violation:
         return str(violation)
     return None

@@ -70,7 +70,7 @@ class Network:
             name: Machine(caller.voter(name, voters, names, disk, self.witness), self.random.uniform(*QUARTER))
             for name in voters
         }
-        self.agents = {name: Agent(name, disk, self.witness) for name in others}
+        self.agents = {name: Agent(name, voters, disk, self.witness) for name in others}
         self.majority = len(voters) // 2 + 1
         self.leases_exclude = True
         self.cut: Counter[tuple[str, str]] = Counter()
@@ -212,7 +212,8 @@ class Network:
     def _deliver(self, sender: str, host: str, message: Message) -> None:
         machine = self.machines.get(host)
         if machine is None:
-            self.agents[host].obey(message["term"], sender, message["memo"], 0.0)
+            for receiver, answer in self.agents[host].receive(sender, message, 0.0):
+                self._send(host, receiver, answer)
         elif not machine.is_up:
             return
         elif machine.paused_until > self.time:
@@ -220,9 +221,11 @@ class Network:
         else:
             was_paused = machine.paused_until == self.time and not self.caller.reads_clock_last
             now = machine.now(machine.paused_at if was_paused else self.time)
-            machine.voter.receive(sender, message, now)
+            answers = machine.voter.receive(sender, message, now)
             if message["type"] == "order":
                 machine.written = machine.voter.disk  # it was before it was obeyed
+            for receiver, answer in answers:
+                self._send(host, receiver, answer)
             self._turn(machine)
             if message["type"] == "granted":
                 self._check_leases(machine)

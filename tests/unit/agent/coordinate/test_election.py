@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate import election
+from dtctl.agent.coordinate.claims import claim_in
 from dtctl.agent.coordinate.election import SILENT_S, Election
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.whole_run import Ballot
 from tests.nights import at_night
-from tests.unit.agent.coordinate.electing import Message, Violation, Voter
-from tests.unit.agent.coordinate.election_bugs import BUGS, Bug
+from tests.unit.agent.coordinate.electing import Message, Violation, Voter, Witness, first_disk
+from tests.unit.agent.coordinate.election_bugs import BUGS, LIARS_BUGS, STEPS_DOWN, Bug, altered
+from tests.unit.agent.coordinate.election_liars import LiarTrial, stance
 from tests.unit.agent.coordinate.election_search import Limits, Search
 from tests.unit.agent.coordinate.election_trial import MOST_LINES, Trial, reported
 from tests.unit.agent.coordinate.election_world import Caller, Network
@@ -69,7 +71,17 @@ def test_no_order_of_few_events_breaks_an_election(name: str) -> None:
     search = Search(SEARCHES[name])
     search.run()
     print(f"{search.states} states, {search.depth} actions deep{', all' if search.is_whole else ''}")
-    assert search.states > 1000
+    assert search.states > 300
+
+
+@pytest.mark.parametrize("first", range(FROM, FROM + COUNT // 2, AT_ONCE))
+def test_elections_keep_their_promises_among_liars(first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        trial = LiarTrial(seed)
+        try:
+            trial.run()
+        except Violation:
+            pytest.fail(reported(trial, kind=LiarTrial), pytrace=False)
 
 
 @pytest.mark.parametrize("name", BUGS)
@@ -79,16 +91,24 @@ def test_a_bug_is_found_by_a_seed(name: str) -> None:
     Trial(bug.seed).run()
 
 
-def _is_violated(seed: int, bug: Bug) -> bool:
+@pytest.mark.parametrize("name", LIARS_BUGS)
+def test_liars_find_a_bug_of_which_only_they_make_use(name: str) -> None:
+    bug = LIARS_BUGS[name]
+    assert any(_is_violated(seed, bug, LiarTrial) for seed in (bug.seed, *range(1000)))
+    LiarTrial(bug.seed).run()
+
+
+def _is_violated(seed: int, bug: Bug, kind: type[Trial] = Trial) -> bool:
     try:
-        Trial(seed, bug.caller).run()
+        kind(seed, bug.caller).run()
     except Violation:
         return True
     return False
 
 
 def test_the_search_finds_a_coordinator_that_votes_for_another_and_still_leads() -> None:
-    caller = BUGS["the coordinator votes for another and still leads"].caller
+    first_grants = ("max(self._promised_until, now + TRIAL_S)", "self._promised_until")
+    caller = Caller(altered((STEPS_DOWN, STEPS_DOWN.replace("self._leads, ", "_, ")), first_grants))
     with pytest.raises(
         Violation, match=r"(?s)a1 and b1 coordinate in term 2\n.*b waits, and acts\n.*a receives from b"
     ):
@@ -140,26 +160,69 @@ def test_an_answer_of_a_host_that_does_not_vote_counts_for_nothing() -> None:
     candidate = _voter("a", coordinator="c")
     candidate.step(20.0)
     candidate.take()
-    vote = {"type": "vote", "term": 1, "coordinator": None, "asked": 2, "trial": True, "granted": True}
+    vote = {**stance(1, "c"), "type": "vote", "asked": 2, "trial": True, "granted": True}
     candidate.receive("stranger", vote, 20.1)
     assert candidate.ballot["term"] == 1
     candidate.receive("b", vote, 20.2)
     assert candidate.ballot["term"] == 2
 
 
-def test_candidate_never_uses_a_term_older_than_one_seen_in_orders() -> None:
+def test_candidate_never_uses_a_term_older_than_one_that_a_majority_confirms() -> None:
     voter = _voter("a", coordinator="b")
-    voter.follow(7, "c", 1.0)
+    voter.hear("c", claim_in(stance(7, "c")), 1.0)
+    voter.hear("b", claim_in(stance(7, "c")), 1.0)
+    assert (voter.ballot["term"], voter.coordinator) == (7, "c")
     voter.step(30.0)
     assert {message["term"] for _, message in voter.take()} == {8}
 
 
-def test_coordinator_that_missed_an_election_follows_the_one_a_voter_names() -> None:
+def test_coordinator_that_missed_an_election_follows_whom_two_voters_back() -> None:
     missed = _voter("a", coordinator="a")
     missed.step(20.0)
-    refused = {"type": "vote", "term": 3, "coordinator": "c", "asked": 2, "trial": True, "granted": False}
+    refused = {**stance(3, "c"), "type": "vote", "asked": 2, "trial": True, "granted": False}
     missed.receive("b", refused, 20.1)
+    assert (missed.ballot["term"], missed.coordinator) == (1, "a")
+    missed.receive("c", refused, 20.2)
     assert (missed.ballot["term"], missed.coordinator, missed.leads) == (3, "c", False)
+
+
+@pytest.mark.parametrize("term", [2, 3000, 2**53])
+def test_what_one_voter_claims_moves_no_coordinator_and_is_reported_with_its_name(term: int) -> None:
+    coordinator = _coordinating("abc")
+    beat = dict(coordinator.take()[0][1])["beat"]
+    for now in (2.0, 4.0, 9.0):
+        lie = {**stance(term, "c"), "type": "granted", "beat": beat, "memo": [0, 0]}
+        coordinator.receive("c", lie, now)
+        coordinator.receive("c", {**lie, "type": "vote", "asked": 2, "trial": True, "granted": True}, now)
+        coordinator.hear_of_coordinator("c", term, now)
+    assert (coordinator.ballot["term"] <= 3, coordinator.coordinator in (None, "a")) == (True, True)
+    assert coordinator.unconfirmed(15.0)["c", "coordinator"] == term
+
+
+def test_a_claim_of_the_largest_term_leaves_room_for_every_later_election() -> None:
+    follower = _voter("a", coordinator="b")
+    for now in range(100, 3000, 5):
+        follower.receive("c", {**stance(2**53, "c"), "type": "granted", "beat": 1, "memo": [0, 0]}, float(now))
+        follower.receive("c", {"type": "canvass", "term": 2**53, "trial": False, "memo": [2**53, 0]}, float(now))
+        follower.step(float(now))
+        follower.take()
+    assert follower.ballot["term"] < 100
+
+
+def test_a_memo_from_the_future_is_not_what_a_later_one_is_measured_by() -> None:
+    """The caller keeps none of a term after that of its lease."""
+    voter = Voter("b", "abc", "abc", first_disk("a"), Witness())
+    voter.begin(0.0, lambda: 0.0)
+    lease = {"type": "lease", "term": 1, "beat": 1, "memo": [2**53, 7], "decisions": ("by the liar",)}
+    voter.receive("a", lease, 1.0)
+    assert voter.election.memo == (0, 0)
+
+
+def _coordinating(voters: str) -> Election:
+    ballot = made(Ballot, term=1, voted="a", coordinator="a")
+    coordinator = Election("a", voters, ballot, (0, 0), 0.0, lambda: 0.0, begins=True)
+    coordinator.step(0.0)
+    return coordinator
 
 
 def test_a_coordinator_that_has_restarted_stands_at_once() -> None:
@@ -196,7 +259,7 @@ def test_the_page_shows_the_messages_that_are_sent_and_the_changes_that_happen(m
         return messages
 
     monkeypatch.setattr(Voter, "step", watched)
-    for seed in range(200):
+    for seed in range(300):
         states.clear()
         Trial(seed).run()
     assert set(re.findall(r"^\| `([a-z]+)` \|", section, re.M)) == sent - {"order"}

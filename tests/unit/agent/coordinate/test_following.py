@@ -325,3 +325,144 @@ def test_a_start_of_which_the_coordinator_never_heard_ends_when_it_has_failed_th
     part = followed(GONE, now=100.0 + passed_s)
     wanted = part._files.intent()["tasks"].values()
     assert all((each["want"] == "stop") is ends for each in wanted)
+
+
+VOTERS = [{"host": host, "address": f"10.0.0.{number}:1", "port": 1} for number, host in enumerate("abc")]
+
+
+class Elector:
+    """An agent that does not vote, in a run whose voters a, b and c are in the test's hands; a coordinates at first."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(dialer, "Dialer", VoterLink)
+        monkeypatch.setattr(tls, "Identity", lambda *_: None)
+        files = RunFiles(str(tmp_path / "runs" / "demo-1" / "far"))
+        spec = spec_of("async-ps", {"chief:0": "a", "ps:0": "b", "ps:1": "c", "worker:0": "far"}, voters=VOTERS)
+        spec = {**spec, "coordinator": VOTERS[0], "host": "far"}  # type: ignore[typeddict-item]
+        files.begin(files.stage(spec, {}, {}, made(Process, **processes.myself())), spec)
+        self.files, self.now = files, 100.0
+        self.part = Following(files, spec, self.now)
+        self.state = files.state()
+        self.state["agent"] = {**made(Process, **processes.myself()), "since": 0.0}
+        self.intent = IntentFollower(files)
+        self.step()
+
+    def link(self, host: str) -> VoterLink:
+        """To the host that it dials, or the one by which it asks a voter."""
+        if self.part._place["host"] == host:
+            return self.part._dialer  # type: ignore[return-value]
+        assert self.part._inquiry is not None
+        return self.part._inquiry._calls[host]._dialer  # type: ignore[return-value]
+
+    def step(self, after_s: float = 0.1) -> Any:
+        self.now += after_s
+        self.intent.read()
+        return self.part.step(self.now, 1000.0, self.state, self.intent)
+
+    def hear(self, host: str, *messages: Any) -> Any:
+        """From the connection to this host."""
+        self.link(host).waiting += messages
+        return self.step() or {}
+
+    def claim(self, host: str, term: int, backs: str) -> Any:
+        """The host's answer to a query."""
+        return self.hear(host, {"type": "stance", "term": term, "backs": backs, "elected": True})
+
+    def visit(self, host: str) -> None:
+        """Waits until it dials this host."""
+        for _ in range(30):
+            if self.part._place["host"] == host:
+                return
+            self.step(1.0)
+        raise AssertionError(host)
+
+
+class VoterLink(Link):
+    def close(self) -> None:
+        pass
+
+    def due(self) -> float:
+        return float("inf")
+
+
+@pytest.fixture
+def elector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Elector:
+    made = Elector(tmp_path, monkeypatch)
+    made.hear("a", {"type": "connected"}, {**WELCOME, "term": 1})
+    assert made.part.connected
+    made.hear("a", {"type": "gone", "reason": "connection timed out", "last_received": made.now})
+    return made
+
+
+STOPS = {"worker:0": {"want": "stop", "version": 9, "by": "stop"}}
+
+
+def test_orders_of_a_host_that_claims_to_coordinate_wait_for_a_majority(elector: Elector) -> None:
+    elector.visit("c")
+    lie = [{"type": "connected"}, {**WELCOME, "term": 2**53}, orders(intents=STOPS, over=True)]
+    assert elector.hear("c", *lie) == {}
+    assert not elector.part.connected
+    assert not elector.part.over
+    assert elector.claim("b", 1, "a") == {}
+    elector.link("c").waiting += [orders(intents=STOPS)] * 10_000
+    assert elector.step() is None
+    assert len(elector.part._kept) <= following.MOST_KEPT
+    ballot = elector.files.ballot()
+    assert ballot is not None
+    assert (ballot["term"], ballot["coordinator"]) == (1, "a")
+
+
+def test_orders_are_obeyed_once_two_of_three_voters_back_the_host(elector: Elector) -> None:
+    elector.visit("b")
+    assert elector.hear("b", {"type": "connected"}, {**WELCOME, "term": 2}, orders(intents=STOPS)) == {}
+    assert elector.link("a").sent == elector.link("c").sent == ["query"]
+    assert elector.claim("c", 2, "b") == checked(Orders, orders(intents=STOPS))["intents"]
+    assert elector.part.connected
+    ballot = elector.files.ballot()
+    assert ballot is not None
+    assert (ballot["term"], ballot["coordinator"]) == (2, "b")
+
+
+def test_orders_without_a_welcome_and_after_a_redirection_are_not_obeyed(elector: Elector) -> None:
+    elector.visit("c")
+    elsewhere = {"type": "elsewhere", "term": 1, "backs": "a", "elected": True}
+    assert elector.hear("c", {"type": "connected"}, orders(intents=STOPS)) == {}
+    words = [elsewhere, {**WELCOME, "term": 1}, orders(intents=STOPS)]
+    assert elector.hear("c", *words) == {}, "the welcome is not that of a, to which it is redirected"
+    assert not elector.part.connected
+
+
+@pytest.mark.parametrize("backs", ["c", "b"])
+def test_a_redirection_leads_to_no_host_that_only_one_voter_names(elector: Elector, backs: str) -> None:
+    elector.visit("c")
+    elector.hear("c", {"type": "connected"}, {"type": "elsewhere", "term": 5, "backs": backs, "elected": True})
+    assert elector.part._inquiry is not None
+    assert elector.part._inquiry.elected == (1, "a")
+    elector.claim("b", 5, backs)
+    assert elector.part._inquiry.elected == (5, backs)
+
+
+def test_other_hosts_names_in_an_answer_count_for_the_host_that_sent_it(elector: Elector) -> None:
+    elector.visit("c")
+    for _ in range(5):
+        elector.claim("c", 7, "b")
+        elector.claim("c", 7, "c")
+    assert elector.part._inquiry is not None
+    assert elector.part._inquiry.elected == (1, "a")
+
+
+def test_the_run_is_over_when_a_majority_of_the_voters_says_so(elector: Elector) -> None:
+    last_words = [{"type": "connected"}, WELCOME, orders(intents=STOPS, over=True)]
+    elector.visit("c")
+    assert elector.hear("c", *last_words) == {}
+    assert not elector.part.over
+    elector.hear("c", {"type": "gone", "reason": "closed", "last_received": elector.now})
+    elector.visit("b")
+    assert elector.hear("b", *last_words)["worker:0"]["want"] == "stop"
+    assert elector.part.over
+
+
+def test_the_coordinators_own_word_ends_its_run(elector: Elector) -> None:
+    elector.visit("a")
+    assert elector.hear("a", {"type": "connected"}, WELCOME, orders(intents=STOPS, over=True))
+    assert elector.part.over

@@ -50,7 +50,7 @@ class Links:
     def refuse(self, host: str, reason: str) -> None:
         self.refused.append((host, reason))
 
-    def redirect(self, host: str, coordinator: str) -> None:
+    def redirect(self, host: str) -> None:
         self.redirected.append(host)
 
     def due(self) -> None:
@@ -70,6 +70,7 @@ class Voters:
         self.election = self
         self.leads, self.lease, self.committed = True, True, (0, 0)
         self.memo, self.ballot = (1, 0), {"term": 1}
+        self.claims: dict[tuple[str, str], int] = {}
 
     def has_lease(self, now: float) -> bool:
         return self.lease
@@ -80,6 +81,9 @@ class Voters:
 
     def step(self, *_: Any) -> None:
         pass
+
+    def unconfirmed(self, now: float) -> dict[tuple[str, str], int]:
+        return self.claims
 
     def due(self) -> float:
         return float("inf")
@@ -609,3 +613,14 @@ def test_a_ping_is_answered_by_a_coordinator_whose_the_run_is_for_certain(
     pongs = [message for _, message in desk.links.sent if message["type"] == "pong"]
     assert pongs == ([{"type": "pong", "n": 7}] if answered else [])
     desk.leading.close()
+
+
+def test_what_a_voter_claims_and_no_majority_confirms_is_a_warning_and_one_event(tmp_path: Path) -> None:
+    desk, voters = Desk(tmp_path), Voters()
+    desk.open(voters)
+    for term in (3000, 3020, 3040):
+        voters.claims["bad", "claims_term"] = term
+        desk.receive("bad")
+    claims = [line for line in desk.events if line["why"] and line["why"][0]["kind"] == "claims_term"]
+    assert [(line["host"], line["why"][0]["count"]) for line in claims] == [("bad", 3000)]
+    assert any("bad claims term 3000" in text for text in desk.leading.coordinator.view.data["warnings"])

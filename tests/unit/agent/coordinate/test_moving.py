@@ -344,6 +344,19 @@ def test_a_run_that_ends_waits_for_no_spare() -> None:
     world.until(lambda: world.condition == "Succeeded" and world.coordinator.over, 120.0)
 
 
+def test_voters_stay_at_the_end_while_a_host_is_away_that_may_query_them() -> None:
+    world = made("async-ps")
+    world.crash("e")
+    world.die("chief:0", code=0)
+    world.until(lambda: world.condition == "Succeeded", 60.0)
+    world.run_for(30.0)
+    hosts = world.data["hosts"]
+    assert [host for host in hosts if world.coordinator._book.is_over(host)] == []
+    world.boot("e")
+    world.until(lambda: world.coordinator.over, 120.0)
+    assert world.coordinator._book.is_over("s")
+
+
 def test_a_coordinator_that_has_lost_the_majority_says_how_the_run_can_go_on_without_it() -> None:
     world = made("collective")
     for host in ("b", "c", "s"):

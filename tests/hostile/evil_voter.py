@@ -1,0 +1,119 @@
+"""A compromised host that votes, in place of its agent: `evil_voter.py HOST RUN_DIRECTORY TERM SECONDS`.
+
+It has the host's genuine credentials. Whatever it is asked, it answers that it coordinates in a term after TERM, and it
+orders every agent that connects to it to stop its tasks. By itself it connects to the other voters, requests their
+votes in such a term, and reports as the agent of its host.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from dtctl.agent.link.dialer import Dialer
+from dtctl.agent.link.hub import Hub
+from dtctl.agent.link.tls import Identity
+from dtctl.agent.records.messages import PROTOCOL
+
+LARGEST = 2**53
+ACTS_EVERY_S = 1.0
+
+
+class EvilVoter:
+    def __init__(self, own: str, directory: Path, term: int) -> None:
+        self.own, self.term = own, term
+        read = {name: json.loads((directory / f"{name}.json").read_text()) for name in ("spec", "state", "intent")}
+        self.spec, self.state, self.intents = read["spec"], read["state"], read["intent"]["tasks"]
+        identity = Identity(str(directory), self.spec["run"])
+        now = time.monotonic()
+        voters = {voter["host"]: voter for voter in self.spec["voters"]}
+        own_place = voters.pop(own)
+        self.links = {
+            host: Dialer(place["address"], host, identity, now, random.random) for host, place in voters.items()
+        }
+        self.hub = Hub(
+            own_place["address"], own_place["port"], identity, [], lambda hello: ([], False), now, stance=self.claim
+        )
+        self.poke = 0
+        self.act_at = now
+
+    def claim(self) -> dict[str, Any]:
+        self.poke += 1
+        return {"term": min(self.term + 20 * self.poke, LARGEST), "backs": self.own, "elected": True}
+
+    def step(self) -> None:
+        now = time.monotonic()
+        for host, link in self.links.items():
+            for message in link.step(now):
+                self.answer(host, message)
+        for host, asked in self.hub.step(now):
+            self.serve(host, asked)
+        if now >= self.act_at:
+            self.act_at = now + ACTS_EVERY_S
+            self.act()
+
+    def answer(self, host: str, message: Any) -> None:
+        link = self.links[host]
+        if message["type"] == "connected":
+            link.send(self.hello())
+        elif message["type"] == "lease":
+            link.send({"type": "granted", **self.claim(), "beat": message["beat"], "memo": message["memo"], "lines": 0})
+
+    def serve(self, host: str, asked: Any) -> None:
+        if asked["type"] == "canvass":
+            vote = {"asked": asked["term"], "trial": asked["trial"], "granted": False}
+            self.hub.send(host, {"type": "vote", **self.claim(), **vote})
+        elif asked["type"] == "ping":
+            self.hub.send(host, {"type": "pong", "n": asked["n"]})
+        elif asked["type"] == "hello":
+            term = self.claim()["term"]
+            welcome = {"type": "welcome", "v": PROTOCOL, "events_from": asked["events"], "term": term}
+            self.hub.send(host, {**welcome, "progress": True, "may_start": True, "moved": {}})
+            stops = {
+                task: {**intent, "want": "stop", "version": intent["version"] + 1, "by": "stop"}
+                for task, intent in asked["intents"].items()
+            }
+            self.hub.send(host, {"type": "orders", "intents": stops, "mending": False, "over": True})
+            memo = {"beat": 1, "memo": [term, 1], "lines": 0}
+            self.hub.send(host, {"type": "lease", "term": term, **memo})
+
+    def act(self) -> None:
+        claim = self.claim()
+        for link in self.links.values():
+            canvass = {"type": "canvass", "term": claim["term"], "memo": [LARGEST, 0]}
+            link.send({**canvass, "trial": False})
+            link.send({**canvass, "trial": True, "term": 3})
+            link.send({"type": "granted", **claim, "beat": 1, "memo": [0, 0], "lines": 0})
+
+    def hello(self) -> dict[str, Any]:
+        return {
+            "type": "hello",
+            "v": PROTOCOL,
+            "run": self.spec["run"],
+            "host": self.own,
+            "agent": self.state["agent"],
+            "events": 0,
+            "state": self.state,
+            "intents": self.intents,
+            "kept": True,
+            "lost_session": False,
+            "moved": self.spec["moved"]["number"],
+        }
+
+
+def main() -> None:
+    own, directory, term, seconds = sys.argv[1:]
+    voter = EvilVoter(own, Path(directory), int(term))
+    print("ready", flush=True)
+    end = time.monotonic() + float(seconds)
+    while time.monotonic() < end:
+        voter.step()
+        time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    main()
