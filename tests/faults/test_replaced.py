@@ -16,12 +16,11 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.fleet, pytest.mark.faults, pytest.mark.nightly]
 
 WAY = Way("async-ps", {"ps": "gpu-1", "worker": "gpu-[2-4]"}, {"way": "async"})
-WITH_CHIEF = Way("ps-strategy", {"ps": "gpu-1", "chief": "gpu-2", "worker": "gpu-[3-4]"}, {"way": "ps-strategy"})
 CUT_S = 8.0
 
 
-def shared(fleet: Fleet, user: Desk, way: Way = WAY, **more: Any) -> Scene:
-    scene = stand_in(fleet, user, way, dirs={"output": str(fleet.shared / user.name)}, grace="2s", **more)
+def shared(fleet: Fleet, user: Desk, **more: Any) -> Scene:
+    scene = stand_in(fleet, user, WAY, dirs={"output": str(fleet.shared / user.name)}, grace="2s", **more)
     user.dtctl("up", timeout_s=120)
     eventually(scene.steps, 60, "steps")
     return scene
@@ -39,13 +38,9 @@ def states(host: FleetHost, program: str) -> list[str]:
     return [line[0] for line in lines if program in line and "trainer" in line and "dtctl" not in line.split()[1]]
 
 
-@pytest.mark.parametrize(
-    ("way", "task"),
-    [(WAY, "worker:0"), (WAY, "worker:1"), (WITH_CHIEF, "chief:0")],
-    ids=["the lead", "a worker", "a chief"],
-)
-def test_replaced_task_never_acts_beside_its_successor(fleet: Fleet, user: Desk, way: Way, task: str) -> None:
-    scene = shared(fleet, user, way)
+@pytest.mark.parametrize("task", ["worker:0", "worker:1"])
+def test_replaced_task_never_acts_beside_its_successor(fleet: Fleet, user: Desk, task: str) -> None:
+    scene = shared(fleet, user)
     old, (job, _, index) = scene.host(task), task.partition(":")
     program = f"--job_name={job} --task_index={index}"
     log = log_of(old, task)
