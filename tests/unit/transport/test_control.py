@@ -13,7 +13,6 @@ from threading import Event, Thread
 
 import pytest
 
-from dtctl.errors import DtctlError
 from dtctl.model import SshSettings
 from dtctl.transport.ssh import control, forks, openssh
 from dtctl.transport.ssh.config import ConfigFiles
@@ -194,8 +193,11 @@ def test_sockets_lie_only_in_a_directory_that_is_closed_to_others(what: str, mon
         else:
             place.mkdir(mode=0o700)
             os.chown(place, NOBODY, NOBODY)
-        with pytest.raises((DtctlError, OSError)):
-            openssh.control_path(SshSettings("host", client="openssh"), ConfigFiles())
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(cache / "run"))
+        (cache / "run").mkdir(mode=0o700)
+        used = openssh.control_path(SshSettings("host", client="openssh"), ConfigFiles()).parent
+        assert used.is_relative_to(cache / "run")
+        assert (used.stat().st_uid, used.stat().st_mode & 0o777) == (os.geteuid(), 0o700)
 
 
 def test_the_longest_socket_fits_into_the_address_of_a_socket() -> None:
