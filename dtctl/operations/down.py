@@ -16,6 +16,7 @@ from dtctl.operations.client.persistent import PersistentTransport
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.gc import GcResult, Written, collect, without_duplicates
 from dtctl.operations.run_record import RunRecord
+from dtctl.operations.runs import known_runs
 from dtctl.operations.stop import (
     Before,
     OnStopping,
@@ -83,11 +84,13 @@ def _down(
             host for host, error in stopped.errors.items() if not is_damaged(error)
         }  # a damaged run can be removed
         clear = [host for host in record.hosts if host not in {*unclear, *failed, *stopped.absent}]
+        without_task = {name: host for name, host in known.others.items() if name not in record.hosts}
+        others = dataclasses.replace(record, hosts=without_task)
+        left = _clear_others(others, transport)
         reached = [host for host in clear if host not in conversations.errors]
+        reached += _cleared(others, transport, left)
         answers = conversations.ask(_removal(record, order, report, reached), clear)
         rest = result_of(record, conversations, answers.items())
-    without_task = {name: host for name, host in known.others.items() if name not in record.hosts}
-    left = _clear_others(dataclasses.replace(record, hosts=without_task), transport)
     awaited = _awaited(answers)
     without_answer = {
         host: TransportError(
@@ -154,6 +157,16 @@ def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
     if record.run is not None or not record.hosts:
         return GcResult({}, {})
     return collect(record, transport, dry_run=False, every_cluster=False, over=True)
+
+
+def _cleared(record: RunRecord, transport: Transport, left: GcResult) -> list[str]:
+    """Those of the other hosts on which no run of the cluster is live any more: nobody has to wait for them."""
+    if not left.remains:
+        return []
+    hosts = {name: record.hosts[name] for name in left.remains}
+    known = known_runs(dataclasses.replace(record, hosts=hosts), transport)
+    live = {host for run in known.runs if run.live for host in run.hosts}
+    return [host for host in hosts if host not in live and host not in known.errors]
 
 
 def _removal(

@@ -70,7 +70,7 @@ def test_a_check_finds_what_is_wrong_with_each_host_and_leaves_nothing_behind(br
     found: dict[str, dict[str, Any]] = {one["signature"]: one for one in [*reported["problems"], *reported["warnings"]]}
 
     assert found["modules_missing"]["hosts"] == ["gpu-4"]
-    assert found["modules_missing"]["remedies"][0] == (
+    assert found["modules_missing"]["remedies"][1] == (
         "dtctl exec @gpu-4 -- /home/train/venv/bin/python -m pip install tensorflow==2.21.0"
     )
     assert found["framework_differs"]["hosts"] == ["gpu-5"]

@@ -308,9 +308,8 @@ class Following:
 
     def _note_orders(self, orders: Intents, intent: IntentFollower) -> None:
         """An end that this host has missed may have been followed by a start of others: then nothing here goes on."""
-        if self._was_cut_off and any(
-            each["want"] == "stop" for each in intents.newer(intent.value["tasks"], orders).values()
-        ):
+        missed = self._was_cut_off or self._fence.holds(clock())
+        if missed and any(each["want"] == "stop" for each in intents.newer(intent.value["tasks"], orders).values()):
             self._fence.close()
         if not self._has_orders:
             self._fence.ping_at_once()

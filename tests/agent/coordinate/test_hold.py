@@ -15,6 +15,8 @@ __all__ = ["cluster"]
 
 HOLD_S = 3.0
 PATIENCE_S = 40.0
+SILENT_S = 15.0
+"""After this time an agent has given a silent connection up."""
 
 
 @pytest.fixture
@@ -66,8 +68,10 @@ def test_held_task_of_a_run_that_has_ended_meanwhile_acts_no_more(voting: Cluste
     host, spec = voting.of("worker:0")
     _, thaw = hold(voting, "worker:0", "ab")
     before = host.log(spec, "worker:0")
+    time.sleep(SILENT_S)  # what is held for 30 s, as usual, has lost its connection
     how = {"by": "ada@laptop", "grace_s": None, "why": [{"kind": "makes_room"}]}
-    voting.hosts["b"].want(voting.specs["b"], "chief:0", want="stop", ends_run=how)  # before its agent runs again
+    for name, task in (("a", "ps:0"), ("b", "chief:0")):  # most voters know of the end before their agents run again
+        voting.hosts[name].want(voting.specs[name], task, want="stop", ends_run=how)
     for one in thaw:
         one()
     eventually(lambda: voting.entry("worker:0")["state"] == "stopped", PATIENCE_S, "its end")

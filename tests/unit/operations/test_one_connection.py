@@ -335,7 +335,30 @@ def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None
     assert result.removed["s1"] == ("digits-0",)
     assert list(result.unasked) == ["s2"]
     assert not result.stop.errors
-    assert "gc" not in {kind for _, kind, _ in agents.asked[:-1]}
+    kinds = [kind for _, kind, _ in agents.asked]
+    assert kinds.index("stop") < kinds.index("gc") < kinds.index("runs") < kinds.index("down")
+    assert {"s1", "s2"} & {*agents.asked_of("down")[0]["reached"]} == {"s1"}, (
+        "hosts that come back need not wait for it"
+    )
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_down_awaits_a_replaced_host_unless_its_run_is_over_there(live: bool) -> None:
+    known = {"run": "digits-0", "cluster": "digits", "host": "s1", "created": 1.0, "live": live, "tasks": {}}
+    answers = {"gc": {**NOTHING, "dry_run": False}, "runs": {"type": "result", "runs": [known]}}
+    agents = Agents(
+        viewed(),
+        stop=[stopped("ps:0", "ps:1", "worker:0", "worker:1")],
+        instead=lambda session, fields: [answers[fields["type"]]] if fields["type"] in answers else None,
+    )
+    hosts = {"s1": dataclasses.replace(next(iter(record().hosts.values())), name="s1")}
+    down(dataclasses.replace(record(), run=None, others=hosts), FakeTransport(agents), ORDER)
+    assert ("s1" in reached(agents)) is not live
+
+
+def reached(agents: Agents) -> set[str]:
+    """The hosts of which a `down` says that they get it too."""
+    return {host for _, kind, fields in agents.asked if kind == "down" for host in fields["reached"]}
 
 
 def test_down_of_one_run_leaves_hosts_without_a_task_alone() -> None:
