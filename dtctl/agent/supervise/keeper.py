@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 
 from ..host import daemon, errors, files, paths, processes, programs, wake
 from ..records.reasons import Fact, fact, sentence
@@ -150,10 +151,14 @@ _SET_CHILD_SUBREAPER = 36
 
 
 def _adopt_orphans(wanted: bool) -> None:
-    """Whether processes below this one that lose their parent come to this one: none gets out of sight by a fork."""
-    import ctypes
+    """Whether processes below this one that lose their parent come to this one: none gets out of sight by a fork.
 
-    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
+    A Python without ctypes, and a kernel that is not Linux, cannot do that: the trainer runs all the same.
+    """
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
 
 
 def _become_trainer(what: AttemptSpec, go: int, fault: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -200,3 +202,10 @@ def test_start_fault_survives_encoding_up_to_the_length_limit() -> None:
         assert fault.final is final
         assert len(fault.why[0]["text"]) <= 4096
     assert keeper.Fault.decode(b"") is None
+
+
+def test_keeper_goes_on_where_python_has_no_ctypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    with pytest.raises(ImportError):
+        importlib.import_module("ctypes")
+    keeper._adopt_orphans(True)
