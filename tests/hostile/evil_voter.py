@@ -8,9 +8,13 @@ votes in such a term, and reports as the agent of its host.
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +107,19 @@ class EvilVoter:
             "lost_session": False,
             "moved": self.spec["moved"]["number"],
         }
+
+
+@contextmanager
+def lying(host: str, directory: Path, term: int, seconds: int, *, inside: Sequence[str] = ()) -> Iterator[None]:
+    """Runs it for a host on which nothing else of the run does. `inside`: a command that enters the host's network."""
+    argv = [*inside, sys.executable, __file__, host, str(directory), str(term), str(seconds)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(Path.cwd())}) as liar:
+        try:
+            assert liar.stdout is not None
+            assert liar.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            liar.kill()
 
 
 def main() -> None:

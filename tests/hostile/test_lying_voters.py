@@ -5,13 +5,10 @@ Real supervisors and real links over loopback: hosts a, b and c vote, b coordina
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +17,11 @@ from tests.agent.conftest import make_host
 from tests.agent.coordinate.test_coordination import PLACES, Cluster, cluster
 from tests.agent.coordinate.test_succession import ballot, elected
 from tests.agent.host import kill
+from tests.hostile import evil_voter
 from tests.waiting import eventually
 
 __all__ = ["cluster", "make_host"]
 
-EVIL = Path(__file__).with_name("evil_voter.py")
 LARGEST = 2**53
 ATTACKS_S = 15.0
 CLAIMS = {"claims_term", "claims_candidate", "claims_coordinator"}
@@ -51,14 +48,8 @@ def lying(cluster: Cluster, name: str, term: int) -> Iterator[None]:
         for pid in processes:
             kill(pid)
     directory = cluster.hosts[name].run_directory(cluster.specs[name])
-    argv = [sys.executable, str(EVIL), name, str(directory), str(term), "120"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(Path.cwd())}) as liar:
-        try:
-            assert liar.stdout is not None
-            assert liar.stdout.readline() == b"ready\n"
-            yield
-        finally:
-            liar.kill()
+    with evil_voter.lying(name, directory, term, 120):
+        yield
 
 
 def terms(cluster: Cluster) -> dict[str, int]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +11,7 @@ import pytest
 
 from tests.desk import Desk, desk
 from tests.faults.scene import ASYNC, Scene, stand_in
+from tests.hostile import evil_voter
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet, FleetHost
 from tests.waiting import eventually
@@ -23,7 +21,6 @@ pytestmark = pytest.mark.fleet
 LARGEST = 2**53
 ATTACKS_S = 25.0
 TAKES_OVER_S = 60.0
-EVIL = Path(__file__).with_name("evil_voter.py")
 
 
 @pytest.fixture
@@ -37,15 +34,9 @@ def lying(scene: Scene, host: FleetHost, term: int) -> Iterator[None]:
     """Nothing else of the user runs on the host; the liar has its credentials, its port and its address."""
     directory = scene.run_directory(host)
     faults.kill_user(host)
-    argv = [sys.executable, str(EVIL), host.name, str(directory), str(term), "600"]
-    inside = ["nsenter", "--target", str(host.box.init), "--net", *argv]
-    with subprocess.Popen(inside, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(Path.cwd())}) as liar:
-        try:
-            assert liar.stdout is not None
-            assert liar.stdout.readline() == b"ready\n"
-            yield
-        finally:
-            liar.kill()
+    inside = ["nsenter", "--target", str(host.box.init), "--net"]
+    with evil_voter.lying(host.name, directory, term, 600, inside=inside):
+        yield
 
 
 def test_a_voter_that_lies_takes_no_run_over_and_ends_no_elections(fleet: Fleet, user: Desk) -> None:
