@@ -43,7 +43,7 @@ class Sending:
     to: Mapping[str, str]
     """The names of hosts with the machines that they are, or the address of a post."""
     names: tuple[str, ...] = ()
-    """Of variables whose values are sent."""
+    """The variables whose values are sent."""
     doubt: str = ""
     """Why it would be refused, where the file overrides that."""
 

@@ -33,8 +33,8 @@ from dtctl.transport.seam import Transport
 
 @dataclass(frozen=True)
 class Waiters:
-    """Of a host that gave no answer when a run ended: who reports that, and where an agent stays that ends its tasks
-    when it comes back.
+    """Who reports that a host gave no answer when a run ended, and where an agent stays that ends its tasks when it
+    returns.
     """
 
     reporters: tuple[str, ...] = ()

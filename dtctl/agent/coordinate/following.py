@@ -85,7 +85,7 @@ class Following:
         self._voted = voter.place if voter is not None else None
         self._term = spec["term"]
         self._inquiry: Optional[Inquiry] = None
-        """Of an agent that does not vote itself, where others may be elected."""
+        """For an agent that does not vote itself, where others may be elected."""
         if voter is None and voters_of(spec):
             first = (spec["term"] or FIRST_TERM, spec["coordinator"]["host"])
             self._inquiry = Inquiry(files.directory, spec, first)

@@ -159,7 +159,7 @@ class Place:
         return self._ask(read, end - begin)
 
     def whole(self, name: str) -> bytes:
-        """Of a small object, whatever its size is by now; empty where there is none. Raises StorageError for a large
+        """Reads a small object, whatever its size is by now; empty where there is none. Raises StorageError for a large
         one."""
         try:
             size = self._ask(lambda: _size(self._system.info(self._at(name))))
