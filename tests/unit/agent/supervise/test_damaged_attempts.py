@@ -123,9 +123,10 @@ def test_an_invalid_exit_record_is_an_unknown_exit(adopted: Adopted, junk: Calla
 
 @pytest.mark.parametrize("junk", [JUNK["cut off"], lambda path: None], ids=["cut off", "none"])
 def test_while_the_keeper_lives_it_may_still_write_a_better_exit(
-    adopted: Adopted, junk: Callable[[Path], object]
+    adopted: Adopted, junk: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     me = processes.myself()
+    monkeypatch.setattr(processes, "below", lambda _: {})  # this process stands for the keeper, not for its children's
     adopted.started(keeper={"pid": me["pid"], "start_time": me["start_time"]})
     junk(adopted.attempt / "exit.json")
     task = adopted.begin()
