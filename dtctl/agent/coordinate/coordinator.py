@@ -363,7 +363,7 @@ class Coordinator:
         may_hold = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
-            self.view.intents[task] = intent = drains.believed(intent, may_hold)
+            self.view.intents[task] = intent = drains.confirmed(intent, may_hold)
             if intent["by"] == host and intents.wish(intent) != intents.wish(before):
                 own_doing = why_of(intent)
             elif intent["by"] not in ("coordinator", "") and intents.wish(intent) != intents.wish(before):

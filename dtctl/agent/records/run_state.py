@@ -1,15 +1,18 @@
 """The intent and the state of each task: intent.json, state.json and the files of an attempt."""
 
 from .kinds import AtMost, Default, Dict, List, NotRequired, Optional, Pattern, Record, Within
-from .reasons import Because, Why
+from .reasons import Because, Fact, Why
 from .spec import Container
 from .values import (
+    MOST_HOLDS,
     MOST_TASKS,
     BundleId,
     By,
     Count,
     Epoch,
     Hex32,
+    HolderName,
+    HoldKind,
     Line,
     Name,
     Path,
@@ -65,10 +68,37 @@ class How(Because):
     grace_s: Default[Optional[Seconds], None]
 
 
+class Hold(Record):
+    """What keeps a task from running, until a person, a host or the coordinator releases it (run/drains.py)."""
+
+    kind: HoldKind
+    holder: HolderName
+    """The host, or, where a job is scaled down, the surplus task itself. No host is named like a task."""
+    by: Default[By, ""]
+    """Who requested it."""
+    count: Default[Optional[Count], None]
+    """The number of tasks to which the job is scaled."""
+    why: Fact
+    """The hold as people read it."""
+
+
+class Release(Record):
+    """The end of a hold."""
+
+    host: Default[Optional[Name], None]
+    """The host that is in service again."""
+    together: bool
+    """Whether the task waits until all that need each other can start."""
+
+
 class Intent(Because):
     """The desired state of one task. Of two intents, the one with the higher version applies."""
 
     want: Default[Want, "run"]
+    holds: Default[AtMost[List[Hold], MOST_HOLDS], []]
+    """While `want` is `hold`: the task cannot start before all of these are released."""
+    released: Default[Optional[Release], None]
+    """The last release, while nothing has been ordered since."""
     generation: Default[Count, 1]
     version: Default[Count, 1]
     """Counts every change."""

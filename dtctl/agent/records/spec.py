@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, List
 
-VERSION = 3
+VERSION = 4
 
 Paths = AtMost[List[Path], 100]
 SuccessRule = OneOf["lead", "all-workers"]

@@ -75,7 +75,7 @@ class Judgement:
 def is_left_out(intent: Intent) -> bool:
     """Whether it is held while the others continue: its job is scaled down, or its host was left out or drained."""
     return intent["want"] == "hold" and any(
-        one["kind"] in ("scaled_down", "left_out", "drained_alone") for one in why_of(intent)
+        one["kind"] in ("scaled_down", "left_out", "drained_alone") for one in intent["holds"]
     )
 
 
@@ -120,7 +120,8 @@ def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
         return Judgement("Restarting", restarting)
     held = _held(facts)
     if held is not None:
-        return Judgement("Suspended" if any(one["kind"] == "drained" for one in held) else "Restarting", held)
+        kind: Outcome = "Suspended" if any(one["kind"] == "drained" for one in held["holds"]) else "Restarting"
+        return Judgement(kind, why_of(held))
     return running(facts) if _running(facts) else None
 
 
@@ -134,15 +135,15 @@ def _running(facts: Facts) -> List[str]:
     return [task for task in facts.in_state("running", "stalled") if task not in facts.away]
 
 
-def _held(facts: Facts) -> Optional[List[Fact]]:
-    """Why all tasks that train and have not ended are held, where that is for drained hosts."""
+def _held(facts: Facts) -> Optional[Intent]:
+    """The first intent of the tasks that train and have not ended, where drained hosts hold all of these."""
     trains = [task for task in facts.wanted if task in facts.entries and facts.roster[task]["role"] != "evaluator"]
     going = [task for task in trains if facts.entries[task]["state"] not in FINAL]
     if not going or any(_want(facts, task) != "hold" for task in going):
         return None
     from . import drains  # few runs need it
 
-    return why_of(facts.intents[going[0]]) if all(drains.is_drained(facts.intents[task]) for task in going) else None
+    return facts.intents[going[0]] if all(drains.is_drained(facts.intents[task]) for task in going) else None
 
 
 def waits_for_restart(facts: Facts) -> List[Fact]:

@@ -20,7 +20,7 @@ DAMAGES = [
     ("intent.json", MISSING),
     ("spec.json", "{"),
     ("spec.json", "[]"),
-    ("spec.json", '{"version": 3}'),
+    ("spec.json", '{"version": 4}'),
     ("state.json", '{"run": "r", "host": "h1", "tasks": {"worker:0": {"attempt": "one"}}}'),
     ("state.json", '{"run": "r", "host": "h1", "tasks": {}}'),
     ("intent.json", '{"serial": 1, "tasks": {"worker:0": {"want": "dance"}}}'),

@@ -16,6 +16,7 @@ from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
 from dtctl.agent.records.spec import Member
 from dtctl.agent.run import outcome
 from dtctl.agent.run.outcome import Facts, Judgement
+from tests.unit.holds import held
 from tests.unit.tasks import checkpoint
 
 ROSTER = ("ps:0", "worker:0", "worker:1", "evaluator:0")
@@ -57,10 +58,6 @@ def facts(
         for task, want in {**dict.fromkeys(entries, "run"), **(wants or {})}.items()
     }
     return Facts(roster, fail_fast, entries, intents)
-
-
-def held(why: Fact) -> dict[str, Any]:
-    return {"want": "hold", **because([why])}
 
 
 DRAINED = held(fact("drained", host="h", by="ada"))

@@ -22,6 +22,7 @@ from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES, LOGS, EndedLog
+from tests.unit.holds import held
 from tests.unit.operations.test_diagnosis_gpus import OF_GPUS, gpu, on
 from tests.unit.tasks import changed, changed_attempt, past_attempt
 
@@ -165,9 +166,9 @@ def scaled_down(task: str) -> Facts:
     """The host of the task is lost, and a spare is there."""
     contacts, idle = {"gpu-b": made(Contact, heard=960.0)}, {"s": made(Contact, connected=True)}
     found = facts(running("worker:0"), running(task, "gpu-b"), contacts=contacts, idle=idle)
-    why = because([fact("scaled_down", task=task, text="worker", count=1, by="ann@desk")])
+    intent = made(Intent, **held(fact("scaled_down", task=task, text="worker", count=1, by="ann@desk")))
     assert found.status.coordination is not None
-    view = with_view(found.status.coordination, intents={task: made(Intent, want="hold", **why)})
+    view = with_view(found.status.coordination, intents={task: intent})
     return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=view))
 
 
