@@ -157,7 +157,7 @@ class TrainerEntry(LaunchKeys, TrainerKeys):
 
     code: v.LocalPath = key(".", "src")
     """the directory that is pushed to the hosts, less what `.dtctlignore` (or else `.gitignore`) names and [files that
-    hold secrets](quickstart.md#what-travels); relative to the directory of this file"""
+    hold secrets](files.md#files-that-usually-hold-secrets); relative to the directory of this file"""
     code_anywhere: bool = key(False, "true")
     """the earlier name of `send_anywhere`, for `code` alone"""
     env_file: v.LocalPath | None = key(None, ".env")
