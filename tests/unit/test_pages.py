@@ -15,6 +15,7 @@ import typer.main
 
 from dtctl.agent.records import EXCHANGES
 from dtctl.cli.app import app
+from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.secret_files import BY_NAME
 from tests import golden
 from tests.faults.scenarios import SCENARIOS
@@ -59,12 +60,17 @@ def test_the_first_page_stays_short(page: str) -> None:
 
 
 def test_names_of_secrets_on_the_page_are_those_of_the_list() -> None:
-    table = (ROOT / "docs" / "files.md").read_text("utf-8").partition("## Files that usually hold secrets")[2]
+    table = (ROOT / "docs" / "files.md").read_text("utf-8").partition("## Secrets and API keys")[2]
     cells = re.findall(r"^\| [^`|]+ \| (`[^|]+) \|$", table, re.MULTILINE)
     rules = [rule for cell in cells for rule in re.findall(r"(?<!not )`([^`]+)`", cell)]
     assert [rule for rule in rules if rule not in BY_NAME] == []
     assert [rule for cell in cells for rule in re.findall(r"not `([^`]+)`", cell) if f"!{rule}" not in BY_NAME] == []
     assert len(rules) > 30
+
+
+def test_every_signature_has_a_title_of_its_own() -> None:
+    titles = [one.title for one in SIGNATURES]
+    assert [one.name for one in SIGNATURES if " " not in one.title or titles.count(one.title) > 1] == []
 
 
 TYPED = re.compile(r"(?:^    |`)dtctl (?!link`)([a-z]+)((?: [^\s`]+)*)", re.MULTILINE)
