@@ -158,10 +158,10 @@ def show_late(seen: Coordination | None) -> None:
     tasks = not_listening(seen)
     if not tasks:
         return note(f"after {EXPECTED_S:g} s not all tasks have started: {awaited(present(seen))}")
-    verb = "runs but does not listen on its port" if len(tasks) == 1 else "run but do not listen on their ports"
+    verb = "is" if len(tasks) == 1 else "are"
     return note(
-        f"{fold_tasks(tasks)} {verb} after {EXPECTED_S:g} s",
-        "a program that is still loading listens later; one that opens no port is ready when it reports a step",
+        f"{fold_tasks(tasks)} {verb} still loading after {EXPECTED_S:g} s; "
+        "a program without a port counts as started at its first step",
         "Ctrl-C    asks whether to stop the run, or leaves it running",
     )
 

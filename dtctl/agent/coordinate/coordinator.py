@@ -419,7 +419,7 @@ class Coordinator:
         if lifecycle.unreached(self.view):
             if self._rebuilt or (now - self._last_joined < lifecycle.REACH_LIMIT_S and now - self._began < limit_s):
                 return None  # those of a run that was under way are awaited as any that is away
-            return Judgement("Failed", [*lifecycle.missing(self.view), fact("firewall")])
+            return Judgement("Failed", lifecycle.unconnected(self.view))
         waiting = [task for task in lifecycle.awaited(self.view) if self.view.reached(task)]
         self._unready = {task: self._unready.get(task, now) for task in waiting}
         late = [task for task, since in self._unready.items() if now - since >= limit_s]

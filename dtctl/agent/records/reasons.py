@@ -88,7 +88,7 @@ SENTENCES = {
     "out_of_memory": "; the host ran out of memory meanwhile, and its kernel killed %(count)d process%(es)s",
     "permanent": ", which is not tried again",
     "early": "; the tasks that it needs were not ready",
-    "same_way": "; it has failed the same way %(count)d times in a row without a new step (recovery.repeat)",
+    "same_way": "; gave up after %(count)d identical failures",
     "after_restarts": ", after %(count)d restart%(s)s",
     "after_run_restarts": ", after %(count)d restart%(s)s in the run",
     "no_checkpoint": ", and there is no complete checkpoint to go back to (recovery.allow_scratch: true starts over)",
@@ -140,14 +140,15 @@ SENTENCES = {
     "run_stopped": "the run has stopped%(because)s",
     "hosts_unreachable": "; %(count)d host%(s)s unreachable: %(text)s",
     # what the start waits for
-    "hosts_silent": "%(count)d host%(s)s not connected to the coordinator on %(what)s yet: %(text)s",
+    "hosts_silent": "%(text)s %(is)s still starting",
+    "hosts_unconnected": "%(text)s cannot connect to the coordinator on %(what)s",
     "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",
     "asks_others": "nothing is started until the coordinator is connected to %(count)d more host%(s)s of the run, "
     "which may have been replaced meanwhile: dtctl restart    starts it anyway",
     "lacks_voters": "most voting hosts are unreachable, so the run starts nothing and ends its tasks; if they are gone "
     "for good: dtctl up --replace    with a file of the hosts that are left",
     "waits_for_host": "%(task)s: its host %(host)s is away",
-    "waits_to_listen": "%(task)s runs but does not listen on %(what)s yet",
+    "waits_to_listen": "%(task)s is loading",
     "starts_again": "%(task)s will start again%(because)s",
     "waits_in_state": "%(task)s is %(text)s",
     "and": "; ",
@@ -245,7 +246,7 @@ follows."""
 
 _MADE_FROM = {
     **dict.fromkeys(("span", "later"), "seconds"),
-    **dict.fromkeys(("s", "es", "was"), "count"),
+    **dict.fromkeys(("s", "es", "is", "was"), "count"),
     **dict.fromkeys(("rest", "because")),
 }
 """Placeholders of sentences that are not fields, and the fields that they are made from."""
@@ -340,7 +341,7 @@ def _texts(one: Fact, rest: str) -> "Dict[str, Any]":
     if "count" in one:
         alone = one["count"] == 1
         texts.update(s="" if alone else "s", es="" if alone else "es")
-        texts.update(was="was" if alone else "were")
+        texts.update({"is": "is" if alone else "are", "was": "was" if alone else "were"})
     if "signal" in one:
         texts["signal"] = signal_name(one["signal"])
     if "by" in one:

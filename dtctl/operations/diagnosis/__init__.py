@@ -235,6 +235,8 @@ class Signature:
     """Of rows with the same family, only the first that fits a task or host is shown."""
     follows: str = ""
     """What it follows from: `ends`, or `anything`. It is only shown if no such thing is found."""
+    title: str = ""
+    """A few words that a user would search for, in the documentation."""
 
 
 def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
@@ -257,6 +259,7 @@ def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
             texts.getboolean("after_end", False),
             texts.get("family", name),
             texts.get("follows", ""),
+            texts.get("title", ""),
         )
 
     return tuple(map(row, sections.sections()))

@@ -76,7 +76,7 @@ def not_listening(seen: Coordination) -> tuple[TaskId, ...]:
 
 
 def awaited(tasks: Iterable[TaskStatus], most: int = 3) -> str:
-    """The tasks that a start waits for, with states: `ps:0 starting; worker:1 running, does not listen yet`."""
+    """The tasks that a start waits for, with states: `ps:0 starting; worker:1 loading`."""
     waits = [
         f"{task.id} {_doing(task)}" for task in tasks if task.state is not TaskState.RUNNING or not task.entry["ready"]
     ]
@@ -85,7 +85,7 @@ def awaited(tasks: Iterable[TaskStatus], most: int = 3) -> str:
 
 
 def _doing(task: TaskStatus) -> str:
-    return "running, does not listen yet" if task.state is TaskState.RUNNING else task.state.value
+    return "loading" if task.state is TaskState.RUNNING else task.state.value
 
 
 def failed_exits(seen: Coordination, known: Container[TaskId]) -> list[TaskStatus]:

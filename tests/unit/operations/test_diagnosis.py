@@ -154,7 +154,7 @@ NOT_BEGUN = [
     running("worker:3", "gpu-3", since=700.0),
 ]
 BESIDE_LEAD = [NOT_BEGUN[0], running("worker:1", "gpu-b", since=700.0, idle_since=712.0)]
-NOT_READY = (fact("not_ready", seconds=600.0), fact("waits_to_listen", task="worker:0", what="gpu-a:2222"))
+NOT_READY = (fact("not_ready", seconds=600.0), fact("waits_to_listen", task="worker:0"))
 
 
 def without_coordinator(found: Facts, host: str) -> Facts:

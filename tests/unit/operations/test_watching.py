@@ -302,16 +302,16 @@ def test_tasks_of_hosts_that_the_run_continues_without_are_not_waited_for() -> N
 def test_running_tasks_that_do_not_listen_are_named() -> None:
     now = known(ps0=entry(ready=False), worker1=entry("starting", ready=False))
     assert not_listening(now) == (PS,)
-    assert awaited(present(now)) == "ps:0 running, does not listen yet; worker:1 starting"
-    assert awaited(present(now), most=1) == "ps:0 running, does not listen yet and 1 more"
+    assert awaited(present(now)) == "ps:0 loading; worker:1 starting"
+    assert awaited(present(now), most=1) == "ps:0 loading and 1 more"
 
 
 def test_after_half_a_minute_those_that_do_not_listen_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     show_late(known(ps0=entry(ready=False)))
     show_late(known(ps0=entry(ready=False), worker1=entry(ready=False)))
     shown = capsys.readouterr().err
-    assert "ps:0 runs but does not listen on its port after 30 s" in shown
-    assert "ps:0,worker:1 run but do not listen on their ports after 30 s" in shown
+    assert "ps:0 is still loading after 30 s; a program without a port counts as started at its first step\n" in shown
+    assert "ps:0,worker:1 are still loading after 30 s; " in shown
 
 
 def test_the_first_failed_exit_of_each_task_is_reported_once() -> None:
