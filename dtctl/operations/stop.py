@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any
 
 from dtctl.agent.records import answers as records
-from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.whole_run import RunView
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
@@ -165,15 +165,16 @@ class StopResult:
 class StopOrder:
     """How tasks are asked to stop: by whom, and with what grace period (None: that of the run's spec).
 
-    `why`: a kind of reason.
+    `why`: a kind of reason that needs nobody but `by`, or the reason itself.
     """
 
     by: str
     grace_s: float | None = None
-    why: str = "stopped_by"
+    why: str | Sequence[Fact] = "stopped_by"
 
     def fields(self) -> dict[str, Any]:
-        return {"by": self.by, "why": [fact(self.why, by=self.by)], "grace_s": self.grace_s}
+        why = [fact(self.why, by=self.by)] if isinstance(self.why, str) else list(self.why)
+        return {"by": self.by, "why": why, "grace_s": self.grace_s}
 
     def patience_s(self, record: RunRecord) -> float:
         """ps tasks get their grace period after the others have had it."""

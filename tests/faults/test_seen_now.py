@@ -43,7 +43,11 @@ def test_hosts_that_the_coordinator_has_lost_are_not_waited_for(fleet: Fleet, us
     with faults.drop_incoming(away), faults.drop_outgoing(away):
         scene.wait_until(lambda: lost(scene, away), "the loss of gpu-5")
         took: dict[str, float] = {}
-        for command, code in (("status", 0), ("diagnose", 7), ("drain gpu-5", 4), ("stop", 7)):
+        for command, code in (
+            *(("status", 0), ("diagnose", 7), ("logs", 7), ("metrics", 7), ("checkpoints", 7), ("dump", 7)),
+            *(("exec -- true", 7), ("runs", 7), ("gc --dry-run", 7), ("check", 7), ("up", 4)),
+            *(("drain gpu-5", 4), ("stop", 7)),
+        ):
             begun = time.monotonic()
             user.dtctl(*command.split(), code=code)
             took[command] = time.monotonic() - begun

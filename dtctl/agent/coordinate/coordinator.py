@@ -276,8 +276,8 @@ class Coordinator:
     def _stop_everything(self, how: How, now: float) -> None:
         """The outcome of a run stays as it is, also when it is certain but not yet recorded."""
         if not self.decided:
-            stopped = Judgement("Stopped", why_of(how) or [fact("stopped")])
-            self._decide(outcome.decided(self.view.facts()) or stopped)
+            requested = outcome.by_request(why_of(how), self.view.roster)
+            self._decide(outcome.decided(self.view.facts()) or requested)
         self._shutting_down(now).stop_now(how, now)
         self._stop_requested = True
 

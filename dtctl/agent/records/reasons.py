@@ -102,7 +102,8 @@ SENTENCES = {
     "taken_down": "taken down by %(by)s",
     "restart": "restart",
     "replaced": "replaced by run %(run)s",
-    "start_failed": "the start was cancelled: a task failed the same way again",
+    "start_failed": "%(task)s failed to start: %(rest)s",
+    "cannot_bind": "%(task)s could not bind its port",
     "makes_room": "stopped to make room for another run",
     "rolled_back": "rolled back",
     "drained": "%(host)s is drained by %(by)s",
@@ -260,6 +261,10 @@ def fields_of(kind: str) -> "List[str]":
 
 HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone")
 """Kinds for which a task is held until a person, or its host, starts it again."""
+
+
+START_FAILED = ("start_failed", "cannot_bind")
+"""Kinds for which a controller gives up a start that has failed; each names the task to blame."""
 
 
 def fact(kind: str, **fields: "Any") -> Fact:

@@ -371,3 +371,11 @@ _DAMAGED = (
 def names_damaged_file(text: str) -> bool:
     """A checkpoint could not be restored, or a file of data not be read: of any kind of error."""
     return re.search(_DAMAGED, text) is not None
+
+
+_TAKEN = r"[Aa]ddress already in use|EADDRINUSE|\b[Ee]rrno:? 98\b|Could not start gRPC server|No address added out"
+
+
+def names_taken_port(text: str) -> bool:
+    """A server could not be started because its port is taken: of any kind of error."""
+    return re.search(_TAKEN, text) is not None

@@ -5,7 +5,7 @@ The coordinator decides by them, and so does a controller that cannot query it: 
 
 from __future__ import annotations
 
-from ..records.reasons import Fact, fact, headline, why_of
+from ..records.reasons import START_FAILED, Fact, fact, headline, why_of
 from ..records.values import FINAL, Outcome, TaskState
 
 TYPE_CHECKING = False
@@ -83,13 +83,28 @@ def decided(facts: Facts) -> Optional[Judgement]:
     """The outcome that is certain already. An end that a task came to by itself was before any stop."""
     if _has_succeeded(facts):
         return Judgement("Succeeded", _why_succeeded(facts))
+    ordered = _ordered(facts)
+    if ordered is not None and ordered.kind == "Failed":
+        return ordered
     failed = _first_failure(facts)
     if failed is not None:
         return Judgement("Failed", [fact("task_failed", task=failed), *_how(facts.entries[failed])], failed)
-    if all(task in facts.intents and _want(facts, task) == "stop" for task in facts.present):
-        last = max((facts.intents[task] for task in facts.present), key=lambda intent: intent["version"])
-        return Judgement("Stopped", why_of(last) or [fact("stopped")])
-    return None
+    return ordered
+
+
+def _ordered(facts: Facts) -> Optional[Judgement]:
+    """The outcome of a run of which all tasks are ordered to stop, by the last of these orders."""
+    if not all(task in facts.intents and _want(facts, task) == "stop" for task in facts.present):
+        return None
+    last = max((facts.intents[task] for task in facts.present), key=lambda intent: intent["version"])
+    return by_request(why_of(last), facts.roster)
+
+
+def by_request(why: List[Fact], tasks: Collection[str]) -> Judgement:
+    """The outcome of a run of these tasks that is stopped for this reason: of a failed start, the task to blame."""
+    if headline(why) in START_FAILED and why[0].get("task") in tasks:
+        return Judgement("Failed", why, why[0].get("task"))
+    return Judgement("Stopped", why or [fact("stopped")])
 
 
 def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
@@ -104,8 +119,10 @@ def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
         return None
     why = why_of(max(ordered, key=lambda intent: intent["version"])) or [fact("stopped")]
     hosts = list(dict.fromkeys(facts.roster[task]["host"] for task in unknown))
-    kind = _BY_ORDER.get(headline(why) or "", "Stopped")
-    return Judgement(kind, [*why, fact("hosts_unreachable", count=len(hosts), text=", ".join(hosts))])
+    end = by_request(why, facts.roster)
+    kind = _BY_ORDER.get(headline(why) or "", end.kind)
+    unreachable = fact("hosts_unreachable", count=len(hosts), text=", ".join(hosts))
+    return Judgement(kind, [*why, unreachable], end.cause)
 
 
 _BY_ORDER: Mapping[str, Outcome] = {"run_succeeded": "Succeeded", "run_failed": "Failed"}

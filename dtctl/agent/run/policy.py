@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ..records.reasons import Fact, fact, sentence, why_of
+from ..records.reasons import START_FAILED, Fact, fact, headline, sentence, why_of
 from ..records.values import FINAL, TaskState
 from .cause import ALWAYS_RETRIED, NEVER_RETRIED, OTHERS, SHORTAGE, kind_of_error, names_damaged_file
 
@@ -119,6 +119,9 @@ def while_idle(entry: Entry, intent: Intent, *, may_start: bool, is_due: bool) -
     has_failed = state == "backoff" and not was_early(entry)
     if has_failed and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
         return Decision("failed", why_of(entry), restarts)  # backoff -> failed
+    lost = _loss(entry) if want == "stop" and headline(why_of(intent)) in START_FAILED else None
+    if lost is not None:
+        return Decision("failed", _why_lost(entry, lost), restarts)  # pending, backoff -> failed
     if want == "run" and not may_start:
         return None
     ordered = _ordered(entry, intent)
@@ -170,6 +173,22 @@ def after_exit(
     if not own:
         return Decision("backoff", what, restarts)  # running -> backoff: until the coordinator decides
     return decide(what, recovery, jitter, restarts=restarts)  # running -> failed, running -> backoff
+
+
+def _loss(entry: Entry) -> Optional[Past]:
+    """The end of its last attempt, if that has failed by itself and no other has begun since."""
+    last = entry["history"][-1] if entry["history"] else None
+    if last is None or entry["state"] not in ("pending", "backoff"):
+        return None
+    return last if is_own(last) and last["code"] != 0 else None
+
+
+def _why_lost(entry: Entry, lost: Past) -> List[Fact]:
+    """As its agent has seen the end, where the coordinator has not given it the reason of another task since."""
+    ended = why_ended(lost)
+    if headline(why_of(entry)) == headline(ended):
+        return why_of(entry)
+    return [*ended, *([fact("cause", text=lost["cause"])] if lost["cause"] else [])]
 
 
 def _ordered(entry: Entry, intent: Intent, killed: Sequence[Fact] = ()) -> Optional[Decision]:

@@ -18,7 +18,9 @@ from dtctl.agent.run.cause import (
     is_substance,
     is_vague,
     kind_of_error,
+    names_taken_port,
 )
+from dtctl.operations.diagnosis.signatures import IN_LOGS
 from tests.fuzz import cases
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES
 
@@ -154,3 +156,19 @@ def test_an_error_is_classified(kind: str, line: str) -> None:
 @pytest.mark.parametrize(("text", "kind"), [("", "own"), ("MyTypeError: connection", "own"), ("Timeouts", "own")])
 def test_unrecognised_errors_are_the_programs(text: str, kind: str) -> None:
     assert kind_of_error(text) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("OSError: [Errno 98] Address already in use", True),
+        ("UnknownError: Could not start gRPC server", True),
+        ("Error: listen EADDRINUSE: address already in use :::2222", True),
+        ("RuntimeError: CUDA error: all CUDA-capable devices are in use", False),
+        ("OSError: [Errno 28] No space left on device", False),
+    ],
+)
+def test_a_taken_port_is_known_by_the_cause(text: str, taken: bool) -> None:
+    assert names_taken_port(text) is taken
+    row = next(row for row in IN_LOGS if row.name == "port_taken")
+    assert (re.search(row.pattern, text) is not None) is taken, "`diagnose` says the same"

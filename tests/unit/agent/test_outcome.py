@@ -126,6 +126,24 @@ def test_a_failure_has_the_exit_of_its_task(entry: dict[str, Any], reason: str) 
     assert sentence(found.why) == reason
 
 
+@pytest.mark.parametrize("kind", ["start_failed", "cannot_bind"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_start_that_was_given_up_has_failed_by_the_task_to_blame(kind: str, elsewhere: bool) -> None:
+    """To all that judge by the orders: to the coordinator, and to a controller that does not reach it."""
+    why = [fact(kind, task="ps:0"), fact("exited", code=1)]
+    wants: dict[str, str | dict[str, Any]] = {task: {"want": "stop", "version": 2, **because(why)} for task in ROSTER}
+    away: dict[str, None] = {"worker:1": None} if elsewhere else {}
+    known = facts({**dict.fromkeys(ROSTER, "stopped"), "ps:0": failed(7.0), **away}, wants)
+    found = outcome.decided_elsewhere(known) if elsewhere else outcome.decided(known)
+    assert found is not None
+    assert (found.kind, found.cause, found.why[:2]) == ("Failed", "ps:0", why)
+
+
+def test_a_start_that_is_blamed_on_no_task_of_the_run_was_stopped() -> None:
+    found = outcome.by_request([fact("cannot_bind", task="ps:7")], ROSTER)
+    assert (found.kind, found.cause) == ("Stopped", None)
+
+
 def test_a_stop_has_the_reason_of_the_last_request() -> None:
     wants = {task: {"want": "stop", "version": 2, "reason": "first"} for task in ROSTER}
     last = {**wants, "worker:1": {"want": "stop", "version": 5, "reason": "last"}}
