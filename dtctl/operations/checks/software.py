@@ -49,7 +49,11 @@ def _question(context: CheckContext, host: str) -> SoftwareQuestion | None:
         )
         for (program, path, python_path), tasks in _pythons(context, host).items()
     ]
-    return made(SoftwareQuestion, pythons=asked, started=True, imported=context.deep) if asked else None
+    return (
+        made(SoftwareQuestion, pythons=asked, started=True, imported=context.asks_for("import_fails", "gpus_not_seen"))
+        if asked
+        else None
+    )
 
 
 def _may_start(context: CheckContext, host: str, program: str) -> bool:
@@ -94,9 +98,8 @@ def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     yield from _unreadable(context, there)
     yield from _different(there)
     yield from _traps(context, there)
-    if not context.brief:
-        counted = list(_sees(context, there))
-        yield from counted or _without_cuda(there)
+    counted = list(_sees(context, there))
+    yield from counted or _without_cuda(there)
 
 
 Found = tuple[str, PythonFound, list[TaskPlan]]

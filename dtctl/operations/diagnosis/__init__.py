@@ -216,6 +216,17 @@ class Level(IntEnum):
     NOTE = 4
 
 
+class Cost(IntEnum):
+    """What it takes the hosts to find it out, and by that who asks them: all of these, up to a most costly one."""
+
+    START = 1
+    """Next to nothing: every `up` asks."""
+    CHECK = 2
+    """Another program, many files, connections, or what a start finds out for itself: `check` asks."""
+    DEEP = 3
+    """Seconds of load: `check --deep` asks."""
+
+
 @dataclass(frozen=True)
 class Signature:
     """One row of a table, as signatures.ini describes it."""
@@ -235,6 +246,8 @@ class Signature:
     """Of rows with the same family, only the first that fits a task or host is shown."""
     follows: str = ""
     """What it follows from: `ends`, or `anything`. It is only shown if no such thing is found."""
+    cost: Cost = Cost.START
+    """Of a check's signature."""
 
 
 def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
@@ -257,6 +270,7 @@ def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
             texts.getboolean("after_end", False),
             texts.get("family", name),
             texts.get("follows", ""),
+            Cost[texts.get("cost", "start").upper()],
         )
 
     return tuple(map(row, sections.sections()))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.vitals import Disk
+from dtctl.config.strategies import PS
 from dtctl.operations.diagnosis import Facts, Fields, Join, Match, Signature, hosts, modules, table, waits
 from dtctl.operations.snapshot import TaskStatus
 
@@ -109,6 +110,16 @@ def checkpoint(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     if newest is None or complete is None:
         return {}
     return {"checkpoint": f"{newest.report['dir']}/{complete['prefix']}", "holder_host": newest.host}
+
+
+def in_parts(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """Where the ps tasks, which save a part each, are on more hosts than this one."""
+    record = facts.status.record
+    hosts = tuple(dict.fromkeys(host for one, host in record.roster.items() if one.job == PS))
+    if {*hosts} <= {task.host}:
+        return None
+    said = next((fields[name] for name in ("whole", "half", "part") if fields.get(name)), "")
+    return {"said": said, "ps_hosts": hosts, "lead_host": record.roster[record.lead]}
 
 
 def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
