@@ -90,9 +90,16 @@ def test_a_check_finds_what_is_wrong_with_each_host_and_leaves_nothing_behind(br
 
 
 SAVES_ITS_PARTS = """\
+import sys
 import time
-# with tf.train.MonitoredTrainingSession(checkpoint_dir=...): each ps saves its own part
-time.sleep(600)
+
+
+def train(tf):
+    with tf.train.MonitoredTrainingSession(checkpoint_dir="output"):  # each ps saves its own part
+        pass
+
+
+time.sleep(600 if "--job_name=ps" in sys.argv else 3)
 """
 
 

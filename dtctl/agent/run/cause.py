@@ -137,7 +137,7 @@ def _named(exception: Match[str], later: List[str]) -> str:
         message = substance.group()
     elif message.endswith(_OPENS):
         closing = next((line.strip() for line in later if line.startswith(_CLOSES)), "")
-        message = "%s...%s" % (message, closing)
+        message = "%s...%s" % (message[:-1], closing[1:])
     elif re.match(_VAGUE, message):
         message = next((line.strip() for line in later if line.strip() and not re.match(_FRAMING, line)), message)
     return _shown("%s: %s" % (name, message) if message else name)

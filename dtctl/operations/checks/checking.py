@@ -67,6 +67,7 @@ STOPPING = (
     *data.MISSING,
     *("url_missing", "url_denied", "url_scheme_unknown"),
     *storage.FROM_NOTHING,
+    *("keras_3_fit", "tensorflow_1_used"),
 )
 """What makes tasks fail for certain, lets two runs fight for a GPU, or loses what was trained: `up` starts nothing."""
 

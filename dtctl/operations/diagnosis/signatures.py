@@ -43,6 +43,24 @@ def version(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     return {"python": facts.python(task), **found}
 
 
+_KERAS_3 = re.compile(r"/keras/src/")
+"""A file of Keras 3 in a traceback; those of Keras 2 are in tf_keras/src and keras/engine."""
+
+
+def keras_3(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """The versions; None where Keras is older, or has no part in an error that other programs meet as well.
+
+    `split`: a value of several replicas was taken for one. Its lines may leave no room for the traceback.
+    """
+    found, end = version(facts, task, fields), facts.end_of(task)
+    if str(found.get("keras", "3")).partition(".")[0] in ("0", "1", "2"):
+        return None
+    log = end.log if end is not None else ""
+    if fields.get("split") and "Traceback (most recent" in log and not _KERAS_3.search(log):
+        return None
+    return found
+
+
 def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """Who holds the task's port, as its agent saw when it ended, or sees now."""
     vitals = facts.vitals(task)
