@@ -74,6 +74,7 @@ _VAGUE = (
 
 _SUBSTANCE = (
     r"Key \S+ not found in checkpoint|\S+; No space left on device|"
+    r"\S+\.data-\d+-of-\d+; No such file or directory|allow_missing_files was set to false and \S+ did not exist|"
     r"(?:Tensor name|Assign requires shapes|Checksum does not match|Unable to open table file|Data loss: |DATA_LOSS: |"
     r"size mismatch for |Missing key\(s\) in state_dict|OOM when allocating|Could not start gRPC server).*"
 )
@@ -82,6 +83,9 @@ _FRAMING = (
     r"\s*File \"|\s{4}|From /job:\S+:$|Node: '|Hint: If you want to see a list of allocated tensors"
 )
 """Lines of TensorFlow's messages about where in the graph it happened."""
+
+_OPENS, _CLOSES = ("{", "[", "("), ("}", "]", ")")
+"""Around a value that is printed over several lines of a message, and whose own lines say nothing."""
 
 _MESSAGE_LINES = 60
 """The most lines of one message."""
@@ -131,6 +135,9 @@ def _named(exception: Match[str], later: List[str]) -> str:
     substance = re.search(_SUBSTANCE, "\n".join([message, *later]))
     if substance is not None:
         message = substance.group()
+    elif message.endswith(_OPENS):
+        closing = next((line.strip() for line in later if line.startswith(_CLOSES)), "")
+        message = "%s...%s" % (message[:-1], closing[1:])
     elif re.match(_VAGUE, message):
         message = next((line.strip() for line in later if line.strip() and not re.match(_FRAMING, line)), message)
     return _shown("%s: %s" % (name, message) if message else name)

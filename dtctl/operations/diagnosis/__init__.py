@@ -216,6 +216,17 @@ class Level(IntEnum):
     NOTE = 4
 
 
+class Cost(IntEnum):
+    """What it takes the hosts to find it out, and by that who asks them: all of these, up to a most costly one."""
+
+    START = 1
+    """Next to nothing: every `up` asks."""
+    CHECK = 2
+    """Another program, many files, connections, or what a start finds out for itself: `check` asks."""
+    DEEP = 3
+    """Seconds of load: `check --deep` asks."""
+
+
 @dataclass(frozen=True)
 class Signature:
     """One row of a table, as signatures.ini describes it."""
@@ -237,6 +248,8 @@ class Signature:
     """What it follows from: `ends`, or `anything`. It is only shown if no such thing is found."""
     title: str = ""
     """A few words that a user would search for, in the documentation."""
+    cost: Cost = Cost.START
+    """Of a check's signature."""
 
 
 def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
@@ -260,6 +273,7 @@ def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
             texts.get("family", name),
             texts.get("follows", ""),
             texts.get("title", ""),
+            Cost[texts.get("cost", "start").upper()],
         )
 
     return tuple(map(row, sections.sections()))

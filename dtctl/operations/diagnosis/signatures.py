@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.vitals import Disk
+from dtctl.config.strategies import PS
 from dtctl.operations.diagnosis import Facts, Fields, Join, Match, Signature, hosts, modules, table, waits
 from dtctl.operations.snapshot import TaskStatus
 
@@ -40,6 +41,24 @@ def version(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     found = {name: packages[package] for name, package in (("version", "tensorflow"), ("keras", "keras"))
              if package in packages}  # fmt: skip
     return {"python": facts.python(task), **found}
+
+
+_KERAS_3 = re.compile(r"/keras/src/")
+"""A file of Keras 3 in a traceback; those of Keras 2 are in tf_keras/src and keras/engine."""
+
+
+def keras_3(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """The versions; None where Keras is older, or has no part in an error that other programs meet as well.
+
+    `split`: a value of several replicas was taken for one. Its lines may leave no room for the traceback.
+    """
+    found, end = version(facts, task, fields), facts.end_of(task)
+    if str(found.get("keras", "3")).partition(".")[0] in ("0", "1", "2"):
+        return None
+    log = end.log if end is not None else ""
+    if fields.get("split") and "Traceback (most recent" in log and not _KERAS_3.search(log):
+        return None
+    return found
 
 
 def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
@@ -109,6 +128,16 @@ def checkpoint(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     if newest is None or complete is None:
         return {}
     return {"checkpoint": f"{newest.report['dir']}/{complete['prefix']}", "holder_host": newest.host}
+
+
+def in_parts(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """Where the ps tasks, which save a part each, are on more hosts than this one."""
+    record = facts.status.record
+    hosts = tuple(dict.fromkeys(host for one, host in record.roster.items() if one.job == PS))
+    if {*hosts} <= {task.host}:
+        return None
+    said = next((fields[name] for name in ("whole", "half", "part") if fields.get(name)), "")
+    return {"said": said, "ps_hosts": hosts, "lead_host": record.roster[record.lead]}
 
 
 def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:

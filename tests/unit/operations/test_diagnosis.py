@@ -94,14 +94,16 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
     log = end.log
     how: dict[str, Any] = {"code": None, "signal": int(number)} if number else {"code": 1}
     held = fact("port_held", port=2222, text="pid 41 (nginx)") if name == "port_taken" else None
-    found = facts(ended("worker:0", log, beside=held, **how), hosts={"gpu-a": FULL if name == "disk_full" else KNOWN})
+    others = [running("ps:0", "gpu-b")] if name == "checkpoint_in_parts" else []
+    hosts = {"gpu-a": FULL if name == "disk_full" else KNOWN}
+    found = facts(ended("worker:0", log, beside=held, **how), *others, hosts=hosts)
     assert names(found)[0] == name
     assert end.expected.get("means", "") in first_hint(found)
     assert FULLEST.get(name, "") in first_hint(found)
     assert end.expected.get("remedy", "") in first_hint(found)
     assert "{" not in first_hint(found)
     for of_hosts in ({}, {"gpu-a": host()}):
-        unknown = facts(ended("worker:0", log, **how), hosts=of_hosts)
+        unknown = facts(ended("worker:0", log, **how), *others, hosts=of_hosts)
         assert names(unknown)[0] == name
         assert "{" not in first_hint(unknown)
 

@@ -35,6 +35,30 @@ def test_holder_of_a_port_at_the_end_is_reported_before_the_present_one() -> Non
     assert signatures.port(facts(held, hosts=hosts), held, {}) == {"port": 9, "holder": "pid 7 (then)"}
 
 
+SPLIT = "ValueError: Attempt to convert a value (PerReplica:{\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "keras", "is_keras_3"),
+    [
+        ("site-packages/keras/src/utils/traceback_utils.py", "3.15.1", True),
+        ("site-packages/keras/src/utils/traceback_utils.py", "2.15.0", False),
+        ("site-packages/tf_keras/src/utils/traceback_utils.py", "3.15.1", False),
+        ("train.py", "3.15.1", False),
+        ("", "3.15.1", True),
+    ],
+)
+def test_a_value_of_several_replicas_is_the_fault_of_keras_3_where_that_was_called(
+    file: str, keras: str, is_keras_3: bool
+) -> None:
+    frames = f'Traceback (most recent call last):\n  File "/v/{file}", line 1, in f\n' if file else ""
+    task = ended("worker:0", frames + SPLIT)
+    known = facts(task, hosts={"gpu-a": host({"worker:0": vitals(packages={"keras": keras})})})
+    found = signatures.keras_3(known, task, {"split": "Attempt"})
+    assert (found is not None) is is_keras_3
+    assert signatures.keras_3(facts(task), task, {"split": "Attempt"}) != {} or file
+
+
 SAVED = checkpoint("model.ckpt-7", 7)
 
 
