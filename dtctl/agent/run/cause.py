@@ -230,8 +230,11 @@ def is_vague(line: str) -> bool:
 OWN = "own"
 """Another try meets it again."""
 
+PEER = "peer"
+"""It has lost its connection to another task, or to a service: usually that one has ended first."""
+
 OTHERS = "others"
-"""A peer or a service is away, or a port is taken: the next try may succeed, however often it has failed."""
+"""A name is not resolved, a port is taken, it was interrupted: the next try may succeed, however often it failed."""
 
 SHORTAGE = "shortage"
 """The machine temporarily lacks something: room on a disk, processes, memory for one more, open files."""
@@ -240,7 +243,7 @@ CANNOT_LOAD = "cannot_load"
 """The program's code cannot be loaded."""
 
 
-ALWAYS_RETRIED = (OTHERS, SHORTAGE)
+ALWAYS_RETRIED = (PEER, OTHERS, SHORTAGE)
 """However often a program ends by one of these."""
 
 NEVER_RETRIED = (CANNOT_LOAD,)
@@ -286,17 +289,29 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
         ),
     ),
     (CANNOT_LOAD, _exceptions("ImportError ModuleNotFoundError SyntaxError IndentationError TabError")),
+    (OTHERS, _exceptions("InterruptedError KeyboardInterrupt SystemExit gaierror herror NameResolutionError")),
+    # bind(2), getaddrinfo(3)
     (
         OTHERS,
+        _phrases(
+            r"Name or service not known",
+            r"(?:Temporary failure in|DNS) (?:name )?resolution(?: failed)?",
+            r"Address already in use",
+            r"EADDRINUSE",
+            r"bind failed",
+            r"Could not start gRPC server",
+        ),
+    ),
+    (
+        PEER,
         _exceptions(
             # TensorFlow (tensorflow/python/framework/errors_impl.py), gRPC
             "AbortedError CancelledError DeadlineExceededError UnavailableError "
             "_InactiveRpcError _MultiThreadedRendezvous AioRpcError "
             # Python, requests, urllib3, aiohttp
             "BrokenPipeError ConnectionAbortedError ConnectionError ConnectionRefusedError ConnectionResetError "
-            "InterruptedError KeyboardInterrupt SystemExit TimeoutError gaierror timeout herror "
-            "ChunkedEncodingError ConnectTimeout ConnectTimeoutError IncompleteRead MaxRetryError "
-            "NameResolutionError NewConnectionError ProtocolError ProxyError ReadTimeout ReadTimeoutError "
+            "TimeoutError timeout ChunkedEncodingError ConnectTimeout ConnectTimeoutError IncompleteRead "
+            "MaxRetryError NewConnectionError ProtocolError ProxyError ReadTimeout ReadTimeoutError "
             "RemoteDisconnected ServerDisconnectedError ClientConnectorError ServerTimeoutError "
             # PyTorch (torch.distributed), Horovod, Ray
             "DistNetworkError DistStoreError RendezvousClosedError RendezvousConnectionError "
@@ -306,7 +321,7 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
         ),
     ),
     (
-        OTHERS,
+        PEER,
         _phrases(
             # status codes of gRPC and absl, where a status begins
             r"(?:UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|CANCELLED): .*",
@@ -319,18 +334,12 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
             r"stopped sending heartbeats",
             r"Barrier timed out",
             r"(?:task|cluster|peer|worker) is unhealthy",
-            # connect(2), bind(2), getaddrinfo(3)
+            # connect(2)
             r"Connection (?:refused|reset by peer|timed out|aborted|closed by (?:remote )?peer)",
             r"Connection (?:to \S+ )?(?:was closed|was lost|timed out)",
             r"Broken pipe",
             r"No route to host",
             r"(?:Network|Host) is (?:unreachable|down)",
-            r"Name or service not known",
-            r"(?:Temporary failure in|DNS) (?:name )?resolution(?: failed)?",
-            r"Address already in use",
-            r"EADDRINUSE",
-            r"bind failed",
-            r"Could not start gRPC server",
             # NCCL, gloo and the stores of torch.distributed
             r"remote process exited or there was a network error",
             r"NCCL(?: error in|:).*(?:unhandled system error|internal error)",

@@ -625,6 +625,45 @@ def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
     assert "no task has reported a step since the start" in first_hint(found)
 
 
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer"
+
+
+def killed_ps(cause_at: float = 988.9, **fields: Any) -> Facts:
+    """A ps was killed, and runs again; workers that lost their connection by that have started again, too."""
+    workers = [restarted_once(f"worker:{n}", f"gpu-{n}", 989.0, code=1, cause=RESET, **fields) for n in range(2)]
+    return facts(*workers, restarted_once("ps:0", "gpu-b", cause_at, code=None, signal=9))
+
+
+def restarted_once(task: str, host: str, at: float, *, step: int | None = None, **how: Any) -> TaskStatus:
+    return running(task, host, attempt=2, since=990.0, step=step, history=(past_attempt(1, 900.0, at, **how),))
+
+
+def test_a_killed_ps_leads_and_not_those_that_lost_their_connection_by_it() -> None:
+    for at in (988.9, 989.3, 970.0):
+        assert now_and_past(killed_ps(at)) == (["killed"], [])
+        assert first_hint(killed_ps(at)).startswith("ps:0 on gpu-b was killed by SIGKILL at ")
+    assert now_and_past(killed_ps(900.0))[0] == ["peer_lost"], "which was long before"
+    assert now_and_past(killed_ps(step=5)) == ([], ["killed"]), "which the workers have overcome"
+
+
+def test_what_the_run_failed_of_is_reported_though_it_had_been_restarted() -> None:
+    worker = ended("worker:0", FRAMES + RESET + "\n")
+    ps = restarted_once("ps:0", "gpu-b", 959.9, code=None, signal=9)
+    for state in (TaskState.STOPPED, TaskState.RUNNING):
+        why = (fact("task_failed", task="ps:0"), fact("killed", signal=9))
+        verdict = Verdict(Outcome.FAILED, why, TaskId("ps", 0))
+        found = facts(worker, changed(ps, state=state), verdict=verdict)
+        assert [(one.signature.name, one.first) for one in findings(found)] == [("killed", True)]
+        assert advice_lines(found.status)[0].startswith("a user killed it")
+
+
+def test_diagnose_does_not_propose_to_diagnose() -> None:
+    for one in (findings(facts(ended("worker:0", CONNECTION), PS))[0], findings(facts(WAITS, PS))[0]):
+        assert not any(line.startswith("dtctl diagnose") for line in paragraph(one, typed="diagnose"))
+        assert paragraph(one, typed="diagnose")[-1].startswith("dtctl ")
+    assert paragraph(findings(facts(ended("worker:0", CONNECTION), PS))[0])[2].startswith("dtctl diagnose")
+
+
 def test_a_thousand_tasks_that_all_wait_are_reported_at_once() -> None:
     tasks = [running("ps:0", "gpu-b"), *(says(running(f"worker:{n}", f"gpu-{n}"), STILL) for n in range(1000))]
     (found,) = findings(facts(*tasks))
