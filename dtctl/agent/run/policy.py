@@ -75,7 +75,8 @@ def verdict(ending: Ending, logged: str, recovery: RecoverySpec) -> Verdict:
 def exit_record(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequence[Left] = ()) -> Exit:
     """The exit as in state.json."""
     left, killed_after_s = list(left_behind), verdict.killed_after_s
-    return {**ending, "retry": verdict.retry, "left_behind": left, "killed_after_s": killed_after_s, "tail": tail}
+    own = {"retry": verdict.retry, "left_behind": left, "killed_after_s": killed_after_s, "tail": tail}
+    return {**ending, "limits": [], **own}  # type: ignore[typeddict-item]  # `why` has those that matter
 
 
 _CHANGES = re.compile(r"0x[0-9a-f]+|(?<=tmp)[\w-]{6,}|[0-9a-f]{8,}|\d+")
@@ -307,7 +308,7 @@ def why_of_error(kind: str, error: OSError, **fields: str) -> List[Fact]:
 
 def unknown_exit(ended: Optional[float], *why: Fact) -> Ending:
     """The exit of a process that ended unseen."""
-    return {"code": None, "signal": None, "error": sentence(why), "why": list(why), "ended": ended}
+    return {"code": None, "signal": None, "error": sentence(why), "why": list(why), "ended": ended, "limits": []}
 
 
 def is_early(ending: Ending, verdict: Verdict, entry: Entry, *, early: bool, lately: bool) -> bool:

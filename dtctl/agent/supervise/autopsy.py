@@ -13,12 +13,13 @@ import signal
 from contextlib import suppress
 
 from ..dump import kernel_threads
-from ..host import files, machine, paths, ports, processes
+from ..host import files, limits, machine, paths, ports, processes
 from ..logs.lines import end_of
 from ..records.reasons import Fact, fact
 from ..records.vitals import MOST_THREADS
 from ..run import policy
 from ..run.cause import cause_of_end
+from ..vitals.machine_load import full_disks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def judge(
     if entry["state"] == "stalled":
         verdict = policy.Verdict(True, beside=hung_in(attempt.directory, log))
     if ending["code"] != 0 and not entry["asked"]:
-        verdict.beside += found_beside(attempt, ending, port)
+        verdict.beside += [*found_beside(attempt, ending, port), *limits.met(ending["limits"], verdict.cause)]
+        verdict.beside += full_disks(verdict.cause, attempt.directory)
     verdict.beside += left_behind(attempt.left_behind)
     verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
     return verdict, log

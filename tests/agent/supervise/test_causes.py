@@ -24,7 +24,15 @@ except KeyError as error:
 MEMORY = Path("/sys/fs/cgroup/memory")
 
 MISSING = "ModuleNotFoundError: No module named 'no_such_module'"
+LIMITED = "import os, resource, threading, time; os.getuid() or os.setuid(65534); resource.setrlimit(resource.RLIMIT_%s, (%d, %d)); "
+THREAD = "threading.Thread(target=time.sleep, args=(1,)).start()"
+SHORTAGE = ", a shortage on its host"
 DEATHS = {
+    LIMITED % ("AS", 400 << 20, 400 << 20) + "bytearray(1 << 30)": "exit code 1 (MemoryError); ulimit -v is 409600 kB",
+    LIMITED % ("NPROC", 1, 9) + THREAD: f"exit code 1 (RuntimeError: can't start new thread){SHORTAGE}; ulimit -u is 1",
+    LIMITED % ("NOFILE", 20, 20)
+    + "[os.dup(0) for _ in range(30)]": f"exit code 1 (OSError: [Errno 24] Too many open files){SHORTAGE}; "
+    "ulimit -n is 20",
     "raise ValueError('bad value')": "exit code 1 (ValueError: bad value)",
     CHAINED: "exit code 1 (ValueError: the configuration has no learning rate)",
     "import no_such_module": f"exit code 1 ({MISSING}), which is not tried again",

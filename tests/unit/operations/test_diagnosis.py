@@ -132,6 +132,9 @@ def test_a_file_that_was_not_pushed_is_reported_with_its_rule(log: str, path: st
     assert "!/data/" not in first_hint(asked)
 
 
+NO_MEMORY = FRAMES + "MemoryError\n"
+ARRAY = FRAMES + "numpy._core._exceptions._ArrayMemoryError: Unable to allocate %s for an array with shape (9,)\n"
+FULL_DISK = FRAMES + "OSError: [Errno 28] No space left on device\n"
 KILLED: dict[str, Any] = {"code": None, "signal": 9}
 FROZEN = changed(running("ps:0", "gpu-b"), state=TaskState.STALLED, why=(fact("frozen", seconds=61.0),))
 HANGS = changed(running("worker:0"), state=TaskState.STALLED, why=(fact("stalled", seconds=300.0),))
@@ -213,6 +216,50 @@ BY_FACTS = [
         "host_restarted",
         facts(changed(ended("worker:0", "step 1\n", code=None), why=(fact("host_restarted"),))),
         "gpu-a was restarted while the task ran",
+    ),
+    (
+        "memory_limit",
+        facts(ended("worker:0", NO_MEMORY, beside=fact("limit", what="ulimit -v", text="409600 kB"))),
+        "the program was refused memory on gpu-a by a limit: ulimit -v is 409600 kB\ndtctl exec @gpu-a -- sh -c",
+    ),
+    (
+        "memory_limit",
+        facts(ended("worker:0", NO_MEMORY), machines={"gpu-a": machine(available_bytes=15 << 30)}),
+        "the program was refused memory on gpu-a though 16.1 GB of 17.2 GB are free now: it has a limit, or",
+    ),
+    (
+        "host_memory",
+        facts(ended("worker:0", NO_MEMORY), machines={"gpu-a": machine(available_bytes=9 << 30)}),
+        "gpu-a has too little memory: 9.7 GB of 17.2 GB are free now",
+    ),
+    (
+        "host_memory",
+        facts(ended("worker:0", ARRAY % "18.6 TiB"), machines={"gpu-a": machine(available_bytes=15 << 30)}),
+        "gpu-a has too little memory for 18.6 TiB at once: 16.1 GB",
+    ),
+    (
+        "memory_limit",
+        facts(ended("worker:0", ARRAY % "381. MiB"), machines={"gpu-a": machine(available_bytes=15 << 30)}),
+        "the program was refused memory",
+    ),
+    (
+        "process_limit",
+        facts(
+            ended(
+                "worker:0", "RuntimeError: can't start new thread\n", beside=fact("limit", what="ulimit -u", text="9")
+            )
+        ),
+        "from starting another process or thread: ulimit -u is 9",
+    ),
+    (
+        "disk_full",
+        facts(ended("worker:0", FULL_DISK, beside=fact("disk_full", what="/mnt/out")), hosts={"gpu-a": FULL}),
+        "a disk of gpu-a is full: /mnt/out\ndtctl exec @gpu-a -- du -xhd1 /mnt/out    shows what fills it",
+    ),
+    (
+        "disk_full",
+        facts(ended("worker:0", FULL_DISK, beside=fact("own_disk_full", what="/")), hosts={"gpu-a": FULL}),
+        "a disk of gpu-a is full: /\ndtctl gc    removes old runs",
     ),
     ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
     ("killed", facts(ended("worker:0", NO_GPU, **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
@@ -414,8 +461,15 @@ def test_task_that_waits_for_an_ended_one_is_reported_with_the_cause() -> None:
         ("/small/out", "a disk of gpu-a is full: that of /small/out"),
     ],
 )
-def test_full_disk_is_the_one_of_the_path_in_the_message(path: str, shown: str) -> None:
-    end = ended("worker:0", f"{FRAMES}OSError: [Errno 28] No space left on device: '{path}'\n")
+@pytest.mark.parametrize(
+    "message",
+    [
+        "OSError: [Errno 28] No space left on device: '%s'",
+        f"{ERRORS}ResourceExhaustedError: %s; No space left on device",
+    ],
+)
+def test_full_disk_is_the_one_of_the_path_in_the_message(message: str, path: str, shown: str) -> None:
+    end = ended("worker:0", f"{FRAMES}{message % path}\n")
     disks = [disk("/small", 5 * MB, 10 * MB), disk("/data", 10 * MB, 50 * GB)]
     found = facts(end, hosts={"gpu-a": host({"worker:0": vitals()}, disks=disks)})
     assert shown in first_hint(found)
