@@ -79,7 +79,7 @@ SENTENCES = {
     "still_silent": "still no sign of progress after its restart",
     "never_began": "no task has reported a step since the start, and all have been idle for %(span)s",
     # details
-    "hung_in": "; its stack ends in %(text)s",
+    "hung_in": "; it was in %(text)s",
     "port_held": "; port %(port)d is held by %(text)s",
     "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",
     "cause": " (%(text)s)",

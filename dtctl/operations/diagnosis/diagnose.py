@@ -89,7 +89,8 @@ def _at(row: Signature, level: Level) -> Signature:
 
 def _first(facts: Facts, one: Finding) -> Finding:
     cause = facts.status.verdict.cause
-    return dataclasses.replace(one, first=cause is not None and one.seen.end is not None and cause in one.seen.tasks)
+    is_end = one.seen.end is not None or one.signature.name == "stalled"
+    return dataclasses.replace(one, first=cause is not None and is_end and cause in one.seen.tasks)
 
 
 def _of_ends(facts: Facts) -> Iterator[Finding]:

@@ -24,7 +24,10 @@ except KeyError as error:
 MEMORY = Path("/sys/fs/cgroup/memory")
 
 MISSING = "ModuleNotFoundError: No module named 'no_such_module'"
-LIMITED = "import os, resource, threading, time; os.getuid() or os.setuid(65534); resource.setrlimit(resource.RLIMIT_%s, (%d, %d)); "
+LIMITED = (
+    "import os, resource, threading, time; os.getuid() or os.setuid(65534); "
+    "resource.setrlimit(resource.RLIMIT_%s, (%d, %d)); "
+)
 THREAD = "threading.Thread(target=time.sleep, args=(1,)).start()"
 SHORTAGE = ", a shortage on its host"
 DEATHS = {

@@ -142,6 +142,8 @@ WORKERS = [running(f"worker:{n}", f"gpu-{n}", rate=60.0, step=100, step_time=999
 SLOW = [*WORKERS[:3], changed(WORKERS[3], rate=12.0)]
 LATE = [*WORKERS[:3], changed(WORKERS[3], step_time=940.0)]
 STILL_ALL = [changed(one, step_time=950.0, cpu=0.0) for one in WORKERS]
+HUNG_IN = (fact("stalled", seconds=300.0), fact("hung_in", text="next_batch (input.py:31)"))
+FAILED = Verdict(Outcome.FAILED, (fact("task_failed", task="worker:0"), *HUNG_IN), TaskId("worker", 0))
 HUNG_TWICE = changed(
     running("worker:0", attempt=3, since=990.0),
     history=tuple(past_attempt(n, 700.0 + n, 800.0 + n, None, 6, asked=False, hung=(fact("hung"),)) for n in (1, 2)),
@@ -314,7 +316,17 @@ BY_FACTS = [
         "gpu-b has not connected to the coordinator for 1m40s: agents dial gpu-a:1",
     ),
     ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),
-    ("stalled", facts(HANGS), "no progress for 5m"),
+    (
+        "stalled",
+        facts(HANGS),
+        "worker:0 on gpu-a made no progress for 5m; dtctl restarts it\ndtctl dump worker:0    shows where it is",
+    ),
+    (
+        "stalled",
+        facts(changed(HANGS, state=TaskState.FAILED, why=HUNG_IN), verdict=FAILED),
+        "worker:0 on gpu-a made no progress for 5m; it was in next_batch (input.py:31)\n"
+        "dtctl logs worker:0 -n 60    ends with the stacks",
+    ),
     (
         "ps_ended",
         with_incidents(facts(PS), *[checked(Incident, incident("ps:0", why=[fact("ps_ended")]))] * 2),
@@ -564,6 +576,13 @@ def test_the_last_lines_of_an_unrecognised_loss_are_shown_while_the_task_runs() 
     assert not any("line 11" in line for line in paragraph(only, most_lines=3))
     assert "unrecognised error" in paragraph(only, shown=True), "which announces no lines, as none follow"
     assert "unrecognised error" in paragraph(findings(facts(task))[0])
+
+
+def test_a_run_that_failed_of_a_hang_advises_what_shows_where_it_was() -> None:
+    assert (
+        "dtctl logs worker:0 -n 60"
+        in advice_lines(facts(changed(HANGS, state=TaskState.FAILED, why=HUNG_IN), verdict=FAILED).status)[1]
+    )
 
 
 def test_a_loop_of_hangs_names_the_frame_in_which_the_task_hung() -> None:
