@@ -371,6 +371,27 @@ def kind_of_error(text: str) -> str:
     return next((kind for kind, pattern in SIGNATURES if re.match(pattern, text)), OWN)
 
 
+_TAKEN = r"(?i:already in use|EADDRINUSE|errno:? 98\b|failed to bind|no address added|address in use)"
+_PORT = re.compile(
+    r"(?:\[[\da-fA-F:.]*\]|(?<![\d:])(?:\d{1,3}\.){3}\d{1,3}|localhost|\*|::|(?<= )):(\d{2,5})\b|"
+    r"['\"], (\d{2,5})[,)]|\b[Pp]ort:? (\d{2,5})\b"
+)
+"""A port after an address, in the address of a Python socket, or after the word."""
+
+
+def taken_port(log: str) -> Optional[int]:
+    """The port that a program could not listen on, where a line about that at the end of its log names one."""
+    for line in reversed(_lines(log)[-_MESSAGE_LINES:]):
+        named = re.search(_PORT, line) if re.search(_TAKEN, line) else None
+        if named is not None:
+            return int(next(filter(None, named.groups())))
+    return None
+
+
+def is_port_taken(text: str) -> bool:
+    return re.search(_TAKEN, text) is not None or "Could not start gRPC server" in text
+
+
 _DAMAGED = (
     r"DataLoss|Data loss|DATA_LOSS|Unable to open table file|Checksum does not match|Read (?:less|fewer) bytes than|"
     r"not an sstable|truncated block read|block checksum mismatch|TensorSliceReader"

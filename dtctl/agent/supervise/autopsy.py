@@ -18,7 +18,7 @@ from ..logs.lines import end_of
 from ..records.reasons import Fact, fact
 from ..records.vitals import MOST_THREADS
 from ..run import policy
-from ..run.cause import cause_of_end
+from ..run.cause import cause_of_end, is_port_taken, taken_port
 from ..vitals.machine_load import full_disks
 
 TYPE_CHECKING = False
@@ -101,12 +101,16 @@ def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks
 def judge(
     attempt: Attempt, ending: Ending, entry: Entry, port: Optional[int], recovery: RecoverySpec, masks: Masks
 ) -> Tuple[policy.Verdict, str]:
-    """The same with facts from the host. `entry`: as it was when the attempt ended. `port`: the task's."""
+    """The same with facts from the host. `entry`: as it was when the attempt ended. `port`: the task's own.
+
+    Where its log names the port that it found taken, that one is meant.
+    """
     verdict, log = examine(attempt.directory, ending, recovery, masks)
     if entry["state"] == "stalled":
         verdict = policy.Verdict(True, beside=hung_in(attempt.directory, log))
     if ending["code"] != 0 and not entry["asked"]:
-        verdict.beside += [*found_beside(attempt, ending, port), *limits.met(ending["limits"], verdict.cause)]
+        named = taken_port(log) if is_port_taken(verdict.cause) else None
+        verdict.beside += [*found_beside(attempt, ending, named or port), *limits.met(ending["limits"], verdict.cause)]
         verdict.beside += full_disks(verdict.cause, attempt.directory)
     verdict.beside += left_behind(attempt.left_behind)
     verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
@@ -114,7 +118,7 @@ def judge(
 
 
 def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[Fact]:
-    """Other possible causes of an unrequested exit: another process on its port, a host without memory."""
+    """Other possible causes of an unrequested exit: another process on the port, a host without memory."""
     found: List[Fact] = []
     if port is not None and ports.listening(port):  # of the attempt nothing is left that could
         found.append(fact("port_held", port=port, text=ports.holder(port)))

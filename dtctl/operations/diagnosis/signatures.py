@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.vitals import Disk
+from dtctl.agent.run.cause import taken_port
 from dtctl.operations.diagnosis import Facts, Fields, Join, Match, Signature, hosts, modules, table, waits
 from dtctl.operations.snapshot import TaskStatus
 
@@ -42,17 +43,35 @@ def version(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     return {"python": facts.python(task), **found}
 
 
+_PID = re.compile(r"pid (\d+)\b(?! of the run)")
+
+
 def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """Who holds the task's port, as its agent saw when it ended, or sees now."""
-    vitals = facts.vitals(task)
+    """The port that the log names, or the task's own, and who holds it, as its agent saw at the end, or sees now.
+
+    If neither is so, the program uses a port of which nothing is known.
+    """
+    end, vitals = facts.end_of(task), facts.vitals(task)
+    own = facts.address(task.id).rpartition(":")[2]
     held = next((one for one in task.why if one["kind"] == "port_held"), None)
-    address = facts.address(task.id).rpartition(":")[2]
-    found: dict[str, object] = {"port": fields.get("port") or address or "?"}
+    named = taken_port(f"{end.log}\n{end.cause}") if end is not None else None
     if held is not None:
-        found.update(port=held["port"], holder=held["text"])
+        number, holder = str(held["port"]), held["text"]
+    elif named is not None:
+        number, holder = str(named), ""
     elif vitals is not None and vitals["holder"]:
-        found["holder"] = vitals["holder"]
-    return found
+        number, holder = own, vitals["holder"]
+    else:
+        number, holder = own if end is None or "gRPC" in end.cause else "", ""
+    known = {"holder": holder} if holder else {}
+    if pid := _PID.match(holder):
+        known["holder_pid"] = pid[1]
+    if number and number == own:
+        return {"taken": f"port {number}", "own_port": number, **known}
+    if not number:
+        other = f"a port other than the task's own ({own})" if own else "a port"
+        return {"taken": other, "opener": str(task.id)}
+    return {"taken": f"port {number}", "program_port": number, **known}
 
 
 def disk(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:

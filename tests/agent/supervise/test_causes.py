@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -52,6 +53,17 @@ DEATHS = {
 def test_an_end_is_reported_with_its_cause(host: AgentHost, program: str, reason: str) -> None:
     spec = host.started(python_task("worker:0", program), recovery={**QUICKLY, "max_restarts": 0})
     assert host.wait_state(spec, "worker:0", "failed")["reason"] == reason
+
+
+def test_the_port_that_the_log_names_is_reported_with_who_holds_it(host: AgentHost) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        program = f"import socket; socket.create_server(('127.0.0.1', {port}))"
+        spec = host.started(python_task("worker:0", program), recovery={**QUICKLY, "max_restarts": 0})
+        entry = host.wait_state(spec, "worker:0", "failed")
+    [found] = [one for one in entry["why"] if one["kind"] == "port_held"]
+    assert found["port"] == port
+    assert found["text"].startswith(f"pid {os.getpid()} (")
 
 
 @pytest.mark.nightly

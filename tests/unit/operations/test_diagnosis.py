@@ -132,6 +132,7 @@ def test_a_file_that_was_not_pushed_is_reported_with_its_rule(log: str, path: st
     assert "!/data/" not in first_hint(asked)
 
 
+IN_USE = FRAMES + "OSError: [Errno 98] Address already in use%s\n"
 NO_MEMORY = FRAMES + "MemoryError\n"
 ARRAY = FRAMES + "numpy._core._exceptions._ArrayMemoryError: Unable to allocate %s for an array with shape (9,)\n"
 FULL_DISK = FRAMES + "OSError: [Errno 28] No space left on device\n"
@@ -252,6 +253,30 @@ BY_FACTS = [
             )
         ),
         "from starting another process or thread: ulimit -u is 9",
+    ),
+    (
+        "port_taken",
+        facts(
+            ended("worker:0", IN_USE % "", beside=fact("port_held", port=2222, text="pid 41 of the run digits-1 (x)"))
+        ),
+        "port 2222 of gpu-a is taken by pid 41 of the run digits-1 (x)\ndtctl gc    ends leftovers of old runs\n"
+        "otherwise choose another port: jobs.NAME.port in cluster.yaml (now 2222)",
+    ),
+    (
+        "port_taken",
+        facts(ended("worker:0", IN_USE % " ('', 6006)", beside=fact("port_held", port=6006, text="pid 41 (nginx)"))),
+        "port 6006 of gpu-a is taken by pid 41 (nginx)\ndtctl exec @gpu-a -- ps -fp 41    shows what holds it",
+    ),
+    (
+        "port_taken",
+        facts(ended("worker:0", IN_USE % " ('', 6006)")),
+        "port 6006 of gpu-a is taken\ndtctl gc    ends leftovers of old runs\n"
+        "otherwise choose another port than 6006 in trainer.args or the program; then: dtctl up --replace",
+    ),
+    (
+        "port_taken",
+        facts(ended("worker:0", IN_USE % "")),
+        "a port other than the task's own (2222) of gpu-a is taken\ndtctl gc",
     ),
     (
         "disk_full",
