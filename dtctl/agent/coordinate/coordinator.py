@@ -314,7 +314,7 @@ class Coordinator:
 
     def due(self) -> Optional[float]:
         """When `step` is to be called again though no message has come."""
-        return self._recovery.due()
+        return self._recovery.due() if not self.decided else None
 
     def orders(self) -> List[Tuple[str, Orders]]:
         """New orders for connected hosts. After a hello of a host, all of its orders are new."""
@@ -377,7 +377,10 @@ class Coordinator:
 
     def _judge(self, now: float, wall: float) -> None:
         facts = self.view.facts()
-        end = outcome.decided(facts) or self._failure(now, wall)
+        end = outcome.decided(facts)
+        if end is not None and end.kind == "Failed" and self._recovery.awaits_cause(end.cause or "", now):
+            return
+        end = end or self._failure(now, wall)
         if end is not None:
             self._decide(end)
         else:

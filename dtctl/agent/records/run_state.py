@@ -141,6 +141,8 @@ class Ending(Record):
     why: Default[Why, []]
     """The same as facts."""
     ended: Default[Optional[Epoch], None]
+    limits: Default[Why, []]
+    """The limits of its process that were set (`ulimit`)."""
 
 
 class Left(Record):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Collection, Iterable, List, Mapping, Optional
 
     from ..records.answers import Checkpoint
-    from ..records.run_state import Entry, Intent
+    from ..records.run_state import Entry, Intent, Past
     from ..records.spec import Member
 
 
@@ -88,7 +88,7 @@ def decided(facts: Facts) -> Optional[Judgement]:
         return ordered
     failed = _first_failure(facts)
     if failed is not None:
-        return Judgement("Failed", [fact("task_failed", task=failed), *_how(facts.entries[failed])], failed)
+        return Judgement("Failed", [fact("task_failed", task=failed), *_why_failed(facts.entries[failed])], failed)
     return ordered
 
 
@@ -190,9 +190,39 @@ def _why_succeeded(facts: Facts) -> List[Fact]:
 
 
 def _first_failure(facts: Facts) -> Optional[str]:
-    """The task whose final failure fails the run: of several the one that has been failing the longest."""
+    """The task whose failure fails the run: of several the one that has been failing the longest.
+
+    Where that one has only lost a peer, it is the task that was lost before it, whether that may restart or not.
+    """
+    from . import policy  # imported late: most callers need no failure's start
+
     fatal = [task for task in facts.in_state("failed") if facts.current(task) and _is_fatal(facts, task)]
-    return min(fatal, key=lambda task: failing_since(facts.entries[task]), default=None)
+    if not fatal:
+        return None
+    first = min(fatal, key=lambda task: failing_since(facts.entries[task]))
+    if not _lost_peer(facts.entries[first]):
+        return first
+    since = failing_since(facts.entries[first])
+    causes = {
+        task: past["ended"]
+        for task in facts.present
+        for past in _failures(facts.entries.get(task))
+        if not policy.lost_peer(past["cause"]) and policy.may_follow(since, past["ended"])
+    }
+    return min(causes, key=lambda task: causes[task], default=first)
+
+
+def _lost_peer(entry: Entry) -> bool:
+    from . import policy
+
+    return any(policy.lost_peer(past["cause"]) for past in _failures(entry)[-1:])
+
+
+def _failures(entry: Optional[Entry]) -> List[Past]:
+    """Its attempts that ended by themselves, and not well."""
+    from . import policy
+
+    return [past for past in entry["history"] if policy.is_own(past) and past["code"] != 0] if entry else []
 
 
 def _is_fatal(facts: Facts, task: str) -> bool:
@@ -213,7 +243,7 @@ def _cannot_have_succeeded(facts: Facts) -> bool:
 
 def failing_since(entry: Entry) -> float:
     """When the unbroken series of failures began that led to the final one: a cause fails before its followers do."""
-    from . import policy  # imported late: most callers need no failure's start
+    from . import policy
 
     since = entry["since"] or 0.0
     for past in reversed(entry["history"]):
@@ -227,6 +257,16 @@ def _how(entry: Entry) -> List[Fact]:
     from . import policy
 
     return why_of(entry) or (policy.why_ended(entry["exit"]) if entry["exit"] else [fact("exit_unknown")])
+
+
+def _why_failed(entry: Entry) -> List[Fact]:
+    """The same of one that may have been restarted since."""
+    if entry["state"] in ("failed", "backoff") or not _failures(entry):
+        return _how(entry)
+    from . import policy
+
+    last = _failures(entry)[-1]
+    return [*policy.why_ended(last), *([fact("cause", text=last["cause"])] if last["cause"] else [])]
 
 
 def _want(facts: Facts, task: str) -> str:

@@ -19,6 +19,7 @@ from dtctl.agent.run.cause import (
     is_vague,
     kind_of_error,
     names_taken_port,
+    taken_port,
 )
 from dtctl.operations.diagnosis.signatures import IN_LOGS
 from tests.fuzz import cases
@@ -151,6 +152,35 @@ def test_an_error_is_classified(kind: str, line: str) -> None:
     has_traceback = EXCEPTION.match(line) and not line.startswith(("error:", "ERROR:", "FATAL:"))
     found = cause_of_end((FRAMES if has_traceback else "step 1\n") + line + "\n", 1)
     assert (kind_of_error(found), bool(found)) == (kind, True), found
+
+
+@pytest.mark.parametrize(
+    ("log", "port"),
+    [
+        ("OSError: [Errno 98] Address already in use (while attempting to bind on address ('127.0.0.1', 8899))", 8899),
+        (
+            "OSError: [Errno 98] error while attempting to bind on address ('::', 8000, 0, 0): address already in use",
+            8000,
+        ),
+        (
+            "E add_port.cc:83] Failed to add port to server: No address added out of total 1 resolved for '[::]:2223'",
+            2223,
+        ),
+        (
+            "E add_port.cc:83] No address added out of total 1 resolved for '0.0.0.0:2223'\nUnknownError: Could not",
+            2223,
+        ),
+        ("The server socket has failed to listen on any local network address. port: 29500, name: EADDRINUSE", 29500),
+        ("The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).", 29500),
+        ("Error: listen EADDRINUSE: address already in use :::3000", 3000),
+        ("ERROR: TensorBoard could not bind to port 6006, it was already in use", 6006),
+        ("Address already in use\nPort 5000 is in use by another program.", None),
+        ("OSError: [Errno 98] Address already in use", None),
+        ("2026-11-22 10:02:11.1: I server listens on 10.0.0.1:2222\nOSError: [Errno 98] Address already in use", None),
+    ],
+)
+def test_the_port_that_is_taken_is_the_one_that_the_log_names(log: str, port: int | None) -> None:
+    assert taken_port(f"step 1\n{log}\n") == port
 
 
 @pytest.mark.parametrize(("text", "kind"), [("", "own"), ("MyTypeError: connection", "own"), ("Timeouts", "own")])
