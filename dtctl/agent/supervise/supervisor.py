@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ..coordinate.following import Following
     from ..coordinate.leading import Leading
+    from ..coordinate.superseded import Farewell
     from ..coordinate.voting import Voter
     from ..coordinate.waiting import Waiting
     from ..records.run_state import Intent
@@ -74,6 +75,7 @@ class Supervisor:
         self._voter = self._new_voter(now) if votes(self._spec) else None
         self._role = take_role(files, self._voter, now, rebooted=rebooted)
         self._context.may_start = self._role.may_start and not self._role.holds()
+        self._farewell: Optional[Farewell] = None
         self._load = MachineLoad()
         self._storage = SharedStorage(self._spec, self._context.checkpoint_dirs)
         self._gpus = Reader(self._spec["tasks"], LOAD_S)
@@ -106,7 +108,7 @@ class Supervisor:
             self._save()  # what is reported is on the disk
             if self._has_new_orders(now, wall):
                 continue
-            if self._over() and self._finish():
+            if self._over() and self._has_said_farewell(now) and self._finish():
                 if self._role.is_removed:
                     self._files.remove_aside()
                 return
@@ -261,6 +263,22 @@ class Supervisor:
         ended = max((entry["since"] or 0.0 for entry in self.state["tasks"].values()), default=0.0)
         return time.time() - ended < intents.AWAIT_S
 
+    def _has_said_farewell(self, now: float) -> bool:
+        """Those that may wait for this host have heard that it has ended what it had, or cannot be reached.
+
+        It has when the disk says that every task is to be stopped: no later agent starts any of them.
+        """
+        if not self._role.is_superseded:
+            return True
+        if self._farewell is None:
+            with self._files.intent_lock():
+                if not self._intent.settled():
+                    return False
+            from ..coordinate.superseded import Farewell  # rarely needed
+
+            self._farewell = Farewell(self._files, self._spec, now)
+        return self._farewell.step(now)
+
     def _finish(self) -> bool:
         """Ends the run's life here, unless a session has changed the intent since it was read.
 
@@ -280,6 +298,8 @@ class Supervisor:
         self._storage.close()
         self._gpus.close()
         self._role.close()
+        if self._farewell is not None:
+            self._farewell.close()
         return True
 
     def _publish(self, now: float) -> None:
@@ -305,9 +325,13 @@ class Supervisor:
         now = time.monotonic()
         due = self._role.due()
         times = [now + LONGEST_WAIT_S, *(task.due(now) for task in self._tasks), *([due] if due is not None else [])]
+        if self._farewell is not None:
+            times.append(self._farewell.due())
         waiting = select.poll()
         waiting.register(self._wake, select.POLLIN)
         self._role.register(waiting)
+        if self._farewell is not None:
+            self._farewell.register(waiting)
         waiting.poll(math.ceil(max(0.0, min(times) - now) * 1000))
         with suppress(BlockingIOError):
             os.read(self._wake, 65536)
