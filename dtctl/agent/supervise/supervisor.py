@@ -13,7 +13,7 @@ from ..records.reasons import Because, because, fact, said
 from ..records.run_state import ahead_s, on_clock
 from ..records.spec import Moved, coordinates, kept_by_coordinator, ports_of, votes
 from ..records.values import FINAL, TaskState
-from ..run import drains, intents
+from ..run import drains, intents, letters
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
 from . import rebuilding
@@ -76,6 +76,7 @@ class Supervisor:
         self._role = take_role(files, self._voter, now, rebooted=rebooted)
         self._context.may_start = self._role.may_start and not self._role.holds()
         self._farewell: Optional[Farewell] = None
+        self._letters = letters.Letters()
         self._load = MachineLoad()
         self._storage = SharedStorage(self._spec, self._context.checkpoint_dirs)
         self._gpus = Reader(self._spec["tasks"], LOAD_S)
@@ -160,6 +161,7 @@ class Supervisor:
 
     def _step_tasks(self, now: float, wall: float) -> None:
         self._intent.read()
+        self._letters.obey(self._intent)
         wanted, entries = self._intent.value["tasks"], self.state["tasks"]
         leaves = self._leaves_since is not None
         spec = self._spec
@@ -179,6 +181,7 @@ class Supervisor:
                 task.step(intent, now, wall)
             except OSError as error:
                 errors.note("%s: %s" % (task.id, error))  # a full disk, too many files: later
+        self._letters.answer(self.state)
         self._files.events.write_waiting()
 
     def _sample(self, now: float, wall: float) -> None:
@@ -334,7 +337,7 @@ class Supervisor:
             self._farewell.register(waiting)
         waiting.poll(math.ceil(max(0.0, min(times) - now) * 1000))
         with suppress(BlockingIOError):
-            os.read(self._wake, 65536)
+            self._letters.feed(os.read(self._wake, 65536))
 
 
 def agent_of(files: RunFiles) -> Union[Supervisor, Waiting]:
