@@ -138,6 +138,8 @@ class StopResult:
     """Why each host was asked to stop its own tasks."""
     known: RunRecord | None = None
     """The run as its hosts know it."""
+    unwritten: tuple[str, ...] = ()
+    """Hosts whose disk is full: their agents obey in memory, and know nothing of it if they are started again."""
     killed: Mapping[TaskId, float] = field(default_factory=dict)
     """The stopped tasks that were killed, each with the grace period before, in seconds."""
     absent: tuple[str, ...] = ()
@@ -158,6 +160,7 @@ class StopResult:
             survivors=self.survivors + other.survivors,
             errors={**self.errors, **other.errors},
             without_run=self.without_run + other.without_run,
+            unwritten=self.unwritten + other.unwritten,
         )
 
 
@@ -302,6 +305,7 @@ def _result(record: RunRecord, answers: Answers) -> StopResult:
         killed=killed,
         already=tuple(task for task in already if task not in stopped),
         survivors=tuple(survivors),
+        unwritten=tuple(dict.fromkeys(host for host, answer in pairs if answer.get("unwritten", False))),
     )
 
 

@@ -24,6 +24,7 @@ from .values import (
     Tail,
     TaskName,
     TaskRange,
+    Tasks,
     TaskState,
     Variables,
     Want,
@@ -130,6 +131,20 @@ class IntentFile(Record):
     ends_run: Default[Optional[How], None]
     """The same as in an intent, for a host without tasks."""
     tasks: Intents
+
+
+class Letter(Record):
+    """A stop that a session sends to its host's agent where no file can be written (run/letters.py)."""
+
+    id: Name
+    pid: Count
+    descriptor: Count
+    """The end of a pipe in the process `pid`, for the answers."""
+    tasks: Tasks
+    """Those to stop."""
+    how: How
+    ends_run: bool
+    """Whether the whole run is to end."""
 
 
 class Ending(Record):
@@ -332,6 +347,13 @@ class State(Record):
     unseen: Default[Optional[AtMost[List[Path], 100]], None]
     """Checkpoint directories that differ from those of the lead's host; null: unknown."""
     tasks: Entries
+
+
+class LetterAnswer(Record):
+    """The agent's answer to a letter that it obeys."""
+
+    letter: Name
+    state: State
 
 
 class Holder(Record):

@@ -51,6 +51,8 @@ class RunHandle:
     """
 
     answer_s = float("inf")
+    is_written = True
+    """Whether requests are on the disk when they are posted."""
 
     def __init__(self, run: runs.Run, away: Optional[Refused] = None) -> None:
         self.away = away
@@ -117,10 +119,7 @@ class RunHandle:
 
     def post_stop(self, named: Optional[List[str]], tasks: List[str], how: How) -> int:
         def ask(intent: IntentFile) -> None:
-            for task in tasks:
-                intents.change(intent["tasks"][task], want="stop", **how)
-            for task in self._own if named is None else ():
-                intents.change(intent["tasks"][task], ends_run=how)
+            intent["tasks"].update(intents.to_end(intent["tasks"], tasks, how, ends_run=named is None))
             if named is None and not self._own:
                 intent["ends_run"] = how
 

@@ -14,9 +14,9 @@ from . import drains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+    from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple
 
-    from ..records.run_state import Entries, Intent, IntentFile, Intents
+    from ..records.run_state import Entries, How, Intent, IntentFile, Intents
     from ..records.spec import Moved, Spec
     from ..records.values import HoldKind
     from .runfiles import RunFiles
@@ -41,6 +41,15 @@ def stopped(held: Mapping[str, Intent], *, by: str, why: Fact) -> Intents:
     orders = {task: intent.copy() for task, intent in held.items() if intent["want"] != "stop"}
     for intent in orders.values():
         change(intent, want="stop", by=by, **because([why]))
+    return orders
+
+
+def to_end(held: Mapping[str, Intent], tasks: Collection[str], how: How, *, ends_run: bool) -> Intents:
+    """A person's request: the tasks are to stop, and with `ends_run` the whole run, as each of `held` says then."""
+    orders = {task: intent.copy() for task, intent in held.items() if task in tasks or ends_run}
+    for task, intent in orders.items():
+        stop: Dict[str, Any] = {"want": "stop", **how} if task in tasks else {}
+        change(intent, **stop, **({"ends_run": how} if ends_run else {}))
     return orders
 
 

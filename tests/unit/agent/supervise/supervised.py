@@ -62,6 +62,7 @@ class QuietRole:
 
     over = False
     is_removed = False
+    is_superseded = False
     connected = True
     may_start = True
     recovering = False
@@ -95,6 +96,7 @@ class ScriptedRole:
     def __init__(self, script: Callable[[ScriptedRole, State], Intents | None]) -> None:
         self.over = False
         self.is_removed = False
+        self.is_superseded = False
         self.connected = True
         self.may_start = True
         self.recovering = False
