@@ -22,17 +22,27 @@ TASK = running("worker:0")
 MEMORY = {"available_bytes": 8 << 30, "memory_bytes": 16 << 30}
 
 
-def test_a_port_is_that_of_the_log_or_the_tasks_own_or_unknown() -> None:
-    assert signatures.port(facts(TASK), TASK, {"port": "7"}) == {"port": "7"}
-    assert signatures.port(facts(TASK), TASK, {}) == {"port": "2222"}
-    assert signatures.port(facts(TASK), running("worker:9"), {}) == {"port": "?"}
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        ("OSError: bind: 127.0.0.1:7077 Address already in use", ("port 7077", "program_port")),
+        ("UnknownError: Could not start gRPC server", ("port 2222", "own_port")),
+        ("OSError: [Errno 98] Address already in use", ("a port other than the task's own (2222)", "opener")),
+    ],
+)
+def test_a_port_is_that_of_the_log_or_the_tasks_own_or_unknown(log: str, expected: tuple[str, str]) -> None:
+    task = ended("worker:0", log)
+    found = signatures.port(facts(task), task, {})
+    assert (found["taken"], [*found][1]) == expected
 
 
 def test_holder_of_a_port_at_the_end_is_reported_before_the_present_one() -> None:
     hosts = {"gpu-a": host({"worker:0": vitals(holder="pid 8 (now)")})}
-    assert signatures.port(facts(TASK, hosts=hosts), TASK, {}) == {"port": "2222", "holder": "pid 8 (now)"}
+    now = {"taken": "port 2222", "own_port": "2222", "holder": "pid 8 (now)", "holder_pid": "8"}
+    assert signatures.port(facts(TASK, hosts=hosts), TASK, {}) == now
     held = changed(TASK, why=(fact("port_held", port=9, text="pid 7 (then)"),))
-    assert signatures.port(facts(held, hosts=hosts), held, {}) == {"port": 9, "holder": "pid 7 (then)"}
+    then = {"taken": "port 9", "program_port": "9", "holder": "pid 7 (then)", "holder_pid": "7"}
+    assert signatures.port(facts(held, hosts=hosts), held, {}) == then
 
 
 SPLIT = "ValueError: Attempt to convert a value (PerReplica:{\n"
