@@ -72,7 +72,7 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
     ]
     verdict = now.verdict
     if verdict.outcome.decided and not (before and before.verdict.outcome.decided) and now.view["phase"] != "ended":
-        lines.append(f"{sentence(verdict.why)}; the hosts end what still runs")
+        lines.append(f"{sentence(verdict.why)}; the hosts stop the remaining tasks")
     return lines + _contacts(before, now)
 
 
