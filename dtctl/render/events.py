@@ -153,4 +153,4 @@ def _text(one: HistoryEvent) -> str:
         text = why
     else:
         text = f"{why} ({who})" if one["kind"] == "request" else f"{who}: {why}"
-    return f"by {one['by']}: {text}" if one["by"] else text
+    return f"{one['by']}: {text}" if one["by"] else text
