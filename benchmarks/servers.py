@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ class Servers:
     """The user of each address."""
     sshd: Sshd
     directory: Path
-    """The directory of the client: its home, with `ssh_config`, `known_hosts` and other files of a benchmark."""
+    """The directory of the client, with `ssh_config`, `known_hosts`, the cluster file and its code."""
+    home: Path
+    """The home of the client, elsewhere: a cluster file in or above a home needs consent to send its code."""
     env: dict[str, str]
 
     @property
@@ -59,9 +62,13 @@ def loopback_servers(
         raise CannotRun("no sshd")
     names = [f"train{number}" for number in range(1, count + 1)] if homes else ["train"]
     settings, shells = {**OPTIONS, **(options or {})}, dict.fromkeys(names, "/bin/sh")
-    with Sshd(address=None, shells=shells, options=settings, host_keys=["ed25519"]) as sshd:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-home-") as home,
+        Sshd(address=None, shells=shells, options=settings, host_keys=["ed25519"]) as sshd,
+    ):
         addresses = [f"127.0.{1 + at // 250}.{1 + at % 250}" for at in range(count)]
-        servers = Servers(addresses, names if homes else names * count, sshd, directory, client_environment(directory))
+        users = names if homes else names * count
+        servers = Servers(addresses, users, sshd, directory, Path(home), client_environment(Path(home)))
         known = "".join(sshd.known_hosts_text(f"[{address}]:{sshd.port}") for address in addresses)
         (directory / "known_hosts").write_text(known)
         servers.ssh_config.write_text(

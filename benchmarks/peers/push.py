@@ -144,7 +144,7 @@ class Tree(Course):
     def _forget(self) -> None:
         """Removes all state, as if neither side had ever sent anything."""
         for remembered in (".local", ".cache"):
-            shutil.rmtree(self.ground.directory / remembered, ignore_errors=True)
+            shutil.rmtree(self.ground.servers.home / remembered, ignore_errors=True)
         for user in self.ground.servers.sshd.users.values():
             for left in user.home.iterdir():
                 if left.is_dir():

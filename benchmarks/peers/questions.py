@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.measuring import DTCTL, measure
+from benchmarks.measuring import DTCTL, CannotRun, measure
 from benchmarks.peers import push, start
 from benchmarks.peers.contest import Course, Options, Standings, compete
 from benchmarks.peers.doing import Contender, Environment, Field, dtctl, field, openssh
@@ -103,6 +103,8 @@ def _cost(ground: Field) -> Cost:
     """Of what dtctl left on the hosts, once all has settled, for each host."""
     time.sleep(3)
     pids = list(_left_by_dtctl(ground.servers.sshd.init))
+    if len(pids) < len(ground.hosts):
+        raise CannotRun(f"{len(pids)} processes of dtctl were found on {len(ground.hosts)} hosts")
     before, begin = sum(map(cpu_s, pids)), time.monotonic()
     time.sleep(WATCHED_S)
     share = (sum(map(cpu_s, pids)) - before) / (time.monotonic() - begin)
@@ -115,8 +117,9 @@ def _left_by_dtctl(init: int) -> Iterator[int]:
     namespace = os.readlink(f"/proc/{init}/ns/pid")
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if os.readlink(process / "ns/pid") == namespace and words.startswith(("python", "dtctl")):
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            of_hosts = os.readlink(process / "ns/pid") == namespace and int(process.name) != init
+            if of_hosts and words and not words.startswith(("sshd", "/usr/sbin/sshd", start.PROCESS)):
                 yield int(process.name)
         except OSError:
             continue

@@ -50,7 +50,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
     if not diagnosis.found:
         hosts = diagnosis.facts.hosts
         looked = f"{count(len(diagnosis.status.tasks), 'task')} and {count(len(hosts), 'host')} were inspected"
-        out.prose(f"nothing known is wrong: {looked} (processes, ports, network, disks, memory, ends of logs)")
+        out.prose(f"no known problem: {looked} (processes, ports, network, disks, memory, ends of logs)")
 
 
 def problem_lines(status: RunStatus) -> list[str]:

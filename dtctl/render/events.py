@@ -72,7 +72,7 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
     ]
     verdict = now.verdict
     if verdict.outcome.decided and not (before and before.verdict.outcome.decided) and now.view["phase"] != "ended":
-        lines.append(f"{sentence(verdict.why)}; the hosts end what still runs")
+        lines.append(f"{sentence(verdict.why)}; the hosts stop the remaining tasks")
     return lines + _contacts(before, now)
 
 
@@ -153,4 +153,4 @@ def _text(one: HistoryEvent) -> str:
         text = why
     else:
         text = f"{why} ({who})" if one["kind"] == "request" else f"{who}: {why}"
-    return f"by {one['by']}: {text}" if one["by"] else text
+    return f"{one['by']}: {text}" if one["by"] else text

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 PARTS = {
     "kept": "steps that were kept",
-    "start": "starts",
-    "wait": "waits",
-    "again": "steps done again",
-    "stall": "stalls",
-    "away": "hosts away",
+    "start": "startup",
+    "wait": "waiting",
+    "again": "repeated steps",
+    "stall": "stalled",
+    "away": "hosts unreachable",
     "pause": "pauses",
     "end": "after the last step",
-    "unsaved": "steps not saved at the end",
+    "unsaved": "unsaved steps",
 }
 MEANINGS = {
     "kept": "between two steps, the later of which is new",
@@ -31,7 +31,7 @@ MEANINGS = {
     "wait": "no task that trains may run: for hosts and servers, or after a loss",
     "again": "steps that had been made before, after a rollback",
     "stall": "no step, though every task ran",
-    "away": "no step, and a host was away",
+    "away": "no step, and a host was unreachable",
     "pause": "a host was drained; not counted",
     "end": "the last save and evaluation",
     "unsaved": "made after the last checkpoint of a run that did not end well",
@@ -39,7 +39,7 @@ MEANINGS = {
 
 
 def goodput_line(goodput: Goodput) -> str:
-    """The summary: goodput 93 %: starts 4 %, steps done again 2 %; a checkpoint every 30s in place of 10m: 2 % more"""
+    """The summary: goodput 93 %: startup 4 %, repeated steps 2 %; a checkpoint every 30s in place of 10m: 2 % more"""
     text = sentence(summary(goodput.seconds))  # type: ignore[arg-type]
     return "; ".join([text, *map(gain_text, goodput.gains[:1])])
 

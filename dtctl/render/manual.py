@@ -136,14 +136,16 @@ def _by_message(asked: str) -> Iterator[Topic]:
 
 
 def _by_signature(asked: str) -> Iterator[Topic]:
-    """What `dtctl diagnose` says of an error of a trainer, by the signature's name or the words of a log."""
+    """What `dtctl diagnose` says of an error of a trainer, by the signature's name or title, or the words of a log."""
     from dtctl.operations.diagnosis.signatures import SIGNATURES  # for this kind of question alone
     from dtctl.render.diagnosis import pattern_of
 
     name = asked.lower().replace(" ", "_")
     named = (one for one in SIGNATURES if name in (one.name, one.family))
     written = (one for one in SIGNATURES if one.pattern and re.search(one.pattern, asked))
-    for one in itertools.islice(itertools.chain(named, written), 1):
+    words = set(re.findall(r"\w+", asked.lower()))
+    titled = (one for one in SIGNATURES if len(words) > 1 and words <= set(re.findall(r"\w+", one.title.lower())))
+    for one in itertools.islice(itertools.chain(named, written, titled), 1):
         remedies = [pattern_of(remedy).partition("    ") for remedy in one.remedy]
         causes = {words: about.strip() for words, _, about in remedies}
         text, facts = pattern_of(one.means), {"seen": one.seen}

@@ -50,7 +50,7 @@ def show_plan(plan: RunPlan, files: Mapping[str, str] = {}) -> None:
     out.print()
     for line in _command_lines(plan):
         out.print(line)
-    out.print(f"dtctl plan {plan.lead}    shows one task as a whole, --all every one")
+    out.print(f"dtctl plan {plan.lead}    shows one task in full, --all every task")
 
 
 def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None, files: Mapping[str, str] = {}) -> None:
@@ -92,9 +92,9 @@ def order_lines(plan: RunPlan) -> list[str]:
     tasks: dict[str, list[str]] = grouped((task.scope, str(task.id)) for task in plan.tasks)
     losses = [f"{_LOSSES[scope]}: {fold(names)}" for scope, names in tasks.items()]
     return [
-        f"trains as {plan.strategy.value}; coordinator on {plan.coordinator['host']}, {plan.coordinator['address']}",
+        f"strategy {plan.strategy.value}; coordinator on {plan.coordinator['host']}, {plan.coordinator['address']}",
         *survival_lines(plan),
-        f"starts {_starts(plan)}",
+        f"start order: {_starts(plan)}",
         *(
             f"{job.name}: {job.replicas} of {len(job.hosts)} tasks run; dtctl scale {job.name}=N lets others"
             for job in plan.cluster.jobs.values()

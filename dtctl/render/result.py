@@ -196,7 +196,9 @@ def ended_exit_code(status: RunStatus) -> ExitCode:
 
 
 def stopped_tasks(result: StopResult) -> str:
-    already = f", {len(result.already)} had ended before" if result.already else ""
+    if result.already and not result.stopped:
+        return f"{count(len(result.already), 'task')} had already ended, {len(result.survivors)} left"
+    already = f", {len(result.already)} had already ended" if result.already else ""
     killed = f", {len(result.killed)} of them killed after {max(result.killed.values()):.0f} s" if result.killed else ""
     return f"{count(len(result.stopped), 'task')} stopped{killed}{already}, {len(result.survivors)} left"
 

@@ -103,7 +103,7 @@ _REVIVALS = {"cron": "crontab entries", "systemd": "systemd user units"}
 
 def show_started(result: UpResult, plan: RunPlan) -> None:
     if not result.started:
-        note(f"run {result.run} is up and has not changed")
+        note(f"run {result.run} is already running and has not changed")
         for host, seats in by_value(result.moved).items():
             note(f"{host} has taken the place of {fold(seats)}, which is not needed")
         _show_joined(result)
@@ -128,9 +128,9 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
         note(line)
     if result.earlier is not None and (newest := result.earlier.report["newest_complete"]) is not None:
         place = f"{result.earlier.report['dir']}/{newest['prefix']} on {result.earlier.host}"
-        note(f"an earlier checkpoint is there, {place}: a trainer that restores continues from it")
+        note(f"found a checkpoint of an earlier run, {place}: a trainer that restores continues from it")
     for why, hosts in by_value(result.without_revival).items():
-        note(f"after a restart of {summarize_hosts(hosts)} the run waits there for the next dtctl command: {why}")
+        note(f"{summarize_hosts(hosts)}: after a reboot the run waits there for the next dtctl command: {why}")
     for kind, hosts in by_value(result.new_revival).items():
         written = _REVIVALS.get(kind, kind)
         note(
@@ -139,7 +139,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
         )
     for moved, hosts in by_value(result.aside).items():
         show_warning(
-            f"{fold(hosts)}: trainers had written files that the code contains; they were moved",
+            f"{fold(hosts)}: moved files of trainers to make room for files of the code",
             hint="\n".join(map(one_line, moved)),
         )
     _show_missing(result, plan)
@@ -154,10 +154,10 @@ def starting_line(seen: Coordination | None, width: int) -> str:
 def show_late(seen: Coordination | None) -> None:
     """Reports that a start takes longer than usual, and the possible reason."""
     if seen is None:
-        return note(f"the coordinator has not reported within {EXPECTED_S:g} s how the tasks start")
+        return note(f"no report from the coordinator after {EXPECTED_S:g} s")
     tasks = not_listening(seen)
     if not tasks:
-        return note(f"after {EXPECTED_S:g} s not all tasks have started: {awaited(present(seen))}")
+        return note(f"not all tasks have started after {EXPECTED_S:g} s: {awaited(present(seen))}")
     verb = "is" if len(tasks) == 1 else "are"
     return note(
         f"{fold_tasks(tasks)} {verb} still loading after {EXPECTED_S:g} s; "
@@ -348,4 +348,6 @@ def awaiting_end(hosts: Sequence[str], seconds: int) -> str:
 
 
 def show_next_steps() -> None:
-    note("  dtctl logs -f    what the tasks print", "dtctl status     their progress", "dtctl stop       end them")
+    note(
+        "  dtctl logs -f    follows the output", "dtctl status     shows the progress", "dtctl stop       stops the run"
+    )

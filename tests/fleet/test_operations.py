@@ -114,7 +114,7 @@ def test_up_restarts_a_lead_that_only_the_controller_reaches(user: Desk, fleet: 
         faults.send(host, task["pid"])
         eventually(lambda: waits(directory), 60, "the coordinator to wait for the others")
         assert "dtctl restart    starts it anyway" in user.dtctl("status")
-        assert "is up and has not changed" in user.run("up").stderr
+        assert "is already running and has not changed" in user.run("up").stderr
         eventually(lambda: (directory / "tasks" / "worker-0" / "attempt-2").exists(), 60, "another attempt")
 
 

@@ -101,7 +101,7 @@ def test_the_next_run_finds_a_checkpoint_pushed_from_this_machine(home: Desk) ->
     ]
     assert (output / "checkpoint").read_text().startswith('model_checkpoint_path: "model.ckpt-100"')
     begun = home.run("up", "--local", "-q")
-    assert "an earlier checkpoint is there" in begun.stderr
+    assert "found a checkpoint of an earlier run" in begun.stderr
     assert "model.ckpt-100 on node-1" in begun.stderr
     trains(home)
 

@@ -48,7 +48,7 @@ def test_one_run_takes_every_command_that_acts_on_it(home: Desk) -> None:
 
     assert home.dtctl("stop") == "3 tasks stopped, 0 left\n"
     assert home.processes() == {}
-    assert home.dtctl("stop") == "0 tasks stopped, 3 had ended before, 0 left\n"
+    assert home.dtctl("stop") == "3 tasks had already ended, 0 left\n"
     assert home.outcome() == "Stopped"
     refused = home.run("restart", "worker:1")
     assert (refused.returncode, "has ended: Stopped" in refused.stderr, "dtctl up" in refused.stderr) == (1, True, True)

@@ -78,7 +78,7 @@ def test_it_survives_a_loss_continues_after_a_stop_and_learns(case: Case, tmp_pa
         user.dtctl("stop", timeout_s=120)
         goal = last + case.steps
         output = project.up(goal, "--local")
-        assert ("an earlier checkpoint is there" in output) is case.has_tensorflow_checkpoints
+        assert ("found a checkpoint of an earlier run" in output) is case.has_tensorflow_checkpoints
         project.succeed()
         assert project.resumed_at() >= last  # by the clock alone it would have been an earlier one
         project.check_what_it_learnt(user.home, goal)

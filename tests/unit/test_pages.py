@@ -107,7 +107,7 @@ def test_commands_that_are_shown_exist_with_their_options() -> None:
 
 
 TESTS = Path(__file__).resolve().parents[1]
-PAGE = TESTS.parent / "docs" / "security.md"
+PAGE = TESTS.parent / "docs" / "security-claims.md"
 NAMED = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE.read_text())
 
 

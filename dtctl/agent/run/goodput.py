@@ -114,7 +114,7 @@ def unjudged(account: Account) -> Spent:
 
 
 def summary(seconds: Mapping[Spent, float]) -> List[Fact]:
-    """The account as facts: goodput 93 %: starts 4 %, steps done again 2 %. The largest parts first, without pauses."""
+    """The account as facts: goodput 93 %: startup 4 %, repeated steps 2 %. The largest parts first, without pauses."""
     paused_s = seconds.get("pause", 0.0)
     elapsed_s = sum(seconds.values()) - paused_s or 1.0
     shares = {what: round(100 * seconds.get(what, 0.0) / elapsed_s) for what in PARTS}

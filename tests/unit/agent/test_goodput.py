@@ -275,7 +275,7 @@ def test_parts_are_what_was_before_the_spans_the_spans_and_what_came_since() -> 
     [
         ({}, "goodput 0 %"),
         ({"kept": 0.5}, "goodput 100 %"),
-        ({"kept": 90.0, "wait": 4.0, "start": 6.0}, "goodput 90 %: starts 6 %, waits 4 %"),
+        ({"kept": 90.0, "wait": 4.0, "start": 6.0}, "goodput 90 %: startup 6 %, waiting 4 %"),
         ({"kept": 99.6, "wait": 0.4}, "goodput 100 %"),
     ],
 )

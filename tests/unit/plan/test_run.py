@@ -159,9 +159,9 @@ def plan(strategy: str) -> RunPlan:
 
 def test_a_plan_shows_order_coordinator_and_restart_scopes() -> None:
     assert order_lines(plan("ps-strategy")) == [
-        "trains as ps-strategy; coordinator on a, a:2221",
+        "strategy ps-strategy; coordinator on a, a:2221",
         "the run survives the loss of one host",
-        "starts all at once",
+        "start order: all at once",
         "a lost task restarts alone: chief:0,evaluator:0,worker:[0-1]; with the lead: ps:0",
     ]
 
@@ -217,7 +217,7 @@ def test_plan_says_what_losses_its_shape_survives(
 def test_a_plan_shows_which_tasks_wait_for_others() -> None:
     jobs = [job("ps", ["a"], [2222]), job("worker", ["b"], [2222], depends_on=("ps",)), job("board", ["b"], [2223])]
     assert order_lines(plan_run(cluster(*jobs), NAMES, local_python="python3"))[2] == (
-        "starts board:0,ps:0 at once; worker:0 after ps:0"
+        "start order: board:0,ps:0 at once; worker:0 after ps:0"
     )
 
 
@@ -254,9 +254,9 @@ trainer: {command: [python, train.py], args: {me: "{address}", steps: 100}, env:
 LARGE_SHOWN = """\
 large: 48 tasks on gpu-[1-8],x-[1-2], lead worker:0
 code from {code}
-trains as async-ps; coordinator on gpu-1, 10.0.0.21:2221
+strategy async-ps; coordinator on gpu-1, 10.0.0.21:2221
 the run survives the loss of three hosts
-starts all at once
+start order: all at once
 a lost task restarts alone: ps:[0-7],worker:[0-39]
 
 TASK          HOST       ADDRESS                     GPU     NOTE
@@ -269,7 +269,7 @@ each task runs python3 train.py --me=... --steps=100 --ps_hosts=... --worker_hos
 secrets: KEY
 directories: data /d, output ~/dtctl/large/out
 TF_CONFIG's cluster: the addresses above, by job and in the order of the tasks
-dtctl plan worker:0    shows one task as a whole, --all every one
+dtctl plan worker:0    shows one task in full, --all every task
 """
 
 

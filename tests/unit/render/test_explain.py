@@ -63,6 +63,8 @@ def test_every_name_leads_to_an_explanation() -> None:
         ("nan", "diverged"),
         ("CUDA out of memory", "gpu_memory"),
         ("killed_for_memory", "killed_for_memory"),
+        ("no space left on device", "disk_full"),
+        ("worker cannot connect", "firewall"),
         ("OSError: [Errno 28] No space left on device: '/data'", "disk_full"),
     ],
 )

@@ -166,7 +166,7 @@ def test_a_start_without_some_hosts_reports_them_by_reasons(capsys: pytest.Captu
         plan,
     )
     assert capsys.readouterr().err.splitlines() == [
-        "run digits-1 is up and has not changed",
+        "run digits-1 is already running and has not changed",
         "gpu-3 has joined it: worker:2",
     ]
 

@@ -95,7 +95,7 @@ def test_a_shorter_limit_is_advised_where_hangs_are_noticed_late() -> None:
 def test_it_is_one_line_of_status_and_a_field_of_its_json() -> None:
     shown = [line for line in more_lines(status(Outcome.RUNNING)) if "goodput" in line]
     assert shown == [
-        "goodput 50 %: starts 17 %, steps done again 17 %, waits 16 %; "
+        "goodput 50 %: startup 17 %, repeated steps 17 %, waiting 16 %; "
         "a checkpoint every 10s in place of 20s: 7.5 % more"
     ]
     document = run_status(status(Outcome.RUNNING))["goodput"]

@@ -139,7 +139,7 @@ def test_tables_have_captions_and_headings_and_can_be_scrolled_by_key(read: Read
 def test_page_shows_result_cause_goodput_and_missing_hosts(read: Read) -> None:
     page_text = "".join(text for _, text in read.texts)
     for expected in ("Failed", "The end of worker:0's log", "45 % of the 1m40s until the outcome went into steps that",
-                  "steps not saved at the end", "a checkpoint every 10s in place of 20s", "3.11.2", "2 CPUs, 8.0 GB",
+                  "unsaved steps", "a checkpoint every 10s in place of 20s", "3.11.2", "2 CPUs, 8.0 GB",
                   "model.ckpt-45", "incomplete", "cannot reach a", "steps/s"):  # fmt: skip
         assert expected in page_text, expected
 
