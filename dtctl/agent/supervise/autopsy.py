@@ -18,7 +18,7 @@ from ..logs.lines import end_of
 from ..records.reasons import Fact, fact
 from ..records.vitals import MOST_THREADS
 from ..run import policy
-from ..run.cause import cause_of_end
+from ..run.cause import cause_of_end, ends_in_exception, loses_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import List, Match, Optional, Tuple
 
     from ..host.secrets import Masks
-    from ..records.run_state import Ending, Entry, Left, Process
+    from ..records.run_state import Ending, Entry, Left, Process, Start
     from ..records.spec import RecoverySpec
     from .attempt import Attempt
 
@@ -67,6 +67,15 @@ def _frame(found: Match[str]) -> str:
     return " ".join(("%s (%s)" % (named["function"], where)).split())[:_LONGEST_FRAME]
 
 
+def own_status(start: Optional[Start], directory: str, ending: Ending, masks: Masks) -> Ending:
+    """The ending with the program's own status: that of Python after an exception, where a pipe has lost it."""
+    if ending["code"] != 0 or start is None or not loses_status(list(start["argv"])):
+        return ending
+    if not ends_in_exception(end_of(os.path.join(directory, "log"), masks)):
+        return ending
+    return {**ending, "code": 1, "why": [fact("lost_in_pipe")]}
+
+
 def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Tuple[policy.Verdict, str]:
     """The verdict on an attempt without live processes, and the end of its log with secrets masked."""
     log = end_of(os.path.join(directory, "log"), masks)
@@ -82,6 +91,7 @@ def judge(
         verdict = policy.Verdict(True, beside=hung_in(attempt.directory, log))
     if ending["code"] != 0 and not entry["asked"]:
         verdict.beside += found_beside(attempt, ending, port)
+    verdict.beside += [one for one in ending["why"] if one["kind"] == "lost_in_pipe"]
     verdict.beside += left_behind(attempt.left_behind)
     verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
     return verdict, log
