@@ -73,13 +73,13 @@ fleet: $(VENV)/.dev
 	tests/hosts/install-packages
 	$(BIN)/python -m tests.hosts.play $(N)
 
-# dtctl and its peers side by side, into docs/performance.md; NAMES="lines delay" for what dtctl takes by itself.
+# dtctl and its peers side by side, into docs/performance.md and docs/costs.md; NAMES="lines delay" for what dtctl takes by itself.
 NAMES ?=
 HOSTS ?= 30
 ROUNDS ?= 2
 bench: $(VENV)/.all
 	tests/hosts/install-packages pdsh rsync
-	$(BIN)/python -m benchmarks $(NAMES) --hosts $(HOSTS) --rounds $(ROUNDS) --page docs/performance.md
+	$(BIN)/python -m benchmarks $(NAMES) --hosts $(HOSTS) --rounds $(ROUNDS) --pages docs
 	$(BIN)/python docs/generate.py
 
 docs: $(VENV)/.dev

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import coordinator, delay, first_step, lines, overhead
 from benchmarks.measuring import CannotRun
-from benchmarks.peers import command, push, report, start, status
+from benchmarks.peers import command, push, questions, report, start, status
 from benchmarks.peers.contest import Options
 from benchmarks.peers.doing import Environment, peers
 from tests.hosts import private_network
@@ -27,7 +27,8 @@ ALONE = {
     "lines": lines.run,
     "delay": delay.run,
 }
-ALL = [*BESIDE_PEERS, *ALONE]
+QUESTIONS = "questions"
+ALL = [QUESTIONS, *BESIDE_PEERS, *ALONE]
 
 
 def main() -> None:
@@ -36,9 +37,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="how often each thing is measured; the median counts")
     parser.add_argument("--hosts", type=int, help=f"how many there are for {', '.join(BESIDE_PEERS)}")
     parser.add_argument("--width", type=int, default=Options.width, help="how many of them the peers reach at once")
-    parser.add_argument("--page", type=Path, help="where the tables beside the peers are written, as well as here")
+    parser.add_argument("--pages", type=Path, help="the directory of performance.md and costs.md, for the tables")
     chosen = parser.parse_args()
-    names = ALL if chosen.names == ["all"] else chosen.names or list(BESIDE_PEERS)
+    names = ALL if chosen.names == ["all"] else chosen.names or [QUESTIONS, *BESIDE_PEERS]
     if unknown := [name for name in names if name not in ALL]:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(ALL)}")
     for name in names:
@@ -47,20 +48,36 @@ def main() -> None:
                 ALONE[name](chosen.rounds)
             else:
                 private_network.enter()  # in a namespace where every port is free, if possible
-                _beside_peers(name, Options(chosen.rounds or Options.rounds, chosen.hosts, chosen.width), chosen.page)
+                options = Options(chosen.rounds or Options.rounds, chosen.hosts, chosen.width)
+                _write(chosen.pages, name, _answers(options) if name == QUESTIONS else _beside_peers(name, options))
         except CannotRun as reason:
             print(f"{name}: skipped: {reason}")
         sys.stdout.flush()
 
 
-def _beside_peers(name: str, options: Options, page: Path | None) -> None:
+def _beside_peers(name: str, options: Options) -> str:
     environment: Environment = peers()
     begin = report.Circumstances.now()
     print(f"{name}, beside its peers", file=sys.stderr)
-    text = report.text(BESIDE_PEERS[name](options, environment), options, environment, begin)
+    return report.text(BESIDE_PEERS[name](options, environment), options, environment, begin)
+
+
+def _answers(options: Options) -> str:
+    begin = report.Circumstances.now()
+    answers, standings = questions.run(options)
+    system = report.machine(begin, questions.NO_PEERS)
+    return f"{questions.table(answers)}\n\n{report.measured(begin)}: {system}. {report.left_out(standings)}"
+
+
+def _write(pages: Path | None, name: str, text: str) -> None:
     print(f"\n{text}")
-    if page:
-        report.write(page, name, text)
+    if pages:
+        report.write(pages / page_of(name), name, text)
 
 
-main()
+def page_of(name: str) -> str:
+    return "performance.md" if name == QUESTIONS else "costs.md"
+
+
+if __name__ == "__main__":
+    main()

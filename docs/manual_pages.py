@@ -153,7 +153,7 @@ def _signatures() -> Iterable[str]:
         rows = [f"- seen: {one.seen}", *([f"- also checked: {one.beside}"] if one.beside else [])]
         rows += [f"- it means: {pattern_of(one.means)}"]
         rows += ["- what to do: " + "; ".join(map(_typed, one.remedy))]
-        yield f"### {one.name}"
+        yield f"### {one.title} (`{one.name}`)"
         yield "\n".join(rows)
 
 

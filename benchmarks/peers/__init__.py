@@ -1,1 +1,1 @@
-"""dtctl compared with other ways to do the same on many hosts over SSH: the results in docs/performance.md."""
+"""dtctl compared with other ways to do the same on many hosts over SSH: the results in docs/costs.md."""

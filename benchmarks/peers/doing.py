@@ -140,10 +140,14 @@ class Field:
 
 
 @contextmanager
-def field(hosts: int, width: int, directory: Path, *, homes: bool) -> Iterator[Field]:
-    with loopback_servers(hosts, directory, homes=homes, options=SAME_FOR_ALL) as servers:
+def field(
+    hosts: int, width: int, directory: Path, *, homes: bool, options: Mapping[str, str] = SAME_FOR_ALL
+) -> Iterator[Field]:
+    """The hosts of a benchmark. `options`: of sshd; without the default, ssh and sshd choose as they come."""
+    with loopback_servers(hosts, directory, homes=homes, options=options) as servers:
         made = Field(servers, width)
-        config = servers.ssh_config.read_text() + "  Ciphers ^aes128-gcm@openssh.com\n  LogLevel ERROR\n"
+        ciphers = "  Ciphers ^aes128-gcm@openssh.com\n" if options else ""
+        config = f"{servers.ssh_config.read_text()}{ciphers}  LogLevel ERROR\n"
         made.ssh_config(kept=False).write_text(config)
         made.control.mkdir()
         control = f"  ControlMaster auto\n  ControlPath {made.control}/%C\n  ControlPersist 600\n"

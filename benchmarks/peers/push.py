@@ -42,17 +42,17 @@ def run(options: Options, environment: Environment) -> Report:
         with field(hosts, options.width, directory, homes=True) as ground:
             write_tree(directory / "code", BYTES)
             ground.servers.write_cluster('command: ["true"]')
-            contenders = _contenders(ground, environment)
-            standings = compete(ground, contenders, options.rounds, _Tree(ground))
+            rivals = contenders(ground, environment)
+            standings = compete(ground, rivals, options.rounds, Tree(ground))
             write_tree(directory / "code", LARGE_BYTES)
-            incremental = [_only(LARGE, one) for one in contenders if AGAIN in one.steps]
+            incremental = [_only(LARGE, one) for one in rivals if AGAIN in one.steps]
             large = compete(ground, incremental, options.rounds, _Large(ground))
             write_one_file(directory / "code")
-            changed = [_only(ONE_FILE, one) for one in contenders if AGAIN in one.steps]
+            changed = [_only(ONE_FILE, one) for one in rivals if AGAIN in one.steps]
             one_file = compete(ground, changed, options.rounds, _OneFile(ground))
     tree = f"{BYTES / 1e6:.0f} MB in {FILES} files"
     titles = {COLD: f"{tree} to {hosts} hosts that have nothing", AGAIN: f"The same, one file of {FILES} changed"}
-    sections = [report.section(title, contenders, standings, step, GOALS[step]) for step, title in titles.items()]
+    sections = [report.section(title, rivals, standings, step, GOALS[step]) for step, title in titles.items()]
     sections.append(
         report.section(f"{LARGE_BYTES / 1e6:.0f} MB in {FILES} files, one of them changed", incremental, large, LARGE)
     )
@@ -87,7 +87,7 @@ def write_one_file(directory: Path) -> None:
             file.write(noise.randbytes(CHANGED_BYTES))
 
 
-def _contenders(ground: Field, environment: Environment) -> list[Contender]:
+def contenders(ground: Field, environment: Environment) -> list[Contender]:
     """The contenders. Those without a step for the changed file send everything again."""
     code, config = ground.directory / "code", ground.ssh_config(kept=False)
     both, env, lacks = (COLD, AGAIN), ground.env(), environment.missing()
@@ -124,7 +124,9 @@ def _contenders(ground: Field, environment: Environment) -> list[Contender]:
 
 
 @dataclass
-class _Tree(Course):
+class Tree(Course):
+    """Sends the tree, and again after a change of one file."""
+
     ground: Field
     changes: int = 0
 
@@ -157,7 +159,7 @@ class _Tree(Course):
 
 
 @dataclass
-class _Large(_Tree):
+class _Large(Tree):
     """The hosts of all contenders have the tree except its last change; transfers that do not count are left out."""
 
     sent_by: set[str] = field_of(default_factory=set)

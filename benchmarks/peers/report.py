@@ -1,4 +1,4 @@
-"""Writes the results of a benchmark into docs/performance.md, below the text that people write there."""
+"""Writes the results of a benchmark into a page of docs, between two marks; people write the rest of the page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import platform
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +17,6 @@ from tests.nightly.running import commit
 from tests.tables import replace_part
 
 HEAD = ("", "time", "CPU of the client", "memory of the client", "CPU of all", "how")
-NOT_SLOWER = 1.05
-"""A smaller ratio is no difference: two runs of the same differ by as much."""
 
 
 @dataclass(frozen=True)
@@ -61,19 +59,6 @@ def _ratio(value: float, other: float) -> float:
     return value / other if other else float("inf")
 
 
-def behind(contenders: Sequence[Contender], taken: Mapping[str, Taken]) -> Iterator[str]:
-    """For each measure in which peers are better than dtctl: those peers, and how much more dtctl takes."""
-    own = [contender.name for contender in contenders if contender.ours and contender.name in taken]
-    for ours in own:
-        for measure in MEASURES:
-            value = measure.of(taken[ours])
-            peers = {name: _ratio(value, measure.of(one)) for name, one in taken.items() if name not in own}
-            better = sorted(((ratio, name) for name, ratio in peers.items() if ratio >= NOT_SLOWER), reverse=True)
-            if better:
-                listed = ", ".join(f"{name} ({ratio:.2f})" for ratio, name in better)
-                yield f"- `{ours}` takes more {measure.name} than {listed}."
-
-
 @dataclass(frozen=True)
 class Goal:
     """The limit for dtctl's cost as a multiple of a peer's, or of the best peer with new connections."""
@@ -105,12 +90,9 @@ def section(
     title: str, contenders: Sequence[Contender], standings: Standings, step: str, goals: Sequence[Goal] = ()
 ) -> str:
     taken = standings.medians(step)
-    worse = list(behind(contenders, taken))
-    others = ["Where another tool uses less, and the ratio of dtctl to it:", "", *worse]
-    nothing = ["No other tool uses less."]
     lines = [line for goal in goals if (line := goal.line(contenders, taken))]
     aims = ["", "Goals:", "", *lines] if lines else []
-    return "\n".join([f"### {title}", "", table(contenders, taken), "", *(others if worse else nothing), *aims])
+    return "\n".join([f"### {title}", "", table(contenders, taken), *aims])
 
 
 def left_out(standings: Sequence[Standings]) -> str:
@@ -143,16 +125,23 @@ class Circumstances:
 
 def text(report: Report, options: Options, environment: Environment, begin: Circumstances) -> str:
     """The results in Markdown."""
-    when = time.strftime("%Y-%m-%d", time.gmtime())
-    system = f"{_system()}, {os.cpu_count()} cores, a load of {begin.load:.1f} before"
     most = max(len(some) - 1 for one in report.standings for some in one.taken.values())
     rounds = f"medians of {most} rounds" if most > 1 else "one round"
-    versions = ", ".join([f"Python {platform.python_version()}", *environment.versions()])
     head = (
-        f"Measured on {when} at commit {begin.commit}: {report.hosts} hosts, {options.width} at once, {rounds}; "
-        f"{system}; {versions}. {left_out(report.standings)}"
+        f"{measured(begin)}: {report.hosts} hosts, {options.width} at once, {rounds}; "
+        f"{machine(begin, environment)}. {left_out(report.standings)}"
     )
     return "\n\n".join([head, *report.sections])
+
+
+def measured(begin: Circumstances) -> str:
+    return f"Measured on {time.strftime('%Y-%m-%d', time.gmtime())} at commit {begin.commit}"
+
+
+def machine(begin: Circumstances, environment: Environment) -> str:
+    """The system, its load, and the versions of all programs that take part."""
+    versions = ", ".join([f"Python {platform.python_version()}", *environment.versions()])
+    return f"{_system()}, {os.cpu_count()} cores, a load of {begin.load:.1f} before; {versions}"
 
 
 def write(file: Path, name: str, text: str) -> None:

@@ -47,7 +47,7 @@ def run(options: Options, environment: Environment) -> Report:
             for words in (OURS[START], OURS[END]):  # from here on the hosts have the code and the agent
                 measure([*DTCTL, *words], cwd=directory, env=ground.servers.env)
             contenders = _contenders(ground, environment)
-            standings = compete(ground, contenders, options.rounds, _Cycle(ground))
+            standings = compete(ground, contenders, options.rounds, Cycle(ground))
     titles = {
         START: f"Start a process on {hosts} hosts",
         LOOK: f"Query the processes on {hosts} hosts",
@@ -85,7 +85,9 @@ def _floor(ground: Field, environment: Environment) -> Contender:
 
 
 @dataclass(frozen=True)
-class _Cycle(Course):
+class Cycle(Course):
+    """Starts, queries and ends the processes of every host."""
+
     ground: Field
 
     def verify(self, contender: Contender, step: str, printed: str) -> str:

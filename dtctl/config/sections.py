@@ -157,7 +157,7 @@ class TrainerEntry(LaunchKeys, TrainerKeys):
 
     code: v.LocalPath = key(".", "src")
     """the directory that is pushed to the hosts, less what `.dtctlignore` (or else `.gitignore`) names and [files that
-    hold secrets](quickstart.md#what-travels); relative to the directory of this file"""
+    hold secrets](files.md#secrets-and-api-keys); relative to the directory of this file"""
     code_anywhere: bool = key(False, "true")
     """the earlier name of `send_anywhere`, for `code` alone"""
     env_file: v.LocalPath | None = key(None, ".env")
@@ -238,7 +238,7 @@ class ClusterFile(Settings):
     `recovery.replace` or by `dtctl replace`; they vote, too"""
     arbiters: v.HostList = key((), "gate")
     """hosts that no job uses, and that only vote when another coordinator is elected: [two hosts and an arbiter survive
-    the loss of one](recovery.md#when-the-coordinators-host-is-gone)"""
+    the loss of one](recovery.md#when-the-coordinators-host-is-down)"""
 
 
 SECTIONS: tuple[type[Section], ...] = (

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, TaskId, TaskState
+from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.client import ask, knows_no_run
 from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
 from dtctl.operations.run_record import RunRecord
@@ -63,7 +64,7 @@ def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
 
 def with_checkpoints(record: RunRecord, transport: Transport) -> RunStatus:
     """By every host, with all checkpoints: those that no setting leads to, and those in storage as they are now."""
-    return with_storage(status_of_hosts(record, transport, guess=True), fresh=True)
+    return with_storage(status_of_hosts(record, ImpatientTransport(transport, record), guess=True), fresh=True)
 
 
 def _with_lost_hosts(found: RunStatus, asked: RunRecord, transport: Transport, lost: Sequence[str]) -> RunStatus:

@@ -33,7 +33,9 @@ _ROWS = 10
 """The most tasks with a line each; of more, those with the same values share one."""
 _LONGEST_CLUSTER = 300
 """The most characters of TF_CONFIG's cluster that are shown with a table, which has the same addresses."""
-_LOSSES = {"task": "it alone", "with-lead": "it, then the lead", "gang": "every task"}
+_LOSSES = {"task": "alone", "with-lead": "with the lead", "gang": "with every task"}
+_SURVIVED = {1: "one host", 2: "two hosts", 3: "three hosts"}
+"""Of at most seven voters."""
 
 
 def show_plan(plan: RunPlan, files: Mapping[str, str] = {}) -> None:
@@ -88,7 +90,7 @@ def _show_head(plan: RunPlan, files: Mapping[str, str], *, all_of_setup: bool) -
 def order_lines(plan: RunPlan) -> list[str]:
     """Which tasks wait for which, what a loss restarts, and which host coordinates."""
     tasks: dict[str, list[str]] = grouped((task.scope, str(task.id)) for task in plan.tasks)
-    losses = [f"{fold(names)} restarts {_LOSSES[scope]}" for scope, names in tasks.items()]
+    losses = [f"{_LOSSES[scope]}: {fold(names)}" for scope, names in tasks.items()]
     return [
         f"trains as {plan.strategy.value}; coordinator on {plan.coordinator['host']}, {plan.coordinator['address']}",
         *survival_lines(plan),
@@ -98,7 +100,7 @@ def order_lines(plan: RunPlan) -> list[str]:
             for job in plan.cluster.jobs.values()
             if job.replicas is not None
         ),
-        f"a loss of {'; of '.join(losses)}",
+        f"a lost task restarts {'; '.join(losses)}",
     ]
 
 
@@ -107,12 +109,10 @@ def survival_lines(plan: RunPlan) -> list[str]:
     lead = plan.coordinator["host"]
     lines = []
     if plan.voters:
-        others = fold([voter["host"] for voter in plan.voters[1:]])
         most = (len(plan.voters) - 1) // 2
-        lines.append(f"when {lead} is gone, one of {others} coordinates; {most} of these hosts may be gone at once")
+        lines.append(f"the run survives the loss of {_SURVIVED[most]}")
     elif len(plan.members) > 1:
-        few = "it takes three machines to elect another; add one under arbiters:"
-        lines.append(f"when {lead} is gone, no other host coordinates: {few}")
+        lines.append(f"if {lead} is lost, no other host can coordinate; that takes a third machine (arbiters:)")
     if plan.seats:
         lines += _takeovers(plan)
     return lines
@@ -129,7 +129,7 @@ def _takeovers(plan: RunPlan) -> list[str]:
         if (lacking := [host for host in plan.hosts if host not in seats])
     }
     return [
-        f"when any host is gone for {after}, {takers} takes its tasks{seen}",
+        f"when a host has been lost for {after}, {takers} takes over its tasks{seen}",
         *(f"too few GPUs for the tasks of {hosts}: {fold(names)}" for hosts, names in by_value(unfit).items()),
     ]
 

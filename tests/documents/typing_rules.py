@@ -24,8 +24,7 @@ ON_A_SLOW_MACHINE = (
     r"waiting: .*",
     r".* checked in \S+ s: nothing is wrong; --no-check leaves that out",
     r"dtctl check looks closer",
-    r".* runs? but (?:does not listen on its port|do not listen on their ports) after \S+ s",
-    r"a program that is still loading listens later; one that opens no port is ready when it reports a step",
+    r".* (?:is|are) still loading after \S+ s; a program without a port counts as started at its first step",
     r"Ctrl-C asks whether to stop the run, or leaves it running",
 )
 """Masked lines that `up` adds where something takes longer than usual; a page shows a start that does not."""
@@ -70,7 +69,7 @@ NOT_TYPED_PAGES = {
     "docs/scripting.md": "tests/local/test_commands.py reads the documents of each command",
     "docs/report.md": "tests/local/test_report.py writes reports, tests/local/test_dashboard.py opens dashboards",
     "docs/faults.md": "targets of the Makefile that take hours",
-    "docs/performance.md": "the target of the Makefile that measures for minutes",
+    "docs/costs.md": "the target of the Makefile that measures for minutes",
     "docs/nightly.md": "targets of the Makefile that take hours",
     "docs/commands.md": "written from the commands themselves",
     "docs/agent.md": "what dtctl itself runs on a host",

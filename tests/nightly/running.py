@@ -22,7 +22,7 @@ MINUTES = float(os.environ.get("MINUTES") or 0)
 PAGE = ROOT / "docs" / "nightly.md"
 BEGIN, END = "<!-- the table is written by `make nightly` -->", "<!-- end of the table -->"
 HEAD = ("part", "result", "when", "commit", "took", "what was seen")
-WRITTEN_BY_ITSELF = ("docs/nightly.md", "docs/faults.md", "docs/performance.md")
+WRITTEN_BY_ITSELF = ("docs/nightly.md", "docs/faults.md", "docs/performance.md", "docs/costs.md")
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import BESIDE_PEERS, QUESTIONS, page_of
 from benchmarks.delay import relay
-from benchmarks.peers import report
+from benchmarks.peers import questions, report
 from benchmarks.peers.command import not_reached
 from benchmarks.peers.contest import Standings
 from benchmarks.peers.doing import Contender
 from benchmarks.peers.gauge import Taken
+from benchmarks.peers.questions import Answer
 from benchmarks.peers.report import Goal
 from tests.tables import replace_part, replace_table
 
@@ -41,17 +43,26 @@ def test_the_best_of_each_column_is_one_and_the_others_are_ratios_to_it() -> Non
     assert rows()["**dtctl exec**"] == ["1.50", "1 (1.00 s)", "2.00", "1.02", "as it comes"]
 
 
-def test_every_measure_in_which_a_peer_is_better_is_reported_the_worst_first() -> None:
-    assert list(report.behind(EVERYBODY, TAKEN)) == [
-        "- `dtctl exec` takes more time than quick (1.50).",
-        "- `dtctl exec` takes more memory of the client than small (2.00).",
-    ]
-
-
-def test_a_section_says_so_where_no_peer_is_better() -> None:
+def test_a_section_repeats_nothing_of_its_table() -> None:
     standings = Standings({("command", "dtctl exec"): [TAKEN["small"], TAKEN["small"]]})
     standings.taken["command", "quick"] = [TAKEN["quick"], Taken(5.0, 2.0, 8.0)]
-    assert "No other tool uses less." in report.section("On 4 hosts", EVERYBODY, standings, "command")
+    lines = report.section("On 4 hosts", EVERYBODY, standings, "command").split("\n")
+    assert [line for line in lines if line and not line.startswith("|")] == ["### On 4 hosts"]
+
+
+def test_a_question_has_dtctl_and_the_same_by_hand_side_by_side() -> None:
+    answer = Answer("How long does `up` take?", "`ssh HOST`", ["1.9 s", "9.3 s"], ["0.5 s", None])
+    assert answer.row() == "| How long does `up` take? | 1.9 s | 0.5 s | 9.3 s | - | `ssh HOST` |"
+    widths = {line.count("|") for line in questions.table([answer]).split("\n")}
+    assert widths == {7}
+
+
+@pytest.mark.parametrize("name", [*BESIDE_PEERS, QUESTIONS])
+def test_every_benchmark_has_its_place_on_a_page(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / page_of(name)).read_text("utf-8")
+    begin, end = report.marks(name)
+    assert page.count(begin) == page.count(end) == 1
+    assert page.index(begin) < page.index(end)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ import typer.main
 
 from dtctl.agent.records import EXCHANGES
 from dtctl.cli.app import app
+from dtctl.operations.diagnosis.signatures import SIGNATURES
+from dtctl.secret_files import BY_NAME
 from tests import golden
 from tests.faults.scenarios import SCENARIOS
 from tests.unit.test_structure import ROOMS
@@ -46,6 +48,29 @@ def test_every_link_to_a_file_of_the_project_leads_there(page: Path) -> None:
     text = " ".join(line for _, line in prose(page)) + " ".join(re.findall(r"^\|.*", page.read_text(), re.MULTILINE))
     targets = [target for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if "://" not in target]
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+MOST_WORDS = {"quickstart.md": 1200}
+"""Of pages that are read from top to end before the first run; screens count."""
+
+
+@pytest.mark.parametrize("page", MOST_WORDS)
+def test_the_first_page_stays_short(page: str) -> None:
+    assert len((ROOT / "docs" / page).read_text("utf-8").split()) <= MOST_WORDS[page]
+
+
+def test_names_of_secrets_on_the_page_are_those_of_the_list() -> None:
+    table = (ROOT / "docs" / "files.md").read_text("utf-8").partition("## Secrets and API keys")[2]
+    cells = re.findall(r"^\| [^`|]+ \| (`[^|]+) \|$", table, re.MULTILINE)
+    rules = [rule for cell in cells for rule in re.findall(r"(?<!not )`([^`]+)`", cell)]
+    assert [rule for rule in rules if rule not in BY_NAME] == []
+    assert [rule for cell in cells for rule in re.findall(r"not `([^`]+)`", cell) if f"!{rule}" not in BY_NAME] == []
+    assert len(rules) > 30
+
+
+def test_every_signature_has_a_title_of_its_own() -> None:
+    titles = [one.title for one in SIGNATURES]
+    assert [one.name for one in SIGNATURES if " " not in one.title or titles.count(one.title) > 1] == []
 
 
 TYPED = re.compile(r"(?:^    |`)dtctl (?!link`)([a-z]+)((?: [^\s`]+)*)", re.MULTILINE)

@@ -136,7 +136,7 @@ ROOMS = {
 """Which rooms of the agent a room may use."""
 
 ENTRIES = {
-    "coordinate": {"following", "leading", "view", "voting", "waiting"},
+    "coordinate": {"following", "leading", "superseded", "view", "voting", "waiting"},
     "supervise": {"supervisor"},
     "survival": {"revival", "reboot", "systemd"},
     "logs": {"reader", "sieve", "lines"},

@@ -78,7 +78,7 @@ def missing(view: View) -> List[Fact]:
     """The hosts or tasks that the start waits for, with reasons; empty if there are none."""
     silent = unreached(view)
     if silent:
-        return [fact("hosts_silent", text=_few(silent), count=len(silent), what=view.coordinator["address"])]
+        return [fact("hosts_silent", text=_few(silent), count=len(silent))]
     tasks = awaited(view)
     why: List[Fact] = []
     for task in tasks[:3]:
@@ -86,12 +86,18 @@ def missing(view: View) -> List[Fact]:
     return [*why, fact("and_more")] if len(tasks) > 3 else why
 
 
+def unconnected(view: View) -> List[Fact]:
+    """Why a start has failed whose hosts never connected to the coordinator."""
+    hosts = _few(unreached(view))
+    return [fact("hosts_unconnected", text=hosts, what=view.coordinator["address"]), fact("firewall")]
+
+
 def _why(view: View, task: str) -> List[Fact]:
     entry, place = view.entry(task), view.roster[task]
     if not view.reached(task):
         return [fact("waits_for_host", task=task, host=place["host"])]
     if entry["state"] == "running" and view.current(task):
-        return [fact("waits_to_listen", task=task, what=place["address"] or "its port")]
+        return [fact("waits_to_listen", task=task)]
     if entry["state"] == "backoff":
         return [fact("starts_again", task=task), *why_of(entry)]
     return [fact("waits_in_state", task=task, text=entry["state"])]

@@ -376,6 +376,9 @@ class StopResult(Changed, Ended):
 
     waiting: Default[Tasks, []]
     """Servers that end after all other tasks on all hosts; the client confirms that with `others_ended`."""
+    unwritten: Default[bool, False]
+    """Whether the host's agent obeys in memory, as no file can be written: one that is started anew does not know it.
+    """
 
 
 class Leaving(Record):

@@ -79,18 +79,21 @@ SENTENCES = {
     "still_silent": "still no sign of progress after its restart",
     "never_began": "no task has reported a step since the start, and all have been idle for %(span)s",
     # details
-    "hung_in": "; its stack ends in %(text)s",
+    "hung_in": "; it was in %(text)s",
     "port_held": "; port %(port)d is held by %(text)s",
     "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",
     "cause": " (%(text)s)",
     "shortage": ", a shortage on its host",
+    "limit": "; %(what)s is %(text)s",
+    "disk_full": "; %(what)s is full",
+    "own_disk_full": "; %(what)s, where the run's files are, is full",
     "cannot_restore": ", a file that cannot be read",
     "out_of_memory": "; the host ran out of memory meanwhile, and its kernel killed %(count)d process%(es)s",
     "lost_in_pipe": "; its shell reported success, as the program's own status was lost in a pipe"
     " (set -o pipefail keeps it)",
     "permanent": ", which is not tried again",
     "early": "; the tasks that it needs were not ready",
-    "same_way": "; it has failed the same way %(count)d times in a row without a new step (recovery.repeat)",
+    "same_way": "; gave up after %(count)d identical failures",
     "after_restarts": ", after %(count)d restart%(s)s",
     "after_run_restarts": ", after %(count)d restart%(s)s in the run",
     "no_checkpoint": ", and there is no complete checkpoint to go back to (recovery.allow_scratch: true starts over)",
@@ -104,7 +107,8 @@ SENTENCES = {
     "taken_down": "taken down by %(by)s",
     "restart": "restart",
     "replaced": "replaced by run %(run)s",
-    "start_failed": "the start was cancelled: a task failed the same way again",
+    "start_failed": "%(task)s failed to start: %(rest)s",
+    "cannot_bind": "%(task)s could not bind its port",
     "makes_room": "stopped to make room for another run",
     "rolled_back": "rolled back",
     "drained": "%(host)s is drained by %(by)s",
@@ -142,14 +146,15 @@ SENTENCES = {
     "run_stopped": "the run has stopped%(because)s",
     "hosts_unreachable": "; %(count)d host%(s)s unreachable: %(text)s",
     # what the start waits for
-    "hosts_silent": "%(count)d host%(s)s not connected to the coordinator on %(what)s yet: %(text)s",
+    "hosts_silent": "%(text)s %(is)s still starting",
+    "hosts_unconnected": "%(text)s cannot connect to the coordinator on %(what)s",
     "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",
     "asks_others": "nothing is started until the coordinator is connected to %(count)d more host%(s)s of the run, "
     "which may have been replaced meanwhile: dtctl restart    starts it anyway",
     "lacks_voters": "most voting hosts are unreachable, so the run starts nothing and ends its tasks; if they are gone "
     "for good: dtctl up --replace    with a file of the hosts that are left",
     "waits_for_host": "%(task)s: its host %(host)s is away",
-    "waits_to_listen": "%(task)s runs but does not listen on %(what)s yet",
+    "waits_to_listen": "%(task)s is loading",
     "starts_again": "%(task)s will start again%(because)s",
     "waits_in_state": "%(task)s is %(text)s",
     "and": "; ",
@@ -248,7 +253,7 @@ follows."""
 
 _MADE_FROM = {
     **dict.fromkeys(("span", "later"), "seconds"),
-    **dict.fromkeys(("s", "es", "was"), "count"),
+    **dict.fromkeys(("s", "es", "is", "was"), "count"),
     **dict.fromkeys(("rest", "because")),
 }
 """Placeholders of sentences that are not fields, and the fields that they are made from."""
@@ -262,6 +267,10 @@ def fields_of(kind: str) -> "List[str]":
 
 HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone")
 """Kinds for which a task is held until a person, or its host, starts it again."""
+
+
+START_FAILED = ("start_failed", "cannot_bind")
+"""Kinds for which a controller gives up a start that has failed; each names the task to blame."""
 
 
 def fact(kind: str, **fields: "Any") -> Fact:
@@ -343,7 +352,7 @@ def _texts(one: Fact, rest: str) -> "Dict[str, Any]":
     if "count" in one:
         alone = one["count"] == 1
         texts.update(s="" if alone else "s", es="" if alone else "es")
-        texts.update(was="was" if alone else "were")
+        texts.update({"is": "is" if alone else "are", "was": "was" if alone else "were"})
     if "signal" in one:
         texts["signal"] = signal_name(one["signal"])
     if "by" in one:

@@ -267,8 +267,11 @@ def is_vague(line: str) -> bool:
 OWN = "own"
 """Another try meets it again."""
 
+PEER = "peer"
+"""It has lost its connection to another task, or to a service: usually that one has ended first."""
+
 OTHERS = "others"
-"""A peer or a service is away, or a port is taken: the next try may succeed, however often it has failed."""
+"""A name is not resolved, a port is taken, it was interrupted: the next try may succeed, however often it failed."""
 
 SHORTAGE = "shortage"
 """The machine temporarily lacks something: room on a disk, processes, memory for one more, open files."""
@@ -277,7 +280,7 @@ CANNOT_LOAD = "cannot_load"
 """The program's code cannot be loaded."""
 
 
-ALWAYS_RETRIED = (OTHERS, SHORTAGE)
+ALWAYS_RETRIED = (PEER, OTHERS, SHORTAGE)
 """However often a program ends by one of these."""
 
 NEVER_RETRIED = (CANNOT_LOAD,)
@@ -323,17 +326,29 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
         ),
     ),
     (CANNOT_LOAD, _exceptions("ImportError ModuleNotFoundError SyntaxError IndentationError TabError")),
+    (OTHERS, _exceptions("InterruptedError KeyboardInterrupt SystemExit gaierror herror NameResolutionError")),
+    # bind(2), getaddrinfo(3)
     (
         OTHERS,
+        _phrases(
+            r"Name or service not known",
+            r"(?:Temporary failure in|DNS) (?:name )?resolution(?: failed)?",
+            r"Address already in use",
+            r"EADDRINUSE",
+            r"bind failed",
+            r"Could not start gRPC server",
+        ),
+    ),
+    (
+        PEER,
         _exceptions(
             # TensorFlow (tensorflow/python/framework/errors_impl.py), gRPC
             "AbortedError CancelledError DeadlineExceededError UnavailableError "
             "_InactiveRpcError _MultiThreadedRendezvous AioRpcError "
             # Python, requests, urllib3, aiohttp
             "BrokenPipeError ConnectionAbortedError ConnectionError ConnectionRefusedError ConnectionResetError "
-            "InterruptedError KeyboardInterrupt SystemExit TimeoutError gaierror timeout herror "
-            "ChunkedEncodingError ConnectTimeout ConnectTimeoutError IncompleteRead MaxRetryError "
-            "NameResolutionError NewConnectionError ProtocolError ProxyError ReadTimeout ReadTimeoutError "
+            "TimeoutError timeout ChunkedEncodingError ConnectTimeout ConnectTimeoutError IncompleteRead "
+            "MaxRetryError NewConnectionError ProtocolError ProxyError ReadTimeout ReadTimeoutError "
             "RemoteDisconnected ServerDisconnectedError ClientConnectorError ServerTimeoutError "
             # PyTorch (torch.distributed), Horovod, Ray
             "DistNetworkError DistStoreError RendezvousClosedError RendezvousConnectionError "
@@ -343,7 +358,7 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
         ),
     ),
     (
-        OTHERS,
+        PEER,
         _phrases(
             # status codes of gRPC and absl, where a status begins
             r"(?:UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|CANCELLED): .*",
@@ -356,18 +371,12 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
             r"stopped sending heartbeats",
             r"Barrier timed out",
             r"(?:task|cluster|peer|worker) is unhealthy",
-            # connect(2), bind(2), getaddrinfo(3)
+            # connect(2)
             r"Connection (?:refused|reset by peer|timed out|aborted|closed by (?:remote )?peer)",
             r"Connection (?:to \S+ )?(?:was closed|was lost|timed out)",
             r"Broken pipe",
             r"No route to host",
             r"(?:Network|Host) is (?:unreachable|down)",
-            r"Name or service not known",
-            r"(?:Temporary failure in|DNS) (?:name )?resolution(?: failed)?",
-            r"Address already in use",
-            r"EADDRINUSE",
-            r"bind failed",
-            r"Could not start gRPC server",
             # NCCL, gloo and the stores of torch.distributed
             r"remote process exited or there was a network error",
             r"NCCL(?: error in|:).*(?:unhandled system error|internal error)",
@@ -397,6 +406,28 @@ applies; an error without a row is the program's own. Compiled at first use: mos
 def kind_of_error(text: str) -> str:
     """`text`: the line that shows a program's cause of death, an exception without its module."""
     return next((kind for kind, pattern in SIGNATURES if re.match(pattern, text)), OWN)
+
+
+_TAKEN = r"(?i:already in use|EADDRINUSE|errno:? 98\b|failed to bind|no address added|address in use|start gRPC server)"
+_PORT = re.compile(
+    r"(?:\[[\da-fA-F:.]*\]|(?<![\d:])(?:\d{1,3}\.){3}\d{1,3}|localhost|\*|::|(?<= )):(\d{2,5})\b|"
+    r"['\"], (\d{2,5})[,)]|\b[Pp]ort:? (\d{2,5})\b"
+)
+"""A port after an address, in the address of a Python socket, or after the word."""
+
+
+def taken_port(log: str) -> Optional[int]:
+    """The port that a program could not listen on, where a line about that at the end of its log names one."""
+    for line in reversed(_lines(log)[-_MESSAGE_LINES:]):
+        named = re.search(_PORT, line) if re.search(_TAKEN, line) else None
+        if named is not None:
+            return int(next(filter(None, named.groups())))
+    return None
+
+
+def names_taken_port(text: str) -> bool:
+    """A server could not be started because its port is taken: of any kind of error."""
+    return re.search(_TAKEN, text) is not None
 
 
 _DAMAGED = (

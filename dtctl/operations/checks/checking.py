@@ -19,6 +19,7 @@ from dtctl.config.ranges import fold
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
+from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.checks import (
     Answers,
     CheckContext,
@@ -118,7 +119,7 @@ def check(
 ) -> Checked:
     """All topics ask at once, until none has a question left; a host that cannot be asked is left out."""
     began = time.monotonic()
-    noting = RecordingTransport(transport, report)
+    noting = RecordingTransport(ImpatientTransport(transport, record), report)
     with Conversations(record, noting, context.hosts) as hosts:
         rounds = _Rounds(context, tuple(topics), noting.greeted, hosts.errors)
         while questions := rounds.next():

@@ -132,15 +132,22 @@ class Facts:
 
     def _last_loss(self, task: TaskStatus, log: str) -> End | None:
         losses = _losses(task)
-        if task.state not in LIVING or not losses:
+        if not losses or not (task.state in LIVING or self._failed_of(task)):
             return None
         last = losses[-1]
+        restarted = task.entry["since"] if task.state in LIVING else None
         return End(last["code"], last["signal"], last["ended"], last["cause"], log, _in_a_row(task), (),
-                   restarted=task.entry["since"], over=self._is_over(task, losses))  # fmt: skip
+                   restarted=restarted, over=self._is_over(task, losses))  # fmt: skip
+
+    def _failed_of(self, task: TaskStatus) -> bool:
+        """Whether the run has failed by its end, though it may have been restarted."""
+        return task.id == self.status.verdict.cause
 
     def _is_over(self, task: TaskStatus, losses: list[Past]) -> bool:
         """Whether one that was started again has got further than before, or has run for longer."""
         last, alike = losses[-1], losses[-_in_a_row(task) :]
+        if self._failed_of(task):
+            return False
         if not (last["cause"] or last["short_of_memory"] or len(alike) > 1):
             return True  # nothing says that it would end so again
         if task.entry["step"] is not None and task.entry["step"] > max(
@@ -246,6 +253,8 @@ class Signature:
     """Of rows with the same family, only the first that fits a task or host is shown."""
     follows: str = ""
     """What it follows from: `ends`, or `anything`. It is only shown if no such thing is found."""
+    title: str = ""
+    """A few words that a user would search for, in the documentation."""
     cost: Cost = Cost.START
     """Of a check's signature."""
 
@@ -270,6 +279,7 @@ def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
             texts.getboolean("after_end", False),
             texts.get("family", name),
             texts.get("follows", ""),
+            texts.get("title", ""),
             Cost[texts.get("cost", "start").upper()],
         )
 

@@ -241,7 +241,7 @@ def test_the_spec_of_a_host_holds_its_tasks_and_the_roster_of_all() -> None:
     assert [one["task"] for one in spec["roster"]] == ["ps:0", "ps:1", "worker:0", "worker:1"]
     assert spec["checkpoint_dirs"] == spec["dirs"] == ["\0HOME/dtctl/digits/out"]
     assert checked(Spec, json.loads(json.dumps(spec))) == spec
-    assert (spec["version"], spec["replaced"]) == (3, {"e": "c"})
+    assert (spec["version"], spec["replaced"]) == (4, {"e": "c"})
 
 
 def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:

@@ -28,7 +28,7 @@ from dtctl.agent.records.reasons import (
 
 BEFORE: dict[str, Fact] = {
     "asked_of": fact("asked_stop"),
-    "firewall": fact("hosts_silent", text="gpu-b, gpu-c", count=2, what="10.0.0.1:2221"),
+    "firewall": fact("hosts_unconnected", text="gpu-b, gpu-c", what="10.0.0.1:2221"),
     "told_anew": fact("put_aside", text="cluster.json is damaged", what="cluster.json.damaged-1"),
     "holds": fact("drained", host="gpu-b", by="ann@desk"),
     "steps_lost": fact("back_to_step", step=1200),

@@ -112,7 +112,7 @@ def test_a_restarted_task_that_never_listens_fails_the_run() -> None:
     world.tasks["ps:0"].ready_s = 1e9
     world.die("ps:0")
     world.until(lambda: world.data["phase"] == "ended", 120)
-    assert "ps:0 runs but does not listen" in world.data["condition"]["reason"]
+    assert "ps:0 is loading" in world.data["condition"]["reason"]
 
 
 @pytest.mark.parametrize(
