@@ -451,7 +451,9 @@ class Coordinator:
     def _decide(self, end: Judgement) -> None:
         data = self.view.data
         if end.kind == "Succeeded":
-            warning = outcome.target_warning(self._spec["target_step"], self._services.newest_checkpoint())
+            warning = outcome.target_warning(
+                self._spec["target_step"], self._services.newest_checkpoint(), self.view.step()
+            )
             if warning is not None:
                 self.view.warn([warning])
         data["phase"] = "finishing"

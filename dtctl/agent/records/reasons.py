@@ -89,6 +89,8 @@ SENTENCES = {
     "own_disk_full": "; %(what)s, where the run's files are, is full",
     "cannot_restore": ", a file that cannot be read",
     "out_of_memory": "; the host ran out of memory meanwhile, and its kernel killed %(count)d process%(es)s",
+    "lost_in_pipe": "; its shell reported success, as the program's own status was lost in a pipe"
+    " (set -o pipefail keeps it)",
     "permanent": ", which is not tried again",
     "early": "; the tasks that it needs were not ready",
     "same_way": "; gave up after %(count)d identical failures",
@@ -177,6 +179,7 @@ SENTENCES = {
     "steps_lost": ", %(count)d steps lost",
     "trains_again": "training again after %(seconds).1f s",
     "runs_again": "running again after %(seconds).1f s",
+    "steps_short": "the last step in the logs is %(step)d, short of the %(of)d that were asked for",
     "short_of_target": "the newest complete checkpoint is of step %(step)d, short of the %(of)d that were asked for",
     # how the time of a run was spent
     "goodput": "goodput %(count)d %%%(because)s",

@@ -102,14 +102,44 @@ _NOISE = (
 
 def _uncaught(lines: List[str]) -> Optional[str]:
     """The last exception that ended the program: of a chain the last, too, as it shows what was being done."""
+    found = _last_exception(lines)
+    if found is None or _goes_on(found[1]):
+        return None
+    return _named(found[0], found[1][:_MESSAGE_LINES])
+
+
+def _last_exception(lines: List[str]) -> Optional[Tuple[Match[str], List[str]]]:
+    """The one of the last traceback, and all lines after its first."""
     for start in range(len(lines) - 1, -1, -1):
         if lines[start] == _TRACEBACK and not (start and re.match(_IGNORED, lines[start - 1])):
             at = next((at for at in range(start + 1, len(lines)) if lines[at] and not lines[at][0].isspace()), None)
             matched = re.match(_EXCEPTION, lines[at]) if at is not None else None
-            if at is None or matched is None or _goes_on(lines[at + 1 :]):
-                return None
-            return _named(matched, lines[at + 1 : at + 1 + _MESSAGE_LINES])
+            return (matched, lines[at + 1 :]) if at is not None and matched is not None else None
     return None
+
+
+def ends_in_exception(log: str) -> bool:
+    """Whether an exception is the last that the program wrote: one that it has caught is followed by other output."""
+    found = _last_exception(_lines(log))
+    if found is None or _goes_on(found[1]):
+        return False
+    message = found[0].group("message") or ""
+    if message.endswith(_OPENS) or (re.match(_VAGUE, message) and message):
+        return True  # the lines below are its own
+    return not any(line and not re.match(_NOISE, line) and not re.match(_FRAMING, line) for line in found[1])
+
+
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash")
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|\|\||#[^\n]*")
+"""What holds no pipe in the text of a shell."""
+
+
+def loses_status(argv: List[str]) -> bool:
+    """Whether a command is a shell's, whose exit status is that of the last program of a pipe (sh(1))."""
+    if not argv or argv[0].rpartition("/")[2] not in _SHELLS:
+        return False
+    text = next((argv[at + 1] for at in range(1, len(argv) - 1) if re.match(r"-[a-z]*c[a-z]*\Z", argv[at])), "")
+    return "|" in _QUOTED.sub("", text) and not re.search(r"pipefail|PIPESTATUS|pipestatus", " ".join(argv))
 
 
 def _goes_on(later: List[str]) -> bool:

@@ -168,11 +168,19 @@ def waits_for_restart(facts: Facts) -> List[Fact]:
     return next(([fact("task_lost", task=task), *_how(facts.entries[task])] for task in facts.in_state("backoff")), [])
 
 
-def target_warning(target: Optional[int], newest: Optional[Checkpoint]) -> Optional[Fact]:
-    """A warning about a success whose checkpoint does not reach the requested step."""
-    if target is None or newest is None or newest["step"] is None or newest["step"] >= target:
+_NEARLY = 0.9
+"""Of the target, in the logs: programs print one step of many."""
+
+
+def target_warning(target: Optional[int], newest: Optional[Checkpoint], logged: Optional[int]) -> Optional[Fact]:
+    """A warning about a success that does not reach the requested step: by its checkpoint, or else by its logs."""
+    if target is None:
         return None
-    return fact("short_of_target", step=newest["step"], of=target)
+    if newest is not None and newest["step"] is not None:
+        return fact("short_of_target", step=newest["step"], of=target) if newest["step"] < target else None
+    if logged is not None and logged < _NEARLY * target:
+        return fact("steps_short", step=logged, of=target)
+    return None
 
 
 def _has_succeeded(facts: Facts) -> bool:

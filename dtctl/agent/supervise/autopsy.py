@@ -18,7 +18,7 @@ from ..logs.lines import end_of
 from ..records.reasons import Fact, fact
 from ..records.vitals import MOST_THREADS
 from ..run import policy
-from ..run.cause import cause_of_end, names_taken_port, taken_port
+from ..run.cause import cause_of_end, ends_in_exception, loses_status, names_taken_port, taken_port
 from ..vitals.machine_load import full_disks
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import List, Optional, Tuple
 
     from ..host.secrets import Masks
-    from ..records.run_state import Ending, Entry, Left, Process
+    from ..records.run_state import Ending, Entry, Left, Process, Start
     from ..records.spec import RecoverySpec
     from ..records.vitals import Frame
     from .attempt import Attempt
@@ -92,6 +92,15 @@ def _frame(one: Frame) -> str:
     return " ".join(("%s (%s:%s)" % (one["function"], os.path.basename(one["file"]), one["line"])).split())
 
 
+def own_status(start: Optional[Start], directory: str, ending: Ending, masks: Masks) -> Ending:
+    """The ending with the program's own status: that of Python after an exception, where a pipe has lost it."""
+    if ending["code"] != 0 or start is None or not loses_status(list(start["argv"])):
+        return ending
+    if not ends_in_exception(end_of(os.path.join(directory, "log"), masks)):
+        return ending
+    return {**ending, "code": 1, "why": [fact("lost_in_pipe")]}
+
+
 def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Tuple[policy.Verdict, str]:
     """The verdict on an attempt without live processes, and the end of its log with secrets masked."""
     log = end_of(os.path.join(directory, "log"), masks)
@@ -112,6 +121,7 @@ def judge(
         named = taken_port(log) if names_taken_port(verdict.cause) else None
         verdict.beside += [*found_beside(attempt, ending, named or port), *limits.met(ending["limits"], verdict.cause)]
         verdict.beside += full_disks(verdict.cause, attempt.directory)
+    verdict.beside += [one for one in ending["why"] if one["kind"] == "lost_in_pipe"]
     verdict.beside += left_behind(attempt.left_behind)
     verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
     return verdict, log

@@ -66,7 +66,7 @@ STOPPING = (
     *("python_missing", "modules_missing", "syntax_error"),
     *("gpus_missing", "gpus_unseen", "gpus_silent", "gpus_taken"),
     *data.MISSING,
-    *("url_missing", "url_denied", "url_scheme_unknown"),
+    *("url_missing", "url_denied", "url_scheme_unknown", "url_unresolved"),
     *storage.FROM_NOTHING,
     *("keras_3_fit", "tensorflow_1_used"),
 )

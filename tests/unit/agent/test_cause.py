@@ -14,10 +14,12 @@ from dtctl.agent.run.cause import (
     cause,
     cause_of_end,
     complains,
+    ends_in_exception,
     is_location,
     is_substance,
     is_vague,
     kind_of_error,
+    loses_status,
     names_taken_port,
     taken_port,
 )
@@ -186,6 +188,43 @@ def test_the_port_that_is_taken_is_the_one_that_the_log_names(log: str, port: in
 @pytest.mark.parametrize(("text", "kind"), [("", "own"), ("MyTypeError: connection", "own"), ("Timeouts", "own")])
 def test_unrecognised_errors_are_the_programs(text: str, kind: str) -> None:
     assert kind_of_error(text) == kind
+
+
+@pytest.mark.parametrize(
+    ("log", "ends"),
+    [
+        (FRAMES + "ValueError: bad\n", True),
+        (FRAMES + "ValueError: bad\n2026-11-29 12:00:00.1: W tensorflow/core: closing\n", True),
+        (FRAMES + "x.InvalidArgumentError: Graph execution error:\n\nDetected at node 'x'\nwords of its own\n", True),
+        (FRAMES + "ValueError: bad\ntrained\n", False),
+        (FRAMES + "ValueError: bad\nstep 7 loss 0.1\n", False),
+        ("ValueError: bad\n", False),
+        ("trained\n", False),
+        ("", False),
+    ],
+)
+def test_an_exception_that_was_caught_is_followed_by_other_output(log: str, ends: bool) -> None:
+    assert ends_in_exception(log) is ends
+
+
+@pytest.mark.parametrize(
+    ("command", "loses"),
+    [
+        (["bash", "-c", "python train.py | tee log"], True),
+        (["/bin/sh", "-ec", "python train.py 2>&1 |tee log", "--job_name=ps"], True),
+        (["bash", "-o", "pipefail", "-c", "python train.py | tee log"], False),
+        (["bash", "-c", "set -o pipefail; python train.py | tee log"], False),
+        (["bash", "-c", "python train.py | tee log; exit ${PIPESTATUS[0]}"], False),
+        (["bash", "-c", "python train.py || exit 3"], False),
+        (["bash", "-c", "python train.py --note 'a | b' # | c"], False),
+        (["bash", "train.sh", "a|b"], False),
+        (["python", "-c", "a | b"], False),
+        (["bash", "-c"], False),
+        ([], False),
+    ],
+)
+def test_a_shell_reports_the_status_of_the_last_program_of_a_pipe(command: list[str], loses: bool) -> None:
+    assert loses_status(command) is loses
 
 
 @pytest.mark.parametrize(

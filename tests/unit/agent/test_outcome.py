@@ -277,17 +277,24 @@ def test_task_in_backoff_is_reported_with_its_exit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "newest", "warned"),
+    ("target", "newest", "logged", "warning"),
     [
-        (None, checkpoint("ckpt", 1), False),
-        (9, None, False),
-        (9, checkpoint("ckpt", None), False),
-        (9, checkpoint("ckpt", 9), False),
-        (9, checkpoint("ckpt", 8), True),
+        (None, checkpoint("ckpt", 1), 1, None),
+        (9, None, None, None),
+        (9, checkpoint("ckpt", None), None, None),
+        (9, checkpoint("ckpt", 9), 2, None),
+        (9, checkpoint("ckpt", 8), None, fact("short_of_target", step=8, of=9)),
+        (9, checkpoint("ckpt", 8), 9, fact("short_of_target", step=8, of=9)),
+        (1000, None, 2, fact("steps_short", step=2, of=1000)),
+        (1000, checkpoint("ckpt", None), 899, fact("steps_short", step=899, of=1000)),
+        (1000, None, 900, None),
+        (1000, None, 1001, None),
     ],
 )
-def test_a_success_below_its_target_step_is_marked(target: int | None, newest: Checkpoint | None, warned: bool) -> None:
-    assert outcome.target_warning(target, newest) == (fact("short_of_target", step=8, of=9) if warned else None)
+def test_a_success_below_its_target_step_is_marked(
+    target: int | None, newest: Checkpoint | None, logged: int | None, warning: Fact | None
+) -> None:
+    assert outcome.target_warning(target, newest, logged) == warning
 
 
 def test_a_task_counts_only_when_it_is_known_what_it_does_and_what_is_wanted_of_it() -> None:

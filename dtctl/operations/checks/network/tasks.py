@@ -28,6 +28,7 @@ from dtctl.operations.checks.network import (
     exposure,
     measuring,
     open_endpoints,
+    takes_others,
 )
 from dtctl.operations.checks.network.judging import judge as causes_of
 from dtctl.operations.diagnosis import Finding
@@ -176,6 +177,8 @@ def _finding(context: CheckContext, cause: Cause) -> Finding:
     kind = cause.kind
     if kind == "own_loopback" and context.plan.cluster.strategy in TELLS_ITS_ADDRESS:
         kind = "own_loopback_told"
+    if kind == "ports_of_own_run" and not takes_others(context.plan.cluster, fields["whose"]):
+        kind = "ports_set_to_those_of_own_run"
     mode = fields.pop("mode", "")
     if mode in ("drop", "mixed"):
         fields["dropped_s"] = _limit_s(context)

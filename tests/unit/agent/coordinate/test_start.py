@@ -196,6 +196,16 @@ def test_success_short_of_its_target_has_a_warning() -> None:
     ]
 
 
+def test_success_whose_logs_end_short_of_its_target_has_a_warning() -> None:
+    world = async_ps(target_step=1000)
+    world.checkpoint = None
+    world.tell_step("chief:0", 2)
+    world.die("chief:0", code=0)
+    world.run_for(1)
+    assert world.condition == "Succeeded"
+    assert world.data["warnings"] == ["the last step in the logs is 2, short of the 1000 that were asked for"]
+
+
 def test_workers_that_serve_the_lead_are_not_waited_for_and_end_after_it() -> None:
     world = async_ps(strategy="ps-strategy")
     world.die("chief:0", code=0)
