@@ -202,6 +202,8 @@ class Log(Record):
     end: Count
     time: Epoch
     truncated: Default[bool, False]
+    without_gpus: Default[bool, False]
+    """The task is to use no GPU: its host has none, or it may use none of them."""
 
 
 class Output(Record):

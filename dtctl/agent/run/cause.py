@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from .log_text import redrawn
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Match, Optional, Tuple
@@ -56,7 +58,7 @@ _RANK = r"\A\[rank\d+\]: ?"
 
 def _lines(log: str) -> List[str]:
     """The lines as a terminal would show them."""
-    return [re.sub(_RANK, "", line.rsplit("\r", 1)[-1].rstrip(), count=1) for line in log.split("\n")]
+    return [re.sub(_RANK, "", redrawn(line).rstrip(), count=1) for line in log.split("\n")]
 
 
 # Exceptions of Python.

@@ -109,6 +109,7 @@ def logs(
             raw=raw,
             gaps=bool(context) or errors,
             all_attempts=wanted.all_attempts,
+            found=errors or grep is not None,
         )
 
     if follow:
