@@ -23,7 +23,9 @@ from dtctl.operations.snapshot import Outcome, RunStatus
 from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.plan import plan_roster
+from dtctl.render.machine.document import stop as stop_document
 from dtctl.render.machine.status import run_status
+from dtctl.render.result import show_stop
 from dtctl.render.status import headline, more_lines
 from dtctl.transport.seam import Session, Transport
 from tests.unit.clusters import cluster, job
@@ -296,6 +298,21 @@ def test_unreachable_hosts_are_named_and_stopped_when_they_connect() -> None:
     agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", unreached=["d"])])
     result = stop(record(), FakeTransport(agents, {"d": GONE}), ALL, ORDER)
     assert (list(result.errors), result.promised) == (["d"], ("d",))
+
+
+def test_stop_names_hosts_whose_disk_is_too_full_to_keep_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The coordinator's host answers for its own tasks alone then."""
+    own = {**stopped("worker:0"), "coordination": None, "unwritten": True}
+    away = {"code": "not_answering", "summary": "its disk is full"}
+    agents = Agents(viewed(), stop=[{**own, "away": away}])
+    result = stop(record(), FakeTransport(agents), ALL, ORDER)
+    assert sorted(map(str, result.stopped)) == ["ps:0", "ps:1", "worker:0", "worker:1"]
+    assert (result.unwritten, result.errors) == (("c",), {})
+    show_stop(result)
+    shown = capsys.readouterr()
+    assert "4 tasks stopped" in shown.out
+    assert "the disk of c is full, and the stop is not written there" in shown.err
+    assert stop_document(result)["unwritten"] == ["c"]
 
 
 def test_without_a_coordinator_each_host_stops_its_own_and_ps_come_last() -> None:
