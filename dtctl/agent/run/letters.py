@@ -53,8 +53,8 @@ class Letters:
             if text:
                 try:
                     self._unanswered.append(checked(Letter, parse_json(text)))
-                except (ValueError, InvalidValue) as error:
-                    errors.note("letter: %s" % error)
+                except (ValueError, InvalidValue):
+                    errors.note("letter: a line in the FIFO is none")
 
     def obey(self, follower: IntentFollower) -> None:
         """What a session has given up waiting for is not done: it has reported that."""
