@@ -9,6 +9,7 @@ from typing import Any
 
 from dtctl.agent.records import answers as records
 from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.run_state import RunEnd
 from dtctl.agent.records.whole_run import RunView
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
@@ -174,10 +175,12 @@ class StopOrder:
     by: str
     grace_s: float | None = None
     why: str | Sequence[Fact] = "stopped_by"
+    ends_as: RunEnd | None = None
+    """What it means for the run; None: it is stopped."""
 
     def fields(self) -> dict[str, Any]:
         why = [fact(self.why, by=self.by)] if isinstance(self.why, str) else list(self.why)
-        return {"by": self.by, "why": why, "grace_s": self.grace_s}
+        return {"by": self.by, "why": why, "grace_s": self.grace_s, "ends_as": self.ends_as}
 
     def patience_s(self, record: RunRecord) -> float:
         """ps tasks get their grace period after the others have had it."""

@@ -12,7 +12,8 @@ It neither reads a clock nor a file nor a socket; `leading.py` does that around 
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import Fact, because, explain, fact, headline, sentence, why_of
+from ..records.reasons import Fact, because, explain, fact, sentence, why_of
+from ..records.run_state import How
 from ..records.spec import Spec, fence_s, voters_of
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent, PostedRequest, RunView
 from ..run import drains, gang, intents, outcome
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from ..link.peer import FromHub
     from ..records.messages import Orders
-    from ..records.run_state import How, Intent, State
+    from ..records.run_state import Intent, State
 
 LONGEST_GAP_S = 60.0
 """The longest time between two steps; more was a sleep of the machine, which no deadline counts."""
@@ -109,7 +110,7 @@ class Coordinator:
         if not known["connected"] and not (known["state"] and known["state"]["tasks"]) and not self.view.tasks_on(host):
             return True  # a spare that has nothing to end
         if not (self._kept or known["connected"]):
-            is_cancelled = headline(why_of(self.view.data["condition"])) == "rolled_back"
+            is_cancelled = self.view.data["condition"]["start"] == "cancelled"
             if self._takes_back(host) if known["state"] else is_cancelled or self._now - self._began >= COME_S:
                 return True
         is_long_away = self.wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
@@ -191,7 +192,7 @@ class Coordinator:
             without = fact("begins_without", text=", ".join(self._spec["absent"]))
             self._record("contact", [without], host=self.view.own_host)
         for job, count in self._spec["replicas"].items():
-            how: How = {"grace_s": None, "by": self._spec["controller"], **because([])}
+            how = made(How, grace_s=None, by=self._spec["controller"], **because([]))
             self._draining.scale(job, count, how, self._now)
 
     def rebuild(self, damage: Fact, wall: float) -> None:
@@ -239,8 +240,9 @@ class Coordinator:
         asked = "asked_stop" if request["kind"] == "stop" else "asked_up" if wanted == [] else "asked_restart"
         named = [fact("asked_of", tasks=tasks)] if wanted else []
         self._record("request", [fact(asked), *named], by=request["by"])
-        how: How = {"grace_s": request["grace_s"], "by": request["by"], **because(why_of(request))}
+        how = made(How, grace_s=request["grace_s"], by=request["by"], **because(why_of(request)))
         if request["kind"] == "stop" and len(tasks) == len(self.view.present):
+            how["ends_as"] = request["ends_as"]
             self._stop_everything(how, now)
         elif request["kind"] == "stop":
             going = [task for task in tasks if self.view.intents[task]["want"] != "stop" or not self.view.final(task)]
@@ -261,7 +263,7 @@ class Coordinator:
         if self.decided:
             return
         self._quorum.vouch()
-        how: How = {"grace_s": request["grace_s"], "by": request["by"], **because([])}
+        how = made(How, grace_s=request["grace_s"], by=request["by"], **because([]))
         if host is None:
             self._draining.scale(job, count, how, now)
         elif request["kind"] == "drain":
@@ -271,12 +273,12 @@ class Coordinator:
 
     def end_superseded(self, now: float) -> None:
         """The run was ended elsewhere, while this coordinator was away."""
-        self._stop_everything({"grace_s": None, "by": "coordinator", **because([fact("ended_meanwhile")])}, now)
+        self._stop_everything(made(How, grace_s=None, by="coordinator", **because([fact("ended_meanwhile")])), now)
 
     def _stop_everything(self, how: How, now: float) -> None:
         """The outcome of a run stays as it is, also when it is certain but not yet recorded."""
         if not self.decided:
-            requested = outcome.by_request(why_of(how), self.view.roster)
+            requested = outcome.by_request(why_of(how), how["ends_as"], self.view.roster)
             self._decide(outcome.decided(self.view.facts()) or requested)
         self._shutting_down(now).stop_now(how, now)
         self._stop_requested = True
@@ -393,7 +395,7 @@ class Coordinator:
     def _failure(self, now: float, wall: float) -> Optional[Judgement]:
         """The reason for a run to fail although no task has finally failed."""
         if self.view.own_host in self._lost_sessions:  # of others it says nothing, or it ends a join
-            return Judgement("Failed", [fact("session_lost")])
+            return Judgement("Failed", [fact("session_lost")], start="abandoned")
         # others may have been elected, and train on without a host that this one misses
         knows = self.may_start or self._spec["min_workers"] is None
         found = (self._draining.needs_one_of(now) if knows else None) or self._deadline()
@@ -469,11 +471,11 @@ class Coordinator:
         data, kind, why, cause = self.view.data, now.kind, now.why, now.cause
         before = data["condition"]
         if before["type"] == kind:
-            before["cause"] = cause
+            before.update(cause=cause, start=now.start)
             explain(before, why)
             return
         data["conditions"].append(before)
-        data["condition"] = {"type": kind, "cause": cause, "since": self.wall, **because(why)}
+        data["condition"] = {"type": kind, "cause": cause, "since": self.wall, "start": now.start, **because(why)}
         self._record("condition", why, task=cause, **{"from": before["type"], "to": kind})
 
     def _record(self, kind: str, why: List[Fact], **fields: Any) -> None:

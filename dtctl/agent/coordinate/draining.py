@@ -10,7 +10,9 @@ need each other start at once, from the newest checkpoint, as soon as every one 
 
 from __future__ import annotations
 
+from ..records.kinds import made
 from ..records.reasons import Fact, because, fact
+from ..records.run_state import How
 from ..records.spec import job_of, trainers_of
 from ..run import drains, gang
 from ..run.outcome import Judgement
@@ -20,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Collection, Dict, List, Mapping, Optional
 
-    from ..records.run_state import Hold, How, Release
+    from ..records.run_state import Hold, Release
     from .contacts import Contacts
     from .view import View
 
@@ -102,7 +104,7 @@ class Draining:
         self._take_back(now)
         drained = drains.holders(self._view.intents)
         held: Dict[str, List[Hold]] = {task: [] for task in self._resized()}
-        how: How = {"by": "coordinator", "grace_s": None, **because([])}
+        how = made(How, by="coordinator", grace_s=None, **because([]))
         if drained:
             surplus = [one for one in drained.values() if one["kind"] == drains.SCALED_DOWN]
             for job, one in {
@@ -166,7 +168,7 @@ class Draining:
         hold = drains.of_host(drains.LEFT_OUT, host, "coordinator", why)
         view.replace_warning(drains.LEFT_OUT, why, host)
         self._record("decision", [why])
-        how: How = {"by": "coordinator", "grace_s": None, **because([])}
+        how = made(How, by="coordinator", grace_s=None, **because([]))
         self._hold(self._held({**drains.holders(view.intents), host: hold}), how, now)
 
     def _take_back(self, now: float) -> None:

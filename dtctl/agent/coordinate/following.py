@@ -382,7 +382,7 @@ class Following:
 def _never_begun(held: Mapping[str, Intent]) -> Intents:
     """Ends a start that never reached the coordinator: without this host it has begun nothing, and has failed."""
     is_begun = any(intent["want"] != "hold" for intent in held.values())
-    return {} if is_begun else intents.stopped(held, by="", why=fact("session_lost"))
+    return {} if is_begun else intents.stopped(held, by="", why=fact("session_lost"), ends_as=intents.ABANDONED)
 
 
 _ADVANCES = frozenset(fields_of(Advance))

@@ -7,14 +7,16 @@ fails, is started again when they are there, which counts for nothing.
 
 from __future__ import annotations
 
+from ..records.kinds import made
 from ..records.reasons import Because, Fact, because, fact, why_of
+from ..records.run_state import How
 from ..run import outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Collection, Dict, List, Optional
 
-    from ..records.run_state import How
+    from ..records.run_state import RunEnd
     from .view import View
 
 
@@ -119,7 +121,7 @@ class Shutdown:
         self._since = now
         self._stopped: Optional[float] = None
         self._well = view.data["condition"]["type"] == "Succeeded"
-        self._how: How = {"grace_s": None, "by": "coordinator", **self._why}
+        self._how = made(How, grace_s=None, by="coordinator", ends_as=self._end(), **self._why)
         if self._well:  # from now on whatever ends stays ended
             view.wanted(self._not_stopped(), want="finish", by="coordinator", **self._why)
 
@@ -154,6 +156,13 @@ class Shutdown:
         condition = self._view.data["condition"]
         over = fact("run_%s" % condition["type"].lower())
         return because([over] if self._well else [over, *why_of(condition)])
+
+    def _end(self) -> Optional[RunEnd]:
+        condition = self._view.data["condition"]
+        kind = condition["type"]
+        if kind == "Succeeded" or kind == "Failed" or kind == "Stopped":
+            return {"outcome": kind, "cause": condition["cause"], "start": condition["start"]}
+        return None
 
     def _settled(self, now: float) -> bool:
         """Whether the other tasks have ended by themselves after a success, or have had `settle` to do so."""

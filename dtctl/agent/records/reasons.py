@@ -269,10 +269,6 @@ HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out", "dr
 """Kinds for which a task is held until a person, or its host, starts it again."""
 
 
-START_FAILED = ("start_failed", "cannot_bind")
-"""Kinds for which a controller gives up a start that has failed; each names the task to blame."""
-
-
 def fact(kind: str, **fields: "Any") -> Fact:
     """Raises KeyError for what is no kind, or lacks a field of it."""
     made: "Dict[str, Any]" = {"kind": kind, **{name: fields[name] for name in fields_of(kind)}}

@@ -5,6 +5,7 @@ Requests that need more records are in starting.py, checkpoints.py and tensorboa
 
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also
 from .reasons import Why
+from .run_state import RunEnd
 from .values import BundleId, By, Count, Epoch, Line, Name, Port, Seconds, TaskName, Tasks, refuse_unfit
 
 START = b"\x1e"
@@ -120,6 +121,7 @@ class StopRequest(Request):
     grace_s: Default[Optional[Seconds], None]
     why: Default[Why, []]
     by: Default[By, ""]
+    ends_as: Default[Optional[RunEnd], None]
     others_ended: Default[bool, False]
     """Whether servers need not wait, because all other tasks have ended on all hosts."""
 

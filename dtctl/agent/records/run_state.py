@@ -1,6 +1,6 @@
 """The intent and the state of each task: intent.json, state.json and the files of an attempt."""
 
-from .kinds import AtMost, Default, Dict, List, NotRequired, Optional, Pattern, Record, Within
+from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Pattern, Record, Within
 from .reasons import Because, Fact, Why
 from .spec import Container
 from .values import (
@@ -21,6 +21,7 @@ from .values import (
     Repair,
     Seconds,
     SignalNumber,
+    StartEnd,
     Tail,
     TaskName,
     TaskRange,
@@ -62,10 +63,22 @@ class AgentProcess(Process):
     since: Default[Epoch, 0.0]
 
 
+class RunEnd(Record):
+    """What an order to stop all tasks means for the run."""
+
+    outcome: OneOf["Succeeded", "Failed", "Stopped"]
+    cause: Default[Optional[TaskName], None]
+    """The task that failed."""
+    start: Default[Optional[StartEnd], None]
+    """How the start ended, if it was not complete."""
+
+
 class How(Because):
     """A person's request to end the run."""
 
     by: By
+    ends_as: Default[Optional[RunEnd], None]
+    """null: the run is stopped."""
     grace_s: Default[Optional[Seconds], None]
 
 
@@ -109,6 +122,8 @@ class Intent(Because):
     by: Default[By, ""]
     early: Default[bool, False]
     """Whether it may start before the tasks that it needs are ready: a failure until then does not count."""
+    ends_as: Default[Optional[RunEnd], None]
+    """While `want` is `stop`: what the order means for the run; null: it is stopped, or the task alone is."""
     ends_run: Default[Optional[How], None]
     """The request to end the whole run that a session on the task's host received."""
     after: Default[Count, 0]

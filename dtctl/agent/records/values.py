@@ -175,6 +175,8 @@ FINAL = ("succeeded", "failed", "stopped")
 StopPhase = OneOf["waits", "saving", "killed", "ended", "away"]
 """The progress of a stop: the task waits for others, was sent SIGTERM, survived SIGKILL, has ended, or is unknown."""
 Want = OneOf["run", "hold", "finish", "stop"]
+StartEnd = OneOf["failed", "cancelled", "abandoned"]
+"""How a start ended: a task failed, the controller cancelled it, or the controller was lost before it was complete."""
 HoldKind = OneOf["drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone"]
 Repair = OneOf["quick", "full"]
 """An order to set damaged checkpoints aside: by their files, or also by the bytes of those that look complete."""

@@ -2,7 +2,7 @@
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
-from .run_state import Intents, State, ahead_s
+from .run_state import Intents, RunEnd, State, ahead_s
 from .spec import Moved
 from .values import (
     By,
@@ -15,6 +15,7 @@ from .values import (
     Reason,
     Scope,
     Seconds,
+    StartEnd,
     TaskName,
     Tasks,
     TaskState,
@@ -73,6 +74,8 @@ class Condition(Because):
     type: Outcome
     cause: Optional[TaskName]
     since: Epoch
+    start: Default[Optional[StartEnd], None]
+    """How the start ended, if the run ended before it was complete."""
 
 
 class Contact(Record):
@@ -224,6 +227,8 @@ class PostedRequest(Because):
     count: Default[Optional[Count], None]
     grace_s: Default[Optional[Seconds], None]
     by: Default[By, ""]
+    ends_as: Default[Optional[RunEnd], None]
+    """Of a stop: what it means for the run."""
 
 
 class RequestBook(Record):

@@ -8,7 +8,9 @@ from contextlib import suppress
 from ..bundles import store, working
 from ..host import locks, paths
 from ..host.errors import Refused
+from ..records.kinds import made
 from ..records.reasons import because, fact
+from ..records.run_state import How
 from ..records.values import MOST_PROCESSES, MOST_RUNS, MOST_TASKS
 from ..survival import reboot
 from . import cluster_lock, damaged_runs, forkserver, orphans, runs, stop, unended
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
     from ..records.answers import DownResult, Written
     from ..records.requests import DownRequest
-    from ..records.run_state import How
     from ..records.spec import Spec
 
     Part = Tuple[str, str]
@@ -33,11 +34,7 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
 
     A run of which something survives keeps its files.
     """
-    how: How = {
-        "by": request["by"],
-        "grace_s": request["grace_s"],
-        **because([fact("taken_down", by=request["by"])]),
-    }
+    how = made(How, by=request["by"], grace_s=request["grace_s"], **because([fact("taken_down", by=request["by"])]))
     lock = cluster_lock.hold(talk, request, request["by"])
     try:
         whole, damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])

@@ -7,7 +7,9 @@ from contextlib import closing
 
 from ..host import errors
 from ..host.errors import NO_ROOM, Refused
+from ..records.kinds import made
 from ..records.reasons import because, fact, headline
+from ..records.run_state import How
 from ..records.spec import inventory_of
 from ..records.values import MOST_PROCESSES
 from ..survival import reboot
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
     from ..records.answers import Leaving, RestartResult, Stopping, StopResult
     from ..records.requests import RestartRequest, StopRequest
-    from ..records.run_state import How
     from ..records.values import StopPhase
 
     HasEnded = Callable[[RunHandle, str], bool]
@@ -40,7 +41,8 @@ is usually dialled again within that time. A host that has been away for longer 
 def stop(talk: Conversation, request: StopRequest) -> StopResult:
     """Returns when the tasks have ended wherever they can be reached, or it is clear that some do not."""
     run = runs.need(talk, request)
-    how: How = {"by": request["by"], "grace_s": request["grace_s"], **because(request["why"] or [fact("stopped")])}
+    why = because(request["why"] or [fact("stopped")])
+    how = made(How, by=request["by"], grace_s=request["grace_s"], ends_as=request["ends_as"], **why)
     handle = run_handles.reached(talk, run)
     try:
         return end(run, handle, request["tasks"], how, request["others_ended"], talk)

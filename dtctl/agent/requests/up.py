@@ -12,8 +12,9 @@ from ..conversation import Aborted, Gone
 from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
-from ..records.kinds import InvalidValue
+from ..records.kinds import InvalidValue, made
 from ..records.reasons import because, fact
+from ..records.run_state import How
 from ..records.spec import check_absent, coordinates, inventory_of, is_alone, kept_by_coordinator, link_port, ports_of
 from ..records.values import FINAL, MOST_FILES, MOST_RUNS, brief
 from ..run import environment, intents
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import Joining, Prepared, Started, UpResult
-    from ..records.reasons import Fact
-    from ..records.run_state import How, IntentFile
+    from ..records.run_state import IntentFile
     from ..records.spec import Spec
     from ..records.starting import UpRequest
 
@@ -103,7 +103,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         begin = checks.until_start(talk)
         _go_without(spec, begin["absent"])
         if old is not None:
-            how: How = {"by": spec["controller"], "grace_s": None, **because([fact("makes_room")])}
+            how = made(How, by=spec["controller"], grace_s=None, **because([fact("makes_room")]))
             with talk.at("stop"):
                 stop.stop_run(old, how)
         ended = _end_coordinators(talk, spec, old)
@@ -122,8 +122,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     except InDoubt:  # its agent continues to query it
         raise
     except BaseException as error:
-        why = fact("session_lost" if isinstance(error, Gone) else "rolled_back")
-        _roll_back(talk, spec, directory, staged, before, why)
+        _roll_back(talk, spec, directory, staged, before, is_abandoned=isinstance(error, Gone))
         for other in ended:
             other.keep_supervised()
         raise
@@ -288,7 +287,13 @@ def _await_decision(run: runs.Run) -> None:
 
 
 def _roll_back(
-    talk: Conversation, spec: Spec, directory: str, staged: Optional[RunFiles], before: Optional[str], cause: Fact
+    talk: Conversation,
+    spec: Spec,
+    directory: str,
+    staged: Optional[RunFiles],
+    before: Optional[str],
+    *,
+    is_abandoned: bool,
 ) -> None:
     """Ends what was started and removes every trace of the run. Does not listen to the controller.
 
@@ -307,12 +312,14 @@ def _roll_back(
         if run.state()["agent"] is not None:
 
             def stop_at_once(intent: IntentFile) -> None:
-                why = because([cause])
-                ends_run: Optional[How] = {"by": spec["controller"], "grace_s": 0.0, **why} if leads_others else None
+                why = because([fact("session_lost" if is_abandoned else "rolled_back")])
+                ends_as = intents.ABANDONED if is_abandoned else intents.CANCELLED
+                how = made(How, by=spec["controller"], grace_s=0.0, ends_as=ends_as, **why)
+                ends_run = how if leads_others else None
                 for task in intent["tasks"].values():
-                    intents.change(task, want="stop", grace_s=0, ends_run=ends_run, **why)
+                    intents.change(task, want="stop", grace_s=0, ends_as=ends_as, ends_run=ends_run, **why)
                 if not intent["tasks"]:
-                    intent["ends_run"] = {"by": spec["controller"], "grace_s": 0.0, **why}
+                    intent["ends_run"] = how
 
             run.change(stop_at_once)
             deadline = time.monotonic() + 30.0

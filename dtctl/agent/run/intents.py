@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..host import errors, paths, processes
 from ..records.kinds import InvalidValue
-from ..records.reasons import Fact, because, fact, why_of
+from ..records.reasons import Fact, because, fact
 from ..records.values import FINAL
 from . import drains
 
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple
 
-    from ..records.run_state import Entries, How, Intent, IntentFile, Intents
+    from ..records.run_state import Entries, How, Intent, IntentFile, Intents, RunEnd
     from ..records.spec import Moved, Spec
     from ..records.values import HoldKind
     from .runfiles import RunFiles
@@ -28,19 +28,19 @@ AWAIT_S = 86400.0
 def change(intent: Intent, **fields: Any) -> None:
     """Changes one task's intent. Every change must go through here, because the version counts them.
 
-    An order that names no holds ends those that there were.
+    An order without holds, or without an end of the run, ends those of the order before.
     """
     if "want" in fields:
-        fields = {"holds": [], "released": None, **fields}
+        fields = {"holds": [], "released": None, "ends_as": None, **fields}
     changed: Any = dict(fields, version=intent["version"] + 1)
     intent.update(changed)
 
 
-def stopped(held: Mapping[str, Intent], *, by: str, why: Fact) -> Intents:
+def stopped(held: Mapping[str, Intent], *, by: str, why: Fact, ends_as: Optional[RunEnd] = None) -> Intents:
     """Orders to stop all that is not stopped yet."""
     orders = {task: intent.copy() for task, intent in held.items() if intent["want"] != "stop"}
     for intent in orders.values():
-        change(intent, want="stop", by=by, **because([why]))
+        change(intent, want="stop", by=by, ends_as=ends_as, **because([why]))
     return orders
 
 
@@ -69,12 +69,15 @@ def wish(intent: Intent) -> Tuple[object, ...]:
     return intent["want"], intent["generation"], drains.is_drained(intent)
 
 
+ABANDONED: RunEnd = {"outcome": "Stopped", "cause": None, "start": "abandoned"}
+CANCELLED: RunEnd = {"outcome": "Stopped", "cause": None, "start": "cancelled"}
+
+
 def is_cancelled(wanted: Mapping[str, Intent]) -> bool:
     """Whether the coordinator's host, or this one, has cancelled the start."""
-    return bool(wanted) and all(
-        intent["want"] == "stop" and {"rolled_back", "session_lost"} & {one["kind"] for one in why_of(intent)}
-        for intent in wanted.values()
-    )
+    given = [intent["ends_as"] for intent in wanted.values() if intent["want"] == "stop"]
+    starts = [one["start"] if one is not None else None for one in given]
+    return 0 < len(given) == len(wanted) and all(start in ("cancelled", "abandoned") for start in starts)
 
 
 class IntentFollower:

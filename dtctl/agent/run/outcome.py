@@ -5,7 +5,7 @@ The coordinator decides by them, and so does a controller that cannot query it: 
 
 from __future__ import annotations
 
-from ..records.reasons import START_FAILED, Fact, fact, headline, why_of
+from ..records.reasons import Fact, fact, why_of
 from ..records.values import FINAL, Outcome, TaskState
 
 TYPE_CHECKING = False
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from typing import Collection, Iterable, List, Mapping, Optional
 
     from ..records.answers import Checkpoint
-    from ..records.run_state import Entry, Intent, Past
+    from ..records.run_state import Entry, Intent, Past, RunEnd
     from ..records.spec import Member
+    from ..records.values import StartEnd
 
 
 DECIDED = ("Succeeded", "Failed", "Stopped")
@@ -59,14 +60,20 @@ class Facts:
 
 
 class Judgement:
-    """The condition of a run, and why. `cause`: in a failed run, the task that failed first."""
+    """The condition of a run, and why.
 
-    __slots__ = ("cause", "kind", "why")
+    `cause`: in a failed run, the task that failed first. `start`: how the start ended, if the run ended with it.
+    """
 
-    def __init__(self, kind: Outcome, why: List[Fact], cause: Optional[str] = None) -> None:
+    __slots__ = ("cause", "kind", "start", "why")
+
+    def __init__(
+        self, kind: Outcome, why: List[Fact], cause: Optional[str] = None, start: Optional[StartEnd] = None
+    ) -> None:
         self.kind = kind
         self.why = why
         self.cause = cause
+        self.start = start
 
     def __repr__(self) -> str:
         return "Judgement(%r, %r, %r)" % (self.kind, self.why, self.cause)
@@ -97,14 +104,15 @@ def _ordered(facts: Facts) -> Optional[Judgement]:
     if not all(task in facts.intents and _want(facts, task) == "stop" for task in facts.present):
         return None
     last = max((facts.intents[task] for task in facts.present), key=lambda intent: intent["version"])
-    return by_request(why_of(last), facts.roster)
+    return by_request(why_of(last), last["ends_as"], facts.roster)
 
 
-def by_request(why: List[Fact], tasks: Collection[str]) -> Judgement:
-    """The outcome of a run of these tasks that is stopped for this reason: of a failed start, the task to blame."""
-    if headline(why) in START_FAILED and why[0].get("task") in tasks:
-        return Judgement("Failed", why, why[0].get("task"))
-    return Judgement("Stopped", why or [fact("stopped")])
+def by_request(why: List[Fact], ends_as: Optional[RunEnd], tasks: Collection[str]) -> Judgement:
+    """The outcome of a run of these tasks that is stopped by such an order: of a failed start, the task to blame."""
+    start = ends_as["start"] if ends_as is not None else None
+    if ends_as is not None and start == "failed" and ends_as["cause"] in tasks:
+        return Judgement("Failed", why, ends_as["cause"], start)
+    return Judgement("Stopped", why or [fact("stopped")], start=start)
 
 
 def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
@@ -117,15 +125,13 @@ def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
     ended = all(facts.entries[task]["state"] in FINAL for task in facts.present if task in facts.entries)
     if not (ordered and unknown and ended) or any(intent["want"] != "stop" for intent in ordered):
         return None
-    why = why_of(max(ordered, key=lambda intent: intent["version"])) or [fact("stopped")]
+    last = max(ordered, key=lambda intent: intent["version"])
     hosts = list(dict.fromkeys(facts.roster[task]["host"] for task in unknown))
-    end = by_request(why, facts.roster)
-    kind = _BY_ORDER.get(headline(why) or "", end.kind)
     unreachable = fact("hosts_unreachable", count=len(hosts), text=", ".join(hosts))
-    return Judgement(kind, [*why, unreachable], end.cause)
-
-
-_BY_ORDER: Mapping[str, Outcome] = {"run_succeeded": "Succeeded", "run_failed": "Failed"}
+    why, ends_as = [*(why_of(last) or [fact("stopped")]), unreachable], last["ends_as"]
+    if ends_as is not None and (ends_as["cause"] is None or ends_as["cause"] in facts.roster):
+        return Judgement(ends_as["outcome"], why, ends_as["cause"])
+    return Judgement("Stopped", why)
 
 
 def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ..records.reasons import START_FAILED, Fact, fact, headline, sentence, why_of
+from ..records.reasons import Fact, fact, headline, sentence, why_of
 from ..records.values import FINAL, TaskState
 from .cause import ALWAYS_RETRIED, NEVER_RETRIED, OTHERS, PEER, SHORTAGE, kind_of_error, names_damaged_file
 
@@ -122,7 +122,8 @@ def while_idle(entry: Entry, intent: Intent, *, may_start: bool, is_due: bool) -
     has_failed = state == "backoff" and not was_early(entry)
     if has_failed and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
         return Decision("failed", why_of(entry), restarts)  # backoff -> failed
-    lost = _loss(entry) if want == "stop" and headline(why_of(intent)) in START_FAILED else None
+    has_failed_start = intent["ends_as"] is not None and intent["ends_as"]["start"] == "failed"
+    lost = _loss(entry) if want == "stop" and has_failed_start else None
     if lost is not None:
         return Decision("failed", _why_lost(entry, lost), restarts)  # pending, backoff -> failed
     if want == "run" and not may_start:

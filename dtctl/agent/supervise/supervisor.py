@@ -352,7 +352,7 @@ def agent_of(files: RunFiles) -> Union[Supervisor, Waiting]:
 
 
 def _given_up(intent: Intent) -> Intent:
-    return {**intent, "want": "stop", "grace_s": 0.0, **because([fact("session_lost")])}
+    return {**intent, "want": "stop", "grace_s": 0.0, "ends_as": intents.ABANDONED, **because([fact("session_lost")])}
 
 
 def take_role(files: RunFiles, voter: Optional[Voter], now: float, *, rebooted: bool = False) -> Role:

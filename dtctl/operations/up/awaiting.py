@@ -81,7 +81,7 @@ class Awaiting:
     def end(self, failed: FailedStart, report: OnStopping = unseen) -> str:
         """Ends what is left of a failed start, without more attempts. The run's outcome; "" if it continues."""
         if leaves_tasks(failed):
-            order = StopOrder(controller_name(), why=failed.why)
+            order = StopOrder(controller_name(), why=failed.why, ends_as=failed.ends_as)
             stop(self._record, self._transport, tuple(self._record.roster), order, report)
         return "Failed" if failed.gave_up or failed.run_failed else ""
 

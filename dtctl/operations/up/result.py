@@ -10,7 +10,7 @@ from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
 from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.records.run_state import Past
+from dtctl.agent.records.run_state import Past, RunEnd
 from dtctl.agent.run.cause import names_taken_port
 from dtctl.agent.run.policy import fingerprint, why_ended
 from dtctl.bundle import Bundle
@@ -57,10 +57,21 @@ class FailedStart:
         return _own(self.cause) if self.cause is not None else []
 
     @property
+    def _is_ended_here(self) -> bool:
+        return self.cause is not None and (self.gave_up or not self.run_failed)
+
+    @property
+    def ends_as(self) -> RunEnd | None:
+        """What the order to stop means for the run; None where its coordinator has judged it."""
+        if self.cause is None or not self._is_ended_here:
+            return None
+        return {"outcome": "Failed", "cause": str(self.cause.id), "start": "failed"}
+
+    @property
     def why(self) -> list[Fact]:
         """The reason that the hosts of the failed run have, or are given with the order to stop."""
         cause = self.cause
-        if cause is None or (self.run_failed and not self.gave_up):
+        if cause is None or not self._is_ended_here:
             return list(self.seen.verdict.why)
         last = self.ends[-1] if self.ends else None
         if last is None or cause.state is TaskState.FAILED:

@@ -12,8 +12,8 @@ import pytest
 
 from dtctl.agent.host import paths, processes, wake
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import because, fact
-from dtctl.agent.records.run_state import Entry, IntentFile, Intents
+from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.run_state import Entry, IntentFile, Intents, RunEnd
 from dtctl.agent.records.spec import Member
 from dtctl.agent.records.values import Want
 from dtctl.agent.requests import runs
@@ -163,19 +163,19 @@ def test_a_kept_run_needs_no_session_and_later_no_free_disk(files: RunFiles, liv
 
 
 @pytest.mark.parametrize(
-    ("wants", "kind", "cancelled"),
+    ("wants", "ends_as", "cancelled"),
     [
-        (("stop", "stop"), "rolled_back", True),
-        (("stop", "stop"), "session_lost", True),
-        (("stop", "stop"), "stopped", False),
-        (("stop", "run"), "rolled_back", False),
+        (("stop", "stop"), intents.CANCELLED, True),
+        (("stop", "stop"), intents.ABANDONED, True),
+        (("stop", "stop"), None, False),
+        (("stop", "run"), intents.CANCELLED, False),
     ],
 )
 def test_a_start_is_cancelled_when_all_tasks_are_stopped_for_that(
-    wants: tuple[Want, Want], kind: str, cancelled: bool
+    wants: tuple[Want, Want], ends_as: RunEnd | None, cancelled: bool
 ) -> None:
-    why = because([fact("run_failed"), fact(kind)])
-    assert intents.is_cancelled({str(at): intent(want, **why) for at, want in enumerate(wants)}) is cancelled
+    orders = {str(at): intent(want, ends_as=ends_as) for at, want in enumerate(wants)}
+    assert intents.is_cancelled(orders) is cancelled
 
 
 def tasks_of(followed: intents.IntentFollower) -> dict[str, str]:

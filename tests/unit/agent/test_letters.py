@@ -24,7 +24,7 @@ from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.coordinate.seating import on
 from tests.unit.agent.coordinate.world import spec_of
 
-HOW: How = {"by": "ada@laptop", "grace_s": 3.0, **because([fact("stopped")])}
+HOW = made(How, by="ada@laptop", grace_s=3.0, **because([fact("stopped")]))
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from dtctl.agent.host import files, machine, paths
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import How
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.requests import damaged_runs, orphans, runs
 from dtctl.agent.requests.down import _Removal, expired
@@ -121,7 +122,7 @@ def test_a_run_that_may_be_whole_stays_and_down_reports_why(
     assert whole == []
     assert not found.is_dead()
     with pytest.raises(OSError, match="Input/output error"):
-        _Removal(talk, None).remove_damaged(found, {"by": "me", "grace_s": 0.0, "reason": "", "why": []})
+        _Removal(talk, None).remove_damaged(found, made(How, by="me", grace_s=0.0))
     assert spec.exists()
 
 

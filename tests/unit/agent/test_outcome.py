@@ -12,7 +12,7 @@ import yaml
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, said, sentence
-from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
+from dtctl.agent.records.run_state import Entry, Exit, Intent, Past, RunEnd
 from dtctl.agent.records.spec import Member
 from dtctl.agent.run import outcome
 from dtctl.agent.run.outcome import Facts, Judgement
@@ -154,12 +154,17 @@ def test_a_failure_has_the_exit_of_its_task(entry: dict[str, Any], reason: str) 
     assert sentence(found.why) == reason
 
 
+def failed_start(task: str) -> RunEnd:
+    return {"outcome": "Failed", "cause": task, "start": "failed"}
+
+
 @pytest.mark.parametrize("kind", ["start_failed", "cannot_bind"])
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_start_that_was_given_up_has_failed_by_the_task_to_blame(kind: str, elsewhere: bool) -> None:
     """To all that judge by the orders: to the coordinator, and to a controller that does not reach it."""
     why = [fact(kind, task="ps:0"), fact("exited", code=1)]
-    wants: dict[str, str | dict[str, Any]] = {task: {"want": "stop", "version": 2, **because(why)} for task in ROSTER}
+    order = {"want": "stop", "version": 2, "ends_as": failed_start("ps:0"), **because(why)}
+    wants: dict[str, str | dict[str, Any]] = dict.fromkeys(ROSTER, order)
     away: dict[str, None] = {"worker:1": None} if elsewhere else {}
     known = facts({**dict.fromkeys(ROSTER, "stopped"), "ps:0": failed(7.0), **away}, wants)
     found = outcome.decided_elsewhere(known) if elsewhere else outcome.decided(known)
@@ -168,7 +173,7 @@ def test_a_start_that_was_given_up_has_failed_by_the_task_to_blame(kind: str, el
 
 
 def test_a_start_that_is_blamed_on_no_task_of_the_run_was_stopped() -> None:
-    found = outcome.by_request([fact("cannot_bind", task="ps:7")], ROSTER)
+    found = outcome.by_request([fact("cannot_bind", task="ps:7")], failed_start("ps:7"), ROSTER)
     assert (found.kind, found.cause) == ("Stopped", None)
 
 

@@ -401,7 +401,7 @@ def test_a_start_that_is_given_up_is_stopped_with_its_cause(cause: str, number: 
     found = failed_start(known(ps0=lost(*[ended(at + 1, code=1, cause=cause) for at in range(number)])), Recovery())
     assert found is not None
     assert sentence(found.why) == reason
-    assert by_request(found.why, ["ps:0"]).kind == "Failed"
+    assert by_request(found.why, found.ends_as, ["ps:0"]).kind == "Failed"
 
 
 def test_a_run_that_has_failed_keeps_its_reason() -> None:

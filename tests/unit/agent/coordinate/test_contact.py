@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dtctl.agent.coordinate.view import first_view
+from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.run_state import How
 from dtctl.agent.records.whole_run import HistoryEvent
@@ -78,7 +79,7 @@ def test_stop_sent_directly_to_a_host_holds() -> None:
 
 def test_a_host_that_stopped_the_run_while_the_coordinator_was_away_has_it_stopped_everywhere() -> None:
     world = async_ps()
-    asked: How = {"by": "me@pc", **because([fact("stopped_by", by="me")]), "grace_s": 3.0}
+    asked = made(How, by="me@pc", grace_s=3.0, **because([fact("stopped_by", by="me")]))
     world.ask_to_end("a", asked)
     world.ask_to_end("b", asked)
     world.until(lambda: world.coordinator.over)
@@ -93,7 +94,7 @@ def stopped_without_d() -> World:
     world = async_ps()
     world.cut.add("d")
     world.run_for(15)
-    world.ask_to_end("a", {"by": "me@pc", **because([fact("stopped_by", by="me")]), "grace_s": 3.0})
+    world.ask_to_end("a", made(How, by="me@pc", grace_s=3.0, **because([fact("stopped_by", by="me")])))
     world.run_for(60)
     return world
 

@@ -365,7 +365,7 @@ def test_host_whose_join_is_cancelled_is_absent_and_may_join_again(heard: bool) 
     world.boot("e")
     world.until(lambda: world.states["worker:1"] == "running", 5)
     if heard:
-        stopped = {"want": "stop", "grace_s": 0.0, **because([fact("rolled_back")])}
+        stopped = {"want": "stop", "grace_s": 0.0, "ends_as": intents.CANCELLED, **because([fact("rolled_back")])}
         intents.change(world.tasks["worker:1"].intent, **stopped)
         world.until(lambda: world.states["worker:1"] == "stopped", 5)
     else:

@@ -301,10 +301,11 @@ class World:
 
     def roll_back(self, host: str, kind: str = "rolled_back") -> None:
         """As the session does that began the run there."""
-        why = because([fact(kind)])
-        ends_run: Any = {"by": "me@desk", "grace_s": 0.0, **why} if host == self.spec["host"] else None
+        ends_as = intents.CANCELLED if kind == "rolled_back" else intents.ABANDONED
+        how = {"grace_s": 0.0, "ends_as": ends_as, **because([fact(kind)])}
+        ends_run = made(How, by="me@desk", **how) if host == self.spec["host"] else None
         for name in self._on(host):
-            intents.change(self.tasks[name].intent, want="stop", grace_s=0.0, ends_run=ends_run, **why)
+            intents.change(self.tasks[name].intent, want="stop", ends_run=ends_run, **how)
 
     def ask_to_end(self, host: str, how: How) -> None:
         """As a session on that host does that is asked to end the run, of its tasks for now the first alone."""
