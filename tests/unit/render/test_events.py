@@ -154,7 +154,9 @@ def test_following_shows_a_loss_by_the_same_cause_once() -> None:
     assert len(news(told_of(), first)) == 1
     assert news(first, second) == []
     assert len(news(None, second)) == 1
-    assert news(None, told_of("Failed", phase="ended", incidents=losses("no data"))) == [], "the result of the run shows it"
+    assert news(None, told_of("Failed", phase="ended", incidents=losses("no data"))) == [], (
+        "the result of the run shows it"
+    )
 
 
 def test_following_shows_awaited_and_unreachable_hosts() -> None:
