@@ -122,6 +122,10 @@ class Rights(Record):
 
     open_files: Default[Optional[Count], None]
     processes: Default[Optional[Count], None]
+    cpu_s: Default[Optional[Count], None]
+    """CPU time of a process, in seconds."""
+    file_bytes: Default[Optional[Count], None]
+    """The largest file that a process may write."""
     selinux: Default[OneOf["", "enforcing", "permissive"], ""]
     kills_at_logout: Default[bool, False]
     """logind ends what a login has started (KillUserProcesses)."""
