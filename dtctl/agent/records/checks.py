@@ -85,6 +85,8 @@ class PythonFound(Record):
     imported: Default[AtMost[Dict[Module, Imported], MOST_MODULES], {}]
     cuda: Default[Line, ""]
     """The directory of CUDA's libraries, if they were searched for."""
+    legacy_keras: Default[bool, False]
+    """Whether it starts with a variable that makes tf.keras Keras 2 (TF_USE_LEGACY_KERAS), as from a login."""
     problem: Default[Line, ""]
     """Its output, if that is no valid answer."""
 
