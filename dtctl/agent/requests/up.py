@@ -289,7 +289,8 @@ def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
         "unchanged": unchanged,
         "reboot": kind,
         "reboot_new": new,
-        "reboot_why": brief(why),
+        "reboot_why": "" if kind else brief(why),
+        "reboot_unsure": brief(why) if kind else "",
         "pruned": pruned[:MOST_RUNS],
         "aside": [],
     }

@@ -137,6 +137,18 @@ def limits(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     return {"limit": " and ".join(found)} if found else {}
 
 
+def cpu_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """Of CPU time: by SIGXCPU, or by SIGKILL where its agent found that it had used that up."""
+    found = [one["text"] for one in task.why if one["kind"] == "limit" and one["what"] == "ulimit -t"]
+    if not found and killed_by("SIGXCPU")(facts, task, fields) is None:
+        return None
+    return {"limit": f"ulimit -t is {found[0]}"} if found else {}
+
+
+def file_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    return limits(facts, task, fields) if killed_by("SIGXFSZ")(facts, task, fields) is not None else None
+
+
 FREE_SHARE = 0.6
 """With so much memory free the host lacks none, even if the program held the memory of a typical one."""
 
