@@ -18,7 +18,7 @@ from dtctl.operations.diagnosis import Facts, Level
 from dtctl.operations.diagnosis.diagnose import findings, in_short
 from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, TaskStatus, Verdict
-from dtctl.render.diagnosis import FIELD, advice_lines, last_lines, paragraph
+from dtctl.render.diagnosis import FIELD, advice_lines, last_lines, paragraph, remedies
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES, LOGS, EndedLog
@@ -98,6 +98,7 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
     assert end.expected.get("means", "") in first_hint(found)
     assert FULLEST.get(name, "") in first_hint(found)
     assert end.expected.get("remedy", "") in first_hint(found)
+    assert remedies(findings(found)[0])[0].startswith(end.expected.get("first", ""))
     assert not FIELD.search(first_hint(found))
     for of_hosts in ({}, {"gpu-a": host()}):
         unknown = facts(ended("worker:0", log, **how), hosts=of_hosts)
@@ -474,6 +475,13 @@ def test_states_and_figures_give_their_findings(name: str, found: Facts, text: s
     assert not FIELD.search(first_hint(found))
 
 
+def test_thirty_failures_that_users_cause_have_a_first_remedy_that_fits() -> None:
+    """tests/local/test_user_failures.py has those that a small program can really meet."""
+    caused = [one for one in RECOGNISED if "first" in one.expected]
+    assert len(caused) >= 30
+    assert len({one.expected["finding"] for one in caused}) >= 30
+
+
 def test_every_row_is_tried() -> None:
     assert {one.name for one in SIGNATURES} == {name for name, *_ in (*BY_FACTS, *OF_GPUS)} | {
         one.expected["finding"] for one in RECOGNISED
@@ -547,7 +555,8 @@ def test_what_pip_may_not_change_is_replaced_by_an_environment(log: str) -> None
 )
 def test_libraries_are_installed_for_the_framework_that_the_program_ended_in(log: str, framework: str) -> None:
     every = host({"worker:0": vitals(packages={"torch": "2", "tensorflow": "2", "jax": "1"}, **PYTHON)})
-    text = f"{log % '/opt/venv/lib/python3.11/site-packages'}\n{FRAMES}RuntimeError: CUDNN_STATUS_NOT_INITIALIZED\n"
+    lacks = "ImportError: libcudnn.so.9: cannot open shared object file"
+    text = f"{log % '/opt/venv/lib/python3.11/site-packages'}\n{FRAMES}{lacks}\n"
     installs = {"torch": "install --force-reinstall torch", "tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda12]"}
     found = first_hint(facts(ended("worker:0", text), hosts={"gpu-a": every}))
     assert [name for name, words in installs.items() if words in found] == [framework]
