@@ -6,7 +6,9 @@ Words of frameworks, which take long to install or need a GPU, are in tests/unit
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +84,46 @@ def test_failures_that_users_cause_are_recognised_and_their_first_remedy_fits(ho
             command == "status"
         )
         assert "no_peer" not in found, "which follows from the others"
+
+
+OF_PS = "ps:0 on node-2 was killed by SIGKILL at "
+REMEDY = "dtctl exec @node-2 -- free -h"
+
+
+def of_two(recovery: str) -> str:
+    return cluster_text(
+        jobs='{ps: {hosts: [node-2]}, worker: {hosts: "node-[1-2]"}}',
+        trainer="command: [python, connected.py], dialect: flags",
+        recovery=recovery,
+        grace="100ms",
+    )
+
+
+def kill_ps(home: Desk) -> None:
+    """Once both workers train."""
+    eventually(lambda: all(home.task(f"worker:{n}")["step"] for n in range(2)), what="the first steps")
+    os.kill(home.task("ps:0")["pid"], signal.SIGKILL)
+
+
+def test_a_killed_ps_leads_in_every_command(home: Desk) -> None:
+    """The workers lose their connection by that at once, and one of them is on the coordinator's own host."""
+    shutil.copy(PROGRAMS.with_name("connected.py"), home.project)
+    home.write_cluster(of_two("{max_restarts: 3, backoff: 2s..3s}"))
+    home.dtctl("up", "--local")
+    kill_ps(home)
+    eventually(lambda: len(home.status()["incidents"]) > 1, what="the losses")
+    assert home.status()["incidents"][0]["task"] == "ps:0"
+    for command in ("status", "diagnose"):
+        first = json.loads(home.dtctl(command, "-o", "json"))["problems"][0]
+        assert (first["signature"], first["tasks"], first["remedies"][0]) == ("killed", ["ps:0"], REMEDY)
+    assert f"problem: {OF_PS}" in home.dtctl("status")
+    ends = [line for line in home.dtctl("events").splitlines() if " attempt 1 " in line and " ran " in line]
+    assert "ps:0 attempt 1 on node-2 ran " in ends[0]
+    home.write_cluster(of_two("{max_restarts: 0}"))
+    home.dtctl("up", "--local", "--replace")
+    kill_ps(home)
+    waited = home.run("wait")
+    assert "Failed, ps:0 failed: killed by SIGKILL" in waited.stderr + waited.stdout
+    assert REMEDY in waited.stderr + waited.stdout
+    assert ": Failed \u00b7 ps:0 failed: killed by SIGKILL" in home.dtctl("status", code=None)
+    assert home.dtctl("diagnose", code=None).startswith(OF_PS)
