@@ -239,7 +239,7 @@ def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:
         place = next((at for at, entry in enumerate(entries) if _time(entry) > running.time), len(entries))
         follower = after.get((running.task, running.attempt))
         same = [at for at, entry in enumerate(entries[:place]) if entry is follower]
-        if same and _time(entries[same[0]]) >= running.time - _CLOCKS_AGREE_S:
+        if same and _time(entries[same[0]]) >= running.time - CLOCKS_AGREE_S:
             place = same[0]
         entries.insert(place, running)
     newest: dict[str, int] = {}
