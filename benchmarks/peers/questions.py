@@ -76,7 +76,7 @@ def _answers(few: Standings, many: Standings, code: Standings, few_cost: Cost, m
         taken = code.medians(step)
         pairs = ([f"{taken[name].wall_s:.1f} s", None] for name in ("dtctl push", "rsync"))
         yield Answer(question, "`rsync -az`, 24 at once", *pairs)
-    costs = [f"{cost.share:.2%} of a core, {cost.memory_mb:.0f} MB" for cost in (few_cost, many_cost)]
+    costs = [f"{100 * cost.share:.2f} % of a core, {cost.memory_mb:.0f} MB" for cost in (few_cost, many_cost)]
     yield Answer("What does it cost on a host while it trains?", "nothing but the program", costs, ["0", "0"])
 
 
