@@ -7,7 +7,7 @@ from typing import Any
 
 from dtctl.operations.checks import Topic, fails, found
 from dtctl.operations.checks.checking import TOPICS
-from dtctl.operations.diagnosis import Signature
+from dtctl.operations.diagnosis import Cost, Signature
 from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.render.diagnosis import pattern_of
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, Trouble
@@ -118,9 +118,12 @@ def checks() -> str:
         "`-o json` has every finding with its name (`signature`, the headings below) and its fields. Nothing is "
         "installed, started or changed. Shared directories are recognised by small files `.dtctl-check-...`, which "
         "the check removes, or, if it was killed, the next one.",
-        "`dtctl up` runs the cheap part of it without extra connections: versions, disks, memory, clocks, and the "
-        "tasks' ports. It warns and starts all the same, except where tasks are certain to fail (a missing Python, "
-        "module or GPU, a syntax error, a bucket that cannot be used); `dtctl up --no-check` skips it.",
+        "`dtctl up` applies the same rules, and asks only what costs the hosts next to nothing: versions, disks, "
+        "clocks, the tasks' ports, and who sees the checkpoints. What only `check` asks is marked below. `up` warns "
+        "and starts all the same, except where tasks are certain to fail (a missing Python, module or GPU, a syntax "
+        "error, a bucket that cannot be used) or no host would have a whole checkpoint; then it prints the ways "
+        "out. `dtctl up --force` starts all the same, `dtctl up --no-check` asks nothing, and "
+        "`recovery.allow_scratch: true` accepts that a lost task starts over from nothing.",
         *(part for topic in TOPICS for part in _topic(topic)),
     )
 
@@ -128,7 +131,12 @@ def checks() -> str:
 def _row(one: Signature) -> str:
     level = "Problem" if fails(found(one.name, ())) else "Warning"
     remedies = "\n".join(f"- {_typed(remedy)}" for remedy in one.remedy)
-    return f"### {one.name}\n\n**{level}:** {pattern_of(one.means)}\n\n{remedies}"
+    asked = _ASKED[one.cost]
+    return f"### {one.name}\n\n**{level}{asked}:** {pattern_of(one.means)}\n\n{remedies}"
+
+
+_ASKED = {Cost.START: "", Cost.CHECK: ", by `dtctl check`", Cost.DEEP: ", by `dtctl check --deep`"}
+"""Who asks the hosts for it; also `up` if that is empty."""
 
 
 def _answers() -> str:

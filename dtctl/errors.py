@@ -23,6 +23,7 @@ class ExitCode(IntEnum):
     PARTIAL = 7
     SURVIVORS = 8
     TIMEOUT = 124
+    HUNG_UP = 129
     INTERRUPTED = 130
     TERMINATED = 143
 

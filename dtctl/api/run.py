@@ -147,7 +147,10 @@ class Run:
         if not found.status.time:
             raise next(iter(found.errors.values()), _gone(self._record))
         _warn(found.errors)
-        return [Finding(fails(one), one.signature.name, one.seen.hosts, tuple(paragraph(one))) for one in found.found]
+        return [
+            Finding(fails(one), one.signature.name, one.seen.hosts, tuple(paragraph(one, typed="diagnose")))
+            for one in found.found
+        ]
 
     def checkpoints(self) -> list[Checkpoint]:
         """The checkpoints that its hosts find, the newest first. Hosts that give no answer are logged as warnings."""

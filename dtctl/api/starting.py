@@ -14,6 +14,7 @@ from dtctl.config.load import Checked
 from dtctl.errors import DtctlError
 from dtctl.operations.client import Progress, silent
 from dtctl.operations.consent import Consents, programs_of_hosts
+from dtctl.operations.diagnosis import Level
 from dtctl.operations.history import Memory, of_other_directory
 from dtctl.operations.local import LocalPorts, exposure, make_local
 from dtctl.operations.logs import LogRequest
@@ -158,7 +159,8 @@ class _Report(UpReport):
     def checked(self, checked: CheckedHosts) -> None:
         from dtctl.render.checks import refuse_certain_failure, worded
 
-        for one in checked.found:
+        certain = () if self._force else checked.certain_failures
+        for one in (one for one in checked.found if one not in certain and one.signature.level < Level.NOTE):
             log.warning("%s", "\n".join(worded(one)))
         if not self._force:
             refuse_certain_failure(checked, hint="up(..., force=True)    starts them anyway")

@@ -22,11 +22,11 @@ _COLLECTED_AFTER = 100_000
 
 
 _INTERRUPTED = 130
-_TERMINATED = 143
-"""As in errors.ExitCode, which is not imported so early."""
+_ENDS = {signal.SIGHUP: 129, signal.SIGTERM: 143}
+"""Exit codes as in errors.ExitCode, which is not imported so early."""
 
-_terminated = False
-"""SIGTERM has come."""
+_ended_by: int | None = None
+"""The signal of _ENDS that came first."""
 
 
 def program() -> None:
@@ -38,7 +38,7 @@ def program() -> None:
     try:
         main()
     except SystemExit as ending:
-        if ending.code not in (_INTERRUPTED, _TERMINATED):
+        if ending.code not in (_INTERRUPTED, *_ENDS.values()):
             raise
         atexit._run_exitfuncs()  # what was registered restores a terminal
         os._exit(int(ending.code))  # the console has flushed what it has written
@@ -46,10 +46,13 @@ def program() -> None:
 
 def main() -> None:
     """The command; raises SystemExit unless it exits with 0."""
-    global _terminated
-    _terminated = False
+    global _ended_by
+    _ended_by = None
     gc.set_threshold(_COLLECTED_AFTER)
     signal.signal(signal.SIGTERM, _interrupt)
+    hang_up = signal.getsignal(signal.SIGHUP)
+    if hang_up is signal.SIG_DFL:  # nohup ignores it
+        signal.signal(signal.SIGHUP, _interrupt)
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
@@ -63,28 +66,49 @@ def main() -> None:
         from dtctl.render.errors import note
 
         note("interrupted")  # so early or late that no command was there to say more
-        sys.exit(_TERMINATED if _terminated else _INTERRUPTED)
+        sys.exit(_interrupted())
     except SystemExit as ending:
-        if _terminated and ending.code == _INTERRUPTED:
-            sys.exit(_TERMINATED)
+        if ending.code == _INTERRUPTED:
+            sys.exit(_interrupted())
         raise
+    except OSError as error:
+        from dtctl.render.terminal.console import reader_gone
+        from dtctl.render.terminal.moving import is_dead_terminal
+
+        if not is_dead_terminal(error):
+            raise
+        reader_gone(stderr=True)
+        reader_gone(stderr=False, code=_ENDS[signal.SIGHUP])
     finally:
+        signal.signal(signal.SIGHUP, hang_up)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # no traceback from where Python ends
         signal.signal(signal.SIGINT, before)
         gc.freeze()  # or Python searches them all once more before it ends
 
 
+def _interrupted() -> int:
+    """The exit code of an interrupted command."""
+    return _INTERRUPTED if _ended_by is None else _ENDS[signal.Signals(_ended_by)]
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Handles SIGTERM and SIGINT. An import is not interrupted: its callbacks would print the exception and lose it."""
-    global _terminated
-    _terminated = _terminated or number == signal.SIGTERM
+    """Handles SIGTERM, SIGHUP and SIGINT.
+
+    An import is not interrupted: its callbacks would print the exception and lose it. A closed terminal may send SIGHUP
+    twice, by the shell and by the kernel; the second one would interrupt what the first one has left to do.
+    """
+    global _ended_by
+    if number in _ENDS:
+        _ended_by = _ended_by or number
     while frame is not None:
         if frame.f_code.co_filename.startswith(_IMPORTS):
             _thread.start_new_thread(_signal_again, (number,))
             return
         frame = frame.f_back
-    if number == signal.SIGTERM:
-        raise KeyboardInterrupt("SIGTERM")  # it comes from no terminal where a question could be asked
+    if number == signal.SIGHUP:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if number in _ENDS:
+        raise KeyboardInterrupt(signal.Signals(number).name)  # there is no terminal where a question could be asked
     raise KeyboardInterrupt
 
 
@@ -190,7 +214,7 @@ def _run_in_json() -> None:
     except Abort:
         sys.exit(ExitCode.RUN_FAILED)
     ended = code if isinstance(code, int) else int(ExitCode.OK)
-    if _terminated and ended == ExitCode.INTERRUPTED:
-        ended = int(ExitCode.TERMINATED)
+    if ended == ExitCode.INTERRUPTED:
+        ended = _interrupted()
     stderr.end(ended)
     sys.exit(ended)

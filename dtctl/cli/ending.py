@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -31,20 +29,6 @@ def on_interrupt(what: str | Callable[[], Sequence[str]], *next_steps: str) -> I
     except KeyboardInterrupt:
         errors.interrupted(*((what, *next_steps) if isinstance(what, str) else what()))
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-
-
-@contextmanager
-def hang_up_interrupts() -> Iterator[None]:
-    """A terminal that is closed ends the command as Ctrl-C does, for one that has something to clear away."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGHUP, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def exit_for(errors: Mapping[str, DtctlError], *, others: object) -> None:

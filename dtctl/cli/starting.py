@@ -63,7 +63,7 @@ class StartReport(UpReport):
         if not checked.is_noticed:
             return
 
-        render.checks.show_brief(checked)
+        render.checks.show_brief(checked, refused=not self.force)
         if not self.force:
             render.checks.refuse_certain_failure(checked, hint="dtctl up --force    starts them anyway")
 

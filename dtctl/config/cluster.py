@@ -309,7 +309,8 @@ class Settings(Section):
     """what ends the run well: the end of the `lead` task (`chief:0`, `master:0`, or else `worker:0`), or the end of
     `all-workers`; `auto`: the lead where there is a `ps` job, else all workers"""
     target_step: v.Count | None = key(None, "20000")
-    """the step that a complete training reaches: if a success falls short of it, dtctl warns; if left out, the lead's
+    """the step that a complete training reaches: if a success falls short of it, by the
+    newest checkpoint or else by the logs (of which a tenth may be missing), dtctl warns; if left out, the lead's
     argument `train_steps`, `max_steps` or `target_step`, where it has one"""
     fail_fast: bool = key(True, "false")
     """a task that is lost for good fails the run, and all others are stopped; `false` lets them continue"""

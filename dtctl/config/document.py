@@ -121,6 +121,11 @@ class Findings:
     def doubts(self) -> tuple[Problem, ...]:
         return tuple(sorted(set(self._doubts)))[:MOST_PROBLEMS]
 
+    @property
+    def doubts_and_problems(self) -> tuple[Problem, ...]:
+        """For what shows a file that cannot be started yet."""
+        return tuple(sorted({*self._doubts, *self._problems}))[:MOST_PROBLEMS]
+
     def _place(self, path: KeyPath, at_key: bool) -> Place:
         return self.document.key_place(path) if at_key else self.document.value_place(path)
 

@@ -16,6 +16,7 @@ from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError, UsageError
 from dtctl.model import Host
+from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.client import Progress, Report, Request, ask
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
@@ -127,7 +128,7 @@ def state_of(held: DataHeld, wanted: str | None) -> DataState:
 def status(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Sequence[PlaceState]]:
     """By sizes and times of the files on the hosts."""
     wanted = Request("data_status", DataFacts, _dirs(data), _check_held(data))
-    return _states(data, ask(record, transport, wanted, data.hosts))
+    return _states(data, ask(record, ImpatientTransport(transport, record), wanted, data.hosts))
 
 
 def verify(record: RunRecord, data: DataSet, transport: Transport, report: Report) -> Outcomes[Sequence[PlaceState]]:
@@ -142,7 +143,7 @@ def verify(record: RunRecord, data: DataSet, transport: Transport, report: Repor
 
     frames = {"progress": on_progress}
     wanted = Request("data_verify", DataFacts, _dirs(data), check, within_s=None, on_frame=frames, quiet_s=QUIET_S)
-    return _states(data, ask(record, transport, wanted, data.hosts))
+    return _states(data, ask(record, ImpatientTransport(transport, record), wanted, data.hosts))
 
 
 def drop(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Sequence[DataDropped]]:
@@ -152,7 +153,7 @@ def drop(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Seq
         _check_same(data.on(host.name), answer["at"])
 
     wanted = Request("data_drop", DataDropResult, _dirs(data), check, within_s=DROP_S)
-    outcomes = ask(record, transport, wanted, data.hosts)
+    outcomes = ask(record, ImpatientTransport(transport, record), wanted, data.hosts)
     return Outcomes({host: answer["at"] for host, answer in outcomes.results.items()}, outcomes.errors)
 
 

@@ -11,6 +11,7 @@ from dtctl.agent.records.vitals import Dump
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
+from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.client import Request, about, ask
 from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.operations.run_record import RunRecord
@@ -62,7 +63,7 @@ def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Du
 
     outcomes = ask(
         record,
-        transport,
+        ImpatientTransport(transport, record),
         Request(
             "dump",
             RunResult,

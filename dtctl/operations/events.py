@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from dtctl.agent.records.answers import EventsResult
 from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import HistoryEvent
+from dtctl.agent.run.policy import CLOCKS_AGREE_S, lost_peer
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client import Request, about, final, frames_of, request
@@ -134,7 +135,6 @@ def _first(last: int | None) -> int:
 _ENDS = frozenset({"backoff", "succeeded", "failed", "stopped", "pending"})
 
 
-_CLOCKS_AGREE_S = 1.0
 _MOST_PASSED = 200
 """How far back a line that arrives late is inserted."""
 
@@ -159,6 +159,15 @@ class Attempted:
     @property
     def ended(self) -> bool:
         return self.state in _ENDS
+
+    @property
+    def is_failure(self) -> bool:
+        """It ended by itself, and not well."""
+        return self.state in ("backoff", "failed")
+
+    @property
+    def lost_peer(self) -> bool:
+        return self.is_failure and any(one["kind"] == "cause" and lost_peer(one["text"]) for one in self.why)
 
 
 class Folding:
@@ -235,12 +244,19 @@ def _time(entry: HistoryEvent | Attempted) -> float:
 def _position(entries: Sequence[HistoryEvent | Attempted], entry: HistoryEvent | Attempted) -> int:
     """The position by time: the coordinator learns of an end with the host's next message, or when the host is back.
 
-    Entries closer than the differences of clocks stay in the coordinator's order.
+    Entries closer than the differences of clocks stay in the coordinator's order, but a failure comes before those of
+    tasks that lost their connection by it.
     """
-    place = len(entries)
-    while place > max(0, len(entries) - _MOST_PASSED) and _time(entries[place - 1]) > _time(entry) + _CLOCKS_AGREE_S:
+    place, least = len(entries), max(0, len(entries) - _MOST_PASSED)
+    while place > least and _time(entries[place - 1]) > _time(entry) + CLOCKS_AGREE_S:
         place -= 1
+    if isinstance(entry, Attempted) and entry.is_failure and not entry.lost_peer:
+        return next((n for n in range(least, place) if _may_follow(entries[n], entry)), place)
     return place
+
+
+def _may_follow(earlier: HistoryEvent | Attempted, cause: Attempted) -> bool:
+    return isinstance(earlier, Attempted) and earlier.lost_peer and earlier.time >= cause.time - CLOCKS_AGREE_S
 
 
 def _with_sequel(entry: HistoryEvent | Attempted, newest: Mapping[str, int]) -> HistoryEvent | Attempted:

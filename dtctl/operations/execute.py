@@ -9,6 +9,7 @@ from typing import Literal
 from dtctl.agent.records.answers import ExecResult, Output
 from dtctl.dataclass import dataclass
 from dtctl.model import Host, TaskId
+from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.client import Progress, Report, about, final, frames_of, request, silent
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
@@ -59,6 +60,8 @@ def execute(
     `report` hears of each place when it is begun, and when it is done.
     """
 
+    route = ImpatientTransport(transport, record)
+
     def work(target: Target) -> ExecResult:
         report(Progress(target.name, "connect"))
         try:
@@ -67,7 +70,7 @@ def execute(
             report(Progress(target.name, "done"))
 
     def run_on(target: Target) -> ExecResult:
-        with closing(transport.open(target.host)) as session:
+        with closing(route.open(target.host)) as session:
             task = str(target.task) if target.task else None
             session.send({**request(record, target.host, "exec"), "argv": list(argv), "task": task, "cwd": cwd})
             for message in frames_of(session, "output", most_bytes=None):

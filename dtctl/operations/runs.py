@@ -11,6 +11,7 @@ from dtctl.agent.records.answers import ForeignRun as ForeignEntry
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId, TaskState, grouped
+from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.client import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
@@ -68,7 +69,12 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
             check_run(known["cluster"], None, known["run"], f"runs.{number}.run")
 
     fields = {"cluster": None} if every_cluster else {}
-    outcomes = ask(record, transport, Request("runs", RunsResult, lambda _: fields, check), record.hosts)
+    outcomes = ask(
+        record,
+        ImpatientTransport(transport, record),
+        Request("runs", RunsResult, lambda _: fields, check),
+        record.hosts,
+    )
     found: dict[str, KnownRun] = {}
     verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
     seen: set[tuple[str, str]] = set()

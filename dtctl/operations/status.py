@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from dtctl.agent.records.answers import StatusResult
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, TaskId, TaskState
+from dtctl.operations.away import ImpatientTransport
+from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.client import ask, knows_no_run
 from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
 from dtctl.operations.run_record import RunRecord
@@ -20,7 +23,7 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
     Raises DtctlError only for an answer that no other host can replace.
     """
     try:
-        known, answer, _ = ask_about(
+        known, answer, own = ask_about(
             record, transport, lambda asked, _: request_of_status(asked), away=away, reads=True
         )
     except CoordinatorUnreachable as nowhere:
@@ -29,14 +32,14 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
         return dataclasses.replace(nowhere.found, away=nowhere)
     found = status_by_coordinator(known, answer)
     lost = found.coordination.lost_hosts if found.coordination else ()
-    asked = found.record.with_short_timeouts(lost)
+    asked = found.record.with_short_timeouts((*lost, found.record.roster[found.record.lead]))
     if found.coordination and found.coordination.in_doubt:  # it may have been replaced while it was cut off
         every = status_of_hosts(asked, transport)
         newer = dataclasses.replace(every.record, hosts={**every.record.hosts, **_known_routes(found.record, every)})
         if newer.created > found.record.created or newer.coordinator != found.record.coordinator:
             return status(newer, transport)
         return _as_hosts_report(found, every)
-    return _with_lost_hosts(found, asked, transport, lost)
+    return _with_answers_of_hosts(found, asked, transport, lost, {record.coordinator: None, **own})
 
 
 def _known_routes(record: RunRecord, found: RunStatus) -> Mapping[str, Host]:
@@ -63,25 +66,44 @@ def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
 
 def with_checkpoints(record: RunRecord, transport: Transport) -> RunStatus:
     """By every host, with all checkpoints: those that no setting leads to, and those in storage as they are now."""
-    return with_storage(status_of_hosts(record, transport, guess=True), fresh=True)
+    return with_storage(status_of_hosts(record, ImpatientTransport(transport, record), guess=True), fresh=True)
 
 
-def _with_lost_hosts(found: RunStatus, asked: RunRecord, transport: Transport, lost: Sequence[str]) -> RunStatus:
-    """Asks the hosts that the coordinator has lost directly, which also revives their agents."""
-    if not lost:
-        return found
-    outcomes = ask(asked, transport, request_of_status(asked), [name for name in lost if name in asked.hosts])
-    answers = outcomes.results
+def _with_answers_of_hosts(
+    found: RunStatus,
+    asked: RunRecord,
+    transport: Transport,
+    lost: Sequence[str],
+    answered: Mapping[str, StatusResult | None],
+) -> RunStatus:
+    """Asks the hosts that the coordinator has lost directly, which also revives their agents.
+
+    And the lead's host about its checkpoints, where another one coordinates, which sees them only in a shared
+    directory. `answered`: the answers that hosts have just given about their own parts; None: it could not be asked.
+    """
+    lead = found.record.roster[found.record.lead]
+    elsewhere = [lead] if lead != found.record.coordinator else []
+    unasked = [*lost, *(host for host in elsewhere if host not in answered and host not in lost)]
+    outcomes = ask(asked, transport, request_of_status(asked), [name for name in unasked if name in asked.hosts])
+    answers = {**{host: one for host, one in answered.items() if one is not None}, **outcomes.results}
+    saved = [
+        Checkpoints(host, report)
+        for host in elsewhere
+        if host in answers and answers[host]["run"] == found.record.run
+        for report in answers[host]["checkpoints"]
+    ]
+    found = dataclasses.replace(found, checkpoints=(*saved, *found.checkpoints))
     tasks = {
         task: task_of(task, host, found.record, answers[host], found.time)
         for task, host in found.record.roster.items()
-        if host in answers and answers[host]["run"] == found.record.run
+        if host in lost and host in answers and answers[host]["run"] == found.record.run
     }
     return _with_reports(found, tasks, outcomes.errors)
 
 
 def _as_hosts_report(found: RunStatus, every: RunStatus) -> RunStatus:
     """Tasks of hosts that the coordinator has lost are as these report them; `every`: the status of all hosts."""
+    found = dataclasses.replace(found, checkpoints=every.checkpoints)
     lost = found.coordination.lost_hosts if found.coordination else ()
     reported = {task: one for task, one in every.tasks.items() if one.host in lost and one.state is not TaskState.LOST}
     return _with_reports(found, reported, {host: error for host, error in every.errors.items() if host in lost})

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any
 
 from dtctl.agent.records import answers as records
-from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.whole_run import RunView
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
@@ -138,6 +138,8 @@ class StopResult:
     """Why each host was asked to stop its own tasks."""
     known: RunRecord | None = None
     """The run as its hosts know it."""
+    unwritten: tuple[str, ...] = ()
+    """Hosts whose disk is full: their agents obey in memory, and know nothing of it if they are started again."""
     killed: Mapping[TaskId, float] = field(default_factory=dict)
     """The stopped tasks that were killed, each with the grace period before, in seconds."""
     absent: tuple[str, ...] = ()
@@ -158,6 +160,7 @@ class StopResult:
             survivors=self.survivors + other.survivors,
             errors={**self.errors, **other.errors},
             without_run=self.without_run + other.without_run,
+            unwritten=self.unwritten + other.unwritten,
         )
 
 
@@ -165,15 +168,16 @@ class StopResult:
 class StopOrder:
     """How tasks are asked to stop: by whom, and with what grace period (None: that of the run's spec).
 
-    `why`: a kind of reason.
+    `why`: a kind of reason that needs nobody but `by`, or the reason itself.
     """
 
     by: str
     grace_s: float | None = None
-    why: str = "stopped_by"
+    why: str | Sequence[Fact] = "stopped_by"
 
     def fields(self) -> dict[str, Any]:
-        return {"by": self.by, "why": [fact(self.why, by=self.by)], "grace_s": self.grace_s}
+        why = [fact(self.why, by=self.by)] if isinstance(self.why, str) else list(self.why)
+        return {"by": self.by, "why": why, "grace_s": self.grace_s}
 
     def patience_s(self, record: RunRecord) -> float:
         """ps tasks get their grace period after the others have had it."""
@@ -301,6 +305,7 @@ def _result(record: RunRecord, answers: Answers) -> StopResult:
         killed=killed,
         already=tuple(task for task in already if task not in stopped),
         survivors=tuple(survivors),
+        unwritten=tuple(dict.fromkeys(host for host, answer in pairs if answer.get("unwritten", False))),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from configparser import ConfigParser
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dtctl.errors import PreflightError
 from dtctl.operations.checks import Line, Statement, fails
 from dtctl.operations.checks.data import MISSING
-from dtctl.operations.diagnosis import Finding
+from dtctl.operations.checks.storage import FROM_NOTHING
+from dtctl.operations.diagnosis import Finding, Level
 from dtctl.render.diagnosis import filled, paragraph, valued
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import by_value, count, fold, summarize_hosts
@@ -119,30 +121,46 @@ def show_findings(checked: Checked) -> None:
         out.print("")
 
 
-def show_brief(checked: Checked) -> None:
-    """Shows the findings of the checks during a start, when a bar may be moving, and the time if it took any."""
+def show_brief(checked: Checked, *, refused: bool = False) -> None:
+    """Shows the findings of the checks during a start, when a bar may be moving, and the time if it took any.
+
+    Notes are for `check`. `refused`: what makes the start fail follows as its error.
+    """
+    checked = dataclasses.replace(
+        checked, found=tuple(one for one in checked.found if one.signature.level < Level.NOTE)
+    )
+    certain = checked.certain_failures if refused else ()
     with still():
         for found in checked.found:
-            what, *remedies = paragraph(found)
-            show_warning(what, hint="\n".join(remedies))
+            if found not in certain:
+                what, *remedies = paragraph(found)
+                show_warning(what, hint="\n".join(remedies))
         if checked.is_noticed:
             note(f"{summary(checked)}; --no-check leaves that out", "dtctl check    looks closer")
 
 
 def refuse_certain_failure(checked: Checked, *, hint: str) -> None:
-    """Raises PreflightError for findings that make tasks fail as soon as they start.
+    """Raises PreflightError for findings that make tasks fail for certain, with the commands of each.
 
     `hint`: how to start them anyway.
     """
     certain = checked.certain_failures
     if certain:
-        lack_data = all(one.signature.name in MISSING for one in certain)
-        what = "the hosts do not have the data" if lack_data else "tasks would fail as soon as they start"
+        remedies = dict.fromkeys(line for one in certain for line in paragraph(one)[1:])
         raise PreflightError(
-            f"{what}, so nothing was started",
+            f"{_certainty(certain)}, so nothing was started",
             detail="\n".join(worded(one)[0] for one in certain),
-            hint="\n".join(["dtctl data push    brings it"] * lack_data + [hint]),
+            hint="\n".join([*remedies, hint]),
         )
+
+
+def _certainty(certain: Iterable[Finding]) -> str:
+    names = {one.signature.name for one in certain}
+    if names <= set(MISSING):
+        return "the hosts do not have the data"
+    if names <= set(FROM_NOTHING):
+        return "no host would have a whole checkpoint"
+    return "tasks would fail as soon as they start"
 
 
 def worded(found: Finding) -> list[str]:

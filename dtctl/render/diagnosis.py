@@ -45,7 +45,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
     for number, found in enumerate(diagnosis.found):
         if number:
             out.print("")
-        for at, line in enumerate(paragraph(found)):
+        for at, line in enumerate(paragraph(found, typed="diagnose")):
             out.prose(line if at == 0 else f"  {line}", style="bold" if at == 0 else None)
     if not diagnosis.found:
         hosts = diagnosis.facts.hosts
@@ -77,13 +77,18 @@ def advice_lines(status: RunStatus) -> list[str]:
     return paragraph(first, shown=True) if first is not None else []
 
 
-def paragraph(found: Finding, *, shown: bool = False, most_lines: int | None = None) -> list[str]:
-    """The finding as lines. `shown`: the lines above already show how its tasks ended, and the end of their log."""
+def paragraph(
+    found: Finding, *, shown: bool = False, most_lines: int | None = None, typed: str | None = None
+) -> list[str]:
+    """The finding as lines. `shown`: the lines above already show how its tasks ended, and the end of their log.
+
+    `typed`: the command that shows it, which is not proposed.
+    """
     known = {name: word for name, word in words(found).items() if not (shown and name == "log_of")}
     what, means = happened(found.seen), filled(found.signature.means, known)
     head = [] if shown and not found.seen.waiting else [what] if what else []
     lines = last_lines(found)[-most_lines:] if most_lines else last_lines(found)
-    return [*head, means, *(f"  {line}" for line in ([] if shown else lines)), *remedies(found)]
+    return [*head, means, *(f"  {line}" for line in ([] if shown else lines)), *remedies(found, typed)]
 
 
 def last_lines(found: Finding) -> list[str]:
@@ -91,10 +96,11 @@ def last_lines(found: Finding) -> list[str]:
     return list(found.seen.fields.get("last_lines", ()))
 
 
-def remedies(found: Finding) -> list[str]:
-    """The commands to type, or the things to do, without those that need an unknown field."""
+def remedies(found: Finding, typed: str | None = None) -> list[str]:
+    """The commands to type, or the things to do, without those that need an unknown field, and without `typed`."""
     known = words(found)
-    return [filled(one, known) for one in found.signature.remedy if set(FIELD.findall(one)) <= known.keys()]
+    lines = [filled(one, known) for one in found.signature.remedy if set(FIELD.findall(one)) <= known.keys()]
+    return [line for line in lines if typed is None or line.split()[:2] != ["dtctl", typed]]
 
 
 def happened(seen: Match) -> str:

@@ -9,6 +9,7 @@ from dataclasses import InitVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.agent.run.log_text import is_start_up
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.operations.client.streams import Disconnected, Reconnected
@@ -41,6 +42,7 @@ _TAIL_BYTES = 64 * 1024
 class LogPrinter:
     """Writes whole lines, safe for a screen; with `raw` the bytes of the log, with only the prefixes of its lines.
 
+    What TensorFlow writes at each start is left out where nothing is wrong, unless lines were searched for (`found`).
     `gaps`: `--` between lines that are not consecutive, as in grep. `all_attempts`: the first attempt is named, too.
     """
 
@@ -50,6 +52,7 @@ class LogPrinter:
     raw: bool = False
     gaps: bool = False
     all_attempts: bool = False
+    found: bool = False
     printed: bool = False
 
     def __post_init__(self, tasks: Iterable[TaskId]) -> None:
@@ -68,6 +71,9 @@ class LogPrinter:
             self._remember(lines)
             return console.pass_on(_headed(head.encode(), lines.data))
         shown = log_lines(lines.data, color=self._color)
+        if not self.found:
+            without = lines.log["without_gpus"]
+            shown = [line for line in shown if not is_start_up(line, without_gpus=without)]
         self._remember(lines)
         shown[:0] = self._separator(lines.log)
         if lines.log["truncated"]:

@@ -57,6 +57,13 @@ def _show_left_of(result: StopResult) -> None:
         show_warning(f"{survivor.task} on {survivor.host}: process {survivor.pid} is still there: {survivor.command}")
     show_away(result)
     show_host_errors(result.errors)
+    if result.unwritten:
+        hosts = fold(result.unwritten)
+        show_warning(
+            f"the disk of {hosts} is full, and the stop is not written there: "
+            "if the host or its agent restarts before there is room, the tasks start again"
+        )
+        note(f"dtctl exec @{result.unwritten[0]} -- df -h    shows its disks; the stop is written once there is room")
     if result.promised:
         note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as they are connected")
 

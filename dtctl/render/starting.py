@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.agent.host.secrets import hide_text, hide_variable, hide_words
-from dtctl.agent.records.reasons import Fact, fact, sentence
+from dtctl.agent.records.reasons import Fact, fact, headline, sentence
 from dtctl.agent.run.policy import why_ended
 from dtctl.config.cluster import Cluster, Hook
 from dtctl.errors import DtctlError, PreflightError
@@ -167,10 +167,12 @@ def show_late(seen: Coordination | None) -> None:
 
 
 def show_failed_exit(task: TaskStatus, tail: bytes) -> None:
-    """Shows an attempt that failed while the start was watched."""
+    """Shows an attempt that failed while the start was watched, by the end of its log, or else its exit."""
+    if tail.strip():
+        note(f"{task.id} on {task.host} failed, and is started again; the end of its log:")
+        return _show_tail(task, tail)
     why = sentence(how_it_ended(task)) if task.why else _how(task.entry["history"][-1])
-    note(f"{task.id} on {task.host} failed: {why}")
-    _show_tail(task, tail)
+    return note(f"{task.id} on {task.host} failed, and is started again: {why}")
 
 
 def show_failed_start(failed: FailedStart, tail: bytes) -> None:
@@ -185,19 +187,23 @@ def failed_start(failed: FailedStart, tail: bytes = b"") -> DtctlError:
 
     `tail`: the end of the log of the task that caused it, if only the error is shown.
     """
-    run, cause, why = failed.seen.view["run"], failed.cause, failed.seen.verdict.why
+    run, cause, why = failed.seen.view["run"], failed.cause, failed.why
     if cause is None:
         return DtctlError(f"run {run} failed: {sentence(why)}", hint="dtctl diagnose    finds the cause")
-    ends = [one for one in cause.entry["history"] if not (one["asked"] or one["early"])]
-    end = ends[-1] if ends else None
-    reason = sentence(how_it_ended(cause)) if not failed.gave_up or end is None else _how(end)
-    times = "twice" if len(ends) == 2 else f"{len(ends)} times"
-    after = f", {times} in a row; the run was stopped" if failed.gave_up else ""
-    what = "failed to start" if failed.gave_up or failed.run_failed else "continues with a task that failed"
+    where = f"{cause.id} on {cause.host}"
+    if headline(why) == "cannot_bind":
+        what = sentence(why)
+    elif headline(why) == "start_failed":
+        what = f"{where}: {sentence(why[1:])}"
+    else:
+        what = f"{where}: {sentence(how_it_ended(cause))}"
+    times = "twice" if len(failed.ends) == 2 else f"{len(failed.ends)} times"
+    after = f", {times} in a row; all tasks were stopped" if failed.gave_up else ""
+    how = "failed to start" if failed.gave_up or failed.run_failed else "continues with a task that failed"
     return DtctlError(
-        f"run {run} {what}: {cause.id} on {cause.host}: {reason}{after}",
+        f"run {run} {how}: {what}{after}",
         detail="\n".join(_tail_lines(cause, tail)),
-        hint=f"dtctl logs {cause.id} --all-attempts    shows its whole output; dtctl diagnose    finds the cause",
+        hint=f"dtctl logs {cause.id} --all-attempts    shows its whole output; dtctl diagnose    shows what to do",
     )
 
 

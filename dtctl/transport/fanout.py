@@ -96,12 +96,23 @@ def idle(counts_from: float | None = None) -> Iterator[Still]:
     if crew is None:
         yield lambda _: None
         return
-    thread = threading.get_ident()
+    thread = getattr(_here, "thread", threading.get_ident())
     crew.idles(thread, time.monotonic() + IDLE_S if counts_from is None else counts_from)
     try:
         yield lambda at: crew.idles(thread, at)  # also from a thread that reads for this one
     finally:
         crew.idles(thread, None)
+
+
+def on_behalf(work: Callable[[], R]) -> Callable[[], R]:
+    """The same work for a thread that does it for this one, which only waits for it: `idle` and `asking` count here."""
+    crew, thread = getattr(_here, "crew", None), getattr(_here, "thread", threading.get_ident())
+
+    def working() -> R:
+        _here.crew, _here.thread = crew, thread
+        return work()
+
+    return working
 
 
 @contextmanager

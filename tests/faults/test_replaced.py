@@ -10,6 +10,7 @@ import pytest
 
 from tests.desk import Desk
 from tests.faults.scene import Scene, Way, stand_in
+from tests.hosts import faults
 from tests.hosts.fleet import Fleet, FleetHost
 from tests.waiting import eventually
 
@@ -19,8 +20,11 @@ WAY = Way("async-ps", {"ps": "gpu-1", "worker": "gpu-[2-4]"}, {"way": "async"})
 CUT_S = 8.0
 
 
-def shared(fleet: Fleet, user: Desk, **more: Any) -> Scene:
-    scene = stand_in(fleet, user, WAY, dirs={"output": str(fleet.shared / user.name)}, grace="2s", **more)
+SYNC = Way("sync-ps", WAY.jobs, {"way": "sync"})
+
+
+def shared(fleet: Fleet, user: Desk, way: Way = WAY, **more: Any) -> Scene:
+    scene = stand_in(fleet, user, way, dirs={"output": str(fleet.shared / user.name)}, grace="2s", **more)
     user.dtctl("up", timeout_s=120)
     eventually(scene.steps, 60, "steps")
     return scene
@@ -54,6 +58,45 @@ def test_replaced_task_never_acts_beside_its_successor(fleet: Fleet, user: Desk,
     fleet.heal(old)
     eventually(lambda: not states(old, "--job_name="), 60, "the end of what was cut off")
     assert (log.stat().st_mtime, log.stat().st_size) == (before, size), "it has neither trained nor saved"
+    user.dtctl("down", "--yes")
+
+
+def acts(fleet: Fleet, user: Desk, host: FleetHost) -> list[str]:
+    """What the lead has done for the whole run on this host: each save."""
+    lines = (fleet.shared / user.name / "acts").read_text().splitlines()
+    return [line for line in lines if line.split()[1] == "worker:0" and f" {host.name}-" in line]
+
+
+@pytest.mark.parametrize("way", [WAY, SYNC], ids=lambda way: way.strategy)
+@pytest.mark.parametrize(
+    ("cut_s", "kills"), [(8.0, False), (36.0, False), (8.0, True)], ids=["running", "held", "its agent is killed"]
+)
+def test_replaced_lead_that_is_back_neither_trains_nor_saves(
+    fleet: Fleet, user: Desk, way: Way, cut_s: float, *, kills: bool
+) -> None:
+    """`cut_s`: for how long it is cut off when it is replaced. `kills`: its agent, after that."""
+    scene = shared(fleet, user, way)
+    lead = scene.host("worker:0")
+    eventually(lambda: acts(fleet, user, lead), 60, "a save of the lead")
+    log = log_of(lead, "worker:0")
+    fleet.cut(lead)
+    time.sleep(cut_s)
+    began = time.monotonic()
+    user.dtctl("replace", lead.name, "gpu-5", "--yes", timeout_s=180)
+    print(f"replace took {time.monotonic() - began:.0f} s")
+    if kills:
+        faults.send(lead, scene.agent(lead))
+    eventually(lambda: acts(fleet, user, fleet["gpu-5"]), 60, "a save of the new lead")
+    assert set(states(lead, "--job_name=worker --task_index=0")) <= {"T"}, "it is held"
+    before, saved = (log.stat().st_mtime, log.stat().st_size), acts(fleet, user, lead)
+    fleet.heal(lead)
+    healed = time.monotonic()
+    eventually(lambda: not states(lead, "--job_name="), 60, "the end of the old lead")
+    print(f"the old lead ended {time.monotonic() - healed:.1f} s after the link was back")
+    assert acts(fleet, user, lead) == saved, "it has not saved"
+    assert (log.stat().st_mtime, log.stat().st_size) == before, "it has not trained"
+    number = len(acts(fleet, user, fleet["gpu-5"]))
+    eventually(lambda: len(acts(fleet, user, fleet["gpu-5"])) > number, 60, "another save of the new lead")
     user.dtctl("down", "--yes")
 
 

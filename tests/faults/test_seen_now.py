@@ -19,6 +19,11 @@ pytestmark = [pytest.mark.fleet, pytest.mark.faults]
 THREE = Way("async-ps", {"ps": "gpu-3", "worker": "gpu-[3-5]"}, {"way": "async"})
 """The coordinator is on gpu-3; all three hosts vote."""
 
+ALONE = Way("async-ps", {"ps": "gpu-3", "worker": "gpu-3"}, {"way": "async"})
+"""One host alone."""
+
+HOME_MIB = 64
+
 BUSY_S = 15.0
 """What a command may take on a busy machine besides what it waits for."""
 
@@ -43,7 +48,11 @@ def test_hosts_that_the_coordinator_has_lost_are_not_waited_for(fleet: Fleet, us
     with faults.drop_incoming(away), faults.drop_outgoing(away):
         scene.wait_until(lambda: lost(scene, away), "the loss of gpu-5")
         took: dict[str, float] = {}
-        for command, code in (("status", 0), ("diagnose", 7), ("drain gpu-5", 4), ("stop", 7)):
+        for command, code in (
+            *(("status", 0), ("diagnose", 7), ("logs", 7), ("metrics", 7), ("checkpoints", 7), ("dump", 7)),
+            *(("exec -- true", 7), ("runs", 7), ("gc --dry-run", 7), ("check", 7), ("up", 4)),
+            *(("drain gpu-5", 4), ("stop", 7)),
+        ):
             begun = time.monotonic()
             user.dtctl(*command.split(), code=code)
             took[command] = time.monotonic() - begun
@@ -105,5 +114,30 @@ def test_commands_answer_soon_while_the_coordinators_home_is_full(fleet: Fleet, 
                 took[command] = time.monotonic() - begun
         assert max(took.values()) < 2 * BUSY_S, took
         eventually(lambda: not fleet.busy(), RECOVERY_S, "the end of all tasks")
+        user.dtctl("down", "--yes")
+        eventually(lambda: not full.processes(), RECOVERY_S, "the end of all")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("way", [THREE, ALONE], ids=["three hosts", "one host"])
+def test_a_stop_ends_a_run_while_the_coordinators_home_takes_not_a_byte(way: Way, fleet: Fleet, user: Desk) -> None:
+    """What dtctl has set aside is used up, too, and whatever is removed is filled again."""
+    scene, full = stand_in(fleet, user, way), fleet["gpu-3"]
+    with faults.small_home(fleet, full, HOME_MIB):
+        user.dtctl("up", timeout_s=120)
+        eventually(lambda: user.status()["progress"]["step"], RECOVERY_S, "the run to train")
+        trainers = [scene.pid(task) for task, host in scene.places().items() if host == full.name]
+        (scene.run_directory(full) / "reserve").unlink()
+        with faults.full_home(full):
+            time.sleep(1.0)
+            begun = time.monotonic()
+            done = user.run("stop", timeout_s=180)
+            print(f"stop took {time.monotonic() - begun:.1f} s")
+            assert not any(faults.has_process(full, pid) for pid in trainers)
+            assert time.monotonic() - begun < 2 * BUSY_S
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert "the disk of gpu-3 is full, and the stop is not written there" in done.stderr
+        eventually(lambda: set(states(user, 0).values()) == {"stopped"}, RECOVERY_S, "the end to be written")
+        assert "Stopped" in head(user)
         user.dtctl("down", "--yes")
         eventually(lambda: not full.processes(), RECOVERY_S, "the end of all")

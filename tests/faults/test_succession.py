@@ -34,6 +34,8 @@ def test_run_without_its_coordinators_host_recovers_and_can_be_shown_and_stopped
     eventually(lambda: scene.cluster()["hosts"]["gpu-3"]["connected"], 60, "the host that was gone")
     assert scene.coordinator() is not lost
     eventually(lambda: scene.task("worker:0")["state"] == "running", 60, "the chief")
+    assert "gpu-3" in {one["host"] for one in user.status()["checkpoints"]}, "where the lead saves"
+    assert f"gpu-3:{lost.login.home_inside}/{scene.output}" in user.dtctl("status")
     scene.enough()
     user.dtctl("wait", timeout_s=120)
     assert user.status()["conditions"][0]["type"] == "Succeeded"

@@ -87,3 +87,37 @@ def test_a_check_finds_what_is_wrong_with_each_host_and_leaves_nothing_behind(br
     assert not fleet.busy()
     for host in fleet.hosts:
         assert not [path.name for path in host.home.rglob(".dtctl-check-*")]
+
+
+SAVES_ITS_PARTS = """\
+import sys
+import time
+
+
+def train(tf):
+    with tf.train.MonitoredTrainingSession(checkpoint_dir="output"):  # each ps saves its own part
+        pass
+
+
+time.sleep(600 if "--job_name=ps" in sys.argv else 3)
+"""
+
+
+def test_a_start_that_no_host_could_restore_is_refused_unless_it_may_start_over(user: Desk, fleet: Fleet) -> None:
+    keys = {
+        "jobs": "{ps: {hosts: [gpu-2]}, worker: {hosts: [gpu-1]}}",
+        "trainer": "command: [python, train.py]",
+        "dirs": "{output: output}",
+    }
+    user.write_cluster(cluster_text(**keys), hosts=HOSTS)
+    (user.project / "train.py").write_text(SAVES_ITS_PARTS)
+    done = user.run("up")
+    refused = " ".join(done.stderr.split())
+    assert done.returncode == 5, done.stderr
+    assert "no host would have a whole checkpoint, so nothing was started" in refused
+    for way in ("dirs.output in cluster.yaml: a directory", "gs://BUCKET/PATH", "jobs.ps.hosts: gpu-1", "up --force"):
+        assert way in refused
+    assert not fleet.busy()
+    user.write_cluster(cluster_text(**keys, recovery="{allow_scratch: true}"), hosts=HOSTS)
+    user.dtctl("up")
+    user.dtctl("down", "--yes")

@@ -200,12 +200,13 @@ def small_homes(fleet: Fleet, size_mib: int) -> Iterator[None]:
     """Each home is a disk of its own, which outlives a crash of its host. What is in it at the end is lost."""
     with ExitStack() as stack:
         for host in fleet.hosts:
-            stack.enter_context(_small_home(fleet, host, size_mib))
+            stack.enter_context(small_home(fleet, host, size_mib))
         yield
 
 
 @contextmanager
-def _small_home(fleet: Fleet, host: FleetHost, size_mib: int) -> Iterator[None]:
+def small_home(fleet: Fleet, host: FleetHost, size_mib: int) -> Iterator[None]:
+    """The home of one host."""
     options = f"size={size_mib}m,mode=700,uid={host.login.uid},gid={host.login.uid}"
     fleet.crash(host)  # a host that runs would keep the home that it has
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "dtctl-test", str(host.home)], check=True)

@@ -19,7 +19,7 @@ from tests.desk import Desk
 from tests.nights import at_night
 from tests.waiting import eventually
 
-STOPS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 130}
+STOPS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 class Following(Page):

@@ -19,7 +19,7 @@ COMMANDS = (
     *("dashboard", "data push", "data push -o json", "data verify", "data drop --yes", "push"),
     *("report", "runs", "up --local", "up --local -o json"),
 )
-ENDINGS = {signal.SIGTERM: {143}, signal.SIGINT: {130}, signal.SIGHUP: {130, -signal.SIGHUP}}
+ENDINGS = {signal.SIGTERM: {143}, signal.SIGINT: {130}, signal.SIGHUP: {129, -signal.SIGHUP}}
 MOMENTS_S = (0.0, 0.4, 1.2)
 """After the command has begun to care for its end; a busy machine has another moment, and the same outcome."""
 

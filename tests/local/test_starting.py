@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,13 +41,38 @@ def test_a_program_that_fails_the_same_way_again_ends_the_start_with_its_cause(h
     write(home, FAILS)
     done = home.run("up", "--local")
     assert done.returncode == 1
-    assert "ps:0 on node-1 failed: exit code 125" in done.stderr
+    assert "ps:0 on node-1 failed, and is started again; the end of its log:" in done.stderr
     assert "  ps:0 | the daemon is away" in done.stderr
-    assert "failed to start: ps:0 on node-1: exit code 125, twice in a row; the run was stopped" in done.stderr
+    assert "failed to start: ps:0 on node-1: exit code 125, twice in a row; all tasks were stopped" in done.stderr
+    assert done.stderr.count("exit code 125") == done.stderr.count("daemon is away") == 1, "one problem, said once"
     assert " started: " not in done.stderr
-    assert home.outcome() == "Stopped"
+    assert home.outcome() == "Failed"
     assert "the daemon is away" in home.dtctl("logs", "ps:0")
     assert home.processes() == {}
+
+
+BINDS = "import socket, sys; open_ = socket.socket(); open_.bind(('127.0.0.1', int(sys.argv[1])))"
+
+
+def test_every_command_reports_the_same_cause_of_a_failed_start(home: Desk) -> None:
+    """Another program on the host has a port that the trainers open."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = json.dumps(["python3", "-c", BINDS, str(taken.getsockname()[1])])
+        home.write_cluster(cluster_text(trainer=f"command: {command}", recovery="{backoff: 100ms..200ms}"))
+        done = home.run("up", "--local")
+    cause = "ps:0 could not bind its port (OSError: [Errno 98] Address already in use)"
+    assert done.returncode == 1
+    assert f"failed to start: {cause}, 3 times in a row" in done.stderr
+    assert done.stderr.count("could not bind") == 1
+    assert f": Failed · {cause}" in home.dtctl("status")
+    assert home.outcome() == "Failed"
+    assert home.task("ps:0")["state"] == "failed"
+    assert f": Failed, {cause}" in home.run("wait").stderr
+    assert f" Failed: {cause}\n" in home.dtctl("events")
+    assert " Failed " in home.dtctl("runs").splitlines()[1]
+    diagnosis = home.dtctl("diagnose")
+    assert diagnosis.startswith("ps:0 on node-1 exited 1 at ")
+    assert "is taken" in diagnosis
 
 
 def test_an_interrupt_after_all_hosts_have_started_leaves_the_run_and_its_logs(home: Desk) -> None:

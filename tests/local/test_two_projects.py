@@ -108,6 +108,15 @@ def test_plan_takes_a_task_or_a_file(home: Desk) -> None:
     assert "there is no job 'wroker' in this cluster" in home.run("plan", "wroker:0", cwd=place).stderr
 
 
+def test_plan_warns_of_a_program_that_is_not_there(home: Desk) -> None:
+    place = project(home, "first")
+    (place / "train.py").rename(place / "trian.py")
+    done = home.run("plan", cwd=place)
+    assert done.returncode == 0
+    assert "there is no train.py in the code" in done.stderr
+    assert "did you mean 'trian.py'?" in done.stderr
+
+
 @pytest.fixture
 def elsewhere(home: Desk) -> Path:
     directory = home.home / "elsewhere"

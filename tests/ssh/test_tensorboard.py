@@ -40,7 +40,7 @@ shutil.copytree("packages", out / "packages", dirs_exist_ok=True)
 print("step 1", flush=True)
 time.sleep(1000)
 """
-ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 130, signal.SIGKILL: -9}
+ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -9}
 
 
 @pytest.fixture

@@ -41,7 +41,8 @@ def inventory(run: RunRecord, servers: Collection[str] = ("ps",)) -> dict[str, A
         {"task": str(task), "host": host, "serves": task.job in servers, "decides": task == run.lead}
         for task, host in run.roster.items()
     ]
-    names = {"cluster": run.cluster, "run": run.run, "created": run.created, "replaced": dict(run.replaced)}
+    elected = {"elected": run.elected, "term": 2} if run.elected else {}
+    names = {**elected, "cluster": run.cluster, "run": run.run, "created": run.created, "replaced": dict(run.replaced)}
     return dict(checked(Inventory, {**names, "lead": str(run.lead), "success": run.success, "roster": roster}))
 
 

@@ -91,6 +91,7 @@ VISITED = (
     *("dtctl.agent.records", "dtctl.agent.host.secrets", "dtctl.agent.host.escapes"),
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
     *("dtctl.agent.run.cause", "dtctl.agent.run.drains", "dtctl.agent.run.gang", "dtctl.agent.run.hangs"),
+    "dtctl.agent.run.log_text",
 )
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 
@@ -136,7 +137,7 @@ ROOMS = {
 """Which rooms of the agent a room may use."""
 
 ENTRIES = {
-    "coordinate": {"following", "leading", "view", "voting", "waiting"},
+    "coordinate": {"following", "leading", "superseded", "view", "voting", "waiting"},
     "supervise": {"supervisor"},
     "survival": {"revival", "reboot", "systemd"},
     "logs": {"reader", "sieve", "lines"},

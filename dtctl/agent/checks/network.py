@@ -18,10 +18,11 @@ from ..records.kinds import made
 from ..records.network import Bound, Measured, NetworkFacts, NetworkQuestion, Peer
 from ..records.spec import ports_of
 from ..run.runfiles import RunFiles
+from ..survival import revival
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import FrozenSet, List, Optional, Tuple
+    from typing import Dict, FrozenSet, List, Optional, Tuple
 
     from ..conversation import Conversation
 
@@ -42,7 +43,7 @@ def inspect(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
 def _listen(talk: Conversation, question: NetworkQuestion) -> List[Bound]:
     listener = listening.Listener(question["host"], question["nonce"])
     talk.leaving.append(listener.close)
-    bound = listening.bind(listener, question["listen"], _live_ports(talk, question))
+    bound = listening.bind(listener, question["listen"], _live_ports(talk, question), _other_runs(talk))
     listener.start()
     return bound
 
@@ -59,6 +60,17 @@ def _live_ports(talk: Conversation, question: NetworkQuestion) -> FrozenSet[int]
             if not current.state()["finished"]:
                 return frozenset(ports_of(current.spec()))
     return frozenset()
+
+
+def _other_runs(talk: Conversation) -> Dict[int, str]:
+    """The ports of this user's live runs, and their ids."""
+    found: Dict[int, str] = {}
+    for files_of in revival.every(talk.root):
+        with suppress(OSError, paths.Damaged):  # is being removed, or damaged: `status` reports that
+            if files_of.is_of_this_machine() and not revival.is_over(files_of):
+                spec = files_of.spec()
+                found.update(dict.fromkeys(ports_of(spec), spec["run"]))
+    return found
 
 
 _ECHOES = 21

@@ -96,7 +96,21 @@ def words(error):
     short = code.group() + ": " + said.group(1) if said and code else text
     return (short or type(error).__name__)[:500]
 
+UNRESOLVED = re.compile(
+    r"(?i)could ?n[o']t resolve (?:host|proxy)|name or service not known|name resolution|nodename nor servname|"
+    r"getaddrinfo|gaierror|unknownhostexception|no address associated with hostname|name does not resolve")
+
+def chain(error):
+    # a library tells its own error, and what the system said stands behind it
+    seen = []
+    while error is not None and error not in seen and len(seen) < 10:
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return seen
+
 def kind(error):
+    if any(UNRESOLVED.search("%s: %s" % (type(one).__name__, str(one)[:100000])) for one in chain(error)):
+        return "unresolved"
     if str(getattr(error, "code", "")) in ("401", "403"):
         return "denied"
     names = [one.__name__ for one in type(error).__mro__]

@@ -6,11 +6,12 @@ import random
 
 from ..records.spec import CoordinatorAddress, Spec, voters_of
 from .claims import Claims, claim_in
+from .superseded import EndClaims
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
-    from typing import Any, Dict, Iterator, Mapping, Optional, Set
+    from typing import Any, Dict, Iterator, Mapping, Optional
 
     from ..link.dialer import Dialer
     from .claims import Claim, Place
@@ -74,8 +75,7 @@ class Inquiry:
 
     def __init__(self, directory: str, spec: Spec, elected: Place) -> None:
         self.elected = elected
-        self.ended: Set[str] = set()
-        """Voters that claim that the run is over."""
+        self.end = EndClaims([voter["host"] for voter in voters_of(spec)])
         self._directory, self._run = directory, spec["run"]
         self._places = {voter["host"]: voter for voter in voters_of(spec)}
         self._claims = Claims(self._places, elected[0])
@@ -91,11 +91,9 @@ class Inquiry:
         if found is not None and found[0] > self.elected[0]:
             self.elected = found
 
-    def is_ended_by(self, host: str) -> bool:
-        """Whether the run is over, now that this voter claims it, too."""
-        if host in self._places:
-            self.ended.add(host)
-        return host == self.elected[1] or len(self.ended) >= self._claims.majority
+    @property
+    def coordinator(self) -> str:
+        return self.elected[1]
 
     def ask(self, now: float, connected: Optional[str] = None) -> None:
         """Asks all voters but the one to which this agent is connected, unless that was done just now."""
@@ -112,7 +110,7 @@ class Inquiry:
         for host, call in list(self._calls.items()):
             for message in call.step(now):
                 if message["type"] == "over":
-                    self.ended.add(host)
+                    self.end.hear(host, removed=message["removed"])
                 else:
                     self.hear(host, claim_in(message))
             if now >= call.until:

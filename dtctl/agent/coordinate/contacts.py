@@ -10,6 +10,7 @@ from ..records.reasons import Fact, fact
 from ..records.spec import CoordinatorAddress, Spec, link_port
 from ..run import drains, intents
 from ..survival import revival
+from . import superseded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -295,9 +296,16 @@ def listen(
 
     own = Identity(files.directory, spec["run"])
     others = superseded_identities(files, spec)  # each time: runs are removed meanwhile
+
+    def removed(run: str, host: str) -> bool:
+        return superseded.is_awaited_after_removal(files.root, spec["host"], run, host)
+
+    def words(hello: Hello) -> Tuple[List[Message], bool]:
+        return last_words(hello, removed=removed(hello["run"], hello["host"]))
+
     if stance is None:
-        return Hub(place["address"], place["port"], own, others, last_words, now)
-    return Hub(place["address"], place["port"], own, others, last_words, now, stance=stance)
+        return Hub(place["address"], place["port"], own, others, words, now, removed=removed)
+    return Hub(place["address"], place["port"], own, others, words, now, removed=removed, stance=stance)
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:

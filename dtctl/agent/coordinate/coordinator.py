@@ -276,8 +276,8 @@ class Coordinator:
     def _stop_everything(self, how: How, now: float) -> None:
         """The outcome of a run stays as it is, also when it is certain but not yet recorded."""
         if not self.decided:
-            stopped = Judgement("Stopped", why_of(how) or [fact("stopped")])
-            self._decide(outcome.decided(self.view.facts()) or stopped)
+            requested = outcome.by_request(why_of(how), self.view.roster)
+            self._decide(outcome.decided(self.view.facts()) or requested)
         self._shutting_down(now).stop_now(how, now)
         self._stop_requested = True
 
@@ -314,7 +314,7 @@ class Coordinator:
 
     def due(self) -> Optional[float]:
         """When `step` is to be called again though no message has come."""
-        return self._recovery.due()
+        return self._recovery.due() if not self.decided else None
 
     def orders(self) -> List[Tuple[str, Orders]]:
         """New orders for connected hosts. After a hello of a host, all of its orders are new."""
@@ -363,7 +363,7 @@ class Coordinator:
         may_hold = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
-            self.view.intents[task] = intent = drains.believed(intent, may_hold)
+            self.view.intents[task] = intent = drains.confirmed(intent, may_hold)
             if intent["by"] == host and intents.wish(intent) != intents.wish(before):
                 own_doing = why_of(intent)
             elif intent["by"] not in ("coordinator", "") and intents.wish(intent) != intents.wish(before):
@@ -377,7 +377,10 @@ class Coordinator:
 
     def _judge(self, now: float, wall: float) -> None:
         facts = self.view.facts()
-        end = outcome.decided(facts) or self._failure(now, wall)
+        end = outcome.decided(facts)
+        if end is not None and end.kind == "Failed" and self._recovery.awaits_cause(end.cause or "", now):
+            return
+        end = end or self._failure(now, wall)
         if end is not None:
             self._decide(end)
         else:
@@ -448,7 +451,9 @@ class Coordinator:
     def _decide(self, end: Judgement) -> None:
         data = self.view.data
         if end.kind == "Succeeded":
-            warning = outcome.target_warning(self._spec["target_step"], self._services.newest_checkpoint())
+            warning = outcome.target_warning(
+                self._spec["target_step"], self._services.newest_checkpoint(), self.view.step()
+            )
             if warning is not None:
                 self.view.warn([warning])
         data["phase"] = "finishing"

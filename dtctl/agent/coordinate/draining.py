@@ -10,17 +10,17 @@ need each other start at once, from the newest checkpoint, as soon as every one 
 
 from __future__ import annotations
 
-from ..records.reasons import Fact, because, fact, why_of
-from ..records.spec import trainers_of
+from ..records.reasons import Fact, because, fact
+from ..records.spec import job_of, trainers_of
 from ..run import drains, gang
 from ..run.outcome import Judgement
 from .lifecycle import END_LIMIT_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Mapping, Optional
+    from typing import Callable, Collection, Dict, List, Mapping, Optional
 
-    from ..records.run_state import How
+    from ..records.run_state import Hold, How, Release
     from .contacts import Contacts
     from .view import View
 
@@ -54,12 +54,12 @@ class Draining:
             self._view.hosts[host]["drained"] = how["by"]
         elif host not in drains.drained_hosts(self._view.intents):
             drained = drains.holders(self._view.intents)
-            self._hold(self._held({**drained, host: fact(kind, host=host, by=how["by"])}), how, now)
+            self._hold(self._held({**drained, host: drains.of_host(kind, host, how["by"])}), how, now)
 
     def undrain(self, host: str, by: str) -> None:
         """Ends the drain of a host: tasks that nothing else holds may run again."""
         self._view.hosts[host]["drained"] = None
-        self._release({host: host}, by)
+        self._release([host], by)
 
     def scale(self, job: str, count: int, how: How, now: float) -> None:
         """Holds the tasks of the job beyond the first `count`, and lets the others run again.
@@ -68,22 +68,31 @@ class Draining:
         """
         over = drains.beyond(job, count, how["by"], self._view.present)
         rest = [task for task in drains.scaled_down(job, self._view.intents) if task not in over]
-        self._release(dict.fromkeys(rest), how["by"])
+        self._release(rest, how["by"])
         self._hold(self._held({**drains.holders(self._view.intents), **over}), how, now)
 
-    def _release(self, holders: Mapping[str, Optional[str]], by: str) -> None:
-        """Ends the holds of `holders`. Each value: the host that is in service again, if the holder was a host."""
-        view, drained = self._view, drains.holders(self._view.intents)
-        gone = [holder for holder in holders if drained.pop(holder, None) is not None]
-        held = self._held(drained) if gone else {}
-        released = {task: holders[each] for each in gone for task in drains.tasks_of(each, view.intents)}
-        for task, host in released.items():
-            kind = drains.kind_of_return(view.roster[task], view.spec["strategy"])
-            if host is not None:
-                back = fact(kind, host=host)
-            else:
-                back = fact(drains.SCALED_UP, by=by) if kind == drains.RESUMED else fact(drains.RESIZED)
-            view.wanted([task], want="hold", by=by, grace_s=None, **because(held.get(task) or [back]))
+    def _release(self, holders: Collection[str], by: str) -> None:
+        """Ends the holds of these hosts and surplus tasks."""
+        view = self._view
+        rest = {name: one for name, one in drains.holders(view.intents).items() if name not in holders}
+        held = self._held(rest)
+        for task in view.present:
+            intent = view.intents[task]
+            gone = [one["holder"] for one in intent["holds"] if one["holder"] in holders]
+            if not drains.is_drained(intent) or not gone:
+                continue
+            host = next((name for name in reversed(gone) if name in view.hosts), None)
+            together = drains.needs_the_run(view.roster[task], view.spec["strategy"])
+            released: Release = {"host": host, "together": together}
+            holds = held.get(task, [])
+            why = drains.why_held(holds) or [self._why_released(released, by)]
+            view.wanted([task], by=by, grace_s=None, holds=holds, released=released, **because(why))
+
+    @staticmethod
+    def _why_released(released: Release, by: str) -> Fact:
+        if released["host"] is not None:
+            return drains.why_released(released)
+        return fact(drains.RESIZED) if released["together"] else fact(drains.SCALED_UP, by=by)
 
     def step(self, now: float) -> None:
         """Holds those that had to wait for others, or have joined, and lets those run that nothing holds any more."""
@@ -91,11 +100,15 @@ class Draining:
             if drains.back_in_service(host, [self._view.intents[task] for task in self._view.tasks_on(host)]):
                 self.undrain(host, host)
         self._take_back(now)
-        drained, held = drains.holders(self._view.intents), self._resized()
+        drained = drains.holders(self._view.intents)
+        held: Dict[str, List[Hold]] = {task: [] for task in self._resized()}
         how: How = {"by": "coordinator", "grace_s": None, **because([])}
         if drained:
-            for one in [one for one in drained.values() if one["kind"] == drains.SCALED_DOWN]:
-                drained = {**drains.beyond(one["text"], one["count"], one["by"], self._view.present), **drained}
+            surplus = [one for one in drained.values() if one["kind"] == drains.SCALED_DOWN]
+            for job, one in {
+                job_of(one["holder"]): one for one in surplus
+            }.items():  # also of hosts that have joined since
+                drained = {**drains.beyond(job, one["count"] or 0, one["by"], self._view.present), **drained}
             intent = next(filter(drains.is_drained, self._view.intents.values()))
             how.update({"by": intent["by"], "grace_s": intent["grace_s"]})
             held.update(self._held(drained))
@@ -106,9 +119,10 @@ class Draining:
             if self._view.lead in returning and self._repair(now) is None:
                 return
             for task in returning:
-                was = why_of(self._view.intents[task])[0]
-                why = fact(drains.RESUMED, host=was["host"]) if "host" in was else fact("restart")
-                self._view.wanted([task], want="hold", **because([why]))
+                was = self._view.intents[task]["released"]
+                released: Release = {"host": was["host"] if was is not None else None, "together": False}
+                why = drains.why_released(released) if released["host"] is not None else fact("restart")
+                self._view.wanted([task], released=released, **because([why]))
 
     def may_leave_out(self, host: str) -> bool:
         """Whether the others can train without a host that was given up."""
@@ -137,22 +151,23 @@ class Draining:
 
     def _takes_part(self, host: str) -> bool:
         """Whether a task of the host takes part in the run; not if `scale` has stopped all of them."""
-        reasons = [why_of(self._view.intents[task]) for task in self._view.tasks_on(host)]
-        return any(all(one["kind"] != drains.SCALED_DOWN for one in why) for why in reasons)
+        every = [self._view.intents[task]["holds"] for task in self._view.tasks_on(host)]
+        return any(all(one["kind"] != drains.SCALED_DOWN for one in holds) for holds in every)
 
     def _leave_out(self, host: str, silent_s: float, now: float) -> None:
         view, gone = self._view, gang.out_with(self._view.spec, host, self._view.intents)
         held = [task for task in view.tasks_on(host) if task in gone]
         if not held:
             return
-        self._release({host: host}, "coordinator")  # it may have held the others, too
+        self._release([host], "coordinator")  # it may have held the others, too
         trains = trainers_of(view.roster.values(), view.lead)
         count = sum(task not in gone for task in trains)
         why = fact(drains.LEFT_OUT, host=host, tasks=held, seconds=silent_s, count=count, of=len(trains))
+        hold = drains.of_host(drains.LEFT_OUT, host, "coordinator", why)
         view.replace_warning(drains.LEFT_OUT, why, host)
         self._record("decision", [why])
         how: How = {"by": "coordinator", "grace_s": None, **because([])}
-        self._hold(self._held({**drains.holders(view.intents), host: why}), how, now)
+        self._hold(self._held({**drains.holders(view.intents), host: hold}), how, now)
 
     def _take_back(self, now: float) -> None:
         """Lets hosts take part again that were left out, and have been connected for a while."""
@@ -166,18 +181,18 @@ class Draining:
             if one["kind"] == drains.LEFT_OUT and one["host"] not in drains.left_out_hosts(view.intents):
                 view.replace_warning(drains.LEFT_OUT, None, one["host"])
 
-    def _resized(self) -> Dict[str, List[Fact]]:
+    def _resized(self) -> List[str]:
         """All that train together, where some of them run and others take part now than when those were started."""
         view = self._view
         out = gang.ranges(view.left_out())
         runs = [one for task in view.tasks for one in [view.intents[task]] if one["want"] == "run" and one["without"]]
         if not out and not runs:
-            return {}
+            return []
         needed = [task for task in view.present if drains.needs_the_run(view.roster[task], view.spec["strategy"])]
         members = [task for task in needed if view.intents[task]["want"] != "stop" and not view.drained(task)]
         if all(view.intents[task]["want"] != "run" or view.intents[task]["without"] == out for task in members):
-            return {}
-        return {task: [fact(drains.RESIZED)] for task in members}
+            return []
+        return members
 
     def release_cut_off(self) -> None:
         """Lets hosts that have ended their tasks, and are connected again, have them: all that they held was held."""
@@ -196,42 +211,43 @@ class Draining:
         away = [task for task in self.returning() if not self._view.reached(task)]
         return [fact("waits_for_host", task=task, host=self._view.roster[task]["host"]) for task in away[:1]]
 
-    def _held(self, drained: Dict[str, Fact]) -> Dict[str, List[Fact]]:
-        """Every task that these holders hold, and the reasons."""
+    def _held(self, drained: Mapping[str, Hold]) -> Dict[str, List[Hold]]:
+        """Every task that these holders hold, and the holds of each."""
         view = self._view
         members = [view.roster[task] for task in view.present]
         ended = {task for task in view.present if view.final(task)}
-        by: Dict[str, List[Fact]] = {}
-        for host, one in drained.items():
-            alone = one["kind"] in drains.ALONE
-            for task in drains.held_by(host, members, view.spec["strategy"], view.intents, ended, alone=alone):
-                by.setdefault(task, []).append(one)
-        return {task: drains.why_held(view.roster[task]["host"], facts) for task, facts in by.items()}
+        return drains.held(drained, members, view.spec["strategy"], view.intents, ended)
 
-    def _hold(self, held: Mapping[str, List[Fact]], how: How, now: float) -> None:
+    def _hold(self, held: Mapping[str, List[Hold]], how: How, now: float) -> None:
+        """Holds these tasks. One without holds is held until all that train can restart in their new number."""
         view = self._view
         waits = self._servers_wait(list(held), how, now)
         new = []
-        for task, why in held.items():
-            if drains.is_returning(view.intents[task]) and why[0]["kind"] == drains.RESIZED:
+        for task, holds in held.items():
+            if drains.is_returning(view.intents[task]) and not holds:
                 continue
+            why = drains.why_held(holds) or [fact(drains.RESIZED)]
             if view.drained(task):
-                if why_of(view.intents[task]) != why:
-                    view.wanted([task], **because(why))
+                if view.intents[task]["holds"] != holds:
+                    view.wanted([task], holds=holds, **because(why))
             elif not (waits and view.roster[task]["serves"]):
                 fields = drains.hold(view.intents[task], view.entry(task), gang=view.roster[task]["scope"] == "gang")
-                view.wanted([task], **fields, grace_s=how["grace_s"], by=how["by"], **because(why))
+                released = None if holds else {"host": None, "together": True}
+                how_held = {"holds": holds, "released": released, "grace_s": how["grace_s"], "by": how["by"]}
+                view.wanted([task], **fields, **how_held, **because(why))
                 new.append(task)
         going = [task for task in new if not view.final(task)]
         if new:
             self._leave_incidents(new)
-        kind = held[going[0]][0]["kind"] if going else ""
-        if kind == drains.RESIZED:
+        if not going:
+            return
+        first, why = held[going[0]], drains.why_held(held[going[0]])
+        if not first:
             trains = trainers_of(view.roster.values(), view.lead)
             count = len(trains) - len(view.left_out())
-            self._record("decision", [*held[going[0]], fact("sized", count=count, of=len(trains))])
-        elif going and kind != drains.LEFT_OUT:
-            self._record("decision", [*held[going[0]], fact("holds", tasks=going)])
+            self._record("decision", [fact(drains.RESIZED), fact("sized", count=count, of=len(trains))])
+        elif first[0]["kind"] != drains.LEFT_OUT:
+            self._record("decision", [*why, fact("holds", tasks=going)])
 
     def _servers_wait(self, held: List[str], how: How, now: float) -> bool:
         """Whether servers among these tasks wait for others that still run. Unreachable hosts are not waited for."""

@@ -55,8 +55,10 @@ class Following:
     ) -> None:
         self.over = False
         """The run has ended; the agent may go when all its tasks are final."""
-        self.is_removed = False
-        """The run's cluster was taken down while this host was away."""
+        self.is_superseded = False
+        """Others have ended the run while this host was away, and may wait for it."""
+        self._is_removed = False
+        """The coordinator has said that the run was taken down."""
         self.connected = False
         self._fence = Fence(files, spec, clock())
         self.may_start = not (rebooted or self._fence.is_needed)
@@ -101,6 +103,12 @@ class Following:
         self._dialer = self._new_dialer(now)
         self._move_at = now + PLACE_S
         self._known = self._inquiry.elected if self._inquiry is not None else None
+
+    @property
+    def is_removed(self) -> bool:
+        """The run's cluster was taken down while this host was away, by a majority of the voters or the coordinator."""
+        known = self._voter or self._inquiry
+        return self.over and (self._is_removed or (known is not None and known.end.is_removed))
 
     @property
     def recovering(self) -> bool:
@@ -219,7 +227,10 @@ class Following:
             if message["type"] == "welcome" or message["type"] == "lease":
                 self._claimed = message["term"]
             if message["type"] == "welcome":
+                self._hear_end()
                 self._is_trusted = self._is_confirmed
+            if message["type"] == "orders" and message["over"]:
+                self._hear_end(removed=message["removed"])
             if self._is_trusted:
                 self._obey(message, now, intent, wanted)
             elif self._kept or message["type"] == "welcome":
@@ -255,8 +266,9 @@ class Following:
             self.left_behind = message["left_behind"]
             self.may_start = self.may_start or message["may_start"]
             self.over = self.over or message["over"]
-            self.is_removed = self.is_removed or (message["over"] and message["removed"])
             if message["over"]:
+                self._is_removed = self._is_removed or (message["removed"] and self._is_coordinator)
+                self.is_superseded = self.is_superseded or message["awaits"] is None
                 self._note_awaited(message["awaits"])
             if message["kept"] and kept_by_coordinator(self._spec) and intent.keep():
                 self._offer_revival()
@@ -271,10 +283,22 @@ class Following:
     @property
     def _is_confirmed(self) -> bool:
         """Whether the host that is dialled coordinates, or a majority of the voters claims that the run is over."""
-        host, voter = self._place["host"], self._voter or self._inquiry
-        if voter is None:  # no other host can be elected
-            return True
-        return voter.follows(host, self._claimed) if self._claimed else voter.is_ended_by(host)
+        voter = self._voter or self._inquiry
+        if voter is not None and self._claimed:
+            return voter.follows(self._place["host"], self._claimed)
+        return self._is_coordinator or (voter is not None and voter.end.is_over)
+
+    @property
+    def _is_coordinator(self) -> bool:
+        """Whether the host that is dialled was the coordinator, as far as this agent knows."""
+        voter = self._voter or self._inquiry
+        return voter is None or voter.coordinator == self._place["host"]  # without voters no other is elected
+
+    def _hear_end(self, *, removed: bool = False) -> None:
+        """The host that is dialled claims by a welcome without a term that the run is over, or was even taken down."""
+        voter = self._voter or self._inquiry
+        if voter is not None and not self._claimed:
+            voter.end.hear(self._place["host"], removed=removed)
 
     def _keep(self, message: FromDialer, now: float) -> None:
         """Keeps a message until a majority of the voters confirms that its sender coordinates."""

@@ -14,6 +14,7 @@ from ..records.messages import FROM_AGENT, PROTOCOL, Orders
 from ..records.reasons import Fact, because, fact
 from ..records.spec import Moved, Spec, is_alone
 from ..records.whole_run import Event, HistoryEvent, RequestBook, RunView, clock_ahead_s
+from . import superseded
 from .checkpoint_services import checkpoint_services
 from .contacts import AWAY_S, Answering, listen
 from .coordinator import Coordinator
@@ -137,13 +138,18 @@ class Leading:
     @property
     def over(self) -> bool:
         """The run's end has been posted to its hooks, or it is known which of them cannot be reached."""
-        is_over = self._over or (self._voter is not None and self._voter.is_over)
+        is_over = self._over or (self._voter is not None and self._voter.end.is_over)
         return is_over and (self._posting is None or self._posting.settled)
+
+    @property
+    def is_superseded(self) -> bool:
+        """Others have ended the run while this host was away, and may wait for it."""
+        return self._voter is not None and self._voter.end.is_over
 
     @property
     def is_removed(self) -> bool:
         """The run's cluster was taken down while this host was away."""
-        return self._voter is not None and self._voter.is_over and self._voter.is_removed
+        return self._voter is not None and self._voter.end.is_over and self._voter.end.is_removed
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         self.coordinator.wall = wall
@@ -293,6 +299,8 @@ class Leading:
         self._unsaved = True
         if message["type"] == "superseded":
             self.coordinator.contacts.note_superseded(host, message["run"])
+        elif message["type"] == "left":
+            superseded.note_left(self._files.root, self._host, message["run"], host)
         elif host not in self.coordinator.view.hosts:
             self._hub.refuse(host, "%s has no part in this run" % host)
         elif message["type"] == "ping":
@@ -390,7 +398,7 @@ class Leading:
         voter.step(now, self._send, attach)
         for (host, what), term in voter.unconfirmed(now).items():
             self.coordinator.contacts.note_claim(host, what, term)
-        if voter.is_over and not self.coordinator.decided:
+        if voter.end.is_over and not self.coordinator.decided:
             self.coordinator.end_superseded(now)
             self._news()
         if voter.election.leads and voter.election.memo[0] != voter.election.ballot["term"]:

@@ -43,6 +43,10 @@ TRAINED_S = 30.0
 """A lead that has run for so long may have trained, though it has reported no step."""
 
 
+AWAIT_CAUSE_S = policy.CLOCKS_AGREE_S
+"""A task that has lost a peer is judged after the peer's end, which its host may report later."""
+
+
 class Recovery:
     """`record(kind, **fields)` adds to the run's history. Times: `now` monotonic, `wall` epoch seconds."""
 
@@ -53,13 +57,16 @@ class Recovery:
         self._due: Dict[int, float] = {}
         self._gone_ps: Dict[str, float] = {}
         self._silent: Dict[int, float] = {}
+        self._without_cause: Dict[Tuple[str, int], float] = {}
+        """Attempts that have lost a peer of which nothing is known yet: since when."""
         self._repairs = Repairs(view)
         self._beginning = stalls.Beginning()
 
     def due(self) -> Optional[float]:
         """When the next delay ends."""
         waiting = {one["id"] for one in self._view.waiting_incidents()}
-        return min((due for id_, due in self._due.items() if id_ in waiting), default=None)
+        due = [due for id_, due in self._due.items() if id_ in waiting]
+        return min([*due, *(since + AWAIT_CAUSE_S for since in self._without_cause.values())], default=None)
 
     def skip_backoff(self, task: str, now: float) -> bool:
         """Ends the delay of a task that is to start again anyway; False where none is held for that.
@@ -127,19 +134,36 @@ class Recovery:
         return self._restart(lead, loss, why, stalls.whom_to_restart(self._view, saved=saved), now, wall)
 
     def _new_endings(self, now: float) -> Iterator[Tuple[str, Past]]:
-        """Attempts that have ended unasked and not well, each once, in the order of their ends."""
-        found = []
-        noted = self._view.data["noted"]
-        for task in self._view.tasks:
-            for past in self._view.entry(task)["history"]:
-                if past["attempt"] > noted.get(task, 0):
-                    noted[task] = past["attempt"]
-                    if policy.is_own(past) and past["code"] != 0:
-                        found.append((past["ended"], task, past))
-        for _, task, past in sorted(found, key=lambda one: one[:2]):
-            yield task, past
+        """Attempts that have ended unasked and not well, each once: causes before those that follow from them."""
+        new = [(task, past) for task in self._view.tasks for past in self._unnoted(task)]
+        awaiting = {task: past["attempt"] for task, past in new[::-1] if self._awaits_cause(task, past, now)}
+        self._without_cause = {key: at for key, at in self._without_cause.items() if awaiting.get(key[0]) == key[1]}
+        ready = [one for one in new if one[0] not in awaiting or one[1]["attempt"] < awaiting[one[0]]]
+        self._view.data["noted"].update({task: past["attempt"] for task, past in ready})
+        own = [one for one in ready if policy.is_own(one[1]) and one[1]["code"] != 0]
+        yield from policy.causes_first(sorted(own, key=_in_order), lambda one: one[1]["ended"], _lost_peer)
         for task in self._ps_that_left(now):
             yield task, self._view.entry(task)["history"][-1]
+
+    def _unnoted(self, task: str) -> List[Past]:
+        noted = self._view.data["noted"].get(task, 0)
+        return [past for past in self._view.entry(task)["history"] if past["attempt"] > noted]
+
+    def awaits_cause(self, task: str, now: float) -> bool:
+        """Whether its last attempt has lost a peer just now, of whose end nothing is known yet."""
+        history = self._view.entry(task)["history"]
+        return bool(history) and self._awaits_cause(task, history[-1], now)
+
+    def _awaits_cause(self, task: str, past: Past, now: float) -> bool:
+        if not policy.is_own(past) or not _lost_peer((task, past)) or self._has_cause(task, past):
+            return False
+        return now - self._without_cause.setdefault((task, past["attempt"]), now) < AWAIT_CAUSE_S
+
+    def _has_cause(self, task: str, past: Past) -> bool:
+        """Whether it is known that a task was lost, or a host, with which it may have lost its connection."""
+        ends = (one for other in self._view.tasks if other != task for one in self._view.entry(other)["history"][-1:])
+        causes = (one for one in ends if one["code"] != 0 and not policy.lost_peer(one["cause"]))
+        return not self._view.all_in_touch() or any(policy.may_follow(past["ended"], one["ended"]) for one in causes)
 
     def _ps_that_left(self, now: float) -> Iterator[str]:
         """Parameter servers that have exited by themselves, including those that were restarted before."""
@@ -321,6 +345,15 @@ def _unable_to_restore(one: Incident) -> Optional[Tuple[str, List[Fact]]]:
     """The first of its lost tasks that could not restore a checkpoint, and the reason."""
     losses = [(one["task"], one["why"]), *((other["task"], other["why"]) for other in one["collateral"])]
     return next(((task, why) for task, why in losses if policy.names(policy.CANNOT_RESTORE, why)), None)
+
+
+def _in_order(one: Tuple[str, Past]) -> Tuple[str, int]:
+    """By task, and its attempts from the first."""
+    return one[0], one[1]["attempt"]
+
+
+def _lost_peer(one: Tuple[str, Past]) -> bool:
+    return policy.lost_peer(one[1]["cause"])
 
 
 def _why(entry: Entry, ending: Past) -> List[Fact]:

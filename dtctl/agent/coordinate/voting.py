@@ -17,9 +17,11 @@ from ..records.kinds import made
 from ..records.spec import CoordinatorAddress, Spec, voters_of
 from ..records.whole_run import Ballot, HistoryEvent, Memo, RunView
 from ..run.runfiles import EventLog, RunFiles
+from . import superseded
 from .calls import Call
 from .claims import stance_of
 from .election import Election
+from .superseded import EndClaims
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,13 +68,11 @@ class Voter:
             random.random,
             begins=memo is None and not os.path.exists(files.path("ballot.json")),
         )
-        self._ended: Set[str] = set()
-        """Voters that claim that the run was ended while this host was away."""
+        self.end = EndClaims(self._places)
+        """The claims that the run was ended while this host was away."""
         self._reported: Set[Tuple[str, str]] = set()
         self._open_lease: Optional[Tuple[str, Lease]] = None
         """The newest lease of a host of which this voter does not know whether it coordinates."""
-        self.is_removed = False
-        """Its cluster was taken down, as one of the voters says. It counts only if the run is over."""
         self._written: Optional[Ballot] = None
         self._followed: Optional[str] = None
         self._calls: Dict[str, Call] = {}
@@ -99,9 +99,8 @@ class Voter:
         return ballot["voted"] != self._own or ballot["coordinator"] not in (None, self._own)
 
     @property
-    def is_over(self) -> bool:
-        """The run was ended while this host was away, as a majority of the voters says."""
-        return len(self._ended) > len(self._places) // 2
+    def coordinator(self) -> Optional[str]:
+        return self.election.coordinator
 
     def stance(self) -> Message:
         """What it claims of itself, by the ballot that is on the disk."""
@@ -110,7 +109,7 @@ class Voter:
     def unconfirmed(self, now: float) -> Dict[Tuple[str, str], int]:
         """What other voters claim and no majority confirms: host and kind of the fact -> term."""
         claims = {(host, "claims_" + what): term for (host, what), term in self.election.unconfirmed(now).items()}
-        claims.update({(host, "claims_end"): 0 for host in self._ended if not self.is_over})
+        claims.update({(host, "claims_end"): 0 for host in self.end.over if not self.end.is_over})
         return claims
 
     def step(self, now: float, send: Send, attach: Optional[Callable[[str], Message]] = None) -> None:
@@ -147,8 +146,7 @@ class Voter:
         if host not in self._places:
             return
         if message["type"] == "over":
-            self._ended.add(host)
-            self.is_removed = self.is_removed or message["removed"]
+            self.end.hear(host, removed=message["removed"])
             return
         if message["type"] == "granted" and message["term"] == self.election.ballot["term"]:
             if message["lines"] > self._copies.get(host, -1):
@@ -189,12 +187,6 @@ class Voter:
     def follows(self, host: str, term: int) -> bool:
         """Whether a majority of the voters backs the host in this term, as far as this voter knows."""
         return self.election.follows(host, term)
-
-    def is_ended_by(self, host: str) -> bool:
-        """Whether the run is over, now that this voter claims it, too."""
-        if host in self._places:
-            self._ended.add(host)
-        return self.is_over or host == self.election.coordinator
 
     def publish(self, view: RunView, now: float) -> Tuple[int, int]:
         """Writes the coordinator's view as a memo and returns its version. Raises OSError."""
@@ -365,6 +357,8 @@ class Reception:
                 self._voter.receive(host, message, now)
             elif message["type"] == "hello" and self._hub is not None:
                 self._hub.redirect(host)
+            elif message["type"] == "left":
+                superseded.note_left(self._files.root, self._place["host"], message["run"], host)
 
     def send(self, host: str, message: Message) -> None:
         if self._hub is not None:

@@ -1,8 +1,8 @@
 """The agent of a run that was taken down while hosts of it gave no answer: it ends their tasks when they come back.
 
 Nothing of the run is left here but what its agents identify each other by. A host that comes back asks the voters, or
-is asked itself if it is the only one that coordinates: each that waits sends it the end of the run. When all have heard
-of it, or after a day, the rest is removed.
+is asked itself if it is the only one that coordinates: each that waits sends it the end of the run. When each of them
+has reported for itself that it has ended what it had, or after a day, the rest is removed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from contextlib import suppress
 from ..host import errors, paths, processes, wake
 from ..records.messages import Hello
 from ..records.spec import Spec, voters_of
-from ..records.values import FINAL
 from ..run import intents
+from . import superseded
 from .contacts import last_words, superseded_identities
 from .following import hello, news
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Tuple
+    from typing import Callable, List, Optional, Tuple
 
     from ..link.dialer import Dialer
     from ..link.hub import Hub
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 LISTEN_AGAIN_S = 5.0
 """Another run may have the port: its agent answers for this one then."""
-
-TOLD_S = 40.0
-"""A host that was sent the end, and has not asked again for this long, has obeyed: it asks each at least every 20 s."""
 
 LONGEST_WAIT_S = 5.0
 
@@ -49,8 +46,8 @@ class Waiting:
         self._spec: Spec = files.spec()
         self._until = awaited["since"] + intents.AWAIT_S
         self._left = set(awaited["hosts"]) - {self._spec["host"]}
-        self._told: Dict[str, float] = {}
-        """When each was last heard after it had been sent the end."""
+        self._read: object = None
+        """The version of awaited.json that was read last."""
         self._hub: Optional[Hub] = None
         self._listen_at = 0.0
         self._dialer: Optional[Dialer] = None
@@ -82,15 +79,27 @@ class Waiting:
         self._listen(now)
         if self._hub is not None:
             for host, message in self._hub.step(now):
-                if message["type"] == "superseded":
-                    self._told.setdefault(host, now)
+                if message["type"] == "left":
+                    self._let_go(message["run"], host)
         self._dial(now)
-        for host, at in self._told.items():
-            if now - at >= TOLD_S:
-                self._left.discard(host)
+        self._read_left()
+
+    def _let_go(self, run: str, host: str) -> None:
+        superseded.note_left(self._files.root, self._spec["host"], run, host)
+        if run == self._spec["run"]:
+            self._left.discard(host)
+
+    def _read_left(self) -> None:
+        """A newer run's agent on this host may have heard from others in place of this one."""
+        version = paths.version(self._files.path("awaited.json"))
+        if version is not None and version != self._read:
+            self._read = version
+            with suppress(paths.Damaged):
+                known = self._files.awaited()
+                self._left.intersection_update(known["hosts"] if known is not None else self._left)
 
     def _listen(self, now: float) -> None:
-        places = voters_of(self._spec) or [self._spec["coordinator"]]
+        places = superseded.waiting_places(self._spec)
         place = next((one for one in places if one["host"] == self._spec["host"]), None)
         if self._hub is not None or place is None or now < self._listen_at:
             return
@@ -101,20 +110,21 @@ class Waiting:
             own = Identity(self._files.directory, self._spec["run"])
             others = superseded_identities(self._files, self._spec)
             self._hub = Hub(
-                place["address"], place["port"], None, [own, *others], self._last_words, now, removed=self._left
+                place["address"], place["port"], None, [own, *others], self._last_words, now, removed=self._removed
             )
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
             errors.note("waiting: %s" % error)
 
     def _last_words(self, first: Hello) -> Tuple[List[Message], bool]:
-        words, is_news = last_words(first, removed=first["host"] in self._left)  # others are just being asked there
-        if first["run"] == self._spec["run"]:
-            self._told[first["host"]] = time.monotonic()
-            states = {entry["state"] for entry in first["state"]["tasks"].values()}
-            if states <= set(FINAL) and not is_news:
-                self._left.discard(first["host"])
+        words, _ = last_words(first, removed=self._removed(first["run"], first["host"]))
         return words, True
+
+    def _removed(self, run: str, host: str) -> bool:
+        """Only hosts that are awaited: others are just being asked by the command that takes the run down."""
+        if run != self._spec["run"]:
+            return superseded.is_awaited_after_removal(self._files.root, self._spec["host"], run, host)
+        return host in self._left
 
     def _dial(self, now: float) -> None:
         """A coordinator that no other can replace asks nobody: it is told by the first agent that connects to it."""
@@ -135,7 +145,7 @@ class Waiting:
                 if intent.take(message["intents"]):  # it counts who has confirmed the end
                     self._dialer.send(news(self._files.state(), intent))
                 if message["over"]:
-                    self._left.discard(place["host"])
+                    self._let_go(self._spec["run"], place["host"])
 
     def _remove(self) -> None:
         for part in (self._hub, self._dialer):

@@ -70,6 +70,7 @@ def from_os_error(error: OSError, doing: str) -> Refused:
     return Refused("internal", "cannot %s" % doing, detail)
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EIO)
 
 _logged: Set[str] = set()
@@ -81,6 +82,11 @@ def note(text: str) -> None:
         with suppress(OSError):
             print(text, file=sys.stderr, flush=True)
             _logged.add(text)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a disk, or what the user may have of it, is full."""
+    return error.errno in _FULL
 
 
 def passes(error: OSError) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import struct
 
@@ -121,8 +122,18 @@ def holding(port: int) -> Tuple[str, bool]:
         return unknown, False
     command = processes.command(pid)
     tries = _SESSION in command
-    shown = "a dtctl check, for some seconds" if tries else command
+    shown = "a dtctl check, for some seconds" if tries else _short(command)
     return "pid %d%s (%s)%s" % (pid, _of_run(pid), shown, _of_another(owners)), tries
+
+
+_DIGEST = re.compile(r"(?<![0-9a-f])([0-9a-f]{8})[0-9a-f]{24,}")
+_MOST_SHOWN = 120
+
+
+def _short(command: str) -> str:
+    """A command that fits on a screen: names of files of dtctl have digests, and trainers many arguments."""
+    text = _DIGEST.sub(r"\1...", command)
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
 
 
 def listener(port: int) -> Optional[int]:

@@ -60,6 +60,22 @@ def ring(path: str) -> None:
         os.close(descriptor)
 
 
+def send(path: str, line: bytes) -> bool:
+    """Wakes the supervisor with a line, which it reads as a whole; False without one, or if it has no room now.
+
+    The line has up to PIPE_BUF bytes, less two.
+    """
+    descriptor = _open(path)
+    if descriptor is None:
+        return False
+    try:
+        return os.write(descriptor, b"\n" + line + b"\n") > 0
+    except OSError:  # full
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def listen(path: str) -> int:
     """The descriptor for which the supervisor waits.
 

@@ -18,7 +18,7 @@ from .tls import Identity, Lost, TlsStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Container, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+    from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
     from .peer import FromHub, Gone, Message
 
@@ -59,7 +59,7 @@ class Hub:
     Agents of `superseded` runs, which were away when their run was ended, are sent its `last_words` and dismissed.
     `last_words` also returns whether those are new to them. `identity` None: all runs are such. Call `step` when one of
     `readers` is readable, or it is past `due`. For any number of agents there are only two descriptors to wait for, so
-    that `select` suffices. `removed`: hosts whose runs were taken down.
+    that `select` suffices. `removed`: whether a run was taken down, and this host still waits for that one.
 
     `stance`: the answer to a query, on the connection on which it came.
     """
@@ -73,7 +73,7 @@ class Hub:
         last_words: Callable[[Hello], Tuple[List[Message], bool]],
         now: float,
         *,
-        removed: Container[str] = (),
+        removed: Callable[[str, str], bool] = lambda run, host: False,
         stance: Callable[[], Mapping[str, Any]] = lambda: {"term": 0, "backs": None, "elected": False},
     ) -> None:
         own = [identity] if identity is not None else []
@@ -115,7 +115,8 @@ class Hub:
         """Received messages, as (host, message): for each host a hello, other messages, then `gone`, and so on.
 
         gone: reason, last_received (on the monotonic clock). superseded: run;
-        the agent of that run on that host was sent its end. invalid: reason; its connection ends.
+        the agent of that run on that host was sent its end. left: run; nothing of it is left on that host, as it
+        reports itself. invalid: reason; its connection ends.
         """
         self._now = now
         received: Received = []
@@ -212,6 +213,9 @@ class Hub:
         if message["type"] == "query" and agent.identity is self._identity:
             self._send(agent, {"type": "stance", **self._stance()})
             return
+        if message["type"] == "leave":
+            self._let_go(agent, received)
+            return
         if is_first != (message["type"] == "hello") and message["type"] not in ("canvass", "query"):
             raise Violation("the first message was not hello, or hello came twice")
         if message["type"] == "hello" and message["host"] != agent.name:
@@ -224,13 +228,26 @@ class Hub:
         received.append((agent.name, message))
 
     def _end_superseded(self, agent: Agent, first: Any, received: Received) -> None:
-        words: List[Message] = [{"type": "over", "removed": agent.name in self._removed}]  # for a candidate
+        words: List[Message] = [self._over(agent)]  # for a candidate
         is_news = True
         if first["type"] == "hello":
             words, is_news = self._last_words(first)
         self._part(agent, words)
         if is_news and self._is_news(agent.name, agent.identity.run):
             received.append((agent.name, {"type": "superseded", "run": agent.identity.run}))
+
+    def _let_go(self, agent: Agent, received: Received) -> None:
+        """A host reports only for itself that it has ended what it had of a run, and only of a run that is over."""
+        if agent.host is not None:
+            raise Violation("it leaves on a connection that began with a hello")
+        if agent.identity is self._identity:
+            self._dismiss(agent, "the run is not over here")
+            return
+        self._part(agent, [self._over(agent)])
+        received.append((agent.name, {"type": "left", "run": agent.identity.run}))
+
+    def _over(self, agent: Agent) -> Message:
+        return {"type": "over", "removed": self._removed(agent.identity.run, agent.name)}
 
     def _seat(self, agent: Agent, received: Received) -> None:
         """The newest connection of a host counts: older ones are remains of a lost one."""

@@ -52,12 +52,18 @@ if TYPE_CHECKING:
         type: Literal["superseded"]
         run: str
 
+    class Left(TypedDict):
+        """A host has reported for itself that nothing of an earlier run is left there."""
+
+        type: Literal["left"]
+        run: str
+
     class Connected(TypedDict):
         """The connection is ready for a hello."""
 
         type: Literal["connected"]
 
-    FromHub = Union[Hello, News, Progress, Events, Granted, Canvass, Ping, Gone, Invalid, Superseded]
+    FromHub = Union[Hello, News, Progress, Events, Granted, Canvass, Ping, Gone, Invalid, Superseded, Left]
     FromDialer = Union[Welcome, Orders, Lease, Vote, Stance, Elsewhere, Over, Pong, Refusal, Gone, Connected]
 
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from ..host import machine
 from ..host.errors import Refused
 from ..run import cause
+from ..run.log_text import redrawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class ErrorFinder:
         """Whether a line belongs to an error; None: only if a later line of the same error does."""
         if not self._inside and not self._ignored and not _hints(data):
             return False
-        whole = data[: 4 * _LONGEST].decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2][:_LONGEST].rstrip()
+        whole = redrawn(data[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST].rstrip()
         text = whole[len(self._prefix) :] if self._inside and whole.startswith(self._prefix) else whole
         if self._inside and self._left > 0:
             self._left -= 1

@@ -38,10 +38,14 @@ class AttemptLog:
         selection: Selection,
         offset: Optional[int],
         badly: Callable[[], bool] = bool,
+        *,
+        without_gpus: bool = False,
     ) -> None:
         self._log = os.path.join(directory, "log")
         self._times_path = os.path.join(directory, "times")
         self._name: Dict[str, Any] = {"type": "log", "task": task, "attempt": attempt}
+        if without_gpus:
+            self._name["without_gpus"] = True
         self._selection = selection
         self._offset = offset
         self._resumes = offset is not None and offset > 0

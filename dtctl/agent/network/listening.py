@@ -23,7 +23,7 @@ from ..host import ports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Container, Dict, List
+    from typing import Callable, Container, Dict, List, Mapping
 
     from ..records.network import Bound, Slot
 
@@ -191,15 +191,18 @@ class Listener:
             self._selector.unregister(guest.connection)
 
 
-def bind(listener: Listener, slots: List[Slot], live: Container[int]) -> List[Bound]:
-    """The result for each slot; `live` ports are those of the cluster's own run, which is left alone."""
+def bind(listener: Listener, slots: List[Slot], live: Container[int], others: Mapping[int, str]) -> List[Bound]:
+    """The result for each slot; `live` ports are those of the cluster's own run, which is left alone.
+
+    `others`: ports of the user's other live runs -> the run.
+    """
     chosen: List[int] = [slot["port"] for slot in slots]
-    return [_bind(listener, slot, live, chosen) for slot in slots]
+    return [_bind(listener, slot, live, others, chosen) for slot in slots]
 
 
-def _bind(listener: Listener, slot: Slot, live: Container[int], chosen: List[int]) -> Bound:
+def _bind(listener: Listener, slot: Slot, live: Container[int], others: Mapping[int, str], chosen: List[int]) -> Bound:
     whose, port = slot["whose"], slot["port"]
-    answer: Bound = {"whose": whose, "port": port, "state": "bound", "holder": "", "sockets": []}
+    answer: Bound = {"whose": whose, "port": port, "state": "bound", "holder": "", "run": "", "sockets": []}
     if port in live:
         sockets = sorted(map(int, ports.listening(port)))[:100]
         return {**answer, "state": "live" if sockets else "idle", "sockets": sockets}
@@ -214,7 +217,9 @@ def _bind(listener: Listener, slot: Slot, live: Container[int], chosen: List[int
         listener.bind(port)
     except OSError:
         holder, tries = ports.holding(port)
-        return {**answer, "state": "tried" if tries else "taken", "holder": holder[:4096]}
+        if tries:
+            return {**answer, "state": "tried", "holder": holder[:4096]}
+        return {**answer, "state": "taken", "holder": holder[:4096], "run": others.get(port, "")}
     return {**answer, "port": port}
 
 

@@ -202,6 +202,8 @@ class Log(Record):
     end: Count
     time: Epoch
     truncated: Default[bool, False]
+    without_gpus: Default[bool, False]
+    """The task is to use no GPU: its host has none, or it may use none of them."""
 
 
 class Output(Record):
@@ -376,6 +378,9 @@ class StopResult(Changed, Ended):
 
     waiting: Default[Tasks, []]
     """Servers that end after all other tasks on all hosts; the client confirms that with `others_ended`."""
+    unwritten: Default[bool, False]
+    """Whether the host's agent obeys in memory, as no file can be written: one that is started anew does not know it.
+    """
 
 
 class Leaving(Record):

@@ -291,7 +291,7 @@ class UrlTried(Record):
     library: Line
     """The library with its version."""
     doing: Default[OneOf["", "write", "read", "list", "remove"], ""]
-    kind: Default[OneOf["", "missing", "denied", "scheme", "other"], ""]
+    kind: Default[OneOf["", "missing", "denied", "scheme", "unresolved", "other"], ""]
     said: Default[Line, ""]
     saved: Default[bool, False]
     """Whether TensorFlow's file `checkpoint` exists."""

@@ -200,8 +200,14 @@ class Elsewhere(VoterClaim):
     type: OneOf["elsewhere"]
 
 
+class Leave(Record):
+    """The only message of a host that has ended what it had of a run which others have ended: nobody waits for it."""
+
+    type: OneOf["leave"]
+
+
 class Over(Record):
-    """The last message to a candidate: its run was ended or replaced while its host was away."""
+    """The last message to a candidate, and the answer to `leave`: the run was ended while that host was away."""
 
     type: OneOf["over"]
     removed: Default[bool, False]
@@ -223,6 +229,7 @@ FROM_AGENT = {
     "granted": Granted,
     "canvass": Canvass,
     "query": Query,
+    "leave": Leave,
     "ping": Ping,
     "beat": Beat,
 }

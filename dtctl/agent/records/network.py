@@ -76,6 +76,8 @@ class Bound(Record):
     state: OneOf["bound", "taken", "live", "idle", "tried"]
     holder: Default[Line, ""]
     """The other process that has it, if any."""
+    run: Default[Line, ""]
+    """taken: the live run of the same user, of another cluster, that has it."""
     sockets: Default[AtMost[List[Count], 100], []]
     """live: the inodes of the listening sockets, which identify a listener."""
 

@@ -79,13 +79,18 @@ SENTENCES = {
     "still_silent": "still no sign of progress after its restart",
     "never_began": "no task has reported a step since the start, and all have been idle for %(span)s",
     # details
-    "hung_in": "; its stack ends in %(text)s",
+    "hung_in": "; it was in %(text)s",
     "port_held": "; port %(port)d is held by %(text)s",
     "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",
     "cause": " (%(text)s)",
     "shortage": ", a shortage on its host",
+    "limit": "; %(what)s is %(text)s",
+    "disk_full": "; %(what)s is full",
+    "own_disk_full": "; %(what)s, where the run's files are, is full",
     "cannot_restore": ", a file that cannot be read",
     "out_of_memory": "; the host ran out of memory meanwhile, and its kernel killed %(count)d process%(es)s",
+    "lost_in_pipe": "; its shell reported success, as the program's own status was lost in a pipe"
+    " (set -o pipefail keeps it)",
     "permanent": ", which is not tried again",
     "early": "; the tasks that it needs were not ready",
     "same_way": "; gave up after %(count)d identical failures",
@@ -102,7 +107,8 @@ SENTENCES = {
     "taken_down": "taken down by %(by)s",
     "restart": "restart",
     "replaced": "replaced by run %(run)s",
-    "start_failed": "the start was cancelled: a task failed the same way again",
+    "start_failed": "%(task)s failed to start: %(rest)s",
+    "cannot_bind": "%(task)s could not bind its port",
     "makes_room": "stopped to make room for another run",
     "rolled_back": "rolled back",
     "drained": "%(host)s is drained by %(by)s",
@@ -173,6 +179,7 @@ SENTENCES = {
     "steps_lost": ", %(count)d steps lost",
     "trains_again": "training again after %(seconds).1f s",
     "runs_again": "running again after %(seconds).1f s",
+    "steps_short": "the last step in the logs is %(step)d, short of the %(of)d that were asked for",
     "short_of_target": "the newest complete checkpoint is of step %(step)d, short of the %(of)d that were asked for",
     # how the time of a run was spent
     "goodput": "goodput %(count)d %%%(because)s",
@@ -260,6 +267,10 @@ def fields_of(kind: str) -> "List[str]":
 
 HOLDING = ("drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone")
 """Kinds for which a task is held until a person, or its host, starts it again."""
+
+
+START_FAILED = ("start_failed", "cannot_bind")
+"""Kinds for which a controller gives up a start that has failed; each names the task to blame."""
 
 
 def fact(kind: str, **fields: "Any") -> Fact:

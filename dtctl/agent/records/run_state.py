@@ -1,15 +1,18 @@
 """The intent and the state of each task: intent.json, state.json and the files of an attempt."""
 
 from .kinds import AtMost, Default, Dict, List, NotRequired, Optional, Pattern, Record, Within
-from .reasons import Because, Why
+from .reasons import Because, Fact, Why
 from .spec import Container
 from .values import (
+    MOST_HOLDS,
     MOST_TASKS,
     BundleId,
     By,
     Count,
     Epoch,
     Hex32,
+    HolderName,
+    HoldKind,
     Line,
     Name,
     Path,
@@ -21,6 +24,7 @@ from .values import (
     Tail,
     TaskName,
     TaskRange,
+    Tasks,
     TaskState,
     Variables,
     Want,
@@ -65,10 +69,37 @@ class How(Because):
     grace_s: Default[Optional[Seconds], None]
 
 
+class Hold(Record):
+    """What keeps a task from running, until a person, a host or the coordinator releases it (run/drains.py)."""
+
+    kind: HoldKind
+    holder: HolderName
+    """The host, or, where a job is scaled down, the surplus task itself. No host is named like a task."""
+    by: Default[By, ""]
+    """Who requested it."""
+    count: Default[Optional[Count], None]
+    """The number of tasks to which the job is scaled."""
+    why: Fact
+    """The hold as people read it."""
+
+
+class Release(Record):
+    """The end of a hold."""
+
+    host: Default[Optional[Name], None]
+    """The host that is in service again."""
+    together: bool
+    """Whether the task waits until all that need each other can start."""
+
+
 class Intent(Because):
     """The desired state of one task. Of two intents, the one with the higher version applies."""
 
     want: Default[Want, "run"]
+    holds: Default[AtMost[List[Hold], MOST_HOLDS], []]
+    """While `want` is `hold`: the task cannot start before all of these are released."""
+    released: Default[Optional[Release], None]
+    """The last release, while nothing has been ordered since."""
     generation: Default[Count, 1]
     version: Default[Count, 1]
     """Counts every change."""
@@ -102,6 +133,20 @@ class IntentFile(Record):
     tasks: Intents
 
 
+class Letter(Record):
+    """A stop that a session sends to its host's agent where no file can be written (run/letters.py)."""
+
+    id: Name
+    pid: Count
+    descriptor: Count
+    """The end of a pipe in the process `pid`, for the answers."""
+    tasks: Tasks
+    """Those to stop."""
+    how: How
+    ends_run: bool
+    """Whether the whole run is to end."""
+
+
 class Ending(Record):
     """exit.json: how an attempt ended. An error without a code: it could not be run, and may be tried again."""
 
@@ -111,6 +156,8 @@ class Ending(Record):
     why: Default[Why, []]
     """The same as facts."""
     ended: Default[Optional[Epoch], None]
+    limits: Default[Why, []]
+    """The limits of its process that were set (`ulimit`)."""
 
 
 class Left(Record):
@@ -300,6 +347,13 @@ class State(Record):
     unseen: Default[Optional[AtMost[List[Path], 100]], None]
     """Checkpoint directories that differ from those of the lead's host; null: unknown."""
     tasks: Entries
+
+
+class LetterAnswer(Record):
+    """The agent's answer to a letter that it obeys."""
+
+    letter: Name
+    state: State
 
 
 class Holder(Record):

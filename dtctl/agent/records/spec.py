@@ -26,7 +26,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, List
 
-VERSION = 3
+VERSION = 4
+OLDEST = 3
+"""Runs of versions from this on are shown and stopped while their own agents live; no agent of this version starts."""
 
 Paths = AtMost[List[Path], 100]
 SuccessRule = OneOf["lead", "all-workers"]
@@ -250,7 +252,7 @@ class Spec(Inventory):
     session has read it (run/gang.py).
     """
 
-    version: Within[int, VERSION, VERSION]
+    version: Within[int, OLDEST, VERSION]
     host: Name
     digest: Line
     """A digest that is the same for equal runs of `up`."""

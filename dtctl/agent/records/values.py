@@ -117,6 +117,7 @@ def urls_of(places: "Iterable[str]") -> "List[str]":
 
 
 MOST_TASKS = 10_000
+MOST_HOLDS = 10_000
 MOST_PROCESSES = 1000
 MOST_RUNS = 10_000
 MOST_DAMAGED = 100
@@ -136,6 +137,7 @@ Name = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digi
 """The name of a cluster, a host or a run: one component of a path."""
 
 TaskName = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}", "a task such as worker:1"]
+HolderName = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*(?::[0-9]{1,6})?", "a host, or a task such as worker:1"]
 TaskRange = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}(?:-[0-9]{1,6})?", "tasks such as worker:1-3"]
 BundleId = Pattern[str, 64, r"[0-9a-f]{64}", "a SHA-256 in hex"]
 VariableName = Pattern[str, 4096, r"[^=\0]+", "the name of a variable"]
@@ -173,6 +175,7 @@ FINAL = ("succeeded", "failed", "stopped")
 StopPhase = OneOf["waits", "saving", "killed", "ended", "away"]
 """The progress of a stop: the task waits for others, was sent SIGTERM, survived SIGKILL, has ended, or is unknown."""
 Want = OneOf["run", "hold", "finish", "stop"]
+HoldKind = OneOf["drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone"]
 Repair = OneOf["quick", "full"]
 """An order to set damaged checkpoints aside: by their files, or also by the bytes of those that look complete."""
 Role = OneOf["lead", "ps", "worker", "evaluator", "other"]

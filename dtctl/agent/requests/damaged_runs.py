@@ -121,6 +121,7 @@ def _inspect(talk: Conversation, directory: str) -> Union[runs.Run, DamagedRun]:
         cluster = run.spec["cluster"]
         run.state()
         run.intent()
+        run.refuse_older()
     except paths.Damaged as damage:
         return DamagedRun(directory, cluster or cluster_of(talk.root, directory), str(damage))
     except FileNotFoundError:

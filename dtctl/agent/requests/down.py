@@ -105,8 +105,9 @@ class _Removal:
         hosts = unended.left(run, known, self._reached or ()) if known is not None else []
         if known is not None and hosts:
             self.result["awaits"][run.id] = hosts
-        if known is not None and hosts and unended.can_tell(run):
-            unended.keep(run, known, hosts)
+        waits_for = unended.waits_for(run, hosts)
+        if known is not None and waits_for:
+            unended.keep(run, known, waits_for)
             self.result["waits"].append(run.id)
         else:
             run.remove()

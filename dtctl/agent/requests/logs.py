@@ -22,11 +22,12 @@ from ..records.run_state import Ending, Entry, State
 from ..records.spec import coordinates
 from ..records.values import FINAL, Variables
 from ..records.whole_run import Event, HistoryEvent
+from ..vitals.gpus import to_use_none
 from . import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator, List, Optional, Tuple
+    from typing import Any, Callable, Collection, Iterator, List, Optional, Tuple
 
     from ..conversation import Conversation
     from ..logs.reader import LogFrame
@@ -44,7 +45,8 @@ def logs(talk: Conversation, request: LogsRequest) -> RunResult:
         return run.state()
 
     talk.wire.start_listening()
-    serve(run.files.directory, tasks, request, talk.wire, state)
+    without = [task["id"] for task in run.spec["tasks"] if to_use_none(task)]
+    serve(run.files.directory, tasks, request, talk.wire, state, without)
     return {"run": run.id}
 
 
@@ -139,13 +141,23 @@ class Lines:
 
 
 class TaskLog:
-    """`entry` is that of state.json, here and in `read`."""
+    """`entry` is that of state.json, here and in `read`. `without_gpus`: it is to use none."""
 
-    def __init__(self, run_dir: str, task: str, request: LogsRequest, selection: Selection, entry: Entry) -> None:
+    def __init__(
+        self,
+        run_dir: str,
+        task: str,
+        request: LogsRequest,
+        selection: Selection,
+        entry: Entry,
+        *,
+        without_gpus: bool = False,
+    ) -> None:
         self.task = task
         self.ended = False
         """Whether no more output will follow."""
         self._run_dir = run_dir
+        self._without_gpus = without_gpus
         self._selection = selection
         self._entry = entry
         self._directory = task_directory(run_dir, task)
@@ -222,7 +234,13 @@ class TaskLog:
     def _open(self, attempt: int, offset: Optional[int]) -> AttemptLog:
         directory = attempt_directory(self._run_dir, self.task, attempt)
         return AttemptLog(
-            directory, self.task, attempt, self._selection, offset, partial(self._has_ended_badly, attempt)
+            directory,
+            self.task,
+            attempt,
+            self._selection,
+            offset,
+            partial(self._has_ended_badly, attempt),
+            without_gpus=self._without_gpus,
         )
 
     def _has_ended(self, attempt: int) -> bool:
@@ -269,15 +287,25 @@ LOOK_S = 0.04
 """The interval between two checks of the logs' lengths, which are cheap: a person waits for the output."""
 
 
-def serve(run_dir: str, tasks: List[str], request: LogsRequest, wire: Wire, states: Callable[[], State]) -> None:
+def serve(
+    run_dir: str,
+    tasks: List[str],
+    request: LogsRequest,
+    wire: Wire,
+    states: Callable[[], State],
+    without_gpus: Collection[str] = (),
+) -> None:
     """Sends `log` frames, and `states` frames if requested, until `result` is due, or the reader has disconnected.
 
-    `states` returns the current state.json.
+    `states` returns the current state.json. `without_gpus`: the tasks that are to use none.
     """
     state = states()
     selection = _selection(run_dir, request, wire)
     try:
-        logs = [TaskLog(run_dir, task, request, selection, state["tasks"][task]) for task in tasks]
+        logs = [
+            TaskLog(run_dir, task, request, selection, state["tasks"][task], without_gpus=task in without_gpus)
+            for task in tasks
+        ]
         if request["follow"]:
             _follow(logs, state, request, wire, states)
             return

@@ -12,7 +12,7 @@ from ..host import paths, wake
 from ..host.errors import NO_ROOM, Refused, damaged
 from ..records.kinds import made
 from ..records.reasons import because, fact
-from ..records.spec import Member, coordinates
+from ..records.spec import Member, coordinates, job_of
 from ..records.values import FINAL
 from ..records.whole_run import MOST_REQUESTS, Contact, PostedRequest, RequestBook, RunView
 from ..run import drains, intents, outcome
@@ -51,6 +51,8 @@ class RunHandle:
     """
 
     answer_s = float("inf")
+    is_written = True
+    """Whether requests are on the disk when they are posted."""
 
     def __init__(self, run: runs.Run, away: Optional[Refused] = None) -> None:
         self.away = away
@@ -117,10 +119,7 @@ class RunHandle:
 
     def post_stop(self, named: Optional[List[str]], tasks: List[str], how: How) -> int:
         def ask(intent: IntentFile) -> None:
-            for task in tasks:
-                intents.change(intent["tasks"][task], want="stop", **how)
-            for task in self._own if named is None else ():
-                intents.change(intent["tasks"][task], ends_run=how)
+            intent["tasks"].update(intents.to_end(intent["tasks"], tasks, how, ends_run=named is None))
             if named is None and not self._own:
                 intent["ends_run"] = how
 
@@ -141,15 +140,17 @@ class RunHandle:
 
     def post_drain(self, request: DrainRequest) -> int:
         """Writes a drain into the intents; the coordinator receives it from this host's agent."""
-        host, grace_s, by = request["drained"], request["grace_s"], request["by"]
-        why, members = fact(drains.DRAINED, host=host, by=by), self.members()
+        host, grace_s, by = request["drained"] or "", request["grace_s"], request["by"]
+        members, hold = self.members(), drains.of_host(drains.DRAINED, host, by)
 
         def ask(intent: IntentFile) -> None:
             for task in self._own:
                 entry, wanted = self.entry(task), intent["tasks"][task]
                 if members[task]["host"] == host and wanted["want"] != "stop" and entry is not None:
                     fields = drains.hold(wanted, entry, gang=members[task]["scope"] == "gang")
-                    intents.change(wanted, **fields, grace_s=grace_s, by=by, **because([why]))
+                    holds = drains.with_hold(wanted, hold)
+                    fields.update(holds=holds, grace_s=grace_s, by=by)
+                    intents.change(wanted, **fields, **because(drains.why_held(holds)))
 
         return self._run.change(ask)
 
@@ -159,8 +160,8 @@ class RunHandle:
 
         def ask(intent: IntentFile) -> None:
             for task in drains.tasks_of(host, intent["tasks"]):
-                kind = drains.kind_of_return(members[task], self._run.spec["strategy"])
-                intents.change(intent["tasks"][task], grace_s=None, by=by, **because([fact(kind, host=host)]))
+                fields = drains.release(intent["tasks"][task], host, members[task], self._run.spec["strategy"])
+                intents.change(intent["tasks"][task], **fields, grace_s=None, by=by)
 
         return self._run.change(ask)
 
@@ -427,9 +428,9 @@ def refuse_drained(handle: RunHandle, tasks: List[str]) -> None:
             one = next(iter(drains.holders({task: wanted[task]}).values()))
             hint = handle.missing()
             if one["kind"] == drains.SCALED_DOWN:
-                hint = "dtctl scale %s=N    starts it again" % one["text"]
+                hint = "dtctl scale %s=N    starts it again" % job_of(one["holder"])
             elif drains.drained_hosts({task: wanted[task]}):
-                hint = "dtctl undrain %s    starts it again" % one["host"]
+                hint = "dtctl undrain %s    starts it again" % one["holder"]
             raise Refused("not_started", "%s is held: %s" % (task, wanted[task]["reason"]), hint=hint)
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from .. import main
 from ..host import files, paths, processes, wake
 from ..host.errors import NO_ROOM, Refused
+from ..records.spec import VERSION
 from ..records.values import FINAL
 from ..run import environment
 from ..run.runfiles import RunFiles
@@ -152,12 +153,21 @@ class Run:
                     raise Refused("not_answering", "the agent cannot start: the disk of its host is full", "", NO_ROOM)
             there = self.supervised()
             if not child and not there:
+                self.refuse_older()
                 child = revival.start_child(self.files, systemd.prefix(), main.supervise)
             elif time.monotonic() > deadline or (child and not there and os.waitpid(child, os.WNOHANG)[0]):
                 log = paths.tail(self.files.agent_log)
                 raise Refused("internal", "the agent's supervisor does not start", log)
             time.sleep(delay)
             delay = min(1.2 * delay, 0.1)
+
+    def refuse_older(self) -> None:
+        """Raises paths.OtherVersion for an older version's run without an agent, unless it has finished.
+
+        An agent of this version would not know what holds a task there.
+        """
+        if self.spec["version"] < VERSION and not (self.supervised() or self.finished()):
+            raise paths.OtherVersion("run %s is of an older version of dtctl, and its agent has ended" % self.id)
 
     def _at_work(self, before: Optional[AgentProcess]) -> bool:
         """Whether a supervisor works, or a new one has since `before`; one that has written `finished` will exit.

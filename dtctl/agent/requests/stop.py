@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
+from ..host import errors
 from ..host.errors import NO_ROOM, Refused
 from ..records.reasons import because, fact, headline
 from ..records.spec import inventory_of
@@ -66,7 +68,29 @@ def end(
     others_ended: bool,
     talk: Optional[Conversation] = None,
 ) -> StopResult:
-    """Ends those of the `named` tasks (None: all) that belong to this part of the run."""
+    """Ends those of the `named` tasks (None: all) that belong to this part of the run.
+
+    On a disk without room for the request the agent of this host obeys it in memory.
+    """
+    try:
+        return _end(run, handle, named, how, others_ended, talk)
+    except OSError as full:
+        if not errors.is_full(full):
+            raise
+        from .unwritten import UnwrittenStop  # rarely needed
+
+        with closing(UnwrittenStop(run, full, handle)) as unwritten:
+            return _end(run, unwritten, named, how, others_ended, talk)
+
+
+def _end(
+    run: runs.Run,
+    handle: RunHandle,
+    named: Optional[List[str]],
+    how: How,
+    others_ended: bool,
+    talk: Optional[Conversation],
+) -> StopResult:
     run_handles.refuse_strangers(handle, run, named)
     handle.refresh()
     open_ = [task for task in handle.tasks(named) if not run_handles.has_ended(handle, task)]
@@ -134,6 +158,7 @@ def result(
         "coordination": handle.view,
         "away": handle.away.fields() if handle.away else None,
         "inventory": inventory_of(run.spec),
+        "unwritten": not handle.is_written,
     }
 
 

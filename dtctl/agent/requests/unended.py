@@ -70,10 +70,16 @@ def left(run: runs.Run, known: Awaited, reached: Collection[str]) -> List[str]:
     return [host for host in known["hosts"] if host not in reached and host != run.spec["host"]]
 
 
-def can_tell(run: runs.Run) -> bool:
-    """Whether hosts that come back listen to this one: to the voters, or, without any, to every host."""
+def waits_for(run: runs.Run, hosts: List[str]) -> List[str]:
+    """Those of them that this host can tell of the end when they return: it votes, or coordinates without voters.
+
+    A coordinator without voters asks nobody: every host waits for it, and it waits for the others then.
+    """
+    own, coordinator = run.spec["host"], run.spec["coordinator"]["host"]
     voters = [voter["host"] for voter in voters_of(run.spec)]
-    return not voters or run.spec["host"] in voters
+    if own in (voters or [coordinator]):
+        return hosts
+    return [] if voters else [host for host in hosts if host == coordinator]
 
 
 def left_open(talk: Conversation, cluster: str, host: str, now: float) -> Optional[LeftOpen]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from .log_text import redrawn
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Match, Optional, Tuple
@@ -56,7 +58,7 @@ _RANK = r"\A\[rank\d+\]: ?"
 
 def _lines(log: str) -> List[str]:
     """The lines as a terminal would show them."""
-    return [re.sub(_RANK, "", line.rsplit("\r", 1)[-1].rstrip(), count=1) for line in log.split("\n")]
+    return [re.sub(_RANK, "", redrawn(line).rstrip(), count=1) for line in log.split("\n")]
 
 
 # Exceptions of Python.
@@ -74,6 +76,7 @@ _VAGUE = (
 
 _SUBSTANCE = (
     r"Key \S+ not found in checkpoint|\S+; No space left on device|"
+    r"\S+\.data-\d+-of-\d+; No such file or directory|allow_missing_files was set to false and \S+ did not exist|"
     r"(?:Tensor name|Assign requires shapes|Checksum does not match|Unable to open table file|Data loss: |DATA_LOSS: |"
     r"size mismatch for |Missing key\(s\) in state_dict|OOM when allocating|Could not start gRPC server).*"
 )
@@ -82,6 +85,9 @@ _FRAMING = (
     r"\s*File \"|\s{4}|From /job:\S+:$|Node: '|Hint: If you want to see a list of allocated tensors"
 )
 """Lines of TensorFlow's messages about where in the graph it happened."""
+
+_OPENS, _CLOSES = ("{", "[", "("), ("}", "]", ")")
+"""Around a value that is printed over several lines of a message, and whose own lines say nothing."""
 
 _MESSAGE_LINES = 60
 """The most lines of one message."""
@@ -98,14 +104,44 @@ _NOISE = (
 
 def _uncaught(lines: List[str]) -> Optional[str]:
     """The last exception that ended the program: of a chain the last, too, as it shows what was being done."""
+    found = _last_exception(lines)
+    if found is None or _goes_on(found[1]):
+        return None
+    return _named(found[0], found[1][:_MESSAGE_LINES])
+
+
+def _last_exception(lines: List[str]) -> Optional[Tuple[Match[str], List[str]]]:
+    """The one of the last traceback, and all lines after its first."""
     for start in range(len(lines) - 1, -1, -1):
         if lines[start] == _TRACEBACK and not (start and re.match(_IGNORED, lines[start - 1])):
             at = next((at for at in range(start + 1, len(lines)) if lines[at] and not lines[at][0].isspace()), None)
             matched = re.match(_EXCEPTION, lines[at]) if at is not None else None
-            if at is None or matched is None or _goes_on(lines[at + 1 :]):
-                return None
-            return _named(matched, lines[at + 1 : at + 1 + _MESSAGE_LINES])
+            return (matched, lines[at + 1 :]) if at is not None and matched is not None else None
     return None
+
+
+def ends_in_exception(log: str) -> bool:
+    """Whether an exception is the last that the program wrote: one that it has caught is followed by other output."""
+    found = _last_exception(_lines(log))
+    if found is None or _goes_on(found[1]):
+        return False
+    message = found[0].group("message") or ""
+    if message.endswith(_OPENS) or (re.match(_VAGUE, message) and message):
+        return True  # the lines below are its own
+    return not any(line and not re.match(_NOISE, line) and not re.match(_FRAMING, line) for line in found[1])
+
+
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash")
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|\|\||#[^\n]*")
+"""What holds no pipe in the text of a shell."""
+
+
+def loses_status(argv: List[str]) -> bool:
+    """Whether a command is a shell's, whose exit status is that of the last program of a pipe (sh(1))."""
+    if not argv or argv[0].rpartition("/")[2] not in _SHELLS:
+        return False
+    text = next((argv[at + 1] for at in range(1, len(argv) - 1) if re.match(r"-[a-z]*c[a-z]*\Z", argv[at])), "")
+    return "|" in _QUOTED.sub("", text) and not re.search(r"pipefail|PIPESTATUS|pipestatus", " ".join(argv))
 
 
 def _goes_on(later: List[str]) -> bool:
@@ -131,6 +167,9 @@ def _named(exception: Match[str], later: List[str]) -> str:
     substance = re.search(_SUBSTANCE, "\n".join([message, *later]))
     if substance is not None:
         message = substance.group()
+    elif message.endswith(_OPENS):
+        closing = next((line.strip() for line in later if line.startswith(_CLOSES)), "")
+        message = "%s...%s" % (message[:-1], closing[1:])
     elif re.match(_VAGUE, message):
         message = next((line.strip() for line in later if line.strip() and not re.match(_FRAMING, line)), message)
     return _shown("%s: %s" % (name, message) if message else name)
@@ -230,8 +269,11 @@ def is_vague(line: str) -> bool:
 OWN = "own"
 """Another try meets it again."""
 
+PEER = "peer"
+"""It has lost its connection to another task, or to a service: usually that one has ended first."""
+
 OTHERS = "others"
-"""A peer or a service is away, or a port is taken: the next try may succeed, however often it has failed."""
+"""A name is not resolved, a port is taken, it was interrupted: the next try may succeed, however often it failed."""
 
 SHORTAGE = "shortage"
 """The machine temporarily lacks something: room on a disk, processes, memory for one more, open files."""
@@ -240,7 +282,7 @@ CANNOT_LOAD = "cannot_load"
 """The program's code cannot be loaded."""
 
 
-ALWAYS_RETRIED = (OTHERS, SHORTAGE)
+ALWAYS_RETRIED = (PEER, OTHERS, SHORTAGE)
 """However often a program ends by one of these."""
 
 NEVER_RETRIED = (CANNOT_LOAD,)
@@ -286,17 +328,29 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
         ),
     ),
     (CANNOT_LOAD, _exceptions("ImportError ModuleNotFoundError SyntaxError IndentationError TabError")),
+    (OTHERS, _exceptions("InterruptedError KeyboardInterrupt SystemExit gaierror herror NameResolutionError")),
+    # bind(2), getaddrinfo(3)
     (
         OTHERS,
+        _phrases(
+            r"Name or service not known",
+            r"(?:Temporary failure in|DNS) (?:name )?resolution(?: failed)?",
+            r"Address already in use",
+            r"EADDRINUSE",
+            r"bind failed",
+            r"Could not start gRPC server",
+        ),
+    ),
+    (
+        PEER,
         _exceptions(
             # TensorFlow (tensorflow/python/framework/errors_impl.py), gRPC
             "AbortedError CancelledError DeadlineExceededError UnavailableError "
             "_InactiveRpcError _MultiThreadedRendezvous AioRpcError "
             # Python, requests, urllib3, aiohttp
             "BrokenPipeError ConnectionAbortedError ConnectionError ConnectionRefusedError ConnectionResetError "
-            "InterruptedError KeyboardInterrupt SystemExit TimeoutError gaierror timeout herror "
-            "ChunkedEncodingError ConnectTimeout ConnectTimeoutError IncompleteRead MaxRetryError "
-            "NameResolutionError NewConnectionError ProtocolError ProxyError ReadTimeout ReadTimeoutError "
+            "TimeoutError timeout ChunkedEncodingError ConnectTimeout ConnectTimeoutError IncompleteRead "
+            "MaxRetryError NewConnectionError ProtocolError ProxyError ReadTimeout ReadTimeoutError "
             "RemoteDisconnected ServerDisconnectedError ClientConnectorError ServerTimeoutError "
             # PyTorch (torch.distributed), Horovod, Ray
             "DistNetworkError DistStoreError RendezvousClosedError RendezvousConnectionError "
@@ -306,7 +360,7 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
         ),
     ),
     (
-        OTHERS,
+        PEER,
         _phrases(
             # status codes of gRPC and absl, where a status begins
             r"(?:UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|CANCELLED): .*",
@@ -319,18 +373,12 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
             r"stopped sending heartbeats",
             r"Barrier timed out",
             r"(?:task|cluster|peer|worker) is unhealthy",
-            # connect(2), bind(2), getaddrinfo(3)
+            # connect(2)
             r"Connection (?:refused|reset by peer|timed out|aborted|closed by (?:remote )?peer)",
             r"Connection (?:to \S+ )?(?:was closed|was lost|timed out)",
             r"Broken pipe",
             r"No route to host",
             r"(?:Network|Host) is (?:unreachable|down)",
-            r"Name or service not known",
-            r"(?:Temporary failure in|DNS) (?:name )?resolution(?: failed)?",
-            r"Address already in use",
-            r"EADDRINUSE",
-            r"bind failed",
-            r"Could not start gRPC server",
             # NCCL, gloo and the stores of torch.distributed
             r"remote process exited or there was a network error",
             r"NCCL(?: error in|:).*(?:unhandled system error|internal error)",
@@ -360,6 +408,28 @@ applies; an error without a row is the program's own. Compiled at first use: mos
 def kind_of_error(text: str) -> str:
     """`text`: the line that shows a program's cause of death, an exception without its module."""
     return next((kind for kind, pattern in SIGNATURES if re.match(pattern, text)), OWN)
+
+
+_TAKEN = r"(?i:already in use|EADDRINUSE|errno:? 98\b|failed to bind|no address added|address in use|start gRPC server)"
+_PORT = re.compile(
+    r"(?:\[[\da-fA-F:.]*\]|(?<![\d:])(?:\d{1,3}\.){3}\d{1,3}|localhost|\*|::|(?<= )):(\d{2,5})\b|"
+    r"['\"], (\d{2,5})[,)]|\b[Pp]ort:? (\d{2,5})\b"
+)
+"""A port after an address, in the address of a Python socket, or after the word."""
+
+
+def taken_port(log: str) -> Optional[int]:
+    """The port that a program could not listen on, where a line about that at the end of its log names one."""
+    for line in reversed(_lines(log)[-_MESSAGE_LINES:]):
+        named = re.search(_PORT, line) if re.search(_TAKEN, line) else None
+        if named is not None:
+            return int(next(filter(None, named.groups())))
+    return None
+
+
+def names_taken_port(text: str) -> bool:
+    """A server could not be started because its port is taken: of any kind of error."""
+    return re.search(_TAKEN, text) is not None
 
 
 _DAMAGED = (

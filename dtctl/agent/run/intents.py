@@ -14,10 +14,11 @@ from . import drains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+    from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple
 
-    from ..records.run_state import Entries, Intent, IntentFile, Intents
+    from ..records.run_state import Entries, How, Intent, IntentFile, Intents
     from ..records.spec import Moved, Spec
+    from ..records.values import HoldKind
     from .runfiles import RunFiles
 
 AWAIT_S = 86400.0
@@ -25,7 +26,12 @@ AWAIT_S = 86400.0
 
 
 def change(intent: Intent, **fields: Any) -> None:
-    """Changes one task's intent. Every change must go through here, because the version counts them."""
+    """Changes one task's intent. Every change must go through here, because the version counts them.
+
+    An order that names no holds ends those that there were.
+    """
+    if "want" in fields:
+        fields = {"holds": [], "released": None, **fields}
     changed: Any = dict(fields, version=intent["version"] + 1)
     intent.update(changed)
 
@@ -35,6 +41,15 @@ def stopped(held: Mapping[str, Intent], *, by: str, why: Fact) -> Intents:
     orders = {task: intent.copy() for task, intent in held.items() if intent["want"] != "stop"}
     for intent in orders.values():
         change(intent, want="stop", by=by, **because([why]))
+    return orders
+
+
+def to_end(held: Mapping[str, Intent], tasks: Collection[str], how: How, *, ends_run: bool) -> Intents:
+    """A person's request: the tasks are to stop, and with `ends_run` the whole run, as each of `held` says then."""
+    orders = {task: intent.copy() for task, intent in held.items() if task in tasks or ends_run}
+    for task, intent in orders.items():
+        stop: Dict[str, Any] = {"want": "stop", **how} if task in tasks else {}
+        change(intent, **stop, **({"ends_run": how} if ends_run else {}))
     return orders
 
 
@@ -196,16 +211,16 @@ def to_leave(spec: Spec, wanted: Intents, entries: Entries) -> Intents:
     return to_hold(drains.SHUTTING_DOWN, min(spec["grace_s"], GRACE_S), spec, wanted, entries)
 
 
-def to_hold(kind: str, grace_s: float, spec: Spec, wanted: Intents, entries: Entries) -> Intents:
+def to_hold(kind: HoldKind, grace_s: float, spec: Spec, wanted: Intents, entries: Entries) -> Intents:
     """The same for a reason of this kind."""
     members = {member["task"]: member for member in spec["roster"]}
     orders: Intents = {}
     for task, intent in wanted.items():
         if intent["want"] in ("run", "hold") and not drains.is_drained(intent):
             fields = drains.hold(intent, entries[task], gang=members[task]["scope"] == "gang")
-            why = because([fact(kind, host=spec["host"])])
+            fields.update(holds=[drains.of_host(kind, spec["host"], spec["host"])], grace_s=grace_s, by=spec["host"])
             orders[task] = intent.copy()
-            change(orders[task], **fields, by=spec["host"], grace_s=grace_s, **why)
+            change(orders[task], **fields, **because([fact(kind, host=spec["host"])]))
     return orders
 
 
@@ -216,9 +231,9 @@ def to_return(spec: Spec, wanted: Intents) -> Intents:
     for task, intent in wanted.items():
         one = drains.holders({task: intent}).get(spec["host"])
         if one is not None and one["kind"] == drains.SHUTTING_DOWN:
-            kind = drains.kind_of_return(members[task], spec["strategy"])
+            fields = drains.release(intent, spec["host"], members[task], spec["strategy"])
             orders[task] = intent.copy()
-            change(orders[task], by=spec["host"], grace_s=None, **because([fact(kind, host=spec["host"])]))
+            change(orders[task], **fields, by=spec["host"], grace_s=None)
     return orders
 
 

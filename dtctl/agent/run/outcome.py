@@ -5,7 +5,7 @@ The coordinator decides by them, and so does a controller that cannot query it: 
 
 from __future__ import annotations
 
-from ..records.reasons import Fact, fact, headline, why_of
+from ..records.reasons import START_FAILED, Fact, fact, headline, why_of
 from ..records.values import FINAL, Outcome, TaskState
 
 TYPE_CHECKING = False
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Collection, Iterable, List, Mapping, Optional
 
     from ..records.answers import Checkpoint
-    from ..records.run_state import Entry, Intent
+    from ..records.run_state import Entry, Intent, Past
     from ..records.spec import Member
 
 
@@ -75,7 +75,7 @@ class Judgement:
 def is_left_out(intent: Intent) -> bool:
     """Whether it is held while the others continue: its job is scaled down, or its host was left out or drained."""
     return intent["want"] == "hold" and any(
-        one["kind"] in ("scaled_down", "left_out", "drained_alone") for one in why_of(intent)
+        one["kind"] in ("scaled_down", "left_out", "drained_alone") for one in intent["holds"]
     )
 
 
@@ -83,13 +83,28 @@ def decided(facts: Facts) -> Optional[Judgement]:
     """The outcome that is certain already. An end that a task came to by itself was before any stop."""
     if _has_succeeded(facts):
         return Judgement("Succeeded", _why_succeeded(facts))
+    ordered = _ordered(facts)
+    if ordered is not None and ordered.kind == "Failed":
+        return ordered
     failed = _first_failure(facts)
     if failed is not None:
-        return Judgement("Failed", [fact("task_failed", task=failed), *_how(facts.entries[failed])], failed)
-    if all(task in facts.intents and _want(facts, task) == "stop" for task in facts.present):
-        last = max((facts.intents[task] for task in facts.present), key=lambda intent: intent["version"])
-        return Judgement("Stopped", why_of(last) or [fact("stopped")])
-    return None
+        return Judgement("Failed", [fact("task_failed", task=failed), *_why_failed(facts.entries[failed])], failed)
+    return ordered
+
+
+def _ordered(facts: Facts) -> Optional[Judgement]:
+    """The outcome of a run of which all tasks are ordered to stop, by the last of these orders."""
+    if not all(task in facts.intents and _want(facts, task) == "stop" for task in facts.present):
+        return None
+    last = max((facts.intents[task] for task in facts.present), key=lambda intent: intent["version"])
+    return by_request(why_of(last), facts.roster)
+
+
+def by_request(why: List[Fact], tasks: Collection[str]) -> Judgement:
+    """The outcome of a run of these tasks that is stopped for this reason: of a failed start, the task to blame."""
+    if headline(why) in START_FAILED and why[0].get("task") in tasks:
+        return Judgement("Failed", why, why[0].get("task"))
+    return Judgement("Stopped", why or [fact("stopped")])
 
 
 def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
@@ -104,8 +119,10 @@ def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
         return None
     why = why_of(max(ordered, key=lambda intent: intent["version"])) or [fact("stopped")]
     hosts = list(dict.fromkeys(facts.roster[task]["host"] for task in unknown))
-    kind = _BY_ORDER.get(headline(why) or "", "Stopped")
-    return Judgement(kind, [*why, fact("hosts_unreachable", count=len(hosts), text=", ".join(hosts))])
+    end = by_request(why, facts.roster)
+    kind = _BY_ORDER.get(headline(why) or "", end.kind)
+    unreachable = fact("hosts_unreachable", count=len(hosts), text=", ".join(hosts))
+    return Judgement(kind, [*why, unreachable], end.cause)
 
 
 _BY_ORDER: Mapping[str, Outcome] = {"run_succeeded": "Succeeded", "run_failed": "Failed"}
@@ -120,7 +137,8 @@ def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
         return Judgement("Restarting", restarting)
     held = _held(facts)
     if held is not None:
-        return Judgement("Suspended" if any(one["kind"] == "drained" for one in held) else "Restarting", held)
+        kind: Outcome = "Suspended" if any(one["kind"] == "drained" for one in held["holds"]) else "Restarting"
+        return Judgement(kind, why_of(held))
     return running(facts) if _running(facts) else None
 
 
@@ -134,15 +152,15 @@ def _running(facts: Facts) -> List[str]:
     return [task for task in facts.in_state("running", "stalled") if task not in facts.away]
 
 
-def _held(facts: Facts) -> Optional[List[Fact]]:
-    """Why all tasks that train and have not ended are held, where that is for drained hosts."""
+def _held(facts: Facts) -> Optional[Intent]:
+    """The first intent of the tasks that train and have not ended, where drained hosts hold all of these."""
     trains = [task for task in facts.wanted if task in facts.entries and facts.roster[task]["role"] != "evaluator"]
     going = [task for task in trains if facts.entries[task]["state"] not in FINAL]
     if not going or any(_want(facts, task) != "hold" for task in going):
         return None
     from . import drains  # few runs need it
 
-    return why_of(facts.intents[going[0]]) if all(drains.is_drained(facts.intents[task]) for task in going) else None
+    return facts.intents[going[0]] if all(drains.is_drained(facts.intents[task]) for task in going) else None
 
 
 def waits_for_restart(facts: Facts) -> List[Fact]:
@@ -150,11 +168,19 @@ def waits_for_restart(facts: Facts) -> List[Fact]:
     return next(([fact("task_lost", task=task), *_how(facts.entries[task])] for task in facts.in_state("backoff")), [])
 
 
-def target_warning(target: Optional[int], newest: Optional[Checkpoint]) -> Optional[Fact]:
-    """A warning about a success whose checkpoint does not reach the requested step."""
-    if target is None or newest is None or newest["step"] is None or newest["step"] >= target:
+_NEARLY = 0.9
+"""Of the target, in the logs: programs print one step of many."""
+
+
+def target_warning(target: Optional[int], newest: Optional[Checkpoint], logged: Optional[int]) -> Optional[Fact]:
+    """A warning about a success that does not reach the requested step: by its checkpoint, or else by its logs."""
+    if target is None:
         return None
-    return fact("short_of_target", step=newest["step"], of=target)
+    if newest is not None and newest["step"] is not None:
+        return fact("short_of_target", step=newest["step"], of=target) if newest["step"] < target else None
+    if logged is not None and logged < _NEARLY * target:
+        return fact("steps_short", step=logged, of=target)
+    return None
 
 
 def _has_succeeded(facts: Facts) -> bool:
@@ -172,9 +198,39 @@ def _why_succeeded(facts: Facts) -> List[Fact]:
 
 
 def _first_failure(facts: Facts) -> Optional[str]:
-    """The task whose final failure fails the run: of several the one that has been failing the longest."""
+    """The task whose failure fails the run: of several the one that has been failing the longest.
+
+    Where that one has only lost a peer, it is the task that was lost before it, whether that may restart or not.
+    """
+    from . import policy  # imported late: most callers need no failure's start
+
     fatal = [task for task in facts.in_state("failed") if facts.current(task) and _is_fatal(facts, task)]
-    return min(fatal, key=lambda task: failing_since(facts.entries[task]), default=None)
+    if not fatal:
+        return None
+    first = min(fatal, key=lambda task: failing_since(facts.entries[task]))
+    if not _lost_peer(facts.entries[first]):
+        return first
+    since = failing_since(facts.entries[first])
+    causes = {
+        task: past["ended"]
+        for task in facts.present
+        for past in _failures(facts.entries.get(task))
+        if not policy.lost_peer(past["cause"]) and policy.may_follow(since, past["ended"])
+    }
+    return min(causes, key=lambda task: causes[task], default=first)
+
+
+def _lost_peer(entry: Entry) -> bool:
+    from . import policy
+
+    return any(policy.lost_peer(past["cause"]) for past in _failures(entry)[-1:])
+
+
+def _failures(entry: Optional[Entry]) -> List[Past]:
+    """Its attempts that ended by themselves, and not well."""
+    from . import policy
+
+    return [past for past in entry["history"] if policy.is_own(past) and past["code"] != 0] if entry else []
 
 
 def _is_fatal(facts: Facts, task: str) -> bool:
@@ -195,7 +251,7 @@ def _cannot_have_succeeded(facts: Facts) -> bool:
 
 def failing_since(entry: Entry) -> float:
     """When the unbroken series of failures began that led to the final one: a cause fails before its followers do."""
-    from . import policy  # imported late: most callers need no failure's start
+    from . import policy
 
     since = entry["since"] or 0.0
     for past in reversed(entry["history"]):
@@ -209,6 +265,16 @@ def _how(entry: Entry) -> List[Fact]:
     from . import policy
 
     return why_of(entry) or (policy.why_ended(entry["exit"]) if entry["exit"] else [fact("exit_unknown")])
+
+
+def _why_failed(entry: Entry) -> List[Fact]:
+    """The same of one that may have been restarted since."""
+    if entry["state"] in ("failed", "backoff") or not _failures(entry):
+        return _how(entry)
+    from . import policy
+
+    last = _failures(entry)[-1]
+    return [*policy.why_ended(last), *([fact("cause", text=last["cause"])] if last["cause"] else [])]
 
 
 def _want(facts: Facts, task: str) -> str:

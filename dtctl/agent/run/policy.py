@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 
-from ..records.reasons import Fact, fact, sentence, why_of
+from ..records.reasons import START_FAILED, Fact, fact, headline, sentence, why_of
 from ..records.values import FINAL, TaskState
-from .cause import ALWAYS_RETRIED, NEVER_RETRIED, OTHERS, SHORTAGE, kind_of_error, names_damaged_file
+from .cause import ALWAYS_RETRIED, NEVER_RETRIED, OTHERS, PEER, SHORTAGE, kind_of_error, names_damaged_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional, Sequence, Tuple, Union
+    from typing import Callable, List, Optional, Sequence, Tuple, TypeVar, Union
 
     from ..records.run_state import Ending, Entry, Exit, Intent, Left, Past
     from ..records.spec import RecoverySpec
+
+    T = TypeVar("T")
 
 
 CANNOT_RESTORE = "cannot_restore"
@@ -73,7 +75,8 @@ def verdict(ending: Ending, logged: str, recovery: RecoverySpec) -> Verdict:
 def exit_record(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequence[Left] = ()) -> Exit:
     """The exit as in state.json."""
     left, killed_after_s = list(left_behind), verdict.killed_after_s
-    return {**ending, "retry": verdict.retry, "left_behind": left, "killed_after_s": killed_after_s, "tail": tail}
+    own = {"retry": verdict.retry, "left_behind": left, "killed_after_s": killed_after_s, "tail": tail}
+    return {**ending, "limits": [], **own}  # type: ignore[typeddict-item]  # `why` has those that matter
 
 
 _CHANGES = re.compile(r"0x[0-9a-f]+|(?<=tmp)[\w-]{6,}|[0-9a-f]{8,}|\d+")
@@ -119,6 +122,9 @@ def while_idle(entry: Entry, intent: Intent, *, may_start: bool, is_due: bool) -
     has_failed = state == "backoff" and not was_early(entry)
     if has_failed and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
         return Decision("failed", why_of(entry), restarts)  # backoff -> failed
+    lost = _loss(entry) if want == "stop" and headline(why_of(intent)) in START_FAILED else None
+    if lost is not None:
+        return Decision("failed", _why_lost(entry, lost), restarts)  # pending, backoff -> failed
     if want == "run" and not may_start:
         return None
     ordered = _ordered(entry, intent)
@@ -172,6 +178,22 @@ def after_exit(
     return decide(what, recovery, jitter, restarts=restarts)  # running -> failed, running -> backoff
 
 
+def _loss(entry: Entry) -> Optional[Past]:
+    """The end of its last attempt, if that has failed by itself and no other has begun since."""
+    last = entry["history"][-1] if entry["history"] else None
+    if last is None or entry["state"] not in ("pending", "backoff"):
+        return None
+    return last if is_own(last) and last["code"] != 0 else None
+
+
+def _why_lost(entry: Entry, lost: Past) -> List[Fact]:
+    """As its agent has seen the end, where the coordinator has not given it the reason of another task since."""
+    ended = why_ended(lost)
+    if headline(why_of(entry)) == headline(ended):
+        return why_of(entry)
+    return [*ended, *([fact("cause", text=lost["cause"])] if lost["cause"] else [])]
+
+
 def _ordered(entry: Entry, intent: Intent, killed: Sequence[Fact] = ()) -> Optional[Decision]:
     """The decision that the intent demands, in any state; None if it demands neither an end nor a new attempt."""
     if intent["want"] == "stop":
@@ -199,6 +221,34 @@ def names(kind: str, why: Sequence[Fact]) -> bool:
 def is_own(past: Past) -> bool:
     """Whether an exit counts: dtctl had not requested it, and the tasks that it needs were ready."""
     return not (past["asked"] or past["early"])
+
+
+def lost_peer(text: str) -> bool:
+    """Whether an end with this cause may follow from that of another task, with which it has lost its connection."""
+    return bool(text) and kind_of_error(text) == PEER
+
+
+CLOCKS_AGREE_S = 1.0
+"""The most by which the clocks of hosts are taken to differ, and in which hosts report an end."""
+
+FOLLOWS_S = 30.0
+"""A task that has lost a peer ends within this time: TensorFlow notices a silent one after 20 s."""
+
+
+def may_follow(ended: float, cause_ended: float) -> bool:
+    """Whether a task that lost a peer and ended then may have lost the one that ended at the other time."""
+    return ended - FOLLOWS_S <= cause_ended <= ended + CLOCKS_AGREE_S
+
+
+def causes_first(ends: Sequence[T], at: Callable[[T], float], follows: Callable[[T], bool]) -> List[T]:
+    """Ends by their times, except that one which only lost a peer comes after the end that it may follow from."""
+    causes = [at(one) for one in ends if not follows(one)]
+
+    def key(one: T) -> Tuple[float, bool]:
+        later = [cause for cause in causes if at(one) < cause <= at(one) + CLOCKS_AGREE_S] if follows(one) else []
+        return max(later, default=at(one)), follows(one)
+
+    return sorted(ends, key=key)
 
 
 def same_exits_in_a_row(history: Sequence[Past]) -> int:
@@ -277,7 +327,7 @@ def why_of_error(kind: str, error: OSError, **fields: str) -> List[Fact]:
 
 def unknown_exit(ended: Optional[float], *why: Fact) -> Ending:
     """The exit of a process that ended unseen."""
-    return {"code": None, "signal": None, "error": sentence(why), "why": list(why), "ended": ended}
+    return {"code": None, "signal": None, "error": sentence(why), "why": list(why), "ended": ended, "limits": []}
 
 
 def is_early(ending: Ending, verdict: Verdict, entry: Entry, *, early: bool, lately: bool) -> bool:
@@ -287,4 +337,4 @@ def is_early(ending: Ending, verdict: Verdict, entry: Entry, *, early: bool, lat
     """
     if ending["code"] == 0 or entry["asked"] or entry["step"] is not None:
         return False
-    return early or (lately and verdict.kind == OTHERS)
+    return early or (lately and verdict.kind in (OTHERS, PEER))

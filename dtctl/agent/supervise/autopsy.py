@@ -13,21 +13,23 @@ import signal
 from contextlib import suppress
 
 from ..dump import kernel_threads
-from ..host import files, machine, paths, ports, processes
+from ..host import files, limits, machine, paths, ports, processes
 from ..logs.lines import end_of
 from ..records.reasons import Fact, fact
 from ..records.vitals import MOST_THREADS
 from ..run import policy
-from ..run.cause import cause_of_end
+from ..run.cause import cause_of_end, ends_in_exception, loses_status, names_taken_port, taken_port
+from ..vitals.machine_load import full_disks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import List, Match, Optional, Tuple
+    from typing import List, Optional, Tuple
 
     from ..host.secrets import Masks
-    from ..records.run_state import Ending, Entry, Left, Process
+    from ..records.run_state import Ending, Entry, Left, Process, Start
     from ..records.spec import RecoverySpec
+    from ..records.vitals import Frame
     from .attempt import Attempt
 
 
@@ -37,34 +39,66 @@ _LONGEST_FRAME = 200
 """Processes, and characters of their commands and of a frame, that a reason names; state.json has them all."""
 
 
-_STACKS = (
-    r'Thread \S+ \([^)\n]*\): "MainThread"\n\s+(?P<function>[^\n]+) \((?P<file>[^()\n]+):(?P<line>\d+)\)',
-    (
-        r"(?:Current thread|Thread) 0x[0-9a-f]+[^\n]*\(most recent call first\):\n"
-        r'  File "(?P<file>[^"\n]+)", line (?P<line>\d+) in (?P<function>[^\n]+)'
-    ),
-    r"  thread \d+ \([^\n]*\) waits in (?P<function>(?!0\n|\?)\S+)",
-)
-"""The innermost frame of the main thread as py-spy prints it, as Python's faulthandler does, and as the kernel does."""
+_PY_SPY = r'Thread \S+ \([^)\n]*\): "MainThread"\n((?:\s+[^\n]+ \([^()\n]+:\d+\)\n?)+)'
+_PY_SPY_FRAME = r"\s+(?P<function>[^\n]+) \((?P<file>[^()\n]+):(?P<line>\d+)\)"
+_KERNEL = r"  thread \d+ \([^\n]*\) waits in ((?!0\n|\?)\S+)"
+"""The main thread as py-spy prints it, and where the first one waits, by the kernel."""
+
+_LIBRARY = r"/(?:site|dist)-packages/|/lib(?:64|-python)?/(?:python|pypy)[\d.]*/|<frozen |<__array_function__"
+"""Files that are not the user's."""
 
 _STACK_BYTES = 1 << 16
 
 
 def hung_in(directory: str, log: str) -> List[Fact]:
-    """The frame in which a hung trainer was, by the stacks written before it was killed. `log`: its log's end."""
-    stack = paths.tail(os.path.join(directory, "stack"), _STACK_BYTES)
-    for pattern, text in zip(_STACKS, (stack, log, stack)):
-        frames = list(re.finditer(pattern, text))
-        current = [one for one in frames if one.group().startswith("Current")]
-        if frames:
-            return [fact("hung_in", text=_frame(current[-1] if current else frames[0]))]
-    return []
+    """Where a hung trainer was, by the stacks written before it was killed. `log`: its log's end.
+
+    Of its main thread the innermost frame of the user's own code, and what that calls; without such a frame the
+    innermost of all.
+    """
+    from ..dump import stacks  # not before: few tasks hang
+
+    text = paths.tail(os.path.join(directory, "stack"), _STACK_BYTES)
+    spied = re.search(_PY_SPY, text)
+    if spied is not None:
+        frames = [
+            stacks.frame(one.group("function"), one.group("file"), int(one.group("line")))
+            for one in re.finditer(_PY_SPY_FRAME, spied.group(1))
+        ]
+        return [fact("hung_in", text=_where(frames))]
+    written = [one["frames"] for one in sorted(stacks.read(log), key=lambda one: not one["main"]) if one["frames"]]
+    if written:
+        own = next((frames for frames in written if any(map(_is_users, frames))), written[0])
+        return [fact("hung_in", text=_where(own))]
+    waits = re.search(_KERNEL, text)
+    return [fact("hung_in", text="%s (the kernel)" % waits.group(1)[:_LONGEST_FRAME])] if waits is not None else []
 
 
-def _frame(found: Match[str]) -> str:
-    named = found.groupdict()
-    where = "%s:%s" % (os.path.basename(named["file"]), named["line"]) if "file" in named else "the kernel"
-    return " ".join(("%s (%s)" % (named["function"], where)).split())[:_LONGEST_FRAME]
+def _where(frames: List[Frame]) -> str:
+    """As in `read_batch (input.py:12), in get (queue.py:171)`. The innermost frame is the first."""
+    own = next((one for one in frames if _is_users(one)), frames[0])
+    shown = [own] if own is frames[0] else [own, frames[0]]
+    return ", in ".join(map(_frame, shown))[:_LONGEST_FRAME]
+
+
+def _is_users(one: Frame) -> bool:
+    """Whether a frame is of the user's code: py-spy may cut the names of files to what follows their package's path."""
+    file = one["file"]
+    is_short = not os.path.isabs(file) and os.path.exists(os.path.join(os.path.dirname(os.__file__), file))
+    return not is_short and re.search(_LIBRARY, file) is None
+
+
+def _frame(one: Frame) -> str:
+    return " ".join(("%s (%s:%s)" % (one["function"], os.path.basename(one["file"]), one["line"])).split())
+
+
+def own_status(start: Optional[Start], directory: str, ending: Ending, masks: Masks) -> Ending:
+    """The ending with the program's own status: that of Python after an exception, where a pipe has lost it."""
+    if ending["code"] != 0 or start is None or not loses_status(list(start["argv"])):
+        return ending
+    if not ends_in_exception(end_of(os.path.join(directory, "log"), masks)):
+        return ending
+    return {**ending, "code": 1, "why": [fact("lost_in_pipe")]}
 
 
 def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Tuple[policy.Verdict, str]:
@@ -76,19 +110,25 @@ def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks
 def judge(
     attempt: Attempt, ending: Ending, entry: Entry, port: Optional[int], recovery: RecoverySpec, masks: Masks
 ) -> Tuple[policy.Verdict, str]:
-    """The same with facts from the host. `entry`: as it was when the attempt ended. `port`: the task's."""
+    """The same with facts from the host. `entry`: as it was when the attempt ended. `port`: the task's own.
+
+    Where its log names the port that it found taken, that one is meant.
+    """
     verdict, log = examine(attempt.directory, ending, recovery, masks)
     if entry["state"] == "stalled":
         verdict = policy.Verdict(True, beside=hung_in(attempt.directory, log))
     if ending["code"] != 0 and not entry["asked"]:
-        verdict.beside += found_beside(attempt, ending, port)
+        named = taken_port(log) if names_taken_port(verdict.cause) else None
+        verdict.beside += [*found_beside(attempt, ending, named or port), *limits.met(ending["limits"], verdict.cause)]
+        verdict.beside += full_disks(verdict.cause, attempt.directory)
+    verdict.beside += [one for one in ending["why"] if one["kind"] == "lost_in_pipe"]
     verdict.beside += left_behind(attempt.left_behind)
     verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
     return verdict, log
 
 
 def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[Fact]:
-    """Other possible causes of an unrequested exit: another process on its port, a host without memory."""
+    """Other possible causes of an unrequested exit: another process on the port, a host without memory."""
     found: List[Fact] = []
     if port is not None and ports.listening(port):  # of the attempt nothing is left that could
         found.append(fact("port_held", port=port, text=ports.holder(port)))
@@ -162,7 +202,7 @@ class StackDump:
             return None
         import subprocess
 
-        line = py_spy_command(program, self._trainer["pid"])
+        line = py_spy_command(program, self._trainer["pid"], "--full-filenames")
         try:
             with open(self._path, "ab", opener=files.private) as file:
                 return subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=file, stderr=file)

@@ -9,13 +9,14 @@ import time
 from contextlib import suppress
 
 from ..host import daemon, errors, files, paths, processes, programs, wake
+from ..host.limits import limits_of
 from ..records.reasons import Fact, fact, sentence
 from ..run import environment, policy
 from ..survival import revival
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Mapping, Optional
+    from typing import List, Mapping, Optional, Sequence, Tuple
 
     from ..records.run_state import Ending, Start
     from ..run.runfiles import RunFiles
@@ -108,7 +109,8 @@ def _keep(what: AttemptSpec) -> None:
     fault = Fault.decode(_read_all(fault_read)) or fault
     if fault is None:
         wake.ring(what.run.wake_path)
-    _record_exit(what, _wait(pid, what.run), fault)
+    status, limits = _wait(pid, what.run)
+    _record_exit(what, status, fault, limits)
     if what.removal:  # what runs it may have been killed before it could do so
         environment.output_of(what.removal, what.env)
     if revival.is_orphaned(what.run):
@@ -116,20 +118,21 @@ def _keep(what: AttemptSpec) -> None:
     _wait(None, what.run)  # as the agent finds by this process what the trainer has left
 
 
-def _wait(pid: Optional[int], run: RunFiles) -> int:
-    """The trainer's exit status; without a pid, returns when no child is left, own or adopted.
+def _wait(pid: Optional[int], run: RunFiles) -> Tuple[int, List[Fact]]:
+    """The trainer's exit status and its limits; without a pid, returns when no child is left, own or adopted.
 
     If agent and guard are gone at two looks, starts new ones.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     orphaned = False
     while True:
+        found = limits_of(pid) if pid is not None and _has_ended(pid) else []
         try:
             ended, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return 0
+            return 0, []
         if ended and ended == pid:
-            return status
+            return status, found
         if ended:
             continue
         before, orphaned = orphaned, revival.is_orphaned(run)
@@ -137,6 +140,14 @@ def _wait(pid: Optional[int], run: RunFiles) -> int:
             _start_agent(run)
             orphaned = False
         signal.sigtimedwait([signal.SIGCHLD], LOOK_S)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether it is to be waited for: until then /proc shows what it was."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
 
 
 def _start_agent(run: RunFiles) -> None:
@@ -222,14 +233,21 @@ def _record_start(what: AttemptSpec, pid: int, started: float) -> Optional[Fault
     return None
 
 
-def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault]) -> None:
+def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], limits: Sequence[Fact] = ()) -> None:
     """Writes exit.json, for as long as it takes: an exit code is never lost to a full disk."""
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     if what.removal is not None and code is not None and code in _OF_SIGNALS:
         number = _OF_SIGNALS.index(code) + 1
         code = None
-    ending: Ending = {"code": code, "signal": number, "error": None, "why": [], "ended": time.time()}
+    ending: Ending = {
+        "code": code,
+        "signal": number,
+        "error": None,
+        "why": [],
+        "ended": time.time(),
+        "limits": [*limits],
+    }
     if fault is not None:
         code = policy.CANNOT_RUN if fault.final else None
         ending.update({"code": code, "error": sentence(fault.why), "why": fault.why})

@@ -15,7 +15,7 @@ from ..records.run_state import HISTORY, Ending, Entry, IntentFile, Intents, Pas
 from ..records.whole_run import Event
 from ..run import policy
 from ..run.runfiles import CREDENTIAL_FILES, MOVED, RunFiles, first_state
-from .autopsy import examine
+from .autopsy import examine, own_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,6 +153,8 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
     ending = _read(files, task["id"], entry["attempt"], "exit.json", Ending)
     if ending is not None and entry["state"] != "pending":
         directory = paths.attempt_directory(files.directory, task["id"], entry["attempt"])
+        start = _read(files, task["id"], entry["attempt"], "start.json", Start)
+        ending = own_status(start, directory, ending, masks)
         verdict, log = examine(directory, ending, recovery, masks)
         entry["exit"] = policy.exit_record(ending, verdict, last_lines(log))
 

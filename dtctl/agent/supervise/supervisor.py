@@ -13,7 +13,7 @@ from ..records.reasons import Because, because, fact, said
 from ..records.run_state import ahead_s, on_clock
 from ..records.spec import Moved, coordinates, kept_by_coordinator, ports_of, votes
 from ..records.values import FINAL, TaskState
-from ..run import drains, intents
+from ..run import drains, intents, letters
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
 from . import rebuilding
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ..coordinate.following import Following
     from ..coordinate.leading import Leading
+    from ..coordinate.superseded import Farewell
     from ..coordinate.voting import Voter
     from ..coordinate.waiting import Waiting
     from ..records.run_state import Intent
@@ -74,6 +75,8 @@ class Supervisor:
         self._voter = self._new_voter(now) if votes(self._spec) else None
         self._role = take_role(files, self._voter, now, rebooted=rebooted)
         self._context.may_start = self._role.may_start and not self._role.holds()
+        self._farewell: Optional[Farewell] = None
+        self._letters = letters.Letters()
         self._load = MachineLoad()
         self._storage = SharedStorage(self._spec, self._context.checkpoint_dirs)
         self._gpus = Reader(self._spec["tasks"], LOAD_S)
@@ -106,7 +109,7 @@ class Supervisor:
             self._save()  # what is reported is on the disk
             if self._has_new_orders(now, wall):
                 continue
-            if self._over() and self._finish():
+            if self._over() and self._has_said_farewell(now) and self._finish():
                 if self._role.is_removed:
                     self._files.remove_aside()
                 return
@@ -158,6 +161,7 @@ class Supervisor:
 
     def _step_tasks(self, now: float, wall: float) -> None:
         self._intent.read()
+        self._letters.obey(self._intent)
         wanted, entries = self._intent.value["tasks"], self.state["tasks"]
         leaves = self._leaves_since is not None
         spec = self._spec
@@ -177,6 +181,7 @@ class Supervisor:
                 task.step(intent, now, wall)
             except OSError as error:
                 errors.note("%s: %s" % (task.id, error))  # a full disk, too many files: later
+        self._letters.answer(self.state)
         self._files.events.write_waiting()
 
     def _sample(self, now: float, wall: float) -> None:
@@ -261,6 +266,22 @@ class Supervisor:
         ended = max((entry["since"] or 0.0 for entry in self.state["tasks"].values()), default=0.0)
         return time.time() - ended < intents.AWAIT_S
 
+    def _has_said_farewell(self, now: float) -> bool:
+        """Those that may wait for this host have heard that it has ended what it had, or cannot be reached.
+
+        It has when the disk says that every task is to be stopped: no later agent starts any of them.
+        """
+        if not self._role.is_superseded:
+            return True
+        if self._farewell is None:
+            with self._files.intent_lock():
+                if not self._intent.settled():
+                    return False
+            from ..coordinate.superseded import Farewell  # rarely needed
+
+            self._farewell = Farewell(self._files, self._spec, now)
+        return self._farewell.step(now)
+
     def _finish(self) -> bool:
         """Ends the run's life here, unless a session has changed the intent since it was read.
 
@@ -280,6 +301,8 @@ class Supervisor:
         self._storage.close()
         self._gpus.close()
         self._role.close()
+        if self._farewell is not None:
+            self._farewell.close()
         return True
 
     def _publish(self, now: float) -> None:
@@ -305,12 +328,16 @@ class Supervisor:
         now = time.monotonic()
         due = self._role.due()
         times = [now + LONGEST_WAIT_S, *(task.due(now) for task in self._tasks), *([due] if due is not None else [])]
+        if self._farewell is not None:
+            times.append(self._farewell.due())
         waiting = select.poll()
         waiting.register(self._wake, select.POLLIN)
         self._role.register(waiting)
+        if self._farewell is not None:
+            self._farewell.register(waiting)
         waiting.poll(math.ceil(max(0.0, min(times) - now) * 1000))
         with suppress(BlockingIOError):
-            os.read(self._wake, 65536)
+            self._letters.feed(os.read(self._wake, 65536))
 
 
 def agent_of(files: RunFiles) -> Union[Supervisor, Waiting]:

@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
 """Devices that the drivers of NVIDIA and AMD create."""
 
+
+def to_use_none(task: TaskSpec) -> bool:
+    """Whether a task is to use no GPU: it may use none, or is given none by number, and the host has no driver."""
+    if gpus_of(task):
+        return False
+    return "CUDA_VISIBLE_DEVICES" in task["env"] or not any(map(os.path.exists, _DRIVERS))
+
+
 SAMPLE_S = 2.0
 LINE_S = 10.0
 SILENT_S = 30.0

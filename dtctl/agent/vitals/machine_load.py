@@ -8,6 +8,7 @@ from functools import partial
 
 from ..host import machine
 from ..host.budget import Silent, within
+from ..records.reasons import Fact, fact
 from ..records.vitals import is_full
 
 TYPE_CHECKING = False
@@ -132,6 +133,47 @@ def disks_of(places: Sequence[str]) -> Tuple[List[Disk], List[str]]:
             },
         )
     return list(found.values())[:100], silent[:100]
+
+
+_NO_ROOM = re.compile(r"No space left on device|Errno 28\b|ENOSPC")
+_PATH = re.compile(r"(?<![\w.~/])/[^'\":;\s]+")
+_LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")
+"""Types of file systems that answer at once."""
+_MOST_DISKS = 3
+
+
+def full_disks(cause: str, own: str) -> List[Fact]:
+    """The file systems that are full after an end for lack of room.
+
+    That of the path in the message; without a path, all local ones. `own`: a directory of the run.
+    """
+    if not _NO_ROOM.search(cause):
+        return []
+    named = _PATH.search(cause)
+    places = [nearest_directory(named.group())] if named is not None else _local_mounts()
+    full = [one["path"] for one in disks_of(places)[0] if is_full(one)]
+    mounts = dict.fromkeys(_mount(path) for path in full)
+    here = _mount(own) if mounts else ""
+    return [fact("own_disk_full" if one == here else "disk_full", what=one) for one in mounts][:_MOST_DISKS]
+
+
+def _local_mounts() -> List[str]:
+    """The directories on which local file systems are mounted that can be written to (proc_pid_mountinfo(5))."""
+    found = []
+    for line in machine.text("/proc/self/mountinfo").splitlines():
+        mount, _, of_type = line.partition(" - ")
+        words = mount.split()
+        if len(words) > 5 and of_type.split(" ")[0] in _LOCAL and "rw" in words[5].split(","):
+            found.append(re.sub(r"\\(\d{3})", lambda octal: chr(int(octal.group(1), 8)), words[4]))
+    return [one for one in dict.fromkeys(found) if os.path.isdir(one) and os.access(one, os.W_OK)]
+
+
+def _mount(path: str) -> str:
+    """The directory on which the file system of a path is mounted."""
+    there = os.path.realpath(path)
+    while not os.path.ismount(there):
+        there = os.path.dirname(there)
+    return there
 
 
 def _disk(place: str) -> Tuple[int, os.statvfs_result]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dtctl.cli.completion import complete_runs
-from dtctl.cli.ending import exit_for, exit_without_run, hang_up_interrupts
+from dtctl.cli.ending import exit_for, exit_without_run
 from dtctl.cli.late import console, document, errors, operations, render
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, ExitCode, UsageError
@@ -62,7 +62,6 @@ def dashboard(
         run, board, door = report.status.record.run, operations.dashboard.Board(), operations.webserver.Door()
         board.put({**render.dashboard.parts(report), **render.dashboard.unknown(None)})
         scope.memory.remember(report.status)
-        stack.enter_context(hang_up_interrupts())
         continues = "" if report.status.verdict.outcome.decided else ", and the run continues"
         stack.enter_context(scope.on_interrupt(f"the dashboard has ended{continues}"))
         answer = operations.dashboard.answering(board, render.dashboard.whole, render.dashboard.headers())
@@ -173,7 +172,6 @@ def tensorboard(
     render.tensorboard.say_place(place, found_files)
 
     with ExitStack() as stack:
-        stack.enter_context(hang_up_interrupts())
         stack.enter_context(scope.on_interrupt("TensorBoard has ended, and nothing of it is left"))
         here = stack.enter_context(listener(port, apart=True))
         serving = stack.enter_context(ExitStack())

@@ -89,10 +89,11 @@ def show_plan(
     checked = scope.checked(cluster_file, overrides)
     checked.findings.or_raise_all()
     cluster = checked.cluster
-    errors.show_doubts(checked.findings.doubts)
+    bundle, files = operations.sending.scan_code(cluster), operations.environments.environment_files(cluster)
+    operations.up.review.check_programs(cluster, bundle, checked.findings)
+    errors.show_doubts(checked.findings.doubts_and_problems)
     planned = operations.up.launch.make_plan(cluster, scope.transport.hostname, local=local)
     chosen = operations.selection.select_tasks(operations.run_record.record_of(planned), words) if words else None
-    bundle, files = operations.sending.scan_code(cluster), operations.environments.environment_files(cluster)
     if output == "json":
         document.print_json("Plan", {**document.plan(planned, chosen, files), **document.not_pushed(bundle)})
     elif chosen is not None or every:

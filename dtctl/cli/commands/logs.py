@@ -109,6 +109,7 @@ def logs(
             raw=raw,
             gaps=bool(context) or errors,
             all_attempts=wanted.all_attempts,
+            found=errors or grep is not None,
         )
 
     if follow:
@@ -124,9 +125,10 @@ def logs(
 def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
     from dtctl.agent.records.answers import SetupLogsResult
 
+    record = scope.placed()
     found = operations.client.ask(
-        scope.placed(),
-        scope.transport,
+        record,
+        operations.away.ImpatientTransport(scope.transport, record),
         operations.client.Request("setup_logs", SetupLogsResult, lambda _: {"run": None}),
     )
     render.logs.show_setup_logs({host: one["logs"] for host, one in found.results.items()}, lines, as_json=as_json)

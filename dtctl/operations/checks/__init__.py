@@ -15,7 +15,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.client.persistent import Greeted
-from dtctl.operations.diagnosis import Fields, Finding, Level, Match, Signature, table
+from dtctl.operations.diagnosis import Cost, Fields, Finding, Level, Match, Signature, table
 from dtctl.plan import RunPlan
 from dtctl.plan.spec import NO_CONTENT, EnvironmentContent
 
@@ -30,8 +30,8 @@ F = TypeVar("F")
 class CheckContext:
     """What is to be checked, and how closely.
 
-    `brief`: only what costs the hosts next to nothing and needs two rounds at most, for `up`.
-    `deep`: also what takes seconds, and loads the hosts.
+    `brief`: for `up`, when all that a start creates is there: only what costs the hosts next to nothing, and needs two
+    rounds at most. `deep`: also what takes seconds, and loads the hosts.
     `token`: in the names of all that is written for a while.
     """
 
@@ -57,6 +57,15 @@ class CheckContext:
     """From what the trainers' environment is created."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Those of the trainers, as far as they have values here."""
+
+    @property
+    def most(self) -> Cost:
+        """The most costly signatures that are asked about. Nothing else is left out."""
+        return Cost.START if self.brief else Cost.DEEP if self.deep else Cost.CHECK
+
+    def asks_for(self, *names: str) -> bool:
+        """Whether one of these signatures is to be found."""
+        return any(_rows()[name][1].cost <= self.most for name in names)
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from dtctl.config.ranges import fold
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
+from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.checks import (
     Answers,
     CheckContext,
@@ -41,7 +42,7 @@ from dtctl.operations.client import Conversations, Progress, Report, Request
 from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.data import data_set
-from dtctl.operations.diagnosis import Finding
+from dtctl.operations.diagnosis import Finding, Level
 from dtctl.operations.local import local_python
 from dtctl.operations.run_record import RunRecord
 from dtctl.plan import RunPlan
@@ -65,9 +66,11 @@ STOPPING = (
     *("python_missing", "modules_missing", "syntax_error"),
     *("gpus_missing", "gpus_unseen", "gpus_silent", "gpus_taken"),
     *data.MISSING,
-    *("url_missing", "url_denied", "url_scheme_unknown"),
+    *("url_missing", "url_denied", "url_scheme_unknown", "url_unresolved"),
+    *storage.FROM_NOTHING,
+    *("keras_3_fit", "tensorflow_1_used"),
 )
-"""What makes tasks fail for certain, or two runs fight for a GPU: `up` starts nothing."""
+"""What makes tasks fail for certain, lets two runs fight for a GPU, or loses what was trained: `up` starts nothing."""
 
 
 DEEP_S = 900.0
@@ -89,11 +92,13 @@ class Checked:
     """By topic."""
     seconds: float
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    accepted: tuple[str, ...] = ()
+    """Signatures that the cluster file accepts."""
 
     @property
     def is_noticed(self) -> bool:
         """Of a brief one."""
-        return bool(self.found) or self.seconds >= NOTICED_S
+        return any(one.signature.level < Level.NOTE for one in self.found) or self.seconds >= NOTICED_S
 
     @property
     def failed(self) -> bool:
@@ -101,7 +106,8 @@ class Checked:
 
     @property
     def certain_failures(self) -> tuple[Finding, ...]:
-        return tuple(one for one in self.found if one.signature.name in STOPPING)
+        stopping = [name for name in STOPPING if name not in self.accepted]
+        return tuple(one for one in self.found if one.signature.name in stopping)
 
 
 def check(
@@ -113,7 +119,7 @@ def check(
 ) -> Checked:
     """All topics ask at once, until none has a question left; a host that cannot be asked is left out."""
     began = time.monotonic()
-    noting = RecordingTransport(transport, report)
+    noting = RecordingTransport(ImpatientTransport(transport, record), report)
     with Conversations(record, noting, context.hosts) as hosts:
         rounds = _Rounds(context, tuple(topics), noting.greeted, hosts.errors)
         while questions := rounds.next():
@@ -167,7 +173,12 @@ class _Rounds:
             self._rounds[topic.name].append(own)
 
     def judged(self, seconds: float) -> Checked:
-        found = [one for topic in self._topics for one in topic.judge(self._context, self._answers(topic))]
+        found = [
+            one
+            for topic in self._topics
+            for one in topic.judge(self._context, self._answers(topic))
+            if one.signature.cost <= self._context.most
+        ]
         lines = {topic.name: tuple(topic.describe(self._context, self._answers(topic))) for topic in self._topics}
         return Checked(
             self._context.hosts,
@@ -175,6 +186,7 @@ class _Rounds:
             {name: own for name, own in lines.items() if own},
             seconds,
             dict(self._known.errors),
+            storage.FROM_NOTHING if self._context.plan.cluster.recovery.allow_scratch else (),
         )
 
     def _answers(self, topic: Topic[Any, Any]) -> Answers[Any]:

@@ -31,10 +31,10 @@ def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, MachineQ
 
 
 def _question(context: CheckContext, host: str) -> MachineQuestion:
-    full = not context.brief
-    cluster = context.plan.cluster.name if full else None
-    asks_gpus = full or any(task.gpus for task in context.plan.may_run(host))
-    return made(MachineQuestion, places=places(context, host), gpus=asks_gpus, rights=full, cluster=cluster)
+    cluster = context.plan.cluster.name if context.asks_for("memory_short", "memory_taken") else None
+    asks_gpus = context.asks_for("gpus_shared") or any(task.gpus for task in context.plan.may_run(host))
+    rights = context.asks_for("few_files", "few_processes", "killed_at_logout")
+    return made(MachineQuestion, places=places(context, host), gpus=asks_gpus, rights=rights, cluster=cluster)
 
 
 def places(context: CheckContext, host: str) -> list[str]:
@@ -213,8 +213,7 @@ def gpu_findings(context: CheckContext, facts: Mapping[str, MachineFacts]) -> It
         tasks = [task for task in context.plan.on_host(host) if task.gpus]
         if not (context.brief and context.host(host).is_local):  # where a run for real machines may be tried out
             yield from _missing(host, answer, tasks)
-        if not context.brief:
-            yield from _shared(context, host, answer)
+        yield from _shared(context, host, answer)
         given = {index for task in tasks for index in task.gpus or ()} & _there(answer)
         others = [one for one in answer["gpus_taken"] if one["cluster"] != context.plan.cluster.name]
         yield from _taken("gpus_taken", host, [one for one in others if one["gpu"] in given])

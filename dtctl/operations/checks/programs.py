@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dtctl.agent.records.values import CODE, HOME
 from dtctl.dataclass import dataclass
+from dtctl.operations.checks.tensorflow1 import old_names
 from dtctl.operations.diagnosis.modules import REMOVED
 from dtctl.plan import RunPlan
 
@@ -25,7 +26,8 @@ _USES = {
     "estimator": re.compile(_TF + r"\.estimator\b"),
     "summaries": re.compile(_TF + r"\.summary\.(?:create_file_writer|scalar|image|text)\b"),
     "ps_strategy": re.compile(r"\bParameterServerStrategy(?:V2)?\s*\("),
-    "fit": re.compile(r"\bmodel\.fit\s*\("),
+    "mirrored_strategy": re.compile(r"\bMultiWorkerMirroredStrategy\s*\("),
+    "fit": re.compile(r"\b\w*(?i:model)\w*\.fit\s*\("),
     "graphs": re.compile(r"\b(?:import\s+tensorflow\.compat\.v1|compat\.v1\.disable|disable_v2_behavior)\b"),
     "saves_alone": re.compile(r"\bsharded\s*=\s*False\b|\bexperimental_io_device\b"),
     "saves_as_told": re.compile(r"\bsharded\s*=\s*(?!True|False)"),
@@ -45,6 +47,8 @@ class Needs:
     """Module -> where it is imported first, as in train.py:3."""
     files: tuple[str, ...] = ()
     """Of the code: the program, and what it imports there, as far as this machine can read it."""
+    old: Mapping[str, str] = field(default_factory=dict)
+    """What only TensorFlow 1 has, as tf.app -> where it is used first, as train.py:3."""
     broken: tuple[str, int, str] | None = None
     """File, line and words of a syntax error, as the Python of this machine reads the program."""
 
@@ -82,7 +86,7 @@ def _unread(argv: Sequence[str], code: Path) -> Needs:
 
 
 def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str], code: Path) -> Needs:
-    texts = [_text(file) for file in program.files]
+    texts = [_without_comments(file) for file in program.files]
     uses = {name for name, pattern in _USES.items() if any(pattern.search(text) for text in texts)}
     if env.get("TF_USE_LEGACY_KERAS") == "1":
         uses.add("keras_2")
@@ -93,7 +97,25 @@ def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str], code: 
         uses.discard("saves_sharded")
     own = tuple(name for name in program.modules if name not in sys.stdlib_module_names or name in REMOVED)
     files = tuple(os.path.relpath(file, code) for file in program.files)
-    return Needs(own, frozenset(uses), program.places, files)
+    return Needs(own, frozenset(uses), program.places, files, _old(program, code))
+
+
+def _old(program: Program, code: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in program.files:
+        tree = parsed(file)
+        for one in old_names(tree) if isinstance(tree, ast.Module) else ():
+            found.setdefault(one.name, f"{os.path.relpath(file, code)}:{one.line}")
+    return found
+
+
+def _without_comments(file: Path) -> str:
+    """What is commented out does not run."""
+    tree = parsed(file)
+    try:
+        return ast.unparse(tree) if isinstance(tree, ast.Module) else _text(file)
+    except RecursionError:
+        return _text(file)
 
 
 def _text(file: Path) -> str:

@@ -12,6 +12,7 @@ from dtctl.agent.records.values import CODE
 from dtctl.model import TaskId, grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.checks.programs import Needs, runs_python
+from dtctl.operations.checks.tensorflow1 import GONE
 from dtctl.operations.diagnosis import Finding, commonness
 from dtctl.operations.diagnosis.modules import PACKAGES, is_standard, why_missing
 from dtctl.plan import TaskPlan
@@ -49,7 +50,11 @@ def _question(context: CheckContext, host: str) -> SoftwareQuestion | None:
         )
         for (program, path, python_path), tasks in _pythons(context, host).items()
     ]
-    return made(SoftwareQuestion, pythons=asked, started=True, imported=context.deep) if asked else None
+    return (
+        made(SoftwareQuestion, pythons=asked, started=True, imported=context.asks_for("import_fails", "gpus_not_seen"))
+        if asked
+        else None
+    )
 
 
 def _may_start(context: CheckContext, host: str, program: str) -> bool:
@@ -94,9 +99,8 @@ def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     yield from _unreadable(context, there)
     yield from _different(there)
     yield from _traps(context, there)
-    if not context.brief:
-        counted = list(_sees(context, there))
-        yield from counted or _without_cuda(there)
+    counted = list(_sees(context, there))
+    yield from counted or _without_cuda(there)
 
 
 Found = tuple[str, PythonFound, list[TaskPlan]]
@@ -238,25 +242,52 @@ def _blind(python: PythonFound) -> str:
 def _traps(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
     """Where a program's text and the versions do not go together."""
     wanting = grouped(
-        (trap, (host, python, [task]))
+        ((row, tuple(fields.items())), (host, python, [task]))
         for host, python, tasks in each
         for task in tasks
-        for trap in _trapped(python, context.needs.get(task.id.job, Needs()).uses, started=not context.brief)
+        for row, fields in _trapped(python, context.needs.get(task.id.job, Needs()))
     )
-    for (row, version), group in wanting.items():
-        yield found(row, _hosts(group), _tasks(group), python=_python(group), version=version)
+    for (row, fields), group in wanting.items():
+        yield found(row, _hosts(group), _tasks(group), python=_python(group), **dict(fields))
 
 
-def _trapped(python: PythonFound, uses: frozenset[str], *, started: bool) -> Iterator[tuple[str, str]]:
-    packages = python["packages"]
+def _trapped(python: PythonFound, needs: Needs) -> Iterator[tuple[str, dict[str, str]]]:
+    packages, uses = python["packages"], needs.uses
     tensorflow = next((packages[name] for name in _TENSORFLOW if name in packages), "")
     if "estimator" in uses and tensorflow and _number(tensorflow) > _LAST_WITH_ESTIMATOR:
-        yield "estimator_gone", tensorflow
+        yield "estimator_gone", {"version": tensorflow}
+    if needs.old and _number(tensorflow) >= (2, 0):
+        yield "tensorflow_1_used", {"version": tensorflow, **_old_fields(needs.old)}
     keras = packages.get("keras", "")
-    if {"fit", "ps_strategy"} <= uses and "keras_2" not in uses and _number(keras) >= (3, 0):
-        yield "keras_3_fit", keras
-    if "summaries" in uses and "graphs" not in uses and tensorflow and "tensorboard" not in packages and started:
-        yield "summaries_without_tensorboard", tensorflow
+    strategy = next((name for use, name in _WITHOUT_KERAS_3 if use in uses), "")
+    if "fit" in uses and strategy and "keras_2" not in uses and _number(keras) >= (3, 0):
+        lacks = {} if "tf-keras" in packages else {"install": "tf_keras"}
+        yield "keras_3_fit", {"version": keras, "strategy": strategy, **lacks}
+    if "summaries" in uses and "graphs" not in uses and tensorflow and "tensorboard" not in packages:
+        yield "summaries_without_tensorboard", {"version": tensorflow}
+
+
+_WITHOUT_KERAS_3 = (
+    ("ps_strategy", "ParameterServerStrategy"),
+    ("mirrored_strategy", "MultiWorkerMirroredStrategy"),
+)
+"""Under which fit() of Keras 3 fails."""
+
+_MOST_PLACES = 5
+
+
+def _old_fields(old: Mapping[str, str]) -> dict[str, str]:
+    """Where, and what helps: of `names` compat.v1 has all, of `contrib` and `examples` nothing."""
+    places = [f"{name} ({place})" for name, place in old.items()]
+    more = [f"{len(places) - _MOST_PLACES} more"] if len(places) > _MOST_PLACES else []
+    parts = {part: f"tf.{part} ({old[f'tf.{part}']})" for part in GONE if f"tf.{part}" in old}
+    names = [name for name in old if name.removeprefix("tf.") not in GONE]
+    moved = {"moved": ", ".join(names[:_MOST_PLACES]), "files": _files(old[name] for name in names)} if names else {}
+    return {"places": ", ".join([*places[:_MOST_PLACES], *more]), **parts, **moved}
+
+
+def _files(places: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(place.rpartition(":")[0] for place in places))
 
 
 def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:

@@ -77,7 +77,7 @@ Facts = SpeedFacts
 
 def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SpeedQuestion]:
     """In a round of its own kind: the first one has imports and walks through data, which load the hosts, too."""
-    if not context.deep or context.brief or len(answers.rounds) != 1:
+    if not context.asks_for("host_computes_slowly") or len(answers.rounds) != 1:
         return {}
     pythons = {host: question["pythons"][0] for host, question in software.ask(context, Answers()).items()}
     return {

@@ -23,7 +23,7 @@ _MOST_SAID = 80
 
 
 def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SshQuestion]:
-    if context.brief:
+    if not context.asks_for("noisy_start_up", "slow_start_up", "start_up_fails", "max_startups"):
         return {}
     others = [host for host in context.hosts if not context.host(host).is_local]
     return once(answers, {host: made(SshQuestion, start_up=True) for host in others})

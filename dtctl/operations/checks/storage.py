@@ -19,16 +19,35 @@ from dtctl.plan.hosts import brought_along
 ENOUGH = 3
 """Checkpoints: while one is written, the last one stays, and one more in case that one is damaged."""
 
+FROM_NOTHING = ("checkpoints_not_shared",)
+"""By which a lost task starts over from nothing, as `recovery.allow_scratch` permits."""
+
 Facts = StorageFacts
 
 
 def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, StorageQuestion]:
-    """First every host writes; then every host looks for what the lead's host has written."""
-    if context.brief or len(answers.rounds) > 1:
+    """First every host writes; then those that have to see it look for what the lead's host has written."""
+    if len(answers.rounds) > 1:
         return {}
-    if not answers.rounds:
+    if answers.rounds:
+        return _second(context, answers.first)
+    if context.asks_for(*_OF_EVERY_HOST):
         return {host: _first(context, host) for host in context.hosts if context.plan.may_run(host)}
-    return _second(context, answers.first)
+    lead = context.plan.coordinator["host"]
+    looked_for = any(_is_unknown(context, host) for host in concerned(context.plan))
+    saves = list(context.plan.checkpoint_dirs[lead]) if looked_for else []
+    return {lead: made(StorageQuestion, token=context.token, host=lead, write=saves)} if saves else {}
+
+
+_OF_EVERY_HOST = ("no_room_to_save", "little_room_to_save", "data_missing", "data_differs")
+"""Every host is asked for what these need."""
+
+
+def _is_unknown(context: CheckContext, host: str) -> bool:
+    """Whether only files show that a host sees what the lead's host saves: not of hosts that are this machine."""
+    lead = context.plan.coordinator["host"]
+    same = context.plan.checkpoint_dirs[lead] == context.plan.checkpoint_dirs[host]
+    return not (same and context.host(lead).is_local and context.host(host).is_local)
 
 
 def _first(context: CheckContext, host: str) -> StorageQuestion:

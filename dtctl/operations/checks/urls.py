@@ -20,7 +20,13 @@ from dtctl.plan.spec import environment_of
 _OTHERS = frozenset({"torch", "jax", "flax", "mxnet", "fsspec", "gcsfs", "s3fs", "adlfs"})
 """Whose programs do not open files by TensorFlow."""
 
-_ROWS = {"missing": "url_missing", "denied": "url_denied", "scheme": "url_scheme_unknown", "other": "url_failed"}
+_ROWS = {
+    "missing": "url_missing",
+    "denied": "url_denied",
+    "scheme": "url_scheme_unknown",
+    "unresolved": "url_unresolved",
+    "other": "url_failed",
+}
 _BY_ITSELF = ("http://", "https://")
 """What a program fetches with whatever library it has is not asked about."""
 

@@ -132,15 +132,22 @@ class Facts:
 
     def _last_loss(self, task: TaskStatus, log: str) -> End | None:
         losses = _losses(task)
-        if task.state not in LIVING or not losses:
+        if not losses or not (task.state in LIVING or self._failed_of(task)):
             return None
         last = losses[-1]
+        restarted = task.entry["since"] if task.state in LIVING else None
         return End(last["code"], last["signal"], last["ended"], last["cause"], log, _in_a_row(task), (),
-                   restarted=task.entry["since"], over=self._is_over(task, losses))  # fmt: skip
+                   restarted=restarted, over=self._is_over(task, losses))  # fmt: skip
+
+    def _failed_of(self, task: TaskStatus) -> bool:
+        """Whether the run has failed by its end, though it may have been restarted."""
+        return task.id == self.status.verdict.cause
 
     def _is_over(self, task: TaskStatus, losses: list[Past]) -> bool:
         """Whether one that was started again has got further than before, or has run for longer."""
         last, alike = losses[-1], losses[-_in_a_row(task) :]
+        if self._failed_of(task):
+            return False
         if not (last["cause"] or last["short_of_memory"] or len(alike) > 1):
             return True  # nothing says that it would end so again
         if task.entry["step"] is not None and task.entry["step"] > max(
@@ -216,6 +223,17 @@ class Level(IntEnum):
     NOTE = 4
 
 
+class Cost(IntEnum):
+    """What it takes the hosts to find it out, and by that who asks them: all of these, up to a most costly one."""
+
+    START = 1
+    """Next to nothing: every `up` asks."""
+    CHECK = 2
+    """Another program, many files, connections, or what a start finds out for itself: `check` asks."""
+    DEEP = 3
+    """Seconds of load: `check --deep` asks."""
+
+
 @dataclass(frozen=True)
 class Signature:
     """One row of a table, as signatures.ini describes it."""
@@ -237,6 +255,8 @@ class Signature:
     """What it follows from: `ends`, or `anything`. It is only shown if no such thing is found."""
     title: str = ""
     """A few words that a user would search for, in the documentation."""
+    cost: Cost = Cost.START
+    """Of a check's signature."""
 
 
 def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
@@ -260,6 +280,7 @@ def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
             texts.get("family", name),
             texts.get("follows", ""),
             texts.get("title", ""),
+            Cost[texts.get("cost", "start").upper()],
         )
 
     return tuple(map(row, sections.sections()))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.vitals import DiagnoseResult
 from dtctl.agent.run.cause import is_harmless
+from dtctl.agent.run.policy import may_follow
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
@@ -45,9 +46,34 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
     rows = [row for row in BY_FACTS if row.after_end or outcome not in (Outcome.STOPPED, Outcome.SUCCEEDED)]
     found = [] if outcome is Outcome.STOPPED else [*_of_ends(facts), *_of_complaints(facts)]
     found += [Finding(row, seen) for row in rows for seen in row.find(facts)]
+    found = _causes_of_losses(found)
     current = [_first(facts, one) for one in _without_repeats(one for one in found if not one.seen.over)]
     past = [] if outcome.decided else _of_the_past(found)
     return tuple(sorted([*_without_collateral(current), *past], key=lambda one: one.order))
+
+
+def _causes_of_losses(found: list[Finding]) -> list[Finding]:
+    """Ends of tasks that were restarted are current as long as other tasks suffer from them.
+
+    The loss of a connection is not over, and the task that it was lost to was killed, and runs again.
+    """
+    suffer = [
+        one.seen.end.at for one in found if one.signature.follows == "ends" and one.seen.end and not one.seen.over
+    ]
+
+    def is_cause(one: Finding) -> bool:
+        at = one.seen.end.at if one.seen.end is not None and one.seen.over else None
+        return (
+            at is not None
+            and one.signature.follows != "ends"
+            and any(may_follow(ended, at) for ended in suffer if ended)
+        )
+
+    return [dataclasses.replace(one, seen=_current(one.seen)) if is_cause(one) else one for one in found]
+
+
+def _current(seen: Match) -> Match:
+    return dataclasses.replace(seen, over=False)
 
 
 def _of_the_past(found: Iterable[Finding]) -> list[Finding]:
@@ -63,7 +89,8 @@ def _at(row: Signature, level: Level) -> Signature:
 
 def _first(facts: Facts, one: Finding) -> Finding:
     cause = facts.status.verdict.cause
-    return dataclasses.replace(one, first=cause is not None and one.seen.end is not None and cause in one.seen.tasks)
+    is_end = one.seen.end is not None or one.signature.name == "stalled"
+    return dataclasses.replace(one, first=cause is not None and is_end and cause in one.seen.tasks)
 
 
 def _of_ends(facts: Facts) -> Iterator[Finding]:

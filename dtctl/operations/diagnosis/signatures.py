@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.vitals import Disk
+from dtctl.agent.run.cause import taken_port
+from dtctl.config.strategies import PS
 from dtctl.operations.diagnosis import Facts, Fields, Join, Match, Signature, hosts, modules, table, waits
 from dtctl.operations.snapshot import TaskStatus
 
@@ -42,34 +44,79 @@ def version(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     return {"python": facts.python(task), **found}
 
 
-def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """Who holds the task's port, as its agent saw when it ended, or sees now."""
-    vitals = facts.vitals(task)
-    held = next((one for one in task.why if one["kind"] == "port_held"), None)
-    address = facts.address(task.id).rpartition(":")[2]
-    found: dict[str, object] = {"port": fields.get("port") or address or "?"}
-    if held is not None:
-        found.update(port=held["port"], holder=held["text"])
-    elif vitals is not None and vitals["holder"]:
-        found["holder"] = vitals["holder"]
+_KERAS_3 = re.compile(r"/keras/src/")
+"""A file of Keras 3 in a traceback; those of Keras 2 are in tf_keras/src and keras/engine."""
+
+
+def keras_3(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """The versions; None where Keras is older, or has no part in an error that other programs meet as well.
+
+    `split`: a value of several replicas was taken for one. Its lines may leave no room for the traceback.
+    """
+    found, end = version(facts, task, fields), facts.end_of(task)
+    if str(found.get("keras", "3")).partition(".")[0] in ("0", "1", "2"):
+        return None
+    log = end.log if end is not None else ""
+    if fields.get("split") and "Traceback (most recent" in log and not _KERAS_3.search(log):
+        return None
     return found
 
 
+_PID = re.compile(r"pid (\d+)\b(?! of the run)")
+
+
+def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """The port that the log names, or the task's own, and who holds it, as its agent saw at the end, or sees now.
+
+    If neither is so, the program uses a port of which nothing is known.
+    """
+    end, vitals = facts.end_of(task), facts.vitals(task)
+    own = facts.address(task.id).rpartition(":")[2]
+    held = next((one for one in task.why if one["kind"] == "port_held"), None)
+    named = taken_port(f"{end.log}\n{end.cause}") if end is not None else None
+    if held is not None:
+        number, holder = str(held["port"]), held["text"]
+    elif named is not None:
+        number, holder = str(named), ""
+    elif vitals is not None and vitals["holder"]:
+        number, holder = own, vitals["holder"]
+    else:
+        number, holder = own if end is None or "gRPC" in end.cause else "", ""
+    known = {"holder": holder} if holder else {}
+    if pid := _PID.match(holder):
+        known["holder_pid"] = pid[1]
+    if number and number == own:
+        return {"taken": f"port {number}", "own_port": number, **known}
+    if not number:
+        other = f"a port other than the task's own ({own})" if own else "a port"
+        return {"taken": other, "opener": str(task.id)}
+    return {"taken": f"port {number}", "program_port": number, **known}
+
+
 def disk(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """The file system of the path in the message, or the fullest of those that the run writes to.
+    """The file system that its agent found full, that of the path in the message, or the fullest of the run's own.
 
     One that is not full is not named: it may have been freed since, or another one is meant.
     """
+    mount = next((one for one in task.why if one["kind"] in ("disk_full", "own_disk_full")), None)
+    if mount is not None:
+        other = {"elsewhere": shlex.quote(mount["what"])} if mount["kind"] == "disk_full" else {}
+        return {"mount": mount["what"], "path": "", **other}
     vitals = facts.hosts.get(task.host)
     known = list(vitals["disks"]) if vitals is not None else []
-    path = str(fields.get("path") or "")
+    path = str(fields.get("path") or fields.get("file") or "")
     if path:
         above = [one for one in known if is_below(path, one["path"])]
         known = [max(above, key=lambda one: len(one["path"]))] if above else []
     fullest = min(known, key=_free_share, default=None)
     if fullest is None or _free_share(fullest) > FULL_SHARE:
         return {"path": path} if path else {}
-    return {"where": fullest["path"], "free_bytes": fullest["free_bytes"], "size_bytes": fullest["size_bytes"]}
+    return {
+        "path": "",
+        "where": fullest["path"],
+        "free_bytes": fullest["free_bytes"],
+        "size_bytes": fullest["size_bytes"],
+    }
 
 
 FULL_SHARE = 0.02
@@ -82,6 +129,33 @@ def is_below(path: str, directory: str) -> bool:
 
 def _free_share(one: Disk) -> float:
     return one["free_bytes"] / max(1, one["size_bytes"])
+
+
+def limits(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """Those of its process that its agent found set."""
+    found = [f"{one['what']} is {one['text']}" for one in task.why if one["kind"] == "limit"]
+    return {"limit": " and ".join(found)} if found else {}
+
+
+FREE_SHARE = 0.6
+"""With so much memory free the host lacks none, even if the program held the memory of a typical one."""
+
+
+def memory_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """A limit that is set; without one, that most of the host's memory is free. None: the host may lack memory."""
+    if found := limits(facts, task, fields):
+        return found
+    known = memory(facts, task, fields)
+    free, of = known.get("available_bytes", 0), known.get("memory_bytes", 0)
+    asked = _bytes(str(fields.get("asked", "")))
+    killed = any(one["kind"] == "out_of_memory" for one in task.why)
+    return known if of and free > FREE_SHARE * of and asked <= free and not killed else None
+
+
+def _bytes(text: str) -> float:
+    """A size as numpy writes it, as in 18.6 TiB; 0 of an empty text."""
+    number, _, unit = text.partition(" ")
+    return float(number) * 1024 ** " KMGTPE".index(unit[0] if unit[:1] in "KMGTPE" else " ") if number else 0.0
 
 
 def memory(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
@@ -109,6 +183,16 @@ def checkpoint(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     if newest is None or complete is None:
         return {}
     return {"checkpoint": f"{newest.report['dir']}/{complete['prefix']}", "holder_host": newest.host}
+
+
+def in_parts(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """Where the ps tasks, which save a part each, are on more hosts than this one."""
+    record = facts.status.record
+    hosts = tuple(dict.fromkeys(host for one, host in record.roster.items() if one.job == PS))
+    if {*hosts} <= {task.host}:
+        return None
+    said = next((fields[name] for name in ("whole", "half", "part") if fields.get(name)), "")
+    return {"said": said, "ps_hosts": hosts, "lead_host": record.roster[record.lead]}
 
 
 def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:

@@ -170,7 +170,9 @@ def stalled(facts: Facts) -> Iterator[Match]:
         if _hangs(task, "stalled", "still_silent"):
             seconds = next((one["seconds"] for one in task.why if "seconds" in one), None)
             frame = next((one["text"] for one in task.why if one["kind"] == "hung_in"), None)
-            yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds, frame=frame)
+            lives = task.state is TaskState.STALLED
+            then = {"live": str(task.id), "restarts": "restarts"} if lives else {"ended": str(task.id)}
+            yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds, frame=frame, **then)
 
 
 def hung(facts: Facts) -> Iterator[Match]:

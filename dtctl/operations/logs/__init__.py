@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dtctl.agent.records.answers import Log
+from dtctl.agent.run.log_text import redrawn
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.model import Host, TaskId
@@ -83,7 +84,7 @@ class LogLines(NamedTuple):
     def texts(self) -> list[str]:
         """A line each; of a progress bar that redraws itself its last state."""
         lines = self.data.decode("utf-8", "replace").removesuffix("\n").split("\n")
-        return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+        return [redrawn(line) for line in lines]
 
 
 @dataclass(frozen=True)

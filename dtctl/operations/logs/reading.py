@@ -16,6 +16,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.model import Host
+from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.client import about, final, frames_of, request
 from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
@@ -53,7 +54,7 @@ def log_lines(record: RunRecord, transport: Transport, wanted: LogRequest) -> Ge
     known, unknown = record.routes_to(hosts_of(record, wanted.tasks))
     most_bytes = MERGED_BYTES if wanted.lines is None else ANSWER_BYTES
     with Merging([host.name for host in known], most_bytes) as merging:
-        reading = _Reading(record, transport, wanted, merging)
+        reading = _Reading(record, ImpatientTransport(transport, record), wanted, merging)
         try:
             reading.begin(known)
             yield from merging.all()
@@ -215,8 +216,10 @@ def save_logs(record: RunRecord, transport: Transport, wanted: LogRequest, direc
 
 
 def _save(record: RunRecord, transport: Transport, wanted: LogRequest, folder: Folder) -> LogsSaved:
+    route = ImpatientTransport(transport, record)
+
     def work(host: Host) -> list[SavedLog]:
-        with closing(transport.open(host)) as session, _Files(folder, host.name) as files:
+        with closing(route.open(host)) as session, _Files(folder, host.name) as files:
             files.write(received_lines(record, session, wanted))
             return files.keep()
 

@@ -81,9 +81,9 @@ class Awaiting:
     def end(self, failed: FailedStart, report: OnStopping = unseen) -> str:
         """Ends what is left of a failed start, without more attempts. The run's outcome; "" if it continues."""
         if leaves_tasks(failed):
-            order = StopOrder(controller_name(), why="start_failed")
+            order = StopOrder(controller_name(), why=failed.why)
             stop(self._record, self._transport, tuple(self._record.roster), order, report)
-        return "Stopped" if failed.gave_up else "Failed" if failed.run_failed else ""
+        return "Failed" if failed.gave_up or failed.run_failed else ""
 
     def tail(self, failed: FailedStart) -> bytes:
         """The end of the log of the task that is to blame, unless `on_failed_exit` was called with it."""

@@ -13,6 +13,7 @@ from dtctl.config.ranges import fold
 from dtctl.config.strategies import Strategy
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import CHOSEN_PORT, Host, TaskId
+from dtctl.operations.checks.network import set_by_file, takes_others
 from dtctl.operations.client import Request
 from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.plan import Roster, RosterEntry
@@ -54,7 +55,7 @@ def holders(prepared: Mapping[str, Prepared]) -> dict[str, DtctlError]:
 
 def _remedy(cluster: Cluster, whose: set[str], first: int | None) -> str:
     own = [job for job in cluster.jobs.values() if job.own_port]
-    fixed = _fixed(cluster)
+    fixed = set_by_file(cluster)
     words = []
     if first is not None:
         words += [f"--ports-from {first}"] * any(name not in fixed for name in whose)
@@ -70,17 +71,9 @@ def _remedy(cluster: Cluster, whose: set[str], first: int | None) -> str:
     return f"dtctl up {' '.join(words)}    takes ports that are free on all hosts; or {choose}" if words else choose
 
 
-def _fixed(cluster: Cluster) -> list[str]:
-    """The jobs whose port the file sets explicitly, and `the coordinator`, once per port."""
-    return [job.name for job in cluster.jobs.values() if job.own_port] + [
-        "the coordinator"
-    ] * cluster.own_coordinator_port
-
-
 def may_move(prepared: Mapping[str, Prepared], cluster: Cluster) -> bool:
     """Whether ports of the run are in use, and the file sets none of them."""
-    whose = {one["whose"].partition(":")[0] for answer in prepared.values() for one in answer["taken"]}
-    return bool(whose) and "ports" not in cluster.settings and whose.isdisjoint(_fixed(cluster))
+    return takes_others(cluster, [one["whose"] for answer in prepared.values() for one in answer["taken"]])
 
 
 def without_ports(cluster: Cluster) -> Cluster:

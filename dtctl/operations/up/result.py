@@ -9,8 +9,10 @@ from dtctl.agent.records.answers import Prepared
 from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
 from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.run_state import Past
-from dtctl.agent.run.policy import fingerprint
+from dtctl.agent.run.cause import names_taken_port
+from dtctl.agent.run.policy import fingerprint, why_ended
 from dtctl.bundle import Bundle
 from dtctl.config.cluster import Recovery
 from dtctl.dataclass import dataclass
@@ -20,7 +22,7 @@ from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.client import Progress
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.snapshot import Coordination, Outcome, TaskStatus
+from dtctl.operations.snapshot import Coordination, Outcome, TaskStatus, how_it_ended
 from dtctl.operations.stop import Ending, Stopping, StopResult
 from dtctl.operations.up.succession import Unended
 from dtctl.transport.seam import Session
@@ -48,6 +50,26 @@ class FailedStart:
     def run_failed(self) -> bool:
         """Whether the whole run has failed. Otherwise the other tasks continue."""
         return self.seen.verdict.outcome is Outcome.FAILED
+
+    @property
+    def ends(self) -> list[Past]:
+        """The ends of the task to blame that count."""
+        return _own(self.cause) if self.cause is not None else []
+
+    @property
+    def why(self) -> list[Fact]:
+        """The reason that the hosts of the failed run have, or are given with the order to stop."""
+        cause = self.cause
+        if cause is None or (self.run_failed and not self.gave_up):
+            return list(self.seen.verdict.why)
+        last = self.ends[-1] if self.ends else None
+        if last is None or cause.state is TaskState.FAILED:
+            return [fact("start_failed", task=str(cause.id)), *how_it_ended(cause)]
+        text = [fact("cause", text=last["cause"])] if last["cause"] else []
+        if names_taken_port(last["cause"]):
+            held = [one for one in cause.why if one["kind"] == "port_held"]
+            return [fact("cannot_bind", task=str(cause.id)), *text, *held]
+        return [fact("start_failed", task=str(cause.id)), *why_ended(last), *text]
 
 
 def has_begun(seen: Coordination) -> bool:
@@ -125,7 +147,7 @@ def _repeats(ends: list[Past], recovery: Recovery) -> bool:
     number = ends[-1]["code"] if ends[-1]["signal"] is None else 128 + ends[-1]["signal"]
     if number is None or number in recovery.retry:
         return False
-    needed = _WITH_PORTS if "in use" in ends[-1]["cause"] else 2
+    needed = _WITH_PORTS if names_taken_port(ends[-1]["cause"]) else 2
     last = [(one["code"], one["signal"], fingerprint(one["cause"])) for one in ends[-needed:]]
     return len(last) == needed and len(set(last)) == 1
 

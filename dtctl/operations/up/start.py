@@ -11,6 +11,7 @@ from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.records.starting import EnvironmentResult
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import Host, TaskId
+from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.checks.checking import Checked, InPassing
 from dtctl.operations.client import Progress, Report, Request, about, reporting_failure
 from dtctl.operations.client.plausible import check_inventory
@@ -133,6 +134,8 @@ class Starting:
         """`without`: hosts that are not asked, as others have their tasks in a run that continues."""
         self.launch = launch
         self.transport = transport
+        record = dataclasses.replace(launch.record, run=None)
+        self._route = ImpatientTransport(transport, record, awaits=(record.coordinator,))
         self.report = report
         self._without = without
         self._hosts = tuple(host for name, host in launch.record.hosts.items() if name not in without)
@@ -319,7 +322,7 @@ class Starting:
     def _session(self, host: Host) -> Session:
         if host.name not in self._sessions:
             self.report(Progress(host.name, "connect"))
-            self._sessions[host.name] = self._passing.opened(host.name, lambda: self.transport.open(host))
+            self._sessions[host.name] = self._passing.opened(host.name, lambda: self._route.open(host))
         return self._sessions[host.name]
 
     def prepare(self, host: Host) -> answers.Prepared:

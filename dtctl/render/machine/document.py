@@ -197,7 +197,7 @@ def stop(result: StopResult) -> dict[str, Any]:
     return {
         **picked(result, "stopped"),
         "killed": [{"task": str(task), "afterSeconds": seconds} for task, seconds in result.killed.items()],
-        **picked(result, "already survivors[task host pid command] without_run promised=endedWhenBack"),
+        **picked(result, "already survivors[task host pid command] without_run promised=endedWhenBack unwritten"),
         "errors": errors(result.errors),
     }
 

@@ -131,7 +131,7 @@ def _incident(one: Incident) -> dict[str, Any]:
 def diagnosis(found: Diagnosis) -> dict[str, Any]:
     return {
         **picked(found.status.record, "cluster run"),
-        "problems": problems(found.found),
+        "problems": problems(found.found, typed="diagnose"),
         "hosts": [
             {
                 "host": host,
@@ -158,12 +158,12 @@ def gpu_document(gpu: Gpu) -> dict[str, Any]:
     return picked(gpu, f"{names} ecc_errors xid given=tasks users[pid name user used_bytes run task]")
 
 
-def problems(found: Iterable[Finding]) -> list[dict[str, Any]]:
-    """The problems, the most important first."""
-    return [_problem(one) for one in found]
+def problems(found: Iterable[Finding], *, typed: str | None = None) -> list[dict[str, Any]]:
+    """The problems, the most important first. `typed`: the command that shows them, which is not proposed."""
+    return [_problem(one, typed) for one in found]
 
 
-def _problem(found: Finding) -> dict[str, Any]:
+def _problem(found: Finding, typed: str | None) -> dict[str, Any]:
     seen = found.seen
     return {
         "signature": found.signature.name,
@@ -173,7 +173,7 @@ def _problem(found: Finding) -> dict[str, Any]:
         "means": filled(found.signature.means, words(found)),
         "lastLines": last_lines(found),
         "over": seen.over,
-        "remedies": remedies(found),
+        "remedies": remedies(found, typed),
         **picked(seen, f"end({_END})"),
         "waiting": [{"task": str(one.task), "seconds": round(one.for_s, 1), "says": one.text} for one in seen.waiting],
     }

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from dtctl.errors import ExitCode
-from dtctl.render.terminal.moving import above, still
+from dtctl.render.terminal.moving import above, is_dead_terminal, still
 from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
@@ -97,6 +97,10 @@ def _write(write: Callable[[TextIO], object], *, stderr: bool) -> None:
             stream.flush()
     except BrokenPipeError:
         reader_gone(stderr=stderr)
+    except OSError as error:
+        if not is_dead_terminal(error):
+            raise
+        reader_gone(stderr=stderr, code=ExitCode.HUNG_UP)
 
 
 def can_ask() -> bool:
@@ -120,6 +124,10 @@ def agrees(question: str) -> bool:
     with still():
         try:
             return typer.confirm(one_line(question), err=True)
+        except OSError as error:
+            if not is_dead_terminal(error):
+                raise
+            return False
         except typer.Abort as end:
             report("")  # below the question, before anything moves again
             if isinstance(end.__context__, KeyboardInterrupt):
@@ -142,14 +150,14 @@ def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
     return codecs.backslashreplace_errors(error)
 
 
-def reader_gone(*, stderr: bool) -> None:
+def reader_gone(*, stderr: bool, code: int = ExitCode.OK) -> None:
     """Ends the process quietly if the result has no reader (dtctl logs | head); continues if only progress has none."""
     stream = sys.stderr if stderr else sys.stdout
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
     if not stderr:
-        raise SystemExit(ExitCode.OK)
+        raise SystemExit(code)
 
 
 def on_terminal(*, stderr: bool = False) -> bool:

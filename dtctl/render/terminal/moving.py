@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -139,3 +140,8 @@ def _write(text: str) -> None:
         sys.stderr.flush()
     except OSError:  # the terminal has gone; the work continues
         pass
+
+
+def is_dead_terminal(error: OSError) -> bool:
+    """Whether text could not be written because the terminal was closed (tty_ioctl(4): a hung-up one gives EIO)."""
+    return error.errno == errno.EIO and error.filename is None

@@ -10,7 +10,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from dtctl.render.terminal.moving import above
+from dtctl.errors import ExitCode
+from dtctl.render.terminal.moving import above, is_dead_terminal
 from dtctl.render.terminal.safe import one_line
 from dtctl.transport.group_errors import APART
 
@@ -56,6 +57,15 @@ class SafeConsole(Console):
     def on_broken_pipe(self) -> None:
         del self._buffer[:]
         self._reader_gone(stderr=self.stderr)
+
+    def _check_buffer(self) -> None:
+        try:
+            super()._check_buffer()
+        except OSError as error:
+            if not is_dead_terminal(error):
+                raise
+            del self._buffer[:]
+            self._reader_gone(stderr=self.stderr, code=ExitCode.HUNG_UP)
 
 
 def text(*parts: str | tuple[str, str]) -> Text:

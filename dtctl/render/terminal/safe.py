@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from dtctl.agent.run.log_text import redrawn
+
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _INVISIBLE = (
@@ -58,8 +60,8 @@ def lines_of(text: str) -> list[str]:
 def log_lines(data: bytes, *, color: bool) -> list[str]:
     """Lines of a log as a terminal would leave them; invalid UTF-8 becomes U+FFFD.
 
-    Of a progress bar that redraws itself with \\r the last state remains. If `color`, colours are kept up to the end of
-    their line; otherwise they are removed.
+    Of a progress bar that redraws itself with \\r or \\b the last state remains. If `color`, colours are kept up to the
+    end of their line; otherwise they are removed.
     """
     text = data.decode("utf-8", errors="replace")
     lines = text.split("\n")
@@ -67,7 +69,7 @@ def log_lines(data: bytes, *, color: bool) -> list[str]:
         lines.pop()
     if not data.translate(None, _HARMLESS):  # as nearly all logs; this takes a tenth of the time of a search
         return lines
-    return [_log_line(line.rstrip("\r").rpartition("\r")[2], color=color) for line in lines]
+    return [_log_line(redrawn(line), color=color) for line in lines]
 
 
 def _log_line(line: str, *, color: bool) -> str:

@@ -84,8 +84,8 @@ class Top(App[ExitCode]):
         if self._heeds_signals:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGINT, self.exit, ExitCode.INTERRUPTED)
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, self.exit, ExitCode.TERMINATED)
+            loop.add_signal_handler(signal.SIGTERM, self.exit, ExitCode.TERMINATED)
+            loop.add_signal_handler(signal.SIGHUP, self.exit, ExitCode.HUNG_UP)
         self.app_resume_signal.subscribe(self, self._redraw_all)
         self.query_one("#rows", Lines).focus()
         self.set_interval(LOOK_EVERY_S, self.poll)

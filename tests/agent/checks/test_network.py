@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.host.ports import holding
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, Conversation, Fields, task
 from tests.waiting import eventually
@@ -130,6 +131,35 @@ def test_a_port_that_another_process_has_is_reported_with_who_that_is(host: Agen
         (slot,) = ask(talk, host, listen=[{"whose": "worker:0", "port": port}])["bound"]
         assert slot["state"] == "taken"
         assert "pid " in slot["holder"]
+
+
+def test_a_command_that_has_a_port_is_shown_shortened(host: AgentHost) -> None:
+    script = (
+        "import socket, sys; one = socket.create_server(('0.0.0.0', 0)); "
+        "print(one.getsockname()[1], flush=True); sys.stdin.read()"
+    )
+    words = [f"/home/train/.dtctl/bundles/{'ab12' * 16}/tree/train.py", *(f"--flag{number}=1" for number in range(99))]
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as taker:
+        assert taker.stdout
+        port = int(taker.stdout.readline())
+        holder = holding(port)[0]
+        taker.communicate()
+    assert len(holder) < 160
+    assert "ab12" * 4 not in holder
+
+
+def test_a_port_of_another_live_run_of_the_user_is_reported_with_that(host: AgentHost) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    script = f"import socket, time; one = socket.create_server(('0.0.0.0', {port})); time.sleep(1000)"
+    run = host.started(task("worker:0", sys.executable, "-c", script, port=port))
+    with host.open() as talk:
+        eventually(lambda: holding(port)[0].startswith("pid"))
+        (slot,) = ask(talk, host, cluster="another", listen=[{"whose": "worker:0", "port": port}])["bound"]
+        assert slot["state"] == "taken"
+        assert slot["run"] == run["run"]
 
 
 def test_a_trainer_of_the_live_run_keeps_its_port_and_is_reached(host: AgentHost) -> None:

@@ -67,6 +67,14 @@ def test_credentials_travel_as_secrets_and_are_not_in_the_answer(host: AgentHost
     assert (answer["tried"], answer["problem"]) == ([], "***")
 
 
+def test_a_server_whose_name_has_no_address_is_told_from_one_that_refuses(host: AgentHost, bucket: Bucket) -> None:
+    (endpoint,) = (name for name, value in bucket.env.items() if value.startswith("http"))
+    (gone,) = ask(host, f"{bucket.url}/x", variables={**bucket.env, endpoint: "http://storage.invalid"})["tried"]
+    assert (gone["doing"], gone["kind"]) == ("write", "unresolved")
+    (refused,) = ask(host, f"{bucket.url}/x", variables={**bucket.env, endpoint: "http://127.0.0.1:1"})["tried"]
+    assert refused["kind"] == "other"
+
+
 def test_a_scheme_that_no_library_opens_is_reported_with_the_librarys_message(host: AgentHost) -> None:
     (one,) = ask(host, "hdfs://namenode/x")["tried"]
     assert (one["doing"], one["kind"]) == ("write", "scheme")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dtctl.agent.records.spec import OLDEST
 from tests.agent.host import AgentHost, AgentRefused, Fields, alive, kill, shell, task
 from tests.waiting import eventually
 
@@ -20,7 +21,7 @@ DAMAGES = [
     ("intent.json", MISSING),
     ("spec.json", "{"),
     ("spec.json", "[]"),
-    ("spec.json", '{"version": 3}'),
+    ("spec.json", '{"version": 4}'),
     ("state.json", '{"run": "r", "host": "h1", "tasks": {"worker:0": {"attempt": "one"}}}'),
     ("state.json", '{"run": "r", "host": "h1", "tasks": {}}'),
     ("intent.json", '{"serial": 1, "tasks": {"worker:0": {"want": "dance"}}}'),
@@ -72,10 +73,31 @@ def test_a_run_of_another_version_is_not_called_damaged_and_can_be_ended(host: A
         with pytest.raises(AgentRefused) as refused:
             host.ask(request)
         assert refused.value.code == "other_version"
-        assert refused.value.frame["detail"] == f"{file} is of version 2, and this dtctl reads 3"
+        assert refused.value.frame["detail"].startswith(f"{file} is of version 2, and this dtctl reads ")
         assert "dtctl down" in refused.value.frame["hint"]
     assert host.ask("down", grace_s=0.2)["removed"] == [spec["run"]]
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def to_the_version_before(host: AgentHost, spec: Fields) -> Fields:
+    file = host.run_directory(spec) / "spec.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "version": OLDEST}))
+    return spec
+
+
+def test_a_run_of_the_version_before_is_shown_and_stopped_while_its_agent_lives(host: AgentHost) -> None:
+    spec = to_the_version_before(host, host.started(task("worker:0", "sleep", "1000")))
+    assert host.ask("status")["run"] is not None
+    host.ask("stop")
+    assert host.state(spec)["tasks"]["worker:0"]["state"] == "stopped"
+
+
+def test_no_agent_of_this_version_begins_with_the_records_of_an_older_one(host: AgentHost) -> None:
+    spec = to_the_version_before(host, frozen(host))
+    with pytest.raises(AgentRefused) as refused:
+        host.ask("stop")
+    assert refused.value.code == "other_version"
+    assert host.ask("down", grace_s=0.2)["removed"] == [spec["run"]]
 
 
 @every_damage

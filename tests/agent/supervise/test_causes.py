@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.agent.conftest import MakeHost
-from tests.agent.host import AgentHost, Fields, kill, python_task, shell
+from tests.agent.host import AgentHost, Fields, kill, python_task, shell, task
 from tests.waiting import eventually
 
 QUICKLY: Fields = {"max_restarts": 10, "backoff_min_s": 0.05, "backoff_max_s": 0.1, "reset_after_s": 600}
@@ -24,7 +26,18 @@ except KeyError as error:
 MEMORY = Path("/sys/fs/cgroup/memory")
 
 MISSING = "ModuleNotFoundError: No module named 'no_such_module'"
+LIMITED = (
+    "import os, resource, threading, time; os.getuid() or os.setuid(65534); "
+    "resource.setrlimit(resource.RLIMIT_%s, (%d, %d)); "
+)
+THREAD = "threading.Thread(target=time.sleep, args=(1,)).start()"
+SHORTAGE = ", a shortage on its host"
 DEATHS = {
+    LIMITED % ("AS", 400 << 20, 400 << 20) + "bytearray(1 << 30)": "exit code 1 (MemoryError); ulimit -v is 409600 kB",
+    LIMITED % ("NPROC", 1, 9) + THREAD: f"exit code 1 (RuntimeError: can't start new thread){SHORTAGE}; ulimit -u is 1",
+    LIMITED % ("NOFILE", 20, 20)
+    + "[os.dup(0) for _ in range(30)]": f"exit code 1 (OSError: [Errno 24] Too many open files){SHORTAGE}; "
+    "ulimit -n is 20",
     "raise ValueError('bad value')": "exit code 1 (ValueError: bad value)",
     CHAINED: "exit code 1 (ValueError: the configuration has no learning rate)",
     "import no_such_module": f"exit code 1 ({MISSING}), which is not tried again",
@@ -41,6 +54,36 @@ DEATHS = {
 def test_an_end_is_reported_with_its_cause(host: AgentHost, program: str, reason: str) -> None:
     spec = host.started(python_task("worker:0", program), recovery={**QUICKLY, "max_restarts": 0})
     assert host.wait_state(spec, "worker:0", "failed")["reason"] == reason
+
+
+RAISES = f"{sys.executable} -c \"print('step 1', flush=True); raise ValueError('bad')\" 2>&1"
+LOST = "its shell reported success, as the program's own status was lost in a pipe (set -o pipefail keeps it)"
+
+
+@pytest.mark.parametrize(
+    ("line", "state", "reason"),
+    [
+        (f"{RAISES} | tee log", "failed", f"exit code 1 (ValueError: bad); {LOST}"),
+        (f"set -o pipefail; {RAISES} | tee log", "failed", "exit code 1 (ValueError: bad)"),
+        (f"{RAISES} || true", "succeeded", "exit code 0"),
+        (f"({RAISES}; echo trained) | tee log", "succeeded", "exit code 0"),
+        ("echo 'a | b'", "succeeded", "exit code 0"),
+    ],
+)
+def test_a_pipe_does_not_make_a_success_of_an_exception(host: AgentHost, line: str, state: str, reason: str) -> None:
+    spec = host.started(task("worker:0", "bash", "-c", line), recovery={**QUICKLY, "max_restarts": 0})
+    assert host.wait_state(spec, "worker:0", state)["reason"] == reason
+
+
+def test_the_port_that_the_log_names_is_reported_with_who_holds_it(host: AgentHost) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        program = f"import socket; socket.create_server(('127.0.0.1', {port}))"
+        spec = host.started(python_task("worker:0", program), recovery={**QUICKLY, "max_restarts": 0})
+        entry = host.wait_state(spec, "worker:0", "failed")
+    [found] = [one for one in entry["why"] if one["kind"] == "port_held"]
+    assert found["port"] == port
+    assert found["text"].startswith(f"pid {os.getpid()} (")
 
 
 @pytest.mark.nightly

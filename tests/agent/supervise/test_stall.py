@@ -51,7 +51,7 @@ def test_python_is_asked_where_it_hangs(host: AgentHost) -> None:
     entry = host.wait_state(spec, "worker:0", "failed")
     assert entry["exit"]["signal"] == signal.SIGABRT
     assert [one["kind"] for one in entry["why"]] == ["stalled", "hung_in"]
-    assert entry["reason"].endswith("; its stack ends in wait_for_the_parameter_server (<string>:10)")
+    assert entry["reason"].endswith("; it was in wait_for_the_parameter_server (<string>:10)")
     assert entry["history"][0]["why"] == entry["why"]
     assert "wait_for_the_parameter_server" in entry["exit"]["tail"]
     assert list(Path(host.home).glob("core*")) == []
@@ -63,7 +63,10 @@ def test_py_spy_is_asked_when_it_is_there(host: AgentHost) -> None:
     spy.chmod(0o755)
     spec, pid = host.running(shell("worker:0", HANGS), recovery=watched(3, max_restarts=0))
     host.wait_state(spec, "worker:0", "failed")
-    assert f"py-spy was asked: dump --nonblocking --pid {pid}" in (host.attempt(spec, "worker:0") / "stack").read_text()
+    assert (
+        f"py-spy was asked: dump --nonblocking --full-filenames --pid {pid}"
+        in (host.attempt(spec, "worker:0") / "stack").read_text()
+    )
 
 
 def test_a_py_spy_that_hangs_is_waited_for_a_while_only(host: AgentHost) -> None:

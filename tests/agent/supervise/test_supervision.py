@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -249,6 +250,49 @@ def test_no_session_waits_for_a_state_that_a_full_disk_keeps_from_being_written(
         host.ask("stop", tasks=None, grace_s=None, reason="", by="")
         assert time.monotonic() - begun < 2 * ANSWER_LIMIT_S
         assert not alive(pid)
+
+
+def fill_wholly(host: AgentHost, filler: Path) -> None:
+    """Also what dtctl has set aside for such a day."""
+    fill(filler)
+    for reserve in host.root.glob("runs/*/*/reserve"):
+        reserve.unlink()
+    with filler.open("ab", buffering=0) as file:
+        for size in (4096, 1):
+            while _written(file.fileno(), size):
+                pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@pytest.mark.parametrize("ended", ["all", "one of two"])
+def test_a_stop_that_no_file_can_hold_is_obeyed_in_memory_and_written_later(host: AgentHost, ended: str) -> None:
+    with filled_disk(host) as filler:
+        spec = host.started(*(task(name, "sleep", "1000") for name in ("worker:0", "worker:1")))
+        pids = {name: host.wait_state(spec, name, "running")["pid"] for name in ("worker:0", "worker:1")}
+        fill_wholly(host, filler)
+        named = ["worker:1"] if ended == "one of two" else None
+        begun = time.monotonic()
+        answer = host.ask("stop", tasks=named, grace_s=None, reason="", by="ada@laptop")
+        assert time.monotonic() - begun < ANSWER_LIMIT_S
+        assert answer["stopped"] == (named or ["worker:0", "worker:1"])
+        assert answer["unwritten"]
+        assert answer["survivors"] == []
+        assert alive(pids["worker:0"]) is (named is not None)
+        assert not alive(pids["worker:1"])
+        assert host.state(spec)["tasks"]["worker:1"]["state"] == "running", "nothing could be written"
+        again = host.ask("stop", tasks=named, grace_s=None, reason="", by="ada@laptop")
+        assert again["survivors"] == []
+        filler.unlink()
+        assert host.wait_state(spec, "worker:1", "stopped")["exit"]["signal"] == signal.SIGTERM
+        intent = json.loads((host.run_directory(spec) / "intent.json").read_text())["tasks"]["worker:1"]
+        assert (intent["want"], intent["by"]) == ("stop", "ada@laptop")
+        if named is None:
+            eventually(lambda: host.state(spec)["finished"], what="the end of the run")
+            view = json.loads((host.run_directory(spec) / "cluster.json").read_text())
+            assert view["condition"]["type"] == "Stopped"
+        else:
+            assert alive(pids["worker:0"])
+            host.ask("stop", tasks=None, grace_s=0, reason="", by="")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")

@@ -14,11 +14,16 @@ from dtctl.agent.run.cause import (
     cause,
     cause_of_end,
     complains,
+    ends_in_exception,
     is_location,
     is_substance,
     is_vague,
     kind_of_error,
+    loses_status,
+    names_taken_port,
+    taken_port,
 )
+from dtctl.operations.diagnosis.signatures import IN_LOGS
 from tests.fuzz import cases
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES
 
@@ -151,6 +156,88 @@ def test_an_error_is_classified(kind: str, line: str) -> None:
     assert (kind_of_error(found), bool(found)) == (kind, True), found
 
 
+@pytest.mark.parametrize(
+    ("log", "port"),
+    [
+        ("OSError: [Errno 98] Address already in use (while attempting to bind on address ('127.0.0.1', 8899))", 8899),
+        (
+            "OSError: [Errno 98] error while attempting to bind on address ('::', 8000, 0, 0): address already in use",
+            8000,
+        ),
+        (
+            "E add_port.cc:83] Failed to add port to server: No address added out of total 1 resolved for '[::]:2223'",
+            2223,
+        ),
+        (
+            "E add_port.cc:83] No address added out of total 1 resolved for '0.0.0.0:2223'\nUnknownError: Could not",
+            2223,
+        ),
+        ("The server socket has failed to listen on any local network address. port: 29500, name: EADDRINUSE", 29500),
+        ("The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).", 29500),
+        ("Error: listen EADDRINUSE: address already in use :::3000", 3000),
+        ("ERROR: TensorBoard could not bind to port 6006, it was already in use", 6006),
+        ("Address already in use\nPort 5000 is in use by another program.", None),
+        ("OSError: [Errno 98] Address already in use", None),
+        ("2026-11-22 10:02:11.1: I server listens on 10.0.0.1:2222\nOSError: [Errno 98] Address already in use", None),
+    ],
+)
+def test_the_port_that_is_taken_is_the_one_that_the_log_names(log: str, port: int | None) -> None:
+    assert taken_port(f"step 1\n{log}\n") == port
+
+
 @pytest.mark.parametrize(("text", "kind"), [("", "own"), ("MyTypeError: connection", "own"), ("Timeouts", "own")])
 def test_unrecognised_errors_are_the_programs(text: str, kind: str) -> None:
     assert kind_of_error(text) == kind
+
+
+@pytest.mark.parametrize(
+    ("log", "ends"),
+    [
+        (FRAMES + "ValueError: bad\n", True),
+        (FRAMES + "ValueError: bad\n2026-11-29 12:00:00.1: W tensorflow/core: closing\n", True),
+        (FRAMES + "x.InvalidArgumentError: Graph execution error:\n\nDetected at node 'x'\nwords of its own\n", True),
+        (FRAMES + "ValueError: bad\ntrained\n", False),
+        (FRAMES + "ValueError: bad\nstep 7 loss 0.1\n", False),
+        ("ValueError: bad\n", False),
+        ("trained\n", False),
+        ("", False),
+    ],
+)
+def test_an_exception_that_was_caught_is_followed_by_other_output(log: str, ends: bool) -> None:
+    assert ends_in_exception(log) is ends
+
+
+@pytest.mark.parametrize(
+    ("command", "loses"),
+    [
+        (["bash", "-c", "python train.py | tee log"], True),
+        (["/bin/sh", "-ec", "python train.py 2>&1 |tee log", "--job_name=ps"], True),
+        (["bash", "-o", "pipefail", "-c", "python train.py | tee log"], False),
+        (["bash", "-c", "set -o pipefail; python train.py | tee log"], False),
+        (["bash", "-c", "python train.py | tee log; exit ${PIPESTATUS[0]}"], False),
+        (["bash", "-c", "python train.py || exit 3"], False),
+        (["bash", "-c", "python train.py --note 'a | b' # | c"], False),
+        (["bash", "train.sh", "a|b"], False),
+        (["python", "-c", "a | b"], False),
+        (["bash", "-c"], False),
+        ([], False),
+    ],
+)
+def test_a_shell_reports_the_status_of_the_last_program_of_a_pipe(command: list[str], loses: bool) -> None:
+    assert loses_status(command) is loses
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("OSError: [Errno 98] Address already in use", True),
+        ("UnknownError: Could not start gRPC server", True),
+        ("Error: listen EADDRINUSE: address already in use :::2222", True),
+        ("RuntimeError: CUDA error: all CUDA-capable devices are in use", False),
+        ("OSError: [Errno 28] No space left on device", False),
+    ],
+)
+def test_a_taken_port_is_known_by_the_cause(text: str, taken: bool) -> None:
+    assert names_taken_port(text) is taken
+    row = next(row for row in IN_LOGS if row.name == "port_taken")
+    assert (re.search(row.pattern, text) is not None) is taken, "`diagnose` says the same"

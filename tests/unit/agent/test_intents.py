@@ -20,6 +20,7 @@ from dtctl.agent.requests import runs
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.supervise.supervised import intent
+from tests.unit.holds import held
 
 SESSION = {"pid": 7, "start_time": 1, "boot_id": "of another machine"}
 
@@ -346,7 +347,7 @@ def test_a_host_that_shuts_down_holds_all_tasks_but_the_stopped_and_drained_unti
     tasks = ("worker:0", "worker:1", "worker:2", "worker:3")
     roster = [made(Member, task=task, host="b") for task in tasks]
     spec: Any = {"roster": roster, "host": "b", "grace_s": 300.0, "strategy": "async-ps"}
-    drained = intent("hold", **because([fact("drained", host="b", by="ada@laptop")]))
+    drained = intent(**held(fact("drained", host="b", by="ada@laptop")))
     wanted = dict(zip(tasks, (intent("run"), intent("hold"), intent("stop"), drained), strict=True))
     left = intents.to_leave(spec, wanted, dict.fromkeys(tasks, made(Entry)))
     assert fields(left) == dict.fromkeys(tasks[:2], ("hold", "b is shutting down", "b", 75.0))

@@ -16,6 +16,7 @@ from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
 from dtctl.agent.records.spec import Member
 from dtctl.agent.run import outcome
 from dtctl.agent.run.outcome import Facts, Judgement
+from tests.unit.holds import held
 from tests.unit.tasks import checkpoint
 
 ROSTER = ("ps:0", "worker:0", "worker:1", "evaluator:0")
@@ -30,8 +31,19 @@ def failed(*ends: float, **fields: Any) -> dict[str, Any]:
     return {"state": "failed", "since": ends[-1] if ends else 9.0, "history": history, "exit": how, **fields}
 
 
-def past(attempt: int, ended: float, code: int | None = 1, *, asked: bool = False) -> Past:
-    return made(Past, attempt=attempt, started=ended - 1, ended=ended, asked=asked, code=code)
+def past(
+    attempt: int, ended: float, code: int | None = 1, *, asked: bool = False, cause: str = "", signal: int | None = None
+) -> Past:
+    how: Any = {"code": code, "cause": cause, "signal": signal}
+    return made(Past, attempt=attempt, started=ended - 1, ended=ended, asked=asked, **how)
+
+
+def reset(ended: float) -> dict[str, Any]:
+    """One that has failed for good by the loss of a connection."""
+    return {**failed(ended), "history": [past(1, ended, cause="ConnectionResetError: [Errno 104] Connection reset")]}
+
+
+KILLED = {"history": [past(1, 9.9, None, signal=9)]}
 
 
 def facts(
@@ -57,10 +69,6 @@ def facts(
         for task, want in {**dict.fromkeys(entries, "run"), **(wants or {})}.items()
     }
     return Facts(roster, fail_fast, entries, intents)
-
-
-def held(why: Fact) -> dict[str, Any]:
-    return {"want": "hold", **because([why])}
 
 
 DRAINED = held(fact("drained", host="h", by="ada"))
@@ -93,6 +101,23 @@ TABLE: dict[str, tuple[Facts, Expected]] = {
         ),
         ("Failed", "ps:0"),
     ),
+    "a killed task is the cause of a lost connection that is noticed before": (
+        facts({"worker:1": reset(9.8), "ps:0": {**failed(9.9), **KILLED}}),
+        ("Failed", "ps:0"),
+    ),
+    "also one that may be restarted": (
+        facts({"worker:1": reset(9.8), "ps:0": {"state": "backoff", **KILLED}}),
+        ("Failed", "ps:0"),
+    ),
+    "also one that runs again": (
+        facts({"worker:1": reset(12.0), "ps:0": {"state": "running", **KILLED}}),
+        ("Failed", "ps:0"),
+    ),
+    "but not one that was lost long before": (
+        facts({"worker:1": reset(99.0), "ps:0": {"state": "running", **KILLED}}),
+        ("Failed", "worker:1"),
+    ),
+    "a lost connection alone is the cause": (facts({"worker:1": reset(9.8)}), ("Failed", "worker:1")),
     "nor are those before a success": (
         facts({"ps:0": failed(20.0), "worker:1": {**failed(30.0), "history": [past(1, 5.0), past(2, 8.0, 0)]}}),
         ("Failed", "ps:0"),
@@ -127,6 +152,30 @@ def test_a_failure_has_the_exit_of_its_task(entry: dict[str, Any], reason: str) 
     found = outcome.decided(facts({"ps:0": entry}))
     assert found is not None
     assert sentence(found.why) == reason
+
+
+@pytest.mark.parametrize("kind", ["start_failed", "cannot_bind"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_start_that_was_given_up_has_failed_by_the_task_to_blame(kind: str, elsewhere: bool) -> None:
+    """To all that judge by the orders: to the coordinator, and to a controller that does not reach it."""
+    why = [fact(kind, task="ps:0"), fact("exited", code=1)]
+    wants: dict[str, str | dict[str, Any]] = {task: {"want": "stop", "version": 2, **because(why)} for task in ROSTER}
+    away: dict[str, None] = {"worker:1": None} if elsewhere else {}
+    known = facts({**dict.fromkeys(ROSTER, "stopped"), "ps:0": failed(7.0), **away}, wants)
+    found = outcome.decided_elsewhere(known) if elsewhere else outcome.decided(known)
+    assert found is not None
+    assert (found.kind, found.cause, found.why[:2]) == ("Failed", "ps:0", why)
+
+
+def test_a_start_that_is_blamed_on_no_task_of_the_run_was_stopped() -> None:
+    found = outcome.by_request([fact("cannot_bind", task="ps:7")], ROSTER)
+    assert (found.kind, found.cause) == ("Stopped", None)
+
+
+def test_a_failure_by_a_task_that_runs_again_has_the_exit_of_its_last_attempt() -> None:
+    found = outcome.decided(facts({"worker:1": reset(12.0), "ps:0": {"state": "running", **KILLED}}))
+    assert found is not None
+    assert sentence(found.why) == "ps:0 failed: killed by SIGKILL"
 
 
 def test_a_stop_has_the_reason_of_the_last_request() -> None:
@@ -228,17 +277,24 @@ def test_task_in_backoff_is_reported_with_its_exit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "newest", "warned"),
+    ("target", "newest", "logged", "warning"),
     [
-        (None, checkpoint("ckpt", 1), False),
-        (9, None, False),
-        (9, checkpoint("ckpt", None), False),
-        (9, checkpoint("ckpt", 9), False),
-        (9, checkpoint("ckpt", 8), True),
+        (None, checkpoint("ckpt", 1), 1, None),
+        (9, None, None, None),
+        (9, checkpoint("ckpt", None), None, None),
+        (9, checkpoint("ckpt", 9), 2, None),
+        (9, checkpoint("ckpt", 8), None, fact("short_of_target", step=8, of=9)),
+        (9, checkpoint("ckpt", 8), 9, fact("short_of_target", step=8, of=9)),
+        (1000, None, 2, fact("steps_short", step=2, of=1000)),
+        (1000, checkpoint("ckpt", None), 899, fact("steps_short", step=899, of=1000)),
+        (1000, None, 900, None),
+        (1000, None, 1001, None),
     ],
 )
-def test_a_success_below_its_target_step_is_marked(target: int | None, newest: Checkpoint | None, warned: bool) -> None:
-    assert outcome.target_warning(target, newest) == (fact("short_of_target", step=8, of=9) if warned else None)
+def test_a_success_below_its_target_step_is_marked(
+    target: int | None, newest: Checkpoint | None, logged: int | None, warning: Fact | None
+) -> None:
+    assert outcome.target_warning(target, newest, logged) == warning
 
 
 def test_a_task_counts_only_when_it_is_known_what_it_does_and_what_is_wanted_of_it() -> None:

@@ -91,6 +91,10 @@ def test_the_next_state(ending: Ending, wanted: Intent, asked: bool, state: str,
 
 
 FAILED = {"state": "backoff", "reason": "exit code 3"}
+LOST = made(Past, attempt=1, started=0.0, ended=1.0, asked=False, code=3, cause="no data")
+HELD = {"state": "pending", "reason": "worker:1 was lost", "history": [LOST]}
+"""It failed by itself, and its restart is still to come."""
+GIVEN_UP = intent("stop", by="ada@laptop", **because([fact("cannot_bind", task="ps:0")]))
 PEERS_UNREADY = {**FAILED, "history": [made(Past, attempt=1, started=0.0, ended=1.0, asked=False, early=True)]}
 EARLY = intent("run", early=True)
 
@@ -112,6 +116,17 @@ EARLY = intent("run", early=True)
         (FAILED, FINISH, False, ("failed", "exit code 3", 1)),  # who has failed when the run ends was not stopped
         (FAILED, intent("stop", by="coordinator"), False, ("failed", "exit code 3", 1)),
         (FAILED, intent("stop", by="ada@laptop"), False, ("stopped", "stopped", 1)),
+        (HELD, GIVEN_UP, False, ("failed", "exit code 3 (no data)", 1)),
+        ({**HELD, **FAILED}, GIVEN_UP, False, ("failed", "exit code 3 (no data)", 1)),
+        (
+            {**HELD, **FAILED, **because([fact("exited", code=3), fact("shortage")])},
+            GIVEN_UP,
+            False,
+            ("failed", "exit code 3, a shortage on its host", 1),
+        ),
+        ({**HELD, "state": "pending"}, intent("stop", by="ada@laptop"), False, ("stopped", "stopped", 1)),
+        (PEERS_UNREADY, GIVEN_UP, False, ("stopped", "ps:0 could not bind its port", 1)),
+        ({}, GIVEN_UP, False, ("stopped", "ps:0 could not bind its port", 1)),
         (PEERS_UNREADY, EARLY, True, None),
         (PEERS_UNREADY, RUN, False, ("starting", "", 1)),
         (PEERS_UNREADY, FINISH, False, ("stopped", "stopped", 1)),

@@ -71,7 +71,19 @@ def test_the_wait_that_a_newer_run_takes_over_is_not_forgotten(run: Any) -> None
     assert unended.awaited(run, NOW) is not None
 
 
-@pytest.mark.parametrize(("voters", "can"), [(["a", "b", "c"], True), (["b", "c", "s"], False), ([], True)])
-def test_voters_wait_or_whoever_is_there(run: Any, voters: list[str], can: bool) -> None:
+@pytest.mark.parametrize(
+    ("voters", "coordinator", "waits_for"),
+    [
+        (["a", "b", "c"], "b", ["b", "c"]),
+        (["b", "c", "s"], "b", []),
+        ([], "b", ["b"]),
+        ([], "a", ["b", "c"]),
+        ([], "s", []),
+    ],
+)
+def test_a_host_waits_for_those_that_listen_to_it(
+    run: Any, voters: list[str], coordinator: str, waits_for: list[str]
+) -> None:
     run.spec["voters"] = [{"host": host, "address": f"{host}:1", "port": 1} for host in voters]
-    assert unended.can_tell(run) is can
+    run.spec["coordinator"] = {"host": coordinator, "address": f"{coordinator}:1", "port": 1}
+    assert unended.waits_for(run, ["b", "c"]) == waits_for

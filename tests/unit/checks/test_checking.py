@@ -15,16 +15,19 @@ from dtctl.agent.records.answers import Facts, Prepared
 from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.agent.records.network import NetworkFacts, SshFacts
-from dtctl.errors import DtctlError, TransportError
+from dtctl.config.cluster import Recovery
+from dtctl.errors import DtctlError, PreflightError, TransportError
 from dtctl.operations.checks import CheckContext, Line, Statement
-from dtctl.operations.checks.checking import TOPICS, Checked, InPassing, check
+from dtctl.operations.checks.checking import TOPICS, Checked, InPassing, _Rounds, check
 from dtctl.operations.client import Progress, silent
+from dtctl.operations.diagnosis import Cost
 from dtctl.operations.run_record import record_of
 from dtctl.render import checks
 from dtctl.render.checks import shown
 from dtctl.render.machine import status as machine_form
 from tests.unit.checks.contexts import GB, context, disk, machine, software, storage
 from tests.unit.checks.network.networks import listening, reaching
+from tests.unit.clusters import cluster
 from tests.unit.fakes import FakeSession, FakeTransport
 
 SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
@@ -164,6 +167,67 @@ def test_findings_and_signatures_have_the_same_names() -> None:
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "found"]
     found = {node.args[0].value for node in calls if isinstance(node.args[0], ast.Constant)}
     assert found <= {row.name for each in TOPICS for row in each.rows} <= texts
+
+
+def passed(*, brief: bool, **fields: Any) -> Checked:
+    """A check of hosts of which one does not see what the lead's saves, one resolves its own name to a loopback
+    address, and one has a port that is taken."""
+    value = context(cluster(dirs={"output": "/saved"}, **fields), uses=["saves_sharded"], brief=brief)
+    rounds = _Rounds(value, TOPICS)
+    first = listening({host: asked["network"] for host, asked in rounds.next().items()})  # type: ignore[misc]
+    first["d"]["resolved"] = [{"name": "d", "addresses": ["127.0.1.1"], "own": True}]
+    first["a"]["bound"][0].update({"state": "taken", "holder": "nginx"})
+    rounds.add({host: made(CheckFacts, network=each, storage=storage(written=[SAVED])) for host, each in first.items()})
+    sees = {"a": ["c"], "b": []}
+    questions = rounds.next()
+    second = {
+        host: made(
+            CheckFacts,
+            network=reaching({"a": asked["network"]})["a"] if asked["network"] else None,
+            storage=storage(looked=[{"path": "/saved", "seen": sees[host]}]) if host in sees else None,
+        )
+        for host, asked in questions.items()
+    }
+    rounds.add(second)
+    return rounds.judged(0.1)
+
+
+def test_what_a_start_leaves_out_is_left_out_by_its_cost_alone() -> None:
+    all_of_them = {one.signature.name: one.signature.cost for one in passed(brief=False).found}
+    assert all_of_them.keys() >= {"port_taken", "own_loopback", "checkpoints_not_shared"}
+    at_start = [one.signature.name for one in passed(brief=True).found]
+    assert sorted(at_start) == sorted(name for name, cost in all_of_them.items() if cost is Cost.START)
+    assert "port_taken" not in at_start, "which a start refuses by itself"
+
+
+def test_parts_of_a_checkpoint_on_several_hosts_stop_a_start() -> None:
+    found = passed(brief=True)
+    with pytest.raises(
+        PreflightError, match="no host would have a whole checkpoint, so nothing was started"
+    ) as refused:
+        checks.refuse_certain_failure(found, hint="dtctl up --force    starts them anyway")
+    assert refused.value.detail.startswith(
+        "problem: /saved is not one directory: what c writes there is not seen on b."
+    )
+    lines = refused.value.hint.splitlines()
+    assert lines[1].startswith("dirs.output: gs://BUCKET/PATH")
+    assert lines[2].startswith("jobs.ps.hosts: c ")
+    assert lines[-1] == "dtctl up --force    starts them anyway"
+
+
+def test_a_file_that_lets_a_run_start_over_accepts_parts_on_several_hosts() -> None:
+    found = passed(brief=True, recovery=Recovery(allow_scratch=True))
+    assert found.failed, "it is said all the same"
+    checks.refuse_certain_failure(found, hint="")
+
+
+def test_a_start_shows_no_notes_and_each_problem_once(capsys: pytest.CaptureFixture[str]) -> None:
+    checks.show_brief(passed(brief=True), refused=True)
+    assert "warning" not in capsys.readouterr().err.replace("nothing is wrong", "")
+    checks.show_brief(passed(brief=True))
+    shown = " ".join(capsys.readouterr().err.split())
+    assert shown.count("is not one directory") == 1
+    assert "127.0.1.1" not in shown
 
 
 EIGHT = [f"gpu-{number}" for number in range(1, 9)]

@@ -11,6 +11,7 @@ import pytest
 
 from dtctl.config.cluster import Environment, Launch, Trainer
 from dtctl.operations.checks import Answers, CheckContext, fails
+from dtctl.operations.checks.checking import STOPPING
 from dtctl.operations.checks.programs import Needs, broken_line, needs_of, program_of
 from dtctl.operations.checks.software import TOPIC
 from dtctl.plan.run import plan_run
@@ -133,6 +134,9 @@ def test_other_packages_and_pythons_that_differ_are_warnings() -> None:
         (["fit", "ps_strategy", "keras_2"], {"tensorflow": "2.21.0", "keras": "3.15.1"}, None),
         (["fit", "ps_strategy"], {"tensorflow": "2.15.1", "keras": "2.15.0"}, None),
         (["fit"], {"tensorflow": "2.21.0", "keras": "3.15.1"}, None),
+        (["fit", "mirrored_strategy"], {"tensorflow": "2.21.0", "keras": "3.15.1"}, "keras_3_fit"),
+        (["fit", "mirrored_strategy", "keras_2"], {"tensorflow": "2.21.0", "keras": "3.15.1"}, None),
+        (["mirrored_strategy"], {"tensorflow": "2.21.0", "keras": "3.15.1"}, None),
         (["summaries"], {"tensorflow": "2.21.0"}, "summaries_without_tensorboard"),
         (["summaries"], {"tensorflow": "2.21.0", "tensorboard": "2.21.0"}, None),
         (["summaries", "graphs"], {"tensorflow": "2.21.0"}, None),
@@ -213,6 +217,12 @@ def test_modules_of_the_standard_library_are_not_asked_for(tmp_path: Path) -> No
         ("import tensorflow.compat.v1 as tf\ntf.summary.scalar('loss', loss)", {"summaries", "graphs"}),
         ("s = tf.distribute.ParameterServerStrategy(r)\nmodel.fit(data)", {"ps_strategy", "fit", "saves_sharded"}),
         ("import tf_keras\nmodel.fit(data)", {"keras_2", "fit"}),
+        (
+            "s = tf.distribute.MultiWorkerMirroredStrategy()\nmulti_worker_model.fit(data, epochs=3)",
+            {"mirrored_strategy", "fit"},
+        ),
+        ("s = tf.distribute.experimental.MultiWorkerMirroredStrategy()", {"mirrored_strategy"}),
+        ("scaler.fit(data)  # model.fit(data)", set()),
         ("tf.train.Saver(sharded=False)", {"saves_alone"}),
         ("tf.train.CheckpointOptions(experimental_io_device='/job:chief')", {"saves_alone"}),
         ("with tf.train.MonitoredTrainingSession() as session: pass", {"saves_sharded"}),
@@ -220,6 +230,83 @@ def test_modules_of_the_standard_library_are_not_asked_for(tmp_path: Path) -> No
 )
 def test_uses_of_tensorflow_are_recognised_in_the_program(tmp_path: Path, text: str, used: set[str]) -> None:
     assert needs(tmp_path, text).uses == used
+
+
+@pytest.mark.parametrize("has", [{}, {"tf_keras": "2.21.0"}])
+def test_keras_2_is_the_way_out_of_fit_under_a_mirrored_strategy(has: dict[str, str]) -> None:
+    facts = {host: software(tensorflow="2.21.0", keras="3.15.1", **has) for host in "abcd"}
+    (one,) = judged(TOPIC, context(uses=["fit", "mirrored_strategy"], brief=True), facts)
+    assert "fit() under MultiWorkerMirroredStrategy does not work with Keras 3.15.1" in sentence(one)
+    *install, variable = remedies(one)
+    assert [line.endswith("-m pip install tf_keras") for line in install] == [True] * (not has)
+    assert variable.startswith("trainer.env.TF_USE_LEGACY_KERAS: '1' in cluster.yaml")
+    assert one.signature.name in STOPPING
+
+
+ARTICLE = """\
+import tensorflow as tf
+from tensorflow.examples.tutorials.mnist import input_data
+
+tf.app.flags.DEFINE_string("ps_hosts", "", "")
+FLAGS = tf.app.flags.FLAGS
+
+def main(_):
+    cluster = tf.train.ClusterSpec({"ps": FLAGS.ps_hosts.split(",")})
+    server = tf.train.Server(cluster)
+    with tf.device(tf.train.replica_device_setter(cluster=cluster)):
+        x = tf.placeholder(tf.float32, [None, 784])
+        y = tf.contrib.layers.fully_connected(x, 10)
+
+if __name__ == "__main__":
+    tf.app.run()
+"""
+
+
+def test_each_name_of_tensorflow_1_is_found_by_file_and_line(tmp_path: Path) -> None:
+    assert needs(tmp_path, ARTICLE).old == {
+        "tf.examples": "train.py:2",
+        "tf.app": "train.py:4",
+        "tf.train.Server": "train.py:9",
+        "tf.train.replica_device_setter": "train.py:10",
+        "tf.placeholder": "train.py:11",
+        "tf.contrib": "train.py:12",
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import tensorflow.compat.v1 as tf\ntf.app.run()",
+        "import tensorflow as tf\ntf = tf.compat.v1\ntf.app.run()",
+        "try:\n    import tensorflow.compat.v1 as tf\nexcept ImportError:\n    import tensorflow as tf\ntf.app.run()",
+        "import tensorflow as tf\nif tf.__version__.startswith('1.'):\n    tf.set_random_seed(1)",
+        "import tensorflow as tf\ntry:\n    tf.app.run()\nexcept AttributeError:\n    tf.compat.v1.app.run()",
+        "import tensorflow as tf\ntf.compat.v1.app.run()\ntf.train.Checkpoint()\ntf.keras.layers.Dense(1)",
+        "from tensorflow import keras\nkeras.layers.Dense(1)",
+        "import tensorflow_probability as tf\ntf.layers.dense(1)",
+    ],
+)
+def test_programs_for_both_and_for_tensorflow_2_have_no_old_names(tmp_path: Path, text: str) -> None:
+    assert needs(tmp_path, text).old == {}
+
+
+def test_the_program_of_an_article_is_refused_with_what_helps_for_each(tmp_path: Path) -> None:
+    value = context(brief=True)
+    value = dataclasses.replace(value, needs=dict.fromkeys(("ps", "worker"), needs(tmp_path, ARTICLE)))
+    (one,) = judged(TOPIC, value, {host: software(tensorflow="2.21.0") for host in "abcd"})
+    assert one.signature.name in STOPPING
+    assert (
+        "which lacks tf.examples (train.py:2), tf.app (train.py:4), tf.train.Server (train.py:9), "
+        "tf.train.replica_device_setter (train.py:10), tf.placeholder (train.py:11), 1 more"
+    ) in sentence(one)
+    moved, contrib, examples, older = remedies(one)
+    assert moved.startswith(
+        "in train.py: import tensorflow.compat.v1 as tf, then tf.disable_v2_behavior()    has tf.app,"
+    )
+    assert contrib.startswith("tf.contrib (train.py:12): ")
+    assert examples.startswith("tf.examples (train.py:2): ")
+    assert "1.15" in older
+    assert not judged(TOPIC, value, {host: software(tensorflow="1.15.5") for host in "abcd"})
 
 
 @pytest.mark.parametrize(("args", "how"), [((), "saves_alone"), (("--sharded",), "saves_sharded")])
@@ -237,7 +324,7 @@ def test_no_template_has_a_known_trap(template: Path, tmp_path: Path) -> None:
     value = cluster(job("worker", ["a"], [2222]), trainer=Trainer(code=template.parent.absolute()))
     value = dataclasses.replace(value, name="own")
     uses = needs_of(plan_run(value, {"a": "a"}, local_python="python3"))["worker"].uses
-    assert not {"fit", "ps_strategy"} <= uses or "keras_2" in uses
+    assert "keras_2" in uses or "fit" not in uses or not uses & {"ps_strategy", "mirrored_strategy"}
     assert "saves_sharded" not in uses or "saves_as_told" in uses
 
 

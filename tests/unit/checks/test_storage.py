@@ -11,8 +11,10 @@ from dtctl.agent.checks.storage import filesystem_of
 from dtctl.agent.records.values import HOME
 from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError
+from dtctl.model import Host, Local
 from dtctl.operations.checks import Answers, Line, Statement, fails
 from dtctl.operations.checks.storage import TOPIC, data_findings, data_text
+from dtctl.operations.diagnosis import Cost
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import GB, context, hosts_by_signature, judged, sentence, storage
 from tests.unit.clusters import cluster, job, ssh_host
@@ -42,8 +44,40 @@ def test_all_hosts_write_first_and_then_the_others_look_for_the_leads() -> None:
     assert TOPIC.ask(value, Answers([WROTE, looked("a", "b")])) == {}
 
 
-def test_in_passing_nothing_is_written() -> None:
-    assert TOPIC.ask(context(brief=True), Answers()) == {}
+def test_a_start_asks_no_more_than_who_sees_what_the_lead_saves() -> None:
+    value = context(cluster(dirs={"output": "/saved", "data": "/data"}), brief=True)
+    first = TOPIC.ask(value, Answers())
+    assert {host: (one["write"], one["checkpoints"], one["data"]) for host, one in first.items()} == {
+        "c": (["/saved"], [], [])
+    }
+    assert set(TOPIC.ask(value, Answers([WROTE]))) == {"a", "b"}
+
+
+@pytest.mark.parametrize("place", ["gs://b/saved", None])
+def test_a_start_writes_nothing_where_all_see_it_or_nothing_is_saved(place: str | None) -> None:
+    value = context(cluster(dirs={"output": place} if place else {}), brief=True)
+    assert TOPIC.ask(value, Answers()) == {}
+
+
+def test_a_start_on_one_machine_writes_nothing_as_all_tasks_see_it() -> None:
+    here = [Host(name, Local()) for name in "abcd"]
+    assert TOPIC.ask(context(cluster(hosts=here, dirs={"output": "/saved"}), brief=True), Answers()) == {}
+    apart = [*(Host(name, Local(), address=name) for name in "abc"), ssh_host("d")]
+    jobs = [job("ps", ["d"], [2222]), job("worker", ["c"], [2222])]
+    assert set(TOPIC.ask(context(cluster(*jobs, hosts=apart, dirs={"output": "/saved"}), brief=True), Answers())) == {
+        "c"
+    }
+
+
+def test_a_start_and_a_check_judge_what_they_know_by_the_same_rules() -> None:
+    for brief in (False, True):
+        value = context(uses=["saves_sharded"], brief=brief)
+        (one,) = judged(TOPIC, value, {"c": WROTE["c"]}, looked("a", "b", sees=("a",)))
+        assert (one.signature.name, one.signature.cost) == ("checkpoints_not_shared", Cost.START)
+        first, bucket, host = remedies(one)[:3]
+        assert first.startswith("dirs.output in cluster.yaml: a directory that all of them share")
+        assert bucket.startswith("dirs.output: gs://BUCKET/PATH")
+        assert host.startswith("jobs.ps.hosts: c ")
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def test_hosts_without_access_are_reported_together() -> None:
         ("denied", {"url": "s3://data/x"}, "may not write", "AWS_ACCESS_KEY_ID"),
         ("scheme", {"url": "s3://data/x"}, "TensorFlow 2.21.0 on w opens no s3://", "up to TensorFlow 2.16"),
         ("scheme", {"url": "abfs://c@a/x", "library": "fsspec 1"}, "opens no abfs://", "-m pip install adlfs"),
+        ("unresolved", {}, "w cannot resolve the name of the server of gs://runs/digits: words", "/etc/resolv.conf"),
         ("other", {}, "w could not write in gs://runs/digits: words", "dtctl up --force"),
     ],
 )

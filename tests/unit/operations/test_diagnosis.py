@@ -22,6 +22,7 @@ from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES, LOGS, EndedLog
+from tests.unit.holds import held
 from tests.unit.operations.test_diagnosis_gpus import OF_GPUS, gpu, on
 from tests.unit.tasks import changed, changed_attempt, past_attempt
 
@@ -93,14 +94,16 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
     log = end.log
     how: dict[str, Any] = {"code": None, "signal": int(number)} if number else {"code": 1}
     held = fact("port_held", port=2222, text="pid 41 (nginx)") if name == "port_taken" else None
-    found = facts(ended("worker:0", log, beside=held, **how), hosts={"gpu-a": FULL if name == "disk_full" else KNOWN})
+    others = [running("ps:0", "gpu-b")] if name == "checkpoint_in_parts" else []
+    hosts = {"gpu-a": FULL if name == "disk_full" else KNOWN}
+    found = facts(ended("worker:0", log, beside=held, **how), *others, hosts=hosts)
     assert names(found)[0] == name
     assert end.expected.get("means", "") in first_hint(found)
     assert FULLEST.get(name, "") in first_hint(found)
     assert end.expected.get("remedy", "") in first_hint(found)
     assert "{" not in first_hint(found)
     for of_hosts in ({}, {"gpu-a": host()}):
-        unknown = facts(ended("worker:0", log, **how), hosts=of_hosts)
+        unknown = facts(ended("worker:0", log, **how), *others, hosts=of_hosts)
         assert names(unknown)[0] == name
         assert "{" not in first_hint(unknown)
 
@@ -132,6 +135,10 @@ def test_a_file_that_was_not_pushed_is_reported_with_its_rule(log: str, path: st
     assert "!/data/" not in first_hint(asked)
 
 
+IN_USE = FRAMES + "OSError: [Errno 98] Address already in use%s\n"
+NO_MEMORY = FRAMES + "MemoryError\n"
+ARRAY = FRAMES + "numpy._core._exceptions._ArrayMemoryError: Unable to allocate %s for an array with shape (9,)\n"
+FULL_DISK = FRAMES + "OSError: [Errno 28] No space left on device\n"
 KILLED: dict[str, Any] = {"code": None, "signal": 9}
 FROZEN = changed(running("ps:0", "gpu-b"), state=TaskState.STALLED, why=(fact("frozen", seconds=61.0),))
 HANGS = changed(running("worker:0"), state=TaskState.STALLED, why=(fact("stalled", seconds=300.0),))
@@ -139,6 +146,8 @@ WORKERS = [running(f"worker:{n}", f"gpu-{n}", rate=60.0, step=100, step_time=999
 SLOW = [*WORKERS[:3], changed(WORKERS[3], rate=12.0)]
 LATE = [*WORKERS[:3], changed(WORKERS[3], step_time=940.0)]
 STILL_ALL = [changed(one, step_time=950.0, cpu=0.0) for one in WORKERS]
+HUNG_IN = (fact("stalled", seconds=300.0), fact("hung_in", text="next_batch (input.py:31)"))
+FAILED = Verdict(Outcome.FAILED, (fact("task_failed", task="worker:0"), *HUNG_IN), TaskId("worker", 0))
 HUNG_TWICE = changed(
     running("worker:0", attempt=3, since=990.0),
     history=tuple(past_attempt(n, 700.0 + n, 800.0 + n, None, 6, asked=False, hung=(fact("hung"),)) for n in (1, 2)),
@@ -165,9 +174,9 @@ def scaled_down(task: str) -> Facts:
     """The host of the task is lost, and a spare is there."""
     contacts, idle = {"gpu-b": made(Contact, heard=960.0)}, {"s": made(Contact, connected=True)}
     found = facts(running("worker:0"), running(task, "gpu-b"), contacts=contacts, idle=idle)
-    why = because([fact("scaled_down", task=task, text="worker", count=1, by="ann@desk")])
+    intent = made(Intent, **held(fact("scaled_down", task=task, text="worker", count=1, by="ann@desk")))
     assert found.status.coordination is not None
-    view = with_view(found.status.coordination, intents={task: made(Intent, want="hold", **why)})
+    view = with_view(found.status.coordination, intents={task: intent})
     return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=view))
 
 
@@ -213,6 +222,74 @@ BY_FACTS = [
         "host_restarted",
         facts(changed(ended("worker:0", "step 1\n", code=None), why=(fact("host_restarted"),))),
         "gpu-a was restarted while the task ran",
+    ),
+    (
+        "memory_limit",
+        facts(ended("worker:0", NO_MEMORY, beside=fact("limit", what="ulimit -v", text="409600 kB"))),
+        "the program was refused memory on gpu-a by a limit: ulimit -v is 409600 kB\ndtctl exec @gpu-a -- sh -c",
+    ),
+    (
+        "memory_limit",
+        facts(ended("worker:0", NO_MEMORY), machines={"gpu-a": machine(available_bytes=15 << 30)}),
+        "the program was refused memory on gpu-a though 16.1 GB of 17.2 GB are free now: it has a limit, or",
+    ),
+    (
+        "host_memory",
+        facts(ended("worker:0", NO_MEMORY), machines={"gpu-a": machine(available_bytes=9 << 30)}),
+        "gpu-a has too little memory: 9.7 GB of 17.2 GB are free now",
+    ),
+    (
+        "host_memory",
+        facts(ended("worker:0", ARRAY % "18.6 TiB"), machines={"gpu-a": machine(available_bytes=15 << 30)}),
+        "gpu-a has too little memory for 18.6 TiB at once: 16.1 GB",
+    ),
+    (
+        "memory_limit",
+        facts(ended("worker:0", ARRAY % "381. MiB"), machines={"gpu-a": machine(available_bytes=15 << 30)}),
+        "the program was refused memory",
+    ),
+    (
+        "process_limit",
+        facts(
+            ended(
+                "worker:0", "RuntimeError: can't start new thread\n", beside=fact("limit", what="ulimit -u", text="9")
+            )
+        ),
+        "from starting another process or thread: ulimit -u is 9",
+    ),
+    (
+        "port_taken",
+        facts(
+            ended("worker:0", IN_USE % "", beside=fact("port_held", port=2222, text="pid 41 of the run digits-1 (x)"))
+        ),
+        "port 2222 of gpu-a is taken by pid 41 of the run digits-1 (x)\ndtctl gc    ends leftovers of old runs\n"
+        "otherwise choose another port: jobs.NAME.port in cluster.yaml (now 2222)",
+    ),
+    (
+        "port_taken",
+        facts(ended("worker:0", IN_USE % " ('', 6006)", beside=fact("port_held", port=6006, text="pid 41 (nginx)"))),
+        "port 6006 of gpu-a is taken by pid 41 (nginx)\ndtctl exec @gpu-a -- ps -fp 41    shows what holds it",
+    ),
+    (
+        "port_taken",
+        facts(ended("worker:0", IN_USE % " ('', 6006)")),
+        "port 6006 of gpu-a is taken\ndtctl gc    ends leftovers of old runs\n"
+        "otherwise choose another port than 6006 in trainer.args or the program; then: dtctl up --replace",
+    ),
+    (
+        "port_taken",
+        facts(ended("worker:0", IN_USE % "")),
+        "a port other than the task's own (2222) of gpu-a is taken\ndtctl gc",
+    ),
+    (
+        "disk_full",
+        facts(ended("worker:0", FULL_DISK, beside=fact("disk_full", what="/mnt/out")), hosts={"gpu-a": FULL}),
+        "a disk of gpu-a is full: /mnt/out\ndtctl exec @gpu-a -- du -xhd1 /mnt/out    shows what fills it",
+    ),
+    (
+        "disk_full",
+        facts(ended("worker:0", FULL_DISK, beside=fact("own_disk_full", what="/")), hosts={"gpu-a": FULL}),
+        "a disk of gpu-a is full: /\ndtctl gc    removes old runs",
     ),
     ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
     ("killed", facts(ended("worker:0", NO_GPU, **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
@@ -267,7 +344,17 @@ BY_FACTS = [
         "gpu-b has not connected to the coordinator for 1m40s: agents dial gpu-a:1",
     ),
     ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),
-    ("stalled", facts(HANGS), "no progress for 5m"),
+    (
+        "stalled",
+        facts(HANGS),
+        "worker:0 on gpu-a made no progress for 5m; dtctl restarts it\ndtctl dump worker:0    shows where it is",
+    ),
+    (
+        "stalled",
+        facts(changed(HANGS, state=TaskState.FAILED, why=HUNG_IN), verdict=FAILED),
+        "worker:0 on gpu-a made no progress for 5m; it was in next_batch (input.py:31)\n"
+        "dtctl logs worker:0 -n 60    ends with the stacks",
+    ),
     (
         "ps_ended",
         with_incidents(facts(PS), *[checked(Incident, incident("ps:0", why=[fact("ps_ended")]))] * 2),
@@ -414,8 +501,15 @@ def test_task_that_waits_for_an_ended_one_is_reported_with_the_cause() -> None:
         ("/small/out", "a disk of gpu-a is full: that of /small/out"),
     ],
 )
-def test_full_disk_is_the_one_of_the_path_in_the_message(path: str, shown: str) -> None:
-    end = ended("worker:0", f"{FRAMES}OSError: [Errno 28] No space left on device: '{path}'\n")
+@pytest.mark.parametrize(
+    "message",
+    [
+        "OSError: [Errno 28] No space left on device: '%s'",
+        f"{ERRORS}ResourceExhaustedError: %s; No space left on device",
+    ],
+)
+def test_full_disk_is_the_one_of_the_path_in_the_message(message: str, path: str, shown: str) -> None:
+    end = ended("worker:0", f"{FRAMES}{message % path}\n")
     disks = [disk("/small", 5 * MB, 10 * MB), disk("/data", 10 * MB, 50 * GB)]
     found = facts(end, hosts={"gpu-a": host({"worker:0": vitals()}, disks=disks)})
     assert shown in first_hint(found)
@@ -510,6 +604,13 @@ def test_the_last_lines_of_an_unrecognised_loss_are_shown_while_the_task_runs() 
     assert not any("line 11" in line for line in paragraph(only, most_lines=3))
     assert "unrecognised error" in paragraph(only, shown=True), "which announces no lines, as none follow"
     assert "unrecognised error" in paragraph(findings(facts(task))[0])
+
+
+def test_a_run_that_failed_of_a_hang_advises_what_shows_where_it_was() -> None:
+    assert (
+        "dtctl logs worker:0 -n 60"
+        in advice_lines(facts(changed(HANGS, state=TaskState.FAILED, why=HUNG_IN), verdict=FAILED).status)[1]
+    )
 
 
 def test_a_loop_of_hangs_names_the_frame_in_which_the_task_hung() -> None:
@@ -623,6 +724,45 @@ def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
     assert now_and_past(found) == (["hung_before"], [])
     assert "hung 2 times, last at " in first_hint(found)
     assert "no task has reported a step since the start" in first_hint(found)
+
+
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer"
+
+
+def killed_ps(cause_at: float = 988.9, **fields: Any) -> Facts:
+    """A ps was killed, and runs again; workers that lost their connection by that have started again, too."""
+    workers = [restarted_once(f"worker:{n}", f"gpu-{n}", 989.0, code=1, cause=RESET, **fields) for n in range(2)]
+    return facts(*workers, restarted_once("ps:0", "gpu-b", cause_at, code=None, signal=9))
+
+
+def restarted_once(task: str, host: str, at: float, *, step: int | None = None, **how: Any) -> TaskStatus:
+    return running(task, host, attempt=2, since=990.0, step=step, history=(past_attempt(1, 900.0, at, **how),))
+
+
+def test_a_killed_ps_leads_and_not_those_that_lost_their_connection_by_it() -> None:
+    for at in (988.9, 989.3, 970.0):
+        assert now_and_past(killed_ps(at)) == (["killed"], [])
+        assert first_hint(killed_ps(at)).startswith("ps:0 on gpu-b was killed by SIGKILL at ")
+    assert now_and_past(killed_ps(900.0))[0] == ["peer_lost"], "which was long before"
+    assert now_and_past(killed_ps(step=5)) == ([], ["killed"]), "which the workers have overcome"
+
+
+def test_what_the_run_failed_of_is_reported_though_it_had_been_restarted() -> None:
+    worker = ended("worker:0", FRAMES + RESET + "\n")
+    ps = restarted_once("ps:0", "gpu-b", 959.9, code=None, signal=9)
+    for state in (TaskState.STOPPED, TaskState.RUNNING):
+        why = (fact("task_failed", task="ps:0"), fact("killed", signal=9))
+        verdict = Verdict(Outcome.FAILED, why, TaskId("ps", 0))
+        found = facts(worker, changed(ps, state=state), verdict=verdict)
+        assert [(one.signature.name, one.first) for one in findings(found)] == [("killed", True)]
+        assert advice_lines(found.status)[0].startswith("a user killed it")
+
+
+def test_diagnose_does_not_propose_to_diagnose() -> None:
+    for one in (findings(facts(ended("worker:0", CONNECTION), PS))[0], findings(facts(WAITS, PS))[0]):
+        assert not any(line.startswith("dtctl diagnose") for line in paragraph(one, typed="diagnose"))
+        assert paragraph(one, typed="diagnose")[-1].startswith("dtctl ")
+    assert paragraph(findings(facts(ended("worker:0", CONNECTION), PS))[0])[2].startswith("dtctl diagnose")
 
 
 def test_a_thousand_tasks_that_all_wait_are_reported_at_once() -> None:

@@ -18,18 +18,21 @@ from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.down import down
 from dtctl.operations.drain import drain
 from dtctl.operations.restart import restart
-from dtctl.operations.run_record import AWAY_CONNECT_S, record_of
+from dtctl.operations.run_record import AWAY_CONNECT_S, RunRecord, record_of
 from dtctl.operations.snapshot import Outcome, RunStatus
 from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.plan import plan_roster
+from dtctl.render.machine.document import stop as stop_document
 from dtctl.render.machine.status import run_status
+from dtctl.render.result import show_stop
 from dtctl.render.status import headline, more_lines
 from dtctl.transport.seam import Session, Transport
 from tests.unit.clusters import cluster, job
 from tests.unit.coordinated import HOSTS, Agents, entry, inventory, moved_record, record, viewed, with_states
 from tests.unit.fakes import FakeTransport
 from tests.unit.operations.test_gc import NOTHING
+from tests.unit.tasks import checkpoint, checkpoint_directory
 
 GONE = TransportError("cannot reach it")
 ORDER = StopOrder("me@here")
@@ -63,6 +66,49 @@ def test_a_disconnected_host_is_queried_directly_and_its_agent_restarted() -> No
     transport = FakeTransport(Agents(viewed(hosts={"d": {"connected": False, "heard": 1004.0}})))
     assert status(record(), transport).tasks[TaskId("worker", 1)].state is TaskState.RUNNING
     assert transport.opened == ["c", "d"]
+
+
+def elected(**reports: Any) -> tuple[RunRecord, Agents]:
+    """A run that a coordinates in place of the lead's host c, and the directories that its hosts report."""
+    run = dataclasses.replace(record(), elected="a")
+
+    def reported(host: str, answer: dict[str, Any]) -> dict[str, Any]:
+        return {**answer, "checkpoints": reports.get(host, [])}
+
+    return run, Agents(viewed(), run=run, reported=reported)
+
+
+def saved(step: int, when: float) -> list[Any]:
+    return [checkpoint_directory("", "/out", checkpoint(f"model.ckpt-{step}", step, time=when)).report]
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["it is known who was elected", "the lead's host is asked first"])
+def test_status_of_an_elected_coordinator_shows_the_checkpoints_of_the_leads_host(*, knows: bool) -> None:
+    run, agents = elected(c=saved(70, 1005.0), a=saved(20, 1001.0), d=saved(90, 1009.0))
+    transport = FakeTransport(agents)
+    found = status(run if knows else record(), transport)
+    assert [(one.host, one.report["newest_complete"]["step"]) for one in found.checkpoints] == [("c", 70), ("a", 20)]  # type: ignore[index]
+    assert found.newest_checkpoint is not None
+    assert found.newest_checkpoint.host == "c"
+    assert sorted(transport.opened) == ["a", "c"], "each once"
+    assert found.errors == {}
+
+
+def test_status_shows_what_the_coordinator_sees_where_the_leads_host_is_gone() -> None:
+    run, agents = elected(a=saved(20, 1001.0))
+    view = agents.view = viewed(hosts={"c": {"connected": False, "heard": 1004.0}})
+    found = status(run, FakeTransport(agents, {"c": GONE}))
+    assert [one.host for one in found.checkpoints] == ["a"]
+    view["hosts"]["c"].update(connected=False)
+    found = status(run, FakeTransport(elected(c=saved(70, 1005.0))[1]))
+    assert [one.host for one in found.checkpoints] == ["c"], "it has lost only its link to the coordinator"
+
+
+def test_a_coordinator_in_doubt_leaves_the_checkpoints_to_their_hosts() -> None:
+    run, agents = elected(c=saved(70, 1005.0), a=saved(20, 1001.0))
+    agents.view = viewed(leased=False)
+    found = status(run, FakeTransport(agents))
+    assert {one.host for one in found.checkpoints} == {"a", "c"}
 
 
 class Clocked(FakeTransport):
@@ -252,6 +298,21 @@ def test_unreachable_hosts_are_named_and_stopped_when_they_connect() -> None:
     agents = Agents(viewed(), stop=[stopped("ps:0", "ps:1", "worker:0", unreached=["d"])])
     result = stop(record(), FakeTransport(agents, {"d": GONE}), ALL, ORDER)
     assert (list(result.errors), result.promised) == (["d"], ("d",))
+
+
+def test_stop_names_hosts_whose_disk_is_too_full_to_keep_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The coordinator's host answers for its own tasks alone then."""
+    own = {**stopped("worker:0"), "coordination": None, "unwritten": True}
+    away = {"code": "not_answering", "summary": "its disk is full"}
+    agents = Agents(viewed(), stop=[{**own, "away": away}])
+    result = stop(record(), FakeTransport(agents), ALL, ORDER)
+    assert sorted(map(str, result.stopped)) == ["ps:0", "ps:1", "worker:0", "worker:1"]
+    assert (result.unwritten, result.errors) == (("c",), {})
+    show_stop(result)
+    shown = capsys.readouterr()
+    assert "4 tasks stopped" in shown.out
+    assert "the disk of c is full, and the stop is not written there" in shown.err
+    assert stop_document(result)["unwritten"] == ["c"]
 
 
 def test_without_a_coordinator_each_host_stops_its_own_and_ps_come_last() -> None:

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from dtctl.agent.records.kinds import InvalidValue, checked
-from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.config.cluster import Recovery
@@ -37,6 +37,7 @@ from dtctl.transport.seam import Session
 from tests.unit.clusters import cluster, ssh_host
 from tests.unit.coordinated import HOSTS, Agents, entry, inventory, state_of, viewed
 from tests.unit.fakes import FakeTransport
+from tests.unit.holds import held
 from tests.unit.operations.test_up import READY, agents, launch, started, unless, willing
 from tests.waiting import PATIENCE_S, eventually
 
@@ -394,7 +395,7 @@ ALONE = fact("drained_alone", host="d", by="anna")
         ({"strategy": "async-ps", "min_workers": 1}, RUN, ["worker:1"], []),
         (
             {"strategy": "mirrored", "resizes": True, "min_workers": 1},
-            {"want": "hold", "version": 2, **because([ALONE])},
+            {"version": 2, **held(ALONE)},
             [],
             [],
         ),

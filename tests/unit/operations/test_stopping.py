@@ -11,7 +11,6 @@ import pytest
 
 from dtctl.agent.records.answers import DownResult
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import because
 from dtctl.agent.records.run_state import Intent
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.requests.drain import Held
@@ -320,7 +319,7 @@ def test_hosts_are_named_plainly_or_by_their_tasks() -> None:
     assert select_hosts(RECORD, []) == ("n1", "n2", "n3")
 
 
-TOO_MANY = made(Intent, want="hold", **because([*drains.beyond("worker", 1, "bob@desk", ["worker:1"]).values()]))
+TOO_MANY = made(Intent, want="hold", holds=[*drains.beyond("worker", 1, "bob@desk", ["worker:1"]).values()])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.reasons import sentence
 from dtctl.agent.records.whole_run import RunView
+from dtctl.agent.run.outcome import by_request
 from dtctl.config.cluster import Recovery
 from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.model import TaskId, TaskState
@@ -384,3 +386,26 @@ def test_times_of_a_host_whose_clock_is_wrong_are_by_the_coordinators_clock(ahea
     contact["state"]["machine"] = machine(time=5000.0 + ahead_s)
     found = Coordination.of(one.view, record().roster).tasks[WORKER].entry
     assert {found["step_time"], found["progress"], found["since"], found["history"][0]["ended"]} == {shown}
+
+
+@pytest.mark.parametrize(
+    ("cause", "number", "reason"),
+    [
+        ("KeyError: 'label'", 2, "ps:0 failed to start: exit code 1 (KeyError: 'label')"),
+        ("", 2, "ps:0 failed to start: exit code 1"),
+        ("OSError: [Errno 98] Address already in use", 3,
+         "ps:0 could not bind its port (OSError: [Errno 98] Address already in use)"),
+    ],
+)  # fmt: skip
+def test_a_start_that_is_given_up_is_stopped_with_its_cause(cause: str, number: int, reason: str) -> None:
+    found = failed_start(known(ps0=lost(*[ended(at + 1, code=1, cause=cause) for at in range(number)])), Recovery())
+    assert found is not None
+    assert sentence(found.why) == reason
+    assert by_request(found.why, ["ps:0"]).kind == "Failed"
+
+
+def test_a_run_that_has_failed_keeps_its_reason() -> None:
+    failed = entry("failed", ready=False, history=[ended(1, code=2)])
+    found = failed_start(known("finishing", "Failed", "worker:1", worker1=failed), Recovery())
+    assert found is not None
+    assert tuple(found.why) == tuple(found.seen.verdict.why)

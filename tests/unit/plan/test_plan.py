@@ -241,7 +241,7 @@ def test_the_spec_of_a_host_holds_its_tasks_and_the_roster_of_all() -> None:
     assert [one["task"] for one in spec["roster"]] == ["ps:0", "ps:1", "worker:0", "worker:1"]
     assert spec["checkpoint_dirs"] == spec["dirs"] == ["\0HOME/dtctl/digits/out"]
     assert checked(Spec, json.loads(json.dumps(spec))) == spec
-    assert (spec["version"], spec["replaced"]) == (3, {"e": "c"})
+    assert (spec["version"], spec["replaced"]) == (4, {"e": "c"})
 
 
 def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
@@ -290,7 +290,7 @@ def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
 
 
 def test_the_digest_is_that_of_earlier_builds() -> None:
-    earlier = "3c8c64332edd58d873ac3d05920d634030db8cef2e6b5f8c2f8824983e374625"
+    earlier = "1a985feccc53459314d0a5cd9572a5d046bb3622a00c90781e8aa04808f76633"
     assert digest(cluster(), "b") == earlier, "declare a new key as `later`"
 
 

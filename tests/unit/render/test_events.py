@@ -164,6 +164,8 @@ def begun(at: float, attempt: int = 1, task: str = "worker:0") -> list[HistoryEv
 
 
 RESTART = because([fact("restart")])
+RESET = because([fact("exited", code=1), fact("cause", text="ConnectionResetError: [Errno 104] Connection reset")])
+KILLED = because([fact("killed", signal=9)])
 DRAINED = because([fact("drained", host="gpu-1", by="anna@desk")])
 STALLED = because([fact("stalled", seconds=300.0)])
 CANNOT_RUN = because([fact("cannot_run", what="python", text="No such file or directory")])
@@ -182,6 +184,21 @@ STORIES: dict[str, tuple[list[HistoryEvent], list[str]]] = {
     "one that a drain has ended": (
         [*begun(10), moved(20, "running", "pending", **DRAINED)],
         ["worker:0 attempt 1 on gpu-1 ran 9s, gpu-1 is drained by anna@desk"],
+    ),
+    "a killed task comes before those that lost their connection by it": (
+        [
+            *begun(10),
+            *begun(10, task="ps:0"),
+            moved(20.0, "running", "backoff", **RESET),
+            decided(20.05, "worker:0 is restarted"),
+            moved(19.9, "running", "backoff", task="ps:0", **KILLED),
+        ],
+        [
+            "ps:0 attempt 1 on gpu-1 ran 8s, killed by SIGKILL, to be restarted",
+            "worker:0 attempt 1 on gpu-1 ran 9s, exit code 1 (ConnectionResetError: [Errno 104] Connection reset), "
+            "to be restarted",
+            "worker:0 is restarted",
+        ],
     ),
     "what is no attempt stands where it stood": (
         [*begun(10), decided(12, "a decision"), FAILS, decided(19.9, "it is restarted")],

@@ -259,6 +259,31 @@ def test_the_end_of_a_log_that_was_just_followed_is_known() -> None:
     assert not printer.has_just_shown(W0, tail), "it has scrolled away"
 
 
+ONEDNN = "I0000 00:00:1795955499.925762    1100 port.cc:153] oneDNN custom operations are on. You may see\n"
+NO_DRIVER = (
+    "I0000 00:00:1795955499.926153    1100 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "without_gpus", "shown"),
+    [
+        ({}, True, "step 1\n"),
+        ({}, False, f"{NO_DRIVER}step 1\n"),
+        ({"raw": True}, True, f"{ONEDNN}{NO_DRIVER}step 1\n"),
+        ({"found": True}, True, f"{ONEDNN}{NO_DRIVER}step 1\n"),
+    ],
+)
+def test_what_tensorflow_writes_at_its_start_is_left_out_where_nothing_is_wrong(
+    capfd: pytest.CaptureFixture[str], options: dict[str, bool], without_gpus: bool, shown: str
+) -> None:
+    printer = LogPrinter((W0,), prefix=False, timestamps=False, **options)
+    data = f"{ONEDNN}{NO_DRIVER}step 1\n".encode()
+    printer.print(log_lines_of(str(W0), data, without_gpus=without_gpus))
+    printer.print(log_lines_of(str(W0), ONEDNN.encode() if not options else b""))
+    assert capfd.readouterr().out == shown
+
+
 class Stream(io.TextIOWrapper):
     """A screen in an encoding other than UTF-8."""
 

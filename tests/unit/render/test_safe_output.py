@@ -243,7 +243,7 @@ COMPARISON = Comparison(
 )
 ENDING = Ending("r-1", (TASK,), ("b",), (TASK,))
 IDLE = dataclasses.replace(ENDING, spares=("s",))
-STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERROR}, ("d",), ("b",))
+STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERROR}, ("d",), ("b",), unwritten=("c",))
 SCALING = Scaling(run_status().record, "worker", 1, 2, 3, (TASK,), (TASK,))
 UP = UpResult(
     "run",

@@ -38,14 +38,22 @@ def _few(causes: list[Cause]) -> Iterator[Cause]:
 
 
 def _taken(view: View) -> Iterator[Cause]:
-    """Of each port one, with who has it on the first of its hosts."""
-    taken = grouped(
-        (slot["port"], (host, slot)) for host, slots in view.bound.items() for slot in slots if slot["state"] == "taken"
-    )
+    """Of each port one, with who has it on the first of its hosts; of each live run of the user one, with all ports."""
+    every = [(host, slot) for host, slots in view.bound.items() for slot in slots if slot["state"] == "taken"]
+    for run, of_run in grouped((slot["run"], (host, slot)) for host, slot in every if slot["run"]).items():
+        hosts = tuple(dict.fromkeys(host for host, _ in of_run))
+        fields: dict[str, object] = {
+            "ports": tuple(sorted({slot["port"] or 0 for _, slot in of_run})),
+            "whose": tuple(dict.fromkeys(slot["whose"] for _, slot in of_run)),
+            "run": run,
+            "cluster": run.rsplit("-", 3)[0],  # as launch.run_id makes it
+        }
+        yield Cause("ports_of_own_run", hosts, fields=fields)
+    taken = grouped((slot["port"], (host, slot)) for host, slot in every if not slot["run"])
     for port, on in ((port, dict(pairs)) for port, pairs in taken.items()):
         first, slot = next(iter(on.items()))
-        fields = {"port": port, "whose": tuple(one["whose"] for one in on.values()), "holder": slot["holder"]}
-        yield Cause("port_taken", tuple(on), fields=fields | ({"on": first} if len(on) > 1 else {}))
+        about = {"port": port, "whose": tuple(one["whose"] for one in on.values()), "holder": slot["holder"]}
+        yield Cause("port_taken", tuple(on), fields=about | ({"on": first} if len(on) > 1 else {}))
 
 
 def _tried(view: View) -> Iterator[Cause]:

@@ -15,7 +15,7 @@ from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
 from dtctl.config.strategies import PS
 from dtctl.dataclass import dataclass
 from dtctl.model import CHOSEN_PORT, grouped
-from dtctl.operations.checks import Answers, CheckContext, Line, Statement, Topic, fails, found
+from dtctl.operations.checks import Answers, CheckContext, Line, Statement, Topic, found
 from dtctl.operations.checks.network import (
     COORDINATOR,
     TELLS_ITS_ADDRESS,
@@ -28,6 +28,7 @@ from dtctl.operations.checks.network import (
     exposure,
     measuring,
     open_endpoints,
+    takes_others,
 )
 from dtctl.operations.checks.network.judging import judge as causes_of
 from dtctl.operations.diagnosis import Finding
@@ -164,13 +165,6 @@ def _view(context: CheckContext, answers: Answers[Facts]) -> View:
 
 
 def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
-    """In brief what fails alone: Debian's 127.0.1.1 is not shown at every start, and `up` refuses taken ports."""
-    for one in _judged(context, answers):
-        if not context.brief or (fails(one) and one.signature.name != "port_taken"):
-            yield one
-
-
-def _judged(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     for cause in causes_of(_view(context, answers)):
         yield _finding(context, cause)
     yield from exposure.judge(context, answers)
@@ -183,6 +177,8 @@ def _finding(context: CheckContext, cause: Cause) -> Finding:
     kind = cause.kind
     if kind == "own_loopback" and context.plan.cluster.strategy in TELLS_ITS_ADDRESS:
         kind = "own_loopback_told"
+    if kind == "ports_of_own_run" and not takes_others(context.plan.cluster, fields["whose"]):
+        kind = "ports_set_to_those_of_own_run"
     mode = fields.pop("mode", "")
     if mode in ("drop", "mixed"):
         fields["dropped_s"] = _limit_s(context)

@@ -6,12 +6,13 @@ import pytest
 
 from dtctl.agent.coordinate.lifecycle import END_LIMIT_S
 from dtctl.agent.coordinate.view import first_view
-from dtctl.agent.records.reasons import because, fact, headline, why_of
+from dtctl.agent.records.reasons import fact, headline, why_of
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.values import FINAL
 from dtctl.agent.run import drains, goodput, intents
 from tests.unit.agent.coordinate.training import Trial
 from tests.unit.agent.coordinate.world import World, async_ps, collective, running
+from tests.unit.holds import held as held_by
 
 ANNA = "anna@desk"
 ALL = ["ps:0", "ps:1", "chief:0", "worker:0", "worker:1"]
@@ -282,8 +283,8 @@ def test_restart_does_not_start_what_is_drained() -> None:
 def test_a_host_that_was_drained_while_the_coordinator_was_away_pauses_the_others_when_it_is_back() -> None:
     world = collective()
     task = world.tasks["worker:1"]
-    why = because([fact(drains.DRAINED, host="b", by=ANNA)])
-    intents.change(task.intent, **drains.hold(task.intent, task.entry, gang=True), by=ANNA, **why)
+    order = {**drains.hold(task.intent, task.entry, gang=True), **held_by(fact(drains.DRAINED, host="b", by=ANNA))}
+    intents.change(task.intent, **order, by=ANNA)
     world.until(lambda: set(world.states.values()) == {"pending"})
     assert held(world) == ["worker:0", "worker:1", "worker:2"]
     asked = [(line["task"], line["reason"]) for line in world.events if line["kind"] == "request"]
@@ -420,8 +421,8 @@ def test_the_coordinators_host_shuts_down_and_all_start_again_when_it_is_back() 
 def test_a_host_drains_no_other_host() -> None:
     world = collective()
     task = world.tasks["worker:1"]
-    why = because([fact(drains.DRAINED, host="c", by=ANNA)])
-    intents.change(task.intent, **drains.hold(task.intent, task.entry, gang=True), by=ANNA, **why)
+    order = {**drains.hold(task.intent, task.entry, gang=True), **held_by(fact(drains.DRAINED, host="c", by=ANNA))}
+    intents.change(task.intent, **order, by=ANNA)
     world.run_for(5.0)
     assert held(world) == []
     assert world.states["worker:0"] == "running"

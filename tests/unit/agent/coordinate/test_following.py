@@ -462,6 +462,45 @@ def test_the_run_is_over_when_a_majority_of_the_voters_says_so(elector: Elector)
     assert elector.part.over
 
 
+def over(elector: Elector, host: str, *, removed: bool) -> None:
+    """A host claims that the run is over, and its connection ends."""
+    elector.visit(host)
+    words = orders(intents=STOPS, over=True, removed=removed)
+    gone = {"type": "gone", "reason": "closed", "last_received": elector.now}
+    elector.hear(host, {"type": "connected"}, WELCOME, words, gone)
+
+
+@pytest.mark.parametrize("liar", ["b", "c"])
+def test_the_run_is_removed_by_no_voters_word_alone(elector: Elector, liar: str) -> None:
+    for host in ("c", "b"):
+        over(elector, host, removed=host == liar)
+    assert elector.part.over
+    assert elector.part.is_superseded
+    assert not elector.part.is_removed
+
+
+def test_the_run_is_removed_when_a_majority_of_the_voters_says_so(elector: Elector) -> None:
+    over(elector, "c", removed=True)
+    assert not elector.part.is_removed
+    over(elector, "b", removed=True)
+    assert elector.part.over
+    assert elector.part.is_removed
+
+
+def test_the_run_is_removed_by_the_coordinators_own_word(elector: Elector) -> None:
+    over(elector, "a", removed=True)
+    assert elector.part.over
+    assert elector.part.is_removed
+
+
+def test_an_end_that_the_coordinator_orders_leaves_nobody_to_report_to(elector: Elector) -> None:
+    elector.visit("a")
+    end = orders(intents=STOPS, over=True, awaits=[])
+    elector.hear("a", {"type": "connected"}, {**WELCOME, "term": 1}, end)
+    assert elector.part.over
+    assert not elector.part.is_superseded
+
+
 def test_the_coordinators_own_word_ends_its_run(elector: Elector) -> None:
     elector.visit("a")
     assert elector.hear("a", {"type": "connected"}, WELCOME, orders(intents=STOPS, over=True))

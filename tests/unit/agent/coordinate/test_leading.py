@@ -12,6 +12,7 @@ import pytest
 from dtctl.agent.coordinate import contacts
 from dtctl.agent.coordinate.history import BURST_BYTES, CONTACT_BURST_BYTES
 from dtctl.agent.coordinate.leading import LISTEN_AGAIN_S, SAVE_S, Leading
+from dtctl.agent.coordinate.superseded import EndClaims
 from dtctl.agent.host import paths, processes
 from dtctl.agent.link import hub, tls
 from dtctl.agent.records.kinds import checked, made
@@ -63,7 +64,8 @@ class Links:
 class Voters:
     """In place of the Voter: a majority has what `committed` says, and grants a lease or does not."""
 
-    is_over = is_deposed = False
+    is_deposed = False
+    end = EndClaims([])
     place = (1, "lead")
 
     def __init__(self) -> None:
@@ -399,7 +401,7 @@ def test_a_coordinator_whose_port_is_taken_does_not_wait_for_a_run_that_is_remov
     earlier = ["demo-0"]
     served: list[list[str]] = []
 
-    def listen(address: str, port: int, own: object, others: list[str], *_: object) -> Links:
+    def listen(address: str, port: int, own: object, others: list[str], *_: object, **__: object) -> Links:
         served.append(others)
         if len(served) == 1:
             earlier.clear()

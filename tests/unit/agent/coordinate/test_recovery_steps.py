@@ -544,6 +544,43 @@ def test_incident_begins_when_a_person_has_restarted_its_task() -> None:
     assert run.incidents[0]["begun"] == WALL
 
 
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer"
+
+
+@pytest.mark.parametrize("strategy", ["async-ps", "sync-ps", "collective"])
+def test_a_killed_task_comes_before_those_that_lost_their_connection_by_it(strategy: str) -> None:
+    """Its host reports its end later, and by a clock that is behind."""
+    run = Run(strategy)
+    run.dies("chief:0", code=1, signal=None, cause=RESET, ended=1009.0)
+    assert run.step(100.0) is None
+    assert run.incidents == []
+    assert run.recovery.due() == 101.0
+    run.dies("ps:0", ended=1009.2)
+    run.step(100.3)
+    assert run.incidents[0]["task"] == "ps:0"
+    assert run.reported[0]["task"] == "ps:0"
+    assert run.recovery.awaits_cause("chief:0", 100.3) is False
+
+
+def test_a_lost_connection_without_a_cause_is_repaired_after_a_second() -> None:
+    run = Run()
+    run.dies("chief:0", code=1, signal=None, cause=RESET)
+    run.step(100.0)
+    assert run.recovery.awaits_cause("chief:0", 100.9)
+    run.step(100.9)
+    assert run.incidents == []
+    run.step(101.0)
+    assert [one["task"] for one in run.incidents] == ["chief:0"]
+
+
+def test_a_lost_connection_of_which_a_host_is_away_is_repaired_at_once() -> None:
+    run = Run()
+    run.view.hosts["a"]["connected"] = False
+    run.dies("chief:0", code=1, signal=None, cause=RESET)
+    run.step(100.0)
+    assert [one["task"] for one in run.incidents] == ["chief:0"]
+
+
 def test_task_that_a_person_restarted_and_that_was_lost_again_is_held() -> None:
     run = lost("ps:0")
     generation = run.view.intents["ps:0"]["generation"] + 1

@@ -16,7 +16,7 @@ from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL, Orders
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.run_state import Ending, How, LostCheckpoint, Repaired
-from dtctl.agent.records.spec import Spec
+from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.records.values import Repair
 from dtctl.agent.records.whole_run import HistoryEvent, PostedRequest, RunView
 from dtctl.agent.run import intents
@@ -55,7 +55,7 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
     after = {0: [], 1: [0], 2: [0, 1], 3: [0, 1], 4: []}
     recovery = {"max_restarts": 2, "backoff_min_s": 1.0, "backoff_max_s": 4.0, "reset_after_s": 600.0}
     spec = {
-        "version": 3,
+        "version": VERSION,
         "digest": "",
         "created": 0,
         "controller": "me@desk",
@@ -124,6 +124,8 @@ class World:
         """Hosts with an agent of a build that tells no progress alone."""
         self.recovering: dict[str, bool] = {}
         self.events: list[HistoryEvent] = []
+        self.sent: list[str] = []
+        """The host of each order."""
         self._greeted: set[str] = set()
         self._reports: dict[str, Report] = {}
         self._written: dict[str, tuple[int, str]] = {}
@@ -235,6 +237,7 @@ class World:
             taken = intents.newer({name: self.tasks[name].intent for name in self._on(host)}, message["intents"])
             for name, intent in taken.items():
                 self.tasks[name].intent = intent.copy()
+            self.sent.append(host)
             self.recovering[host] = message["mending"]
             if message["kept"] and host not in self.spec["absent"]:
                 self.kept_on.add(host)

@@ -179,6 +179,47 @@ def test_an_agent_that_does_not_read_is_written_to_when_it_does(gather: Any) -> 
     assert agents.hub._selector.get_key(agents.streams[0]) == watched
 
 
+class Identity:
+    def __init__(self, run: str) -> None:
+        self.run = run
+
+
+@pytest.mark.parametrize("run", ["r1", "r0"])
+def test_a_host_reports_only_for_itself_that_it_has_left_a_run_and_only_one_that_is_over(
+    monkeypatch: pytest.MonkeyPatch, run: str
+) -> None:
+    door = Door()
+    monkeypatch.setattr(hubs, "Acceptor", lambda *_: door)
+    live: Any = Identity("r1")
+    asked: list[tuple[str, str]] = []
+
+    def removed(run: str, host: str) -> bool:
+        asked.append((run, host))
+        return True
+
+    hub = Hub("127.0.0.1:0", 0, live, [], lambda _: ([], False), 99.0, removed=removed)
+    stream = PlainStream("h7")
+    door.brought = [(stream, live if run == "r1" else Identity(run))]
+    hub.step(99.0)
+    stream.far.send(encode({"type": "leave", "host": "h1", "run": "r1"}))
+    received = hub.step(99.5)
+    answer = decode(stream.far.recv(1000).strip())
+    hub.close()
+    if run == "r1":
+        assert received == []
+        assert answer == {"type": "refused", "reason": "the run is not over here"}
+    else:
+        assert received == [("h7", {"type": "left", "run": "r0"})]
+        assert answer == {"type": "over", "removed": True}
+        assert asked == [("r0", "h7")]
+
+
+def test_an_agent_does_not_leave_after_its_hello(gather: Any) -> None:
+    agents = gather(1)
+    agents.streams[0].far.send(encode({"type": "leave"}))
+    assert [message["type"] for _, message in agents.hub.step(100.0)] == ["invalid", "gone"]
+
+
 NO_SOCKET: Any = None
 
 

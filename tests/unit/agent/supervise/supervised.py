@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Ending, Intent, Intents, State
-from dtctl.agent.records.spec import Moved, RecoverySpec, Spec, TaskSpec
+from dtctl.agent.records.spec import VERSION, Moved, RecoverySpec, Spec, TaskSpec
 from dtctl.agent.records.values import Want
 from dtctl.agent.run.intents import IntentFollower
 
@@ -28,7 +28,7 @@ def spec(*tasks: TaskSpec, **fields: Any) -> Spec:
     """Of run r on host h1, which is alone in it."""
     lead = tasks[-1]["id"] if tasks else "worker:0"
     whole = {
-        "version": 3,
+        "version": VERSION,
         "run": "r",
         "cluster": "c",
         "host": "h1",
@@ -62,6 +62,7 @@ class QuietRole:
 
     over = False
     is_removed = False
+    is_superseded = False
     connected = True
     may_start = True
     recovering = False
@@ -95,6 +96,7 @@ class ScriptedRole:
     def __init__(self, script: Callable[[ScriptedRole, State], Intents | None]) -> None:
         self.over = False
         self.is_removed = False
+        self.is_superseded = False
         self.connected = True
         self.may_start = True
         self.recovering = False

@@ -36,6 +36,39 @@ Current thread 0x00007f02 (most recent call first):
 Extension modules: numpy.core._multiarray_umath (total: 1)
 """
 OTHER_THREADS = FAULTHANDLER.replace("Current thread", "Thread")
+TENSORFLOW = """\
+Thread 0x00007f01 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 324 in wait
+  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap
+
+Current thread 0x00007f02 (most recent call first):
+  File "/opt/venv/lib/python3.11/site-packages/tensorflow/python/eager/execute.py", line 53 in quick_execute
+  File "/opt/venv/lib/python3.11/site-packages/keras/src/engine/training.py", line 1807 in fit
+  File "/home/train/.dtctl/work/x/tree/input.py", line 31 in next_batch
+  File "/home/train/.dtctl/work/x/tree/train.py", line 7 in <module>
+"""
+OF_THE_INPUT = """\
+Thread 0x00007f01 (most recent call first):
+  File "/usr/lib/python3.11/socket.py", line 706 in readinto
+  File "/home/train/.dtctl/work/x/tree/input.py", line 5 in fetch
+  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap
+
+Current thread 0x00007f02 (most recent call first):
+  File "/usr/lib/python3.11/queue.py", line 171 in get
+  File "/opt/venv/lib/python3.11/site-packages/absl/app.py", line 254 in _run_main
+"""
+FULL_PY_SPY = """\
+Thread 7 (idle): "MainThread"
+    wait (/usr/lib/python3.11/threading.py:324)
+    get (/usr/lib/python3.11/queue.py:171)
+    next_batch (/home/train/.dtctl/work/x/tree/input.py:31)
+    <module> (/home/train/.dtctl/work/x/tree/train.py:7)
+"""
+SHORT_PY_SPY = """\
+Thread 7 (idle): "MainThread"
+    wait (threading.py:324)
+    next_batch (input.py:31)
+"""
 PY_SPY = """\
 process 7: Name:\tpython3
   thread 7 (python3) waits in futex_wait
@@ -56,14 +89,24 @@ KERNEL = "process 7: Name:\tsh\n  thread 7 (sh) waits in do_wait\n"
     [
         (PY_SPY, FAULTHANDLER, "recv (multihost.py:41)"),
         (KERNEL, FAULTHANDLER, "wait_for_the_ps (train.py:9)"),
-        ("", OTHER_THREADS, "wait (threading.py:324)"),
+        ("", OTHER_THREADS, "wait_for_the_ps (train.py:9)"),
+        ("", TENSORFLOW, "next_batch (input.py:31), in quick_execute (execute.py:53)"),
+        ("", OF_THE_INPUT, "fetch (input.py:5), in readinto (socket.py:706)"),
+        (FULL_PY_SPY, TENSORFLOW, "next_batch (input.py:31), in wait (threading.py:324)"),
+        (SHORT_PY_SPY, "", "next_batch (input.py:31), in wait (threading.py:324)"),
+        ("", FAULTHANDLER.split("Current")[0], "wait (threading.py:324)"),
         (KERNEL, "step 4\n", "do_wait (the kernel)"),
         (KERNEL.replace("do_wait", "?"), "step 4\n", None),
         ("", "", None),
     ],
-    ids=["py-spy", "faulthandler", "no current thread", "kernel", "hidden", "nothing"],
+    ids=[
+        *("py-spy", "faulthandler", "no current thread", "TensorFlow", "a thread of the input", "py-spy's full names"),
+        *("py-spy's short names", "no frame of the user", "kernel", "hidden", "nothing"),
+    ],
 )
-def test_the_innermost_frame_is_reported(tmp_path: Path, stack: str, log: str, frame: str | None) -> None:
+def test_the_innermost_frame_of_the_users_code_is_reported(
+    tmp_path: Path, stack: str, log: str, frame: str | None
+) -> None:
     (tmp_path / "stack").write_text(stack)
     wanted = [] if frame is None else [fact("hung_in", text=frame)]
     assert hung_in(str(tmp_path), log) == wanted

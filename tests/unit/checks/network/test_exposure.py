@@ -45,7 +45,9 @@ def test_controller_never_connects_to_addresses_reported_by_hosts() -> None:
     first = listening(asked(value))
     first["a"]["interfaces"].append({"name": "eth1", "address": "192.0.2.1", "link": None})
     first["a"]["resolved"][0]["addresses"].append("192.0.2.2")
-    first["a"]["bound"].append({"whose": "worker:0", "port": 22, "state": "bound", "holder": "", "sockets": []})
+    first["a"]["bound"].append(
+        {"whose": "worker:0", "port": 22, "state": "bound", "holder": "", "run": "", "sockets": []}
+    )
     found = doors(value, Answers([first]))
     assert {(door.name, door.port) for door in found} == {(name, 2222) for name in ("a", "a.example", "b", "c", "d")}
 

@@ -138,6 +138,21 @@ def test_three_causes_of_a_kind_are_reported_one_by_one_and_of_the_others_their_
     assert (rest.kind, sorted(rest.hosts), rest.others) == ("more_alike", names(6), ("gpu-5", "gpu-6"))
 
 
+def test_ports_of_another_live_run_of_ones_own_are_one_cause() -> None:
+    def slots(host: str) -> list[Bound]:
+        run = {"state": "taken", "holder": "pid 7 (python ...)", "run": "digits-20261129-120000-ab12"}
+        return [made(Bound, whose=whose, port=port, **run) for whose, port in (("ps:0", 2222), ("worker:0", 2223))]
+
+    (cause,) = judge(View({host: slots(host) for host in names(3)}))
+    assert (cause.kind, cause.hosts) == ("ports_of_own_run", tuple(names(3)))
+    assert cause.fields == {
+        "ports": (2222, 2223),
+        "whose": ("ps:0", "worker:0"),
+        "run": "digits-20261129-120000-ab12",
+        "cluster": "digits",
+    }
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_first_of_several_hosts_is_said_to_be_the_one_whose_holder_is_reported(count: int) -> None:
     slots = {host: [made(Bound, whose="ps:0", port=2222, state="taken", holder=host)] for host in names(count)}

@@ -14,7 +14,9 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host, Local
 from dtctl.operations.checks import Answers, CheckContext, Statement, fails
 from dtctl.operations.checks.network.tasks import TOPIC
+from dtctl.operations.diagnosis import Level
 from dtctl.render.checks import shown
+from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.checks.network.networks import listening, reaching
 from tests.unit.clusters import COMMAND, cluster, job
@@ -68,7 +70,27 @@ def test_ports_that_hosts_choose_are_connected_to_as_they_were_chosen() -> None:
     assert [peer["address"] for peer in second["b"]["reach"] if peer["whose"] == "worker:0"] == ["a:9000"]
 
 
-def test_in_brief_two_rounds_are_enough_and_what_fails_is_reported_alone() -> None:
+@pytest.mark.parametrize(
+    ("own_port", "signature", "level"),
+    [(False, "ports_of_own_run", Level.NOTE), (True, "ports_set_to_those_of_own_run", Level.ENDS)],
+)
+def test_ports_of_ones_own_run_are_a_problem_only_where_a_start_does_not_take_others(
+    own_port: bool, signature: str, level: Level
+) -> None:
+    jobs = [dataclasses.replace(job(name, ["a", "b"], [port] * 2), own_port=own_port)
+            for name, port in (("ps", 2222), ("worker", 2223))]  # fmt: skip
+    value = context(cluster(*jobs))
+    first = listened(value)
+    for facts in first.values():
+        for slot in facts["bound"]:
+            slot.update({"state": "taken", "holder": "pid 7", "run": "other-20261129-120000-ab12"})
+    (one,) = judged(TOPIC, value, first)
+    assert (one.signature.name, one.signature.level, one.seen.hosts) == (signature, level, ("a", "b"))
+    assert len(sentence(one)) < 150
+    assert remedies(one)[-1] == "dtctl stop --cluster other    stops that run"
+
+
+def test_in_brief_two_rounds_are_enough_and_the_same_is_found() -> None:
     value = dataclasses.replace(context(), brief=True)
     first = listened(value, proxies={"http_proxy": "http://p:1"})
     first["d"]["bound"][0].update(state="taken", holder="which `up` refuses itself")
@@ -76,10 +98,10 @@ def test_in_brief_two_rounds_are_enough_and_what_fails_is_reported_alone() -> No
     assert {one["limit_s"] for one in second.values()} == {1.5}
     rounds = [first, reaching(second)]
     assert asked(value, *rounds) == {}
-    assert judged(TOPIC, value, *rounds) == []
+    assert judged(TOPIC, value, *rounds) == judged(TOPIC, context(), *rounds)
     assert list(TOPIC.describe(value, Answers(rounds))) == []
     lost = [first, reaching(second, lambda source, peer: "timeout" if peer["host"] == "b" else "")]
-    assert len(judged(TOPIC, value, *lost)) == 1
+    assert len(judged(TOPIC, value, *lost)) == 1 + len(judged(TOPIC, value, *rounds))
 
 
 def test_in_brief_sixteen_connections_a_host_are_tried() -> None:
