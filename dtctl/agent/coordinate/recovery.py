@@ -141,7 +141,8 @@ class Recovery:
         ready = [one for one in new if one[0] not in awaiting or one[1]["attempt"] < awaiting[one[0]]]
         self._view.data["noted"].update({task: past["attempt"] for task, past in ready})
         own = [one for one in ready if policy.is_own(one[1]) and one[1]["code"] != 0]
-        yield from policy.causes_first(sorted(own), lambda one: one[1]["ended"], _lost_peer)
+        own.sort(key=lambda one: one[0])
+        yield from policy.causes_first(own, lambda one: one[1]["ended"], _lost_peer)
         for task in self._ps_that_left(now):
             yield task, self._view.entry(task)["history"][-1]
 
