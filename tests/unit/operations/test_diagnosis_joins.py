@@ -14,7 +14,7 @@ from dtctl.operations.diagnosis import signatures
 from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.snapshot import Outcome
 from tests.unit.coordinated import Agents, Beating, moved_record, record, viewed
-from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
+from tests.unit.diagnosing import ended, facts, host, machine, running, says, vitals
 from tests.unit.fakes import FakeTransport
 from tests.unit.tasks import changed, checkpoint, checkpoint_directory, past_attempt
 
@@ -23,16 +23,20 @@ MEMORY = {"available_bytes": 8 << 30, "memory_bytes": 16 << 30}
 
 
 def test_a_port_is_that_of_the_log_or_the_tasks_own_or_unknown() -> None:
-    assert signatures.port(facts(TASK), TASK, {"port": "7"}) == {"port": "7"}
-    assert signatures.port(facts(TASK), TASK, {}) == {"port": "2222"}
-    assert signatures.port(facts(TASK), running("worker:9"), {}) == {"port": "?"}
+    named = says(TASK, "E add_port.cc:83] No address added out of total 1 resolved for '0.0.0.0:7777'")
+    assert signatures.port(facts(named), named, {}) == {"taken": "port 7777", "program_port": "7777"}
+    assert signatures.port(facts(TASK), TASK, {}) == {"taken": "port 2222", "own_port": "2222"}
+    other = running("worker:9")
+    assert signatures.port(facts(TASK), other, {}) == {"taken": "a port", "opener": "worker:9"}
 
 
 def test_holder_of_a_port_at_the_end_is_reported_before_the_present_one() -> None:
     hosts = {"gpu-a": host({"worker:0": vitals(holder="pid 8 (now)")})}
-    assert signatures.port(facts(TASK, hosts=hosts), TASK, {}) == {"port": "2222", "holder": "pid 8 (now)"}
+    now = signatures.port(facts(TASK, hosts=hosts), TASK, {})
+    assert now == {"taken": "port 2222", "own_port": "2222", "holder": "pid 8 (now)", "holder_pid": "8"}
     held = changed(TASK, why=(fact("port_held", port=9, text="pid 7 (then)"),))
-    assert signatures.port(facts(held, hosts=hosts), held, {}) == {"port": 9, "holder": "pid 7 (then)"}
+    then = signatures.port(facts(held, hosts=hosts), held, {})
+    assert then == {"taken": "port 9", "program_port": "9", "holder": "pid 7 (then)", "holder_pid": "7"}
 
 
 SAVED = checkpoint("model.ckpt-7", 7)
