@@ -86,7 +86,7 @@ def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     end, vitals = facts.end_of(task), facts.vitals(task)
     own = facts.address(task.id).rpartition(":")[2]
     held = next((one for one in task.why if one["kind"] == "port_held"), None)
-    named = taken_port(f"{end.log}\n{end.cause}") if end is not None else None
+    named = taken_port(f"{end.log}\n{end.cause}" if end is not None else facts.complaint(task))
     if held is not None:
         number, holder = str(held["port"]), held["text"]
     elif named is not None:
