@@ -60,11 +60,27 @@ def test_asynchronous_training_goes_on_in_the_same_attempt(fleet: Fleet, user: D
     user.dtctl("down", "--yes", timeout_s=120)
 
 
-@pytest.mark.parametrize("host", TASKS)
-def test_synchronous_training_starts_again_from_its_newest_checkpoint(fleet: Fleet, user: Desk, host: str) -> None:
+def test_synchronous_training_trains_on_after_its_other_worker_was_held(fleet: Fleet, user: Desk) -> None:
+    """Whether by itself or by a restart is TensorFlow's decision."""
     scene = tensorflow(fleet, user, STEPS, PS_SYNC)
     scene.up()
-    cut(scene, host)
+    cut(scene, "gpu-4")
+    healed, newest = time.monotonic(), scene.newest_step()
+    before = scene.steps()["worker:0"]
+    try:
+        scene.wait_until(lambda: scene.steps().get("worker:0", 0) > before, "another step of the chief")
+        scene.recover()
+    finally:
+        print(f"{time.monotonic() - healed:.1f} s after the link was back: {scene.steps()}, again: {scene.restarted()}")
+        print([{name: one[name] for name in ("task", "reason", "tasks")} for one in scene.cluster()["incidents"]])
+    assert all(one["back_to"] >= newest for one in scene.cluster()["incidents"] if one["back_to"] is not None)
+    user.dtctl("down", "--yes", timeout_s=120)
+
+
+def test_synchronous_training_starts_again_when_its_chief_was_held(fleet: Fleet, user: Desk) -> None:
+    scene = tensorflow(fleet, user, STEPS, PS_SYNC)
+    scene.up()
+    cut(scene, "gpu-3")
     healed, newest = time.monotonic(), scene.newest_step()
     eventually(lambda: set(scene.restarted()) == set(scene.places()), scene.recovery_s, "every task to start again")
     scene.recover()

@@ -232,6 +232,16 @@ def test_uses_of_tensorflow_are_recognised_in_the_program(tmp_path: Path, text: 
     assert needs(tmp_path, text).uses == used
 
 
+def test_logins_and_the_setup_may_ask_for_keras_2(tmp_path: Path) -> None:
+    packages = {"tensorflow": "2.21.0", "keras": "3.15.1"}
+    facts = {host: {"pythons": [python(packages=packages, legacy_keras=True)]} for host in "abcd"}
+    assert judged(TOPIC, context(uses=["fit", "mirrored_strategy"]), facts) == []
+    (tmp_path / "train.py").write_text("model.fit(data)")
+    trainer = Trainer(code=tmp_path, setup="export TF_USE_LEGACY_KERAS=1")
+    value = cluster(job("worker", ["a"], [2222]), trainer=trainer)
+    assert "keras_2" in needs_of(plan_run(value, {"a": "a"}, local_python="python3"))["worker"].uses
+
+
 @pytest.mark.parametrize("has", [{}, {"tf_keras": "2.21.0"}])
 def test_keras_2_is_the_way_out_of_fit_under_a_mirrored_strategy(has: dict[str, str]) -> None:
     facts = {host: software(tensorflow="2.21.0", keras="3.15.1", **has) for host in "abcd"}

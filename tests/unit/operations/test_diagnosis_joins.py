@@ -45,6 +45,21 @@ def test_holder_of_a_port_at_the_end_is_reported_before_the_present_one() -> Non
     assert signatures.port(facts(held, hosts=hosts), held, {}) == then
 
 
+@pytest.mark.parametrize(
+    ("number", "limit", "found"),
+    [
+        (9, None, None),
+        (9, {"what": "ulimit -t", "text": "60 s"}, {"limit": "ulimit -t is 60 s"}),
+        (24, {"what": "ulimit -t", "text": "60 s"}, {"limit": "ulimit -t is 60 s"}),
+        (24, None, {}),
+        (9, {"what": "ulimit -v", "text": "9 kB"}, None),
+    ],
+)
+def test_a_limit_of_cpu_time_ends_with_its_signal_or_with_sigkill(number: int, limit: Any, found: Any) -> None:
+    task = ended("worker:0", "", code=None, signal=number, beside=fact("limit", **limit) if limit else None)
+    assert signatures.cpu_limit(facts(task), task, {}) == found
+
+
 SPLIT = "ValueError: Attempt to convert a value (PerReplica:{\n"
 
 
