@@ -294,6 +294,7 @@ def test_each_name_of_tensorflow_1_is_found_by_file_and_line(tmp_path: Path) -> 
         "import tensorflow as tf\ntf.compat.v1.app.run()\ntf.train.Checkpoint()\ntf.keras.layers.Dense(1)",
         "from tensorflow import keras\nkeras.layers.Dense(1)",
         "import tensorflow_probability as tf\ntf.layers.dense(1)",
+        "import tensorflow as tf\ndef train(tf):\n    tf.app.run()\ntrain(tf.compat.v1)",
     ],
 )
 def test_programs_for_both_and_for_tensorflow_2_have_no_old_names(tmp_path: Path, text: str) -> None:
