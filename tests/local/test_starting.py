@@ -134,7 +134,7 @@ def test_on_a_terminal_an_interrupt_asks_what_becomes_of_the_run(home: Desk, ans
     write(home, SILENT)
     home.env.pop("CI", None)
     with Terminal(home, "up", "--local") as terminal:
-        terminal.shows("still loading")
+        terminal.shows("loading")
         terminal.press("\x03")
         terminal.shows("Stop run demo-")
         terminal.press(answer)
