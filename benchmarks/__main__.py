@@ -66,7 +66,9 @@ def _answers(options: Options) -> str:
     begin = report.Circumstances.now()
     answers, standings = questions.run(options)
     system = report.machine(begin, questions.NO_PEERS)
-    return f"{questions.table(answers)}\n\n{report.measured(begin)}: {system}. {report.left_out(standings)}"
+    how = f"the shortest of {options.rounds} rounds, on {questions.MANY} hosts of one"
+    head = f"{report.measured(begin)}, {how}: {system}. {report.left_out(standings)}"
+    return f"{questions.table(answers)}\n\n{head}"
 
 
 def _write(pages: Path | None, name: str, text: str) -> None:

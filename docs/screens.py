@@ -9,10 +9,11 @@ python docs/screens.py --pages    docs/images/status.svg, report.png and dashboa
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from page_pictures import draw as draw_pages
@@ -20,6 +21,7 @@ from top_picture import draw as draw_top
 
 from tests.documents.blocks import ROOT, shortened
 from tests.documents.reader import Output, Reader
+from tests.documents.typing_rules import HOSTS, ON_A_SLOW_MACHINE
 from tests.hosts.fleet import Fleet
 
 PAGES = ("README.md", "docs/quickstart.md")
@@ -36,20 +38,28 @@ def write_screens(page: str) -> None:
         for one in reader.reads(page):
             print(f"{one.typed}: {one.code}", flush=True)
             seen.append(one)
-        home = str(reader.shell.home)
+        shown = {str(reader.shell.home): "~", **{fleet[name].address: address for address, name in HOSTS.items()}}
     lines = (ROOT / page).read_text("utf-8").splitlines()
     for one in reversed(seen):
-        _write_screen(lines, one, home)
+        _write_screen(lines, one, shown)
     (ROOT / page).write_text("\n".join(lines) + "\n", "utf-8")
 
 
-def _write_screen(lines: list[str], seen: Output, home: str) -> None:
+def _write_screen(lines: list[str], seen: Output, shown: Mapping[str, str]) -> None:
+    """Writes one screen; what the reader of the page has in place of the test's own home and addresses is `shown`."""
     screen = seen.typed.screen
     if screen is None:
         return
-    printed = [line.replace(home, "~").rstrip() for line in seen.printed]
+    usual = [line for line in seen.printed if not any(re.fullmatch(slow, line.strip()) for slow in ON_A_SLOW_MACHINE)]
+    printed = [_as_shown(line, shown).rstrip() for line in usual]
     first = seen.typed.line
     lines[first : first + len(screen)] = shortened(screen, printed)
+
+
+def _as_shown(line: str, shown: Mapping[str, str]) -> str:
+    for found, instead in shown.items():
+        line = line.replace(found, instead)
+    return line
 
 
 def write_picture() -> None:

@@ -36,7 +36,7 @@ async def _svg() -> str:
     app = _top()
     deadline = time.monotonic() + WITHIN_S
     async with app.run_test(size=SIZE) as pilot:
-        while not _worth_seeing(app.known.status):
+        while not _worth_seeing(app.model.status):
             assert time.monotonic() < deadline, "the run is not worth a picture"
             await pilot.pause(0.2)
         await pilot.pause(3.0)

@@ -67,16 +67,16 @@ def _answers(few: Standings, many: Standings, code: Standings, few_cost: Cost, m
         ("`status`?", "`ssh HOST kill -0 PID`", start.LOOK),
         ("`down`?", "`ssh HOST kill PID`, and wait for its end", start.END),
     ):  # fmt: skip
-        runs = [standings.medians(step) for standings in (few, many)]
-        yield Answer(question, by_hand, *([f"{one[name].wall_s:.1f} s" for one in runs] for name in ("dtctl", "ssh")))
+        runs = [standings.shortest_s(step) for standings in (few, many)]
+        yield Answer(question, by_hand, *([f"{one[name]:.1f} s" for one in runs] for name in ("dtctl", "ssh")))
     for question, step in (
         (f"How fast does code arrive? ({push.BYTES / 1e6:.0f} MB in {push.FILES} files, nothing there yet)", push.COLD),
         ("One file of them changed?", push.AGAIN),
     ):
-        taken = code.medians(step)
-        pairs = ([f"{taken[name].wall_s:.1f} s", None] for name in ("dtctl push", "rsync"))
+        taken = code.shortest_s(step)
+        pairs = ([f"{taken[name]:.1f} s", None] for name in ("dtctl push", "rsync"))
         yield Answer(question, "`rsync -az`, 24 at once", *pairs)
-    costs = [f"{cost.share:.2%} of a core, {cost.memory_mb:.0f} MB" for cost in (few_cost, many_cost)]
+    costs = [f"{100 * cost.share:.2f} % of a core, {cost.memory_mb:.0f} MB" for cost in (few_cost, many_cost)]
     yield Answer("What does it cost on a host while it trains?", "nothing but the program", costs, ["0", "0"])
 
 

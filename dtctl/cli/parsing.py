@@ -191,7 +191,7 @@ def _metavar(param: Any) -> str:
 
 
 def _habits(kind: str) -> dict[str, str]:
-    """Habits from other programs: `commands` or `options` -> dtctl's equivalent."""
+    """Habits from other programs: `commands` or `options` -> dtctl's equivalent; `several` -> a hint."""
     import yaml
 
     habits: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_name("habits.yaml").read_text("utf-8"))
@@ -208,6 +208,8 @@ def no_command(arguments: Sequence[str], commands: Collection[str]) -> UsageErro
         return UsageError(summary, hint=f"dtctl {' '.join([*others[:1], '-h'])}    shows what it takes")
     if habit := _habits("commands").get(argument):
         return UsageError(summary, hint=f"did you mean this? dtctl {' '.join([habit, *others])}")
+    if hint := _habits("several").get(argument):
+        return UsageError(summary, hint=hint)
     if argument.endswith((".yaml", ".yml")):
         return UsageError(f"{argument!r} is a file, not a command", hint=f"did you mean this? dtctl up {argument}")
     if ":" in argument or argument.startswith("@"):

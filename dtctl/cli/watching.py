@@ -47,7 +47,8 @@ def follow_to_the_end(
     tasks = tuple(task for task, host in record.roster.items() if host not in without)
     printer = render.logs.LogPrinter(tasks, prefix=True, timestamps=False, raw=raw)
     wanted = operations.logs.LogRequest(tasks, lines=lines)
-    finish(watch(scope, record, wanted, printer, started=started, fresh=fresh), printer)
+    ended, told = watch(scope, record, wanted, printer, started=started, fresh=fresh)
+    finish(ended, printer, told)
 
 
 def follow_logs(
@@ -64,12 +65,12 @@ def follow_logs(
 
     printer = printer_for(wanted.tasks)
     while True:
-        ended = watch(scope, record, wanted, printer)
+        ended, told = watch(scope, record, wanted, printer)
         newer = operations.follow.onward(ended, record, scope.transport) if scope.run is None else None
         if newer is not None:
             render.logs.show_onward(ended, newer)
         if newer is None or newer.record is None:
-            finish(ended, printer)
+            finish(ended, printer, told)
         run = newer.record.run
         record = (scope.started_here(run) if run else None) or newer.record
         tasks = chosen(record, selectors)
@@ -86,8 +87,8 @@ def watch(
     timeout_s: float | None = None,
     started: Cluster | None = None,
     fresh: bool = False,
-) -> operations.snapshot.RunStatus:
-    """Prints events as they come until the run has ended.
+) -> tuple[operations.snapshot.RunStatus, Container[tuple[str, str]]]:
+    """Prints events as they come until the run has ended. Returns its end, and the causes of losses that were printed.
 
     Hooks that are allowed run: those of `started`, or else of the run's cluster file.
     """
@@ -116,7 +117,7 @@ def watch(
                 if isinstance(event, operations.snapshot.RunStatus) and event.coordination:
                     commands.see(events_of(event.coordination.view))
                 if isinstance(event, operations.follow.Ended):
-                    return ended(event.status)
+                    return ended(event.status), narrate.told
                 narrate(event)
         except TimeoutError:
             errors.note("the timeout has expired; the run continues")
@@ -137,9 +138,9 @@ def end_of(status: RunStatus) -> Sequence[RunEvent]:
     return [ended(run, verdict.outcome.value, list(verdict.why), cause, time.time())]
 
 
-def finish(status: RunStatus, followed: LogPrinter | None = None) -> NoReturn:
-    """Shows the end; raises Exit with the run's result. `followed` has shown the logs."""
-    render.result.show_ended(status, followed)
+def finish(status: RunStatus, followed: LogPrinter | None = None, told: Container[tuple[str, str]] = ()) -> NoReturn:
+    """Shows the end; raises Exit with the run's result. `followed` has shown the logs; `told`: see `watch`."""
+    render.result.show_ended(status, followed, told)
     raise typer.Exit(render.result.ended_exit_code(status))
 
 

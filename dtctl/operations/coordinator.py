@@ -180,12 +180,17 @@ def coordinator_away(host: str, error: DtctlError) -> CoordinatorUnreachable:
     raise error
 
 
-def request_of_status(record: RunRecord, *, guess: bool = False) -> Request[StatusResult]:
-    """`guess`: checkpoints are looked for where no setting leads, too, which may take a while."""
+def request_of_status(
+    record: RunRecord, *, guess: bool = False, dirs: Mapping[str, Sequence[str]] = {}
+) -> Request[StatusResult]:
+    """`guess`: checkpoints are looked for where no setting leads, too, which may take a while.
+
+    `dirs`: where a host without a run looks for them.
+    """
     return Request(
         "status",
         StatusResult,
-        lambda _: {"guess": guess},
+        lambda host: {"guess": guess, "dirs": list(dirs.get(host.name, ()))},
         lambda host, answer: check_status(record.cluster, host.name, answer),
     )
 

@@ -225,11 +225,23 @@ def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:
     """Entries in the order of the event history, causes before effects; running attempts at their beginning."""
     folding = Folding()
     entries: list[HistoryEvent | Attempted] = []
-    for entry in (entry for one in events for entry in folding.take(one)):
-        entries.insert(_position(entries, entry), entry)
+    after: dict[tuple[str, int], HistoryEvent | Attempted] = {}
+    """Attempt -> the first entry that the history has after its beginning."""
+    begun: list[tuple[str, int]] = []
+    for one in events:
+        for entry in folding.take(one):
+            entries.insert(_position(entries, entry), entry)
+            after.update(dict.fromkeys(begun, entry))
+            begun.clear()
+        if one["kind"] == "task" and one["task"] is not None and one["to"] == "running":
+            begun.append((one["task"], one["attempt"] or 0))
     for running in folding.rest():
-        later = (place for place, entry in enumerate(entries) if _time(entry) > running.time)
-        entries.insert(next(later, len(entries)), running)
+        place = next((at for at, entry in enumerate(entries) if _time(entry) > running.time), len(entries))
+        follower = after.get((running.task, running.attempt))
+        same = [at for at, entry in enumerate(entries[:place]) if entry is follower]
+        if same and _time(entries[same[0]]) >= running.time - CLOCKS_AGREE_S:
+            place = same[0]
+        entries.insert(place, running)
     newest: dict[str, int] = {}
     for entry in entries:
         if isinstance(entry, Attempted):

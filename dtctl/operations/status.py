@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dtctl.agent.records.answers import StatusResult
+from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.away import ImpatientTransport
@@ -13,7 +14,7 @@ from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.client import ask, knows_no_run
 from dtctl.operations.coordinator import ask_about, request_of_status, status_by_coordinator, status_of_hosts, task_of
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus, TaskStatus, seen_now
+from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict, seen_now
 from dtctl.transport.seam import Transport
 
 
@@ -67,6 +68,21 @@ def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
 def with_checkpoints(record: RunRecord, transport: Transport) -> RunStatus:
     """By every host, with all checkpoints: those that no setting leads to, and those in storage as they are now."""
     return with_storage(status_of_hosts(record, ImpatientTransport(transport, record), guess=True), fresh=True)
+
+
+def before_first_run(record: RunRecord, transport: Transport, dirs: Mapping[str, Sequence[str]]) -> RunStatus:
+    """The checkpoints in these directories of hosts that have no run, from which the first one would continue."""
+    asked = [name for name in record.task_hosts if dirs.get(name)]
+    outcomes = ask(record, ImpatientTransport(transport, record), request_of_status(record, dirs=dirs), asked)
+    answers = outcomes.results
+    return RunStatus(
+        record=record,
+        tasks={},
+        verdict=Verdict(Outcome.CREATED, (fact("no_run"),)),
+        checkpoints=tuple(Checkpoints(host, one) for host in answers for one in answers[host]["checkpoints"]),
+        time=max((answer["time"] for answer in answers.values()), default=0.0),
+        errors=outcomes.errors,
+    )
 
 
 def _with_answers_of_hosts(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import HOLDING, Fact, headline, named, sentence, why_of
 from dtctl.agent.records.whole_run import HistoryEvent, Incident, has_steps
+from dtctl.agent.run.policy import fingerprint
+from dtctl.model import grouped
 from dtctl.operations.snapshot import Coordination, Outcome, recovered_after_s, steps_lost
-from dtctl.render.format import duration, local_time
+from dtctl.render.format import count, duration, local_time
 
 if TYPE_CHECKING:
     from dtctl.operations.events import Attempted
@@ -29,9 +31,31 @@ def history_line(entry: HistoryEvent | Attempted) -> str:
     return event_line(entry) if isinstance(entry, dict) else attempt_line(entry)
 
 
-def incident_lines(incident: Incident, now: float) -> list[str]:
-    """A loss and its recovery; failures that only followed from it share one line."""
-    parts = [f"{_ended(incident['task'], tuple(why_of(incident)))} at {clock(incident['noticed'])}"]
+def cause_of(incident: Incident) -> tuple[str, str]:
+    """The same for losses of a task that have the same cause."""
+    return incident["task"], fingerprint(sentence(why_of(incident)))
+
+
+def losses_lines(
+    incidents: Iterable[Incident], now: float, most: int, told: Container[tuple[str, str]] = ()
+) -> list[str]:
+    """The newest `most` causes of losses; of the losses of each, the last one. Those in `told` are left out."""
+    by_cause = grouped((cause_of(one), one) for one in incidents)
+    groups = sorted((by_cause[cause] for cause in by_cause if cause not in told), key=lambda group: group[-1]["id"])
+    earlier = sum(len(group) for group in groups[:-most])
+    lines = [f"{count(earlier, 'earlier loss')}: dtctl events"] if earlier else []
+    for group in groups[-most:]:
+        lines += incident_lines(group[-1], now, len(group), group[0]["noticed"])
+    return lines
+
+
+def incident_lines(incident: Incident, now: float, times: int = 1, since: float = 0.0) -> list[str]:
+    """A loss and its recovery; failures that only followed from it share one line.
+
+    `times`: losses by the same cause, since then, of which it is the last.
+    """
+    again = f", {times} times since {clock(since)}" if times > 1 else ""
+    parts = [f"{_ended(incident['task'], tuple(why_of(incident)))} at {clock(incident['noticed'])}{again}"]
     along = [task for task in incident["tasks"] if task != incident["task"]]
     if along:
         parts.append(f"restarted with it: {', '.join(along)}")
@@ -51,14 +75,9 @@ def incident_lines(incident: Incident, now: float) -> list[str]:
 
 def news(before: Coordination | None, now: Coordination) -> list[str]:
     """The changes that a person who follows the run must know."""
-    known = {incident["id"]: incident for incident in before.view["incidents"]} if before else {}
     lines = []
-    for incident in now.view["incidents"]:
-        old = known.get(incident["id"])
-        state = (incident["recovered"], incident["back_to"])
-        changed = old is None or state != (old["recovered"], old["back_to"])
-        if changed and (before is not None or incident["recovered"] is None):
-            lines += incident_lines(incident, now.view["time"])
+    for incident in told_losses(before, now):
+        lines += incident_lines(incident, now.view["time"])
     if (
         now.view["missing"]
         and (before is None or before.view["missing"] != now.view["missing"])
@@ -74,6 +93,28 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
     if verdict.outcome.decided and not (before and before.verdict.outcome.decided) and now.view["phase"] != "ended":
         lines.append(f"{sentence(verdict.why)}; the hosts stop the remaining tasks")
     return lines + _contacts(before, now)
+
+
+def told_losses(before: Coordination | None, now: Coordination) -> list[Incident]:
+    """Losses to report: of each cause the first one, and each that was overcome since.
+
+    Those of a run that has ended already are part of its result.
+    """
+    if before is None and now.verdict.outcome.decided:
+        return []
+    known = {incident["id"]: incident for incident in before.view["incidents"]} if before else {}
+    causes: dict[tuple[str, str], Incident] = {}
+    for incident in now.view["incidents"]:
+        causes.setdefault(cause_of(incident), incident)
+
+    def is_news(incident: Incident) -> bool:
+        old = known.get(incident["id"])
+        if old is not None:
+            return (incident["recovered"], incident["back_to"]) != (old["recovered"], old["back_to"])
+        overcome = incident["recovered"] is not None
+        return causes[cause_of(incident)] is incident and (before is not None or not overcome)
+
+    return [incident for incident in now.view["incidents"] if is_news(incident)]
 
 
 def clock(epoch_s: float) -> str:

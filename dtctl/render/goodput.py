@@ -72,8 +72,8 @@ def gain_text(gain: Gain) -> str:
         return f"checkpoints to go back to (none was found): up to {more}"
     if gain.kind == "stall":
         return f"recovery.stall: {exact(gain.to_s)} (a hang was noticed after {exact(gain.from_s)}): {more}"
-    losses = "the loss" if gain.count == 1 else f"the {gain.count} losses"
-    return f"without {losses} of {gain.task}: {more}"
+    restarts = "the restart" if gain.count == 1 else f"the {gain.count} restarts"
+    return f"{restarts} of {gain.task} cost {percent(gain.share)}"
 
 
 def percent(share: float) -> str:

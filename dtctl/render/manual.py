@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from dtctl.config.habits import meant_anywhere, meant_key
 from dtctl.config.reference import ANY, Key, all_keys, section_texts
 from dtctl.dataclass import dataclass
 from dtctl.errors import ExitCode, UsageError, did_you_mean
@@ -77,9 +78,17 @@ def find(words: Iterable[str]) -> tuple[Topic, ...]:
     asked = " ".join(words).strip()
     found = tuple(_found(_normal(asked))) or tuple(_by_message(asked)) or tuple(_by_signature(asked))
     if not found:
-        near = did_you_mean(asked, sorted(names()))
+        near = _meant(asked) or did_you_mean(asked, sorted(names()))
         raise UsageError(f"there is nothing to explain about {asked!r}", hint=near or "dtctl explain    lists it all")
     return found
+
+
+def _meant(asked: str) -> str:
+    """A hint for a key of other programs, as ssh.password; empty if none is known."""
+    section, _, key = asked.rpartition(".")
+    return (
+        meant_key(("ssh" if section == "hosts" else section, key)) if section else next(iter(meant_anywhere(key)), "")
+    )
 
 
 def names() -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
@@ -156,8 +156,8 @@ def stop_exit_code(result: StopResult) -> ExitCode:
     return ExitCode.OK
 
 
-def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
-    """Shows the end of a run.
+def show_ended(status: RunStatus, followed: LogPrinter | None = None, told: Container[tuple[str, str]] = ()) -> None:
+    """Shows the end of a run. `told`: causes of losses that were reported as they came.
 
     The first failure comes last, with the end of its log unless `followed` has just shown it.
     """
@@ -166,7 +166,7 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
     from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 
     verdict, coordination = status.verdict, status.coordination
-    for line in restarts_lines(status, _INCIDENTS):
+    for line in restarts_lines(status, _INCIDENTS, told):
         note(line)
     _show_others(status)
     for line in checkpoint_lines(status):

@@ -131,6 +131,8 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
         note(f"found a checkpoint of an earlier run, {place}: a trainer that restores continues from it")
     for why, hosts in by_value(result.without_revival).items():
         note(f"{summarize_hosts(hosts)}: after a reboot the run waits there for the next dtctl command: {why}")
+    for why, hosts in by_value(result.unsure_revival).items():
+        note(f"{summarize_hosts(hosts)}: after a reboot the run may not continue by itself: {why}")
     for kind, hosts in by_value(result.new_revival).items():
         written = _REVIVALS.get(kind, kind)
         note(

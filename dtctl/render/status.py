@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,8 @@ from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.diagnosis import problem_lines
 from dtctl.render.errors import show_host_errors
-from dtctl.render.events import incident_lines
-from dtctl.render.format import by_value, count, duration, fold, local_time
+from dtctl.render.events import losses_lines
+from dtctl.render.format import by_value, duration, fold, local_time
 from dtctl.render.goodput import goodput_line, percent
 from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.terminal import console
@@ -195,17 +195,12 @@ def _idle_state(contact: Contact) -> str:
     return f"{state}, but drained" if contact["drained"] is not None else state
 
 
-def restarts_lines(status: RunStatus, most: int) -> list[str]:
-    """The newest incidents, one per line, and the number of earlier ones."""
+def restarts_lines(status: RunStatus, most: int, told: Container[tuple[str, str]] = ()) -> list[str]:
+    """The newest causes of losses, one per line, and the number of earlier ones; those in `told` are left out."""
     coordination = status.coordination
     if coordination is None or not coordination.view["incidents"]:
         return []
-    shown = coordination.view["incidents"][-most:]
-    earlier = len(coordination.view["incidents"]) - len(shown)
-    lines = [f"{count(earlier, 'earlier loss')}: dtctl events"] if earlier else []
-    for incident in shown:
-        lines += incident_lines(incident, status.time or coordination.view["time"])
-    return lines
+    return losses_lines(coordination.view["incidents"], status.time or coordination.view["time"], most, told)
 
 
 @contextmanager

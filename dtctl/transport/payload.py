@@ -22,6 +22,11 @@ LOADER = f"python3 -ISc '{_READ:400}'"
 
 The blanks at its end leave room for the agent's own command line, which replaces it."""
 
+BEGINS = b"dtctl-begins"
+"""What a login shell prints when its start-up files are done: nothing of them replaces it, or waits for input."""
+BY_SHELL = f"echo {BEGINS.decode()}; {LOADER}"
+"""The loader as a login shell runs it. Without `exec`, which restricted shells refuse."""
+
 _PACKAGE = "dtctl_agent"
 _BOOTSTRAP = "bootstrap.py"
 PACKING = 6

@@ -16,7 +16,14 @@ from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.transport import payload as program
 from dtctl.transport import wire
 from dtctl.transport.fanout import ALONE_S, idle
-from dtctl.transport.timeouts import GREETING_TIMEOUT_S, SILENCE_LIMIT_S, UNOBSERVED, SilenceTimer, Waiting
+from dtctl.transport.timeouts import (
+    GREETING_TIMEOUT_S,
+    SHELL_TIMEOUT_S,
+    SILENCE_LIMIT_S,
+    UNOBSERVED,
+    SilenceTimer,
+    Waiting,
+)
 from dtctl.transport.wire import checked_frame, untrue
 
 if TYPE_CHECKING:
@@ -60,8 +67,11 @@ class StreamSession:
         stream: Stream,
         waiting: Waiting = UNOBSERVED,
         fork_server: Callable[[str], object] = lambda _: None,
+        begins: bytes = b"",
     ) -> None:
+        """`begins`: what a login shell prints before it starts the agent; empty where there is none."""
         self._host = host
+        self._begins = begins
         self._fork_server = fork_server
         """Called with the greeting's field for the fork server."""
         self._stream = stream
@@ -175,6 +185,7 @@ class StreamSession:
         """The first frame, or the next after `lacking`."""
         try:
             limit = self._patience if deadline is None else min(deadline, self._patience)
+            self._await_shell(limit)
             with self._waiting.on(self._host.name, "no greeting of its agent"):
                 return self._receive(limit, self._silence(GREETING_TIMEOUT_S))
         except TimeoutError:
@@ -189,6 +200,31 @@ class StreamSession:
             if self._decoder.started or self._closed:
                 raise
             raise not_started(self._host.name, self._stream.ending(), self._decoder.noise) from None
+
+    def _await_shell(self, limit: float) -> None:
+        """Returns when the login shell runs the command; not if a start-up file waits, or starts another program."""
+        until = self._begun + SHELL_TIMEOUT_S
+        silence = self._silence(SHELL_TIMEOUT_S)
+        with self._waiting.on(self._host.name, "start of the agent by its login shell"):
+            while self._begins and not self._decoder.started:
+                if self._begins in self._decoder.noise:
+                    break
+                try:
+                    self._read(min(limit, until), silence)
+                except TimeoutError:
+                    if time.monotonic() < until:
+                        raise
+                    raise self._shell_waits() from None
+        self._begins = b""
+
+    def _shell_waits(self) -> TransportError:
+        return TransportError(
+            f"the login shell on {self._host.name} has not run a command within {SHELL_TIMEOUT_S:g} s",
+            detail=text_of(self._decoder.noise),
+            hint=f"a start-up file (.bashrc, .profile) waits for something, or starts another program (exec fish): "
+            f"dtctl ssh {self._host.name}    shows it\n"
+            "at the top of it: case $- in *i*) ;; *) return ;; esac    skips the rest in non-interactive shells",
+        )
 
     def _silence(self, limit_s: float) -> SilenceTimer:
         return SilenceTimer(self._host.name, limit_s, self._waiting.on_silence)
@@ -257,9 +293,11 @@ def converse(
     waiting: Waiting,
     opening: bytes | None = None,
     fork_server: Callable[[str], object] = lambda _: None,
+    *,
+    begins: bytes = b"",
 ) -> StreamSession:
-    """A conversation with the agent, which is sent over the stream."""
-    session = StreamSession(host, stream, waiting, fork_server)
+    """A conversation with the agent, which is sent over the stream. `begins`: as in StreamSession."""
+    session = StreamSession(host, stream, waiting, fork_server, begins)
     try:
         session.begin(opening or program.opening())
     except BaseException:
@@ -322,4 +360,5 @@ def not_started(name: str, ending: RemoteExit, noise: bytes) -> TransportError:
 
 
 def text_of(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace").strip()
+    """Without the line by which a login shell shows that it runs a command."""
+    return raw.replace(program.BEGINS + b"\n", b"").decode("utf-8", "replace").strip()

@@ -18,6 +18,9 @@ SILENCE_LIMIT_S = 30.0
 GREETING_TIMEOUT_S = 60.0
 """The time for a greeting. A host may be too busy to start Python soon; a host that is down fails much earlier."""
 
+SHELL_TIMEOUT_S = 20.0
+"""The time for the start-up files of a login shell, which take a few at the most, also on a busy host."""
+
 PATIENCE_S = 120.0
 """The time for an answer without lengthy work; beats do not extend it."""
 

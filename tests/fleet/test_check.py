@@ -13,6 +13,7 @@ import pytest
 from tests.desk import Desk, cluster_text
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet, FleetHost
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.fleet
 
@@ -84,7 +85,7 @@ def test_a_check_finds_what_is_wrong_with_each_host_and_leaves_nothing_behind(br
     assert not reported["errors"]
 
     assert reported["seconds"] <= took
-    assert not fleet.busy()
+    eventually(lambda: not fleet.busy())
     for host in fleet.hosts:
         assert not [path.name for path in host.home.rglob(".dtctl-check-*")]
 

@@ -342,7 +342,7 @@ class Host:
         if word["type"] == "start":
             yield {"type": "started", "run": run, "tasks": own}, b""
             if self._listen()["type"] == "keep":
-                kept = {"unchanged": False, "reboot": "cron", "reboot_why": None, "pruned": []}
+                kept = {"unchanged": False, "reboot": "cron", "reboot_why": None, "reboot_unsure": None, "pruned": []}
                 yield {"type": "result", "run": run, **kept}, b""
                 return
         yield _error("rolled_back", "cancelled by the controller"), b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from tests.desk import Desk, cluster_text
@@ -90,6 +91,22 @@ def test_checkpoints_from_the_first_to_the_damaged_one(home: Desk) -> None:
     assert ended.returncode == 1
     assert "third/model.ckpt-200 is damaged" in ended.stderr
     assert "recovery.allow_scratch: true" in ended.stderr
+
+
+def test_checkpoints_are_listed_before_the_first_run(home: Desk) -> None:
+    hosts = "hosts:\n  node-1: {transport: local}\n  node-2: {transport: local}\n"
+    home.write_cluster(CLUSTER.replace("OUT", "out") + "dirs: {{output: saved}}\n", hosts=hosts)
+    empty = home.run("checkpoints")
+    assert (empty.returncode, "no checkpoint directory" in empty.stderr) == (0, False), empty.stderr
+    assert f"{home.home}/dtctl/{home.name}/saved" in empty.stdout
+    shutil.copytree(DATA, home.home / "dtctl" / home.name / "saved")
+    document = json.loads(home.dtctl("checkpoints", "-o", "json"))
+    assert document["run"] is None
+    [place] = document["checkpoints"]
+    assert (place["host"], place["others"]) == ("node-1", ["node-2"])
+    assert [one["prefix"] for one in place["all"]] == ["model.ckpt-200", "model.ckpt-100"]
+    home.write_cluster(CLUSTER.replace("OUT", "out"), hosts=hosts)
+    assert "no checkpoint directory: set dirs.output" in home.run("checkpoints").stderr
 
 
 def test_the_next_run_finds_a_checkpoint_pushed_from_this_machine(home: Desk) -> None:

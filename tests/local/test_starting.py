@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,44 @@ def test_a_program_that_fails_the_same_way_again_ends_the_start_with_its_cause(h
     assert home.outcome() == "Failed"
     assert "the daemon is away" in home.dtctl("logs", "ps:0")
     assert home.processes() == {}
+
+
+HERE = "hosts:\n  node-1: {transport: local}\n  node-2: {transport: local}\n"
+
+
+def test_a_run_whose_lead_moves_to_another_address_of_its_machine_takes_the_ports_of_the_one_that_it_replaces(
+    home: Desk,
+) -> None:
+    """Hosts of the file may be addresses of one machine; the coordinator's port and the trainers' are set."""
+    coordinator, worker = free_ports(2)
+
+    def write_on(*hosts: str) -> None:
+        text = cluster_text(jobs=f"{{worker: {{hosts: [{', '.join(hosts)}], port: {worker}}}}}")
+        home.write_cluster(text + f"coordinator: {{{{port: {coordinator}}}}}\n", hosts=HERE)
+
+    write_on("node-1")
+    home.dtctl("up", "-q")
+    for hosts in (["node-2", "node-1"], ["node-1", "node-2"], ["node-2", "node-1"]):
+        write_on(*hosts)
+        done = home.run("up", "--replace")
+        assert done.returncode == 0, done.stderr
+        assert home.task("worker:0")["host"] == hosts[0]
+    home.dtctl("stop")
+    write_on("node-2")
+    with socket.create_server(("", worker)):
+        taken = home.run("up")
+    assert (taken.returncode, f"port {worker} is in use" in taken.stderr) == (5, True), taken.stderr
+
+
+def free_ports(count: int) -> list[int]:
+    """They are below those that the system hands out to outgoing connections, and others may follow each."""
+    found = []
+    for port in range(20_000, 30_000, 10):
+        with suppress(OSError), socket.create_server(("", port)):
+            found.append(port)
+        if len(found) == count:
+            break
+    return found
 
 
 BINDS = "import socket, sys; open_ = socket.socket(); open_.bind(('127.0.0.1', int(sys.argv[1])))"
@@ -95,7 +134,7 @@ def test_on_a_terminal_an_interrupt_asks_what_becomes_of_the_run(home: Desk, ans
     write(home, SILENT)
     home.env.pop("CI", None)
     with Terminal(home, "up", "--local") as terminal:
-        terminal.shows("still loading")
+        terminal.shows("loading")
         terminal.press("\x03")
         terminal.shows("Stop run demo-")
         terminal.press(answer)

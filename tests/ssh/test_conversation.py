@@ -136,8 +136,8 @@ def test_a_server_that_dies_loses_the_connection(host: Host) -> None:
 
 
 def test_the_loader_runs_in_every_shell() -> None:
-    assert payload.LOADER.count("'") == 2
-    assert not set(payload.LOADER) & set("$`\\!\n")
+    assert payload.BY_SHELL.count("'") == 2
+    assert not set(payload.BY_SHELL) & set("$`\\!\n")
 
 
 def _receive_for_ever(session: Session) -> None:

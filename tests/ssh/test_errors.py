@@ -131,13 +131,34 @@ class TestTheOtherSide:
         assert "exit code 4" in error.detail
         assert "no entry today" in error.detail
 
-    def test_a_shell_that_waits_for_input_times_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 1.0)
+    @pytest.mark.parametrize("last", ["sleep 600", "exec cat >/dev/null"])
+    def test_a_login_shell_that_never_runs_the_command_is_named(
+        self, monkeypatch: pytest.MonkeyPatch, last: str
+    ) -> None:
+        monkeypatch.setattr(stream, "SHELL_TIMEOUT_S", 2.0)
         with Sshd() as server:
-            (server.home / ".bashrc").write_text("echo password please; sleep 600\n")
+            (server.home / ".bashrc").write_text(f"echo password please; {last}\n")
             error = failure(direct(server))
-        assert error.summary == "the agent on gpu-a did not answer within 1 s"
-        assert "password please" in error.detail
+        assert error.summary == "the login shell on gpu-a has not run a command within 2 s"
+        assert error.detail == "password please"
+        assert "case $- in *i*)" in error.hint
+
+    def test_a_slow_login_shell_is_awaited(self) -> None:
+        with Sshd() as server:
+            (server.home / ".bashrc").write_text("sleep 3\n")
+            session = answering(SshTransport(), direct(server))
+            assert session.facts["user"] == "train"
+            session.close()
+
+    def test_a_python_that_never_answers_is_told_from_a_shell_that_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 2.0)
+        with Sshd() as server:
+            (server.home / "bin").mkdir()
+            (server.home / "bin" / "python3").write_text("#!/bin/sh\nsleep 600\n")
+            (server.home / "bin" / "python3").chmod(0o755)
+            (server.home / ".bashrc").write_text("PATH=$HOME/bin:$PATH\n")
+            error = failure(direct(server))
+        assert error.summary == "the agent on gpu-a did not answer within 2 s"
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,7 @@ def test_connection_of_another_user_is_refused(server: Sshd) -> None:
     """Even where all modes are open: another user of the host connects, and is hung up on unheard."""
     host = direct(server)
     await_server(server, host)
+    eventually(lambda: server.processes() == ["dtctl-sessions"])  # the session that has started it has ended
     directory, before = server.home / ".dtctl/sessions", server.processes()
     for path in (directory, *directory.iterdir()):
         path.chmod(0o777)

@@ -1,6 +1,7 @@
 """Ends of logs as programs write them, and what each is known by: read from ended_logs.txt.
 
-There a block has a name, what is expected of its log (`cause`, `finding`, `means`, `remedy`), and the log, in which
+There a block has a name, what is expected of its log (`cause`, `finding`, `means`, `remedy`, and with what the `first`
+remedy begins, of failures that users cause), and the log, in which
 `Traceback ...` stands for FRAMES. The program has exited with 1, or was killed by the signal of the number `signal`.
 """
 

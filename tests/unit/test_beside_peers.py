@@ -50,6 +50,11 @@ def test_a_section_repeats_nothing_of_its_table() -> None:
     assert [line for line in lines if line and not line.startswith("|")] == ["### On 4 hosts"]
 
 
+def test_one_disturbed_round_does_not_decide_an_answer() -> None:
+    rounds = [Taken(9.0, 0, 0), Taken(8.8, 0, 0), Taken(30.0, 0, 0)]
+    assert Standings({("cold", "rsync"): rounds}).shortest_s("cold") == {"rsync": 8.8}
+
+
 def test_a_question_has_dtctl_and_the_same_by_hand_side_by_side() -> None:
     answer = Answer("How long does `up` take?", "`ssh HOST`", ["1.9 s", "9.3 s"], ["0.5 s", None])
     assert answer.row() == "| How long does `up` take? | 1.9 s | 0.5 s | 9.3 s | - | `ssh HOST` |"

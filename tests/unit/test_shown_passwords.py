@@ -31,6 +31,7 @@ SHOWS = (
         "plan --local",
         "plan --local -o json",
         "allow",
+        "allow --yes",
         "allow -o json",
         "allow --local",
         "validate",

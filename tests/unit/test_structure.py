@@ -91,7 +91,7 @@ VISITED = (
     *("dtctl.agent.records", "dtctl.agent.host.secrets", "dtctl.agent.host.escapes"),
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
     *("dtctl.agent.run.cause", "dtctl.agent.run.drains", "dtctl.agent.run.gang", "dtctl.agent.run.hangs"),
-    "dtctl.agent.run.log_text",
+    *("dtctl.agent.run.log_text", "dtctl.agent.run.installing"),
 )
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from contextlib import suppress
 
-from ..host import machine, paths
+from ..host import limits, machine, paths
 from ..records.checks import MOST_TAKEN, GpuTaken, MachineFacts, MachineQuestion, Rights, TaskMemory
 from ..records.kinds import made
 from ..records.spec import gpus_of
@@ -48,19 +47,17 @@ def inspect(talk: Conversation, question: MachineQuestion) -> MachineFacts:
 
 
 def _rights() -> Rights:
+    """The limits are those of trainers, who inherit them from this login."""
+    own = limits.soft_limits(os.getpid())
     return {
-        "open_files": _limit(resource.RLIMIT_NOFILE),
-        "processes": _limit(resource.RLIMIT_NPROC),
+        "open_files": own.get(limits.OPEN_FILES),
+        "processes": own.get(limits.PROCESSES),
+        "cpu_s": own.get(limits.CPU_TIME),
+        "file_bytes": own.get(limits.FILE_SIZE),
         "selinux": _selinux(),  # type: ignore[typeddict-item]
         "kills_at_logout": systemd.ends_logins(),
         "lingers": systemd.lingers(),
     }
-
-
-def _limit(what: int) -> Optional[int]:
-    """The limit of trainers, who inherit it from this login."""
-    soft = resource.getrlimit(what)[0]
-    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _selinux() -> str:

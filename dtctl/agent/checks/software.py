@@ -111,6 +111,10 @@ for name in counts if gpus else ():
 """
 
 
+_TRUE = ("1", "true", "True")
+"""As tensorflow/__init__.py reads it."""
+
+
 class Python:
     """A Python of the question, and its facts."""
 
@@ -125,7 +129,8 @@ class Python:
             self._variables["PYTHONPATH"] = marks.text(asked["python_path"])
         program = marks.text(asked["program"])
         path = (program if self._box else shutil.which(program, path=self._variables["PATH"]) or "") if there else ""
-        self.found = made(PythonFound, program=asked["program"], path=path[:4096])
+        legacy = self._variables.get("TF_USE_LEGACY_KERAS") in _TRUE and not asked["isolated"]
+        self.found = made(PythonFound, program=asked["program"], path=path[:4096], legacy_keras=legacy)
 
     def read(self) -> None:
         """Reads its packages by the names of its directories."""

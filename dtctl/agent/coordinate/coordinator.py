@@ -471,7 +471,7 @@ class Coordinator:
         data, kind, why, cause = self.view.data, now.kind, now.why, now.cause
         before = data["condition"]
         if before["type"] == kind:
-            before.update(cause=cause, start=now.start)
+            before["cause"], before["start"] = cause, now.start
             explain(before, why)
             return
         data["conditions"].append(before)

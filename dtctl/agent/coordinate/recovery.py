@@ -141,7 +141,8 @@ class Recovery:
         ready = [one for one in new if one[0] not in awaiting or one[1]["attempt"] < awaiting[one[0]]]
         self._view.data["noted"].update({task: past["attempt"] for task, past in ready})
         own = [one for one in ready if policy.is_own(one[1]) and one[1]["code"] != 0]
-        yield from policy.causes_first(sorted(own, key=_in_order), lambda one: one[1]["ended"], _lost_peer)
+        own.sort(key=lambda one: one[0])
+        yield from policy.causes_first(own, lambda one: one[1]["ended"], _lost_peer)
         for task in self._ps_that_left(now):
             yield task, self._view.entry(task)["history"][-1]
 
@@ -345,11 +346,6 @@ def _unable_to_restore(one: Incident) -> Optional[Tuple[str, List[Fact]]]:
     """The first of its lost tasks that could not restore a checkpoint, and the reason."""
     losses = [(one["task"], one["why"]), *((other["task"], other["why"]) for other in one["collateral"])]
     return next(((task, why) for task, why in losses if policy.names(policy.CANNOT_RESTORE, why)), None)
-
-
-def _in_order(one: Tuple[str, Past]) -> Tuple[str, int]:
-    """By task, and its attempts from the first."""
-    return one[0], one[1]["attempt"]
 
 
 def _lost_peer(one: Tuple[str, Past]) -> bool:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
+import signal
 
 from ..records.reasons import Fact, fact
 from . import machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Dict, List, Optional
+
+ADDRESS_SPACE, DATA, PROCESSES, OPEN_FILES, FILE_SIZE, CPU_TIME = "-v", "-d", "-u", "-n", "-f", "-t"
+"""The options of `ulimit`."""
 
 _OPTIONS = {
-    "Max address space": ("-v", 1024),
-    "Max data size": ("-d", 1024),
-    "Max processes": ("-u", 1),
-    "Max open files": ("-n", 1),
-    "Max file size": ("-f", 1024),
+    "Max address space": (ADDRESS_SPACE, 1024, "%d kB"),
+    "Max data size": (DATA, 1024, "%d kB"),
+    "Max processes": (PROCESSES, 1, "%d"),
+    "Max open files": (OPEN_FILES, 1, "%d"),
+    "Max file size": (FILE_SIZE, 1024, "%d kB"),
+    "Max cpu time": (CPU_TIME, 1, "%d s"),
 }
-"""As /proc/PID/limits calls them: the option of `ulimit`, and the size of its unit (1024 bytes, or one)."""
+"""As /proc/PID/limits calls them: the option of `ulimit`, the size of its unit there, and how it is shown."""
 
 _MEMORY = (
     r"\bMemoryError\b|std::bad_alloc|Cannot allocate memory|Unable to allocate|(?:not enough|can't allocate) memory|"
@@ -37,21 +42,54 @@ _MAY_END = (
 """Messages, and the limits that may be their cause."""
 
 
-def limits_of(pid: int) -> List[Fact]:
-    """Those that are set, also of a process that has ended and was not waited for yet."""
+def soft_limits(pid: int) -> Dict[str, int]:
+    """Those that are set, by their option of `ulimit`: bytes, seconds or a number (proc_pid_limits(5)).
+
+    Also of a process that has ended and was not waited for yet.
+    """
     lines = machine.text("/proc/%d/limits" % pid).splitlines()
     found = (
-        (name, line[len(name) :].split()[:1]) for line in lines for name in _OPTIONS if line.startswith(name + " ")
+        (_OPTIONS[name][0], line[len(name) :].split()[:1])
+        for line in lines
+        for name in _OPTIONS
+        if line.startswith(name + " ")
     )
-    return [_limit(name, int(words[0])) for name, words in found if words and words[0].isdigit()]
+    return {option: int(words[0]) for option, words in found if words and words[0].isdigit()}
 
 
-def _limit(name: str, value: int) -> Fact:
-    option, unit = _OPTIONS[name]
-    return fact("limit", what="ulimit %s" % option, text="%d kB" % (value // unit) if unit > 1 else str(value))
+def limits_of(pid: int) -> List[Fact]:
+    """The same, as facts."""
+    how = {option: (unit, shown) for option, unit, shown in _OPTIONS.values()}
+    return [
+        fact("limit", what="ulimit %s" % option, text=how[option][1] % (value // how[option][0]))
+        for option, value in soft_limits(pid).items()
+    ]
 
 
-def met(limits: List[Fact], cause: str) -> List[Fact]:
-    """Those that may have caused such an end."""
+def met(limits: List[Fact], cause: str, number: Optional[int] = None, cpu_s: Optional[float] = None) -> List[Fact]:
+    """Those that may have caused such an end, by its message, its signal and the CPU time that it has used.
+
+    A limit of CPU time that cannot be raised ends with SIGKILL (setrlimit(2)); the system counts that time by its
+    ticks, and reports it more exactly.
+    """
     options = next((options for pattern, options in _MAY_END if re.search(pattern, cause)), ())
-    return [one for one in limits if one["what"].split()[-1] in options]
+    options = {signal.SIGXCPU: (CPU_TIME,), signal.SIGXFSZ: (FILE_SIZE,)}.get(number, options)  # type: ignore[call-overload]
+    if number == signal.SIGKILL and cpu_s is not None:
+        options = (CPU_TIME,)
+        limits = [one for one in limits if _option(one) == CPU_TIME and cpu_s >= _TICKS * int(one["text"].split()[0])]
+    if number == signal.SIGXCPU:
+        limits = [_before_warning(one) if _option(one) == CPU_TIME else one for one in limits]
+    return [one for one in limits if _option(one) in options]
+
+
+_TICKS = 0.9
+"""Of a limit of CPU time, which counts as used up from there on."""
+
+
+def _before_warning(limit: Fact) -> Fact:
+    """As it was set: with each SIGXCPU Linux moves it on by a second (check_process_timers of posix-cpu-timers.c)."""
+    return fact("limit", what=limit["what"], text="%d s" % (int(limit["text"].split()[0]) - 1))
+
+
+def _option(limit: Fact) -> str:
+    return limit["what"].split()[-1]

@@ -184,6 +184,11 @@ def environment(pid: int, prefix: bytes = b"") -> Dict[str, str]:
     return dict(pair.decode("utf-8", "surrogateescape").split("=", 1) for pair in pairs)
 
 
+def sees_others() -> bool:
+    """Whether /proc shows the processes of other users: mounted with hidepid it does not (proc(5))."""
+    return bool(_read_proc(1, "comm"))
+
+
 def proc_text(pid: int, name: str) -> str:
     """A file below /proc/PID; empty when it cannot be read."""
     return _read_proc(pid, name).decode("utf-8", "replace")

@@ -223,6 +223,8 @@ class UpResult(Record):
     """Whether the entry for it is new."""
     reboot_why: Default[Optional[Reason], None]
     """Why there is none."""
+    reboot_unsure: Default[Optional[Reason], None]
+    """Why it is unknown whether it will."""
     aside: Default[Files, []]
     """New paths of trainers' files that were moved because the code has a file of the same name."""
     pruned: Default[AtMost[List[Name], 10_000], []]

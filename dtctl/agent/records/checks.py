@@ -85,6 +85,8 @@ class PythonFound(Record):
     imported: Default[AtMost[Dict[Module, Imported], MOST_MODULES], {}]
     cuda: Default[Line, ""]
     """The directory of CUDA's libraries, if they were searched for."""
+    legacy_keras: Default[bool, False]
+    """Whether it starts with a variable that makes tf.keras Keras 2 (TF_USE_LEGACY_KERAS), as from a login."""
     problem: Default[Line, ""]
     """Its output, if that is no valid answer."""
 
@@ -122,6 +124,10 @@ class Rights(Record):
 
     open_files: Default[Optional[Count], None]
     processes: Default[Optional[Count], None]
+    cpu_s: Default[Optional[Count], None]
+    """CPU time of a process, in seconds."""
+    file_bytes: Default[Optional[Count], None]
+    """The largest file that a process may write."""
     selinux: Default[OneOf["", "enforcing", "permissive"], ""]
     kills_at_logout: Default[bool, False]
     """logind ends what a login has started (KillUserProcesses)."""

@@ -6,7 +6,7 @@ Requests that need more records are in starting.py, checkpoints.py and tensorboa
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also
 from .reasons import Why
 from .run_state import RunEnd
-from .values import BundleId, By, Count, Epoch, Line, Name, Port, Seconds, TaskName, Tasks, refuse_unfit
+from .values import BundleId, By, Count, Epoch, Line, Name, Path, Port, Seconds, TaskName, Tasks, refuse_unfit
 
 START = b"\x1e"
 """Written by a session before its greeting; output before it comes from a login shell."""
@@ -51,6 +51,8 @@ class StatusRequest(Request):
 
     guess: Default[bool, False]
     """Whether to search for checkpoints also where no setting points to."""
+    dirs: Default[AtMost[List[Path], 100], []]
+    """Where checkpoints are looked for if there is no run here."""
 
 
 class WatchRequest(Request):

@@ -173,6 +173,8 @@ class Ending(Record):
     ended: Default[Optional[Epoch], None]
     limits: Default[Why, []]
     """The limits of its process that were set (`ulimit`)."""
+    cpu_s: Default[Optional[Seconds], None]
+    """The CPU time that it has used, with that of its children that it waited for."""
 
 
 class Left(Record):

@@ -211,6 +211,13 @@ class Run:
         code = environment.code_directory(self.files.root, self.spec)
         return directories.Run(self.spec, code, environment.Marks(code).expand)
 
+    def listens_on(self, port: int) -> bool:
+        """Whether one of its own processes certainly listens there, on this machine."""
+        from ..host import ports
+
+        pid = ports.listener(port)
+        return pid is not None and (self._is_own(pid) or processes.environment(pid).get("DTCTL_RUN") == self.id)
+
     def has_lost(self, port: int) -> bool:
         """Whether a foreign process certainly listens there.
 
@@ -221,9 +228,12 @@ class Run:
         pid = ports.listener(port)
         if pid is None or processes.environment(pid).get("DTCTL_RUN") == self.id:
             return False
+        return not self._is_own(pid)
+
+    def _is_own(self, pid: int) -> bool:
         agent = self.state()["agent"]
         own = {process.pid for task in self.spec["tasks"] for process in self._remains(task["id"])}
-        return pid not in own and (agent is None or pid != agent["pid"])
+        return pid in own or (agent is not None and pid == agent["pid"])
 
     def survivors(self, tasks: List[str]) -> List[Survivor]:
         """The remaining processes of these tasks' newest attempts, by /proc."""

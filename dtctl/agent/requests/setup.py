@@ -12,7 +12,7 @@ from ..host.errors import Refused, from_os_error
 from ..host.secrets import Masks, hide_text
 from ..records.spec import MAKER_SETTINGS, Environment, Spec
 from ..records.values import MOST_SETUP_LOG, MOST_SETUP_LOGS
-from ..run import containers, environment, environments
+from ..run import containers, environment, environments, installing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -260,11 +260,13 @@ def _run(
             os.unlink(script)
         os.close(log)
     if child.returncode != 0:
+        tail = paths.tail(log_path, TAIL_BYTES)
+        first = installing.hint(tail, with_wheels=bool(variables.get("DTCTL_WHEELS")))
         raise Refused(
             "setup_failed",
             "%s ended with %s" % (what, _ending(child.returncode)),
-            masks.hide_text(paths.tail(log_path, TAIL_BYTES)),
-            "the whole output is in %s: dtctl logs --setup%s" % (log_path, hint),
+            masks.hide_text(tail),
+            "%sthe whole output is in %s: dtctl logs --setup%s" % (first and first + "; ", log_path, hint),
         )
 
 

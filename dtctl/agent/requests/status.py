@@ -13,7 +13,7 @@ from . import damaged_runs, run_handles, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import List, Optional
 
     from ..conversation import Conversation
     from ..records.answers import KnownRun, RunResult, RunsResult, States, StatusResult
@@ -28,7 +28,9 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
         from ..records import answers  # which imports many others that a status does without
 
         problem = runs.current(talk.root, request["cluster"], request["host"])[1]
-        return made(answers.StatusResult, run=None, time=time.time(), problem=brief(problem) or None)
+        found = _of_no_run(talk, request["dirs"])
+        why = brief(problem) or None
+        return made(answers.StatusResult, run=None, time=time.time(), problem=why, checkpoints=found)
     run.keep_supervised()
     handle = run_handles.reached(talk, run)
     return {
@@ -60,6 +62,17 @@ def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:
 
     with talk.at("checkpoints"):
         return directories.report(run.places())
+
+
+def _of_no_run(talk: Conversation, dirs: List[str]) -> Reports:
+    """What the directories hold from which the first run would continue."""
+    if not dirs:
+        return []
+    from ..checkpoints import reading
+    from ..run import environment
+
+    with talk.at("checkpoints"):
+        return reading.report(environment.Marks(None).expand(dirs))
 
 
 def watch(talk: Conversation, request: WatchRequest) -> RunResult:

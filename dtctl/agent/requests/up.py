@@ -15,7 +15,16 @@ from ..host.errors import Refused
 from ..records.kinds import InvalidValue, made
 from ..records.reasons import because, fact
 from ..records.run_state import How
-from ..records.spec import check_absent, coordinates, inventory_of, is_alone, kept_by_coordinator, link_port, ports_of
+from ..records.spec import (
+    check_absent,
+    coordinates,
+    hosts_of,
+    inventory_of,
+    is_alone,
+    kept_by_coordinator,
+    link_port,
+    ports_of,
+)
 from ..records.values import FINAL, MOST_FILES, MOST_RUNS, brief
 from ..run import environment, intents
 from ..run.runfiles import RunFiles
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Optional, Set
 
     from ..conversation import Conversation
-    from ..records.answers import Joining, Prepared, Started, UpResult
+    from ..records.answers import Joining, Prepared, Started, TakenPort, UpResult
     from ..records.run_state import IntentFile
     from ..records.spec import Spec
     from ..records.starting import UpRequest
@@ -147,7 +156,7 @@ def _found(
         "checkpoints": earlier,
         "saved": saved,
         "outputs": owners.found(talk.root, outputs, lambda: starting.live_runs(talk)),
-        "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
+        "taken": _taken_ports(talk, spec, old),
         "free_from": ports.free_from(starting.most_ports(spec)),
         "joining": None,
         "left_open": unended.left_open(talk, spec["cluster"], spec["host"], time.time()) if old is None else None,
@@ -184,6 +193,37 @@ def _prepare(talk: Conversation, spec: Spec, secrets: Mapping[str, str]) -> Dict
     return variables
 
 
+def _taken_ports(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> List[TakenPort]:
+    """Ports of the new run that others have.
+
+    Several hosts of the file may be addresses of this machine: what the replaced run has on the others is released,
+    too. Their records are read only if a port is taken, as hosts that are other machines may share this directory.
+    """
+    given_up = _given_up(talk, spec, old)
+    taken = starting.taken_ports(spec, given_up)
+    if not taken:
+        return taken
+    released = {one["port"] for one in taken if any(_releases(run, one["port"]) for run in _neighbours(talk, spec))}
+    return starting.taken_ports(spec, given_up | released) if released else taken
+
+
+def _neighbours(talk: Conversation, spec: Spec) -> List[runs.Run]:
+    """Parts of the cluster's runs that other hosts of the new run have below the same root.
+
+    They give way to it, too; those of a host that it does not use may go on.
+    """
+    others = {*hosts_of(inventory_of(spec))} - {spec["host"]}
+    return [run for run in runs.every(talk, spec["cluster"]) if run.spec["host"] in others]
+
+
+def _releases(run: runs.Run, port: int) -> bool:
+    """Whether a process of this part, which is live or waits for others, listens there on this machine."""
+    try:
+        return port in ports_of(run.spec) and (run.live() or _waits(run)) and run.listens_on(port)
+    except paths.Damaged:
+        return False
+
+
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:
     """Ports in use by earlier runs of the cluster, which will release them, and those that are held for this one.
 
@@ -217,7 +257,12 @@ def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -
     """
     port = link_port(spec)
     ended = []
-    for run in runs.every(talk, spec["cluster"], spec["host"]) if port is not None else ():
+    if port is None:
+        return []
+    here = runs.every(talk, spec["cluster"], spec["host"])
+    if ports.listening(port) and port not in {link_port(run.spec) for run in here if _waits(run)}:
+        here += [run for run in _neighbours(talk, spec) if _releases(run, port)]
+    for run in here:
         if link_port(run.spec) == port and _waits(run):
             run.end_supervisor(runs.SUPERVISOR_END_LIMIT_S if old and run.id == old.id else _END_LIMIT_S)
             ended.append(run)
@@ -243,7 +288,8 @@ def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
         "unchanged": unchanged,
         "reboot": kind,
         "reboot_new": new,
-        "reboot_why": brief(why),
+        "reboot_why": "" if kind else brief(why),
+        "reboot_unsure": brief(why) if kind else "",
         "pruned": pruned[:MOST_RUNS],
         "aside": [],
     }

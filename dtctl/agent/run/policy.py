@@ -328,7 +328,15 @@ def why_of_error(kind: str, error: OSError, **fields: str) -> List[Fact]:
 
 def unknown_exit(ended: Optional[float], *why: Fact) -> Ending:
     """The exit of a process that ended unseen."""
-    return {"code": None, "signal": None, "error": sentence(why), "why": list(why), "ended": ended, "limits": []}
+    return {
+        "code": None,
+        "signal": None,
+        "error": sentence(why),
+        "why": list(why),
+        "ended": ended,
+        "limits": [],
+        "cpu_s": None,
+    }
 
 
 def is_early(ending: Ending, verdict: Verdict, entry: Entry, *, early: bool, lately: bool) -> bool:

@@ -119,12 +119,19 @@ def judge(
         verdict = policy.Verdict(True, beside=hung_in(attempt.directory, log))
     if ending["code"] != 0 and not entry["asked"]:
         named = taken_port(log) if names_taken_port(verdict.cause) else None
-        verdict.beside += [*found_beside(attempt, ending, named or port), *limits.met(ending["limits"], verdict.cause)]
+        verdict.beside += [*found_beside(attempt, ending, named or port), *_met(ending, verdict.cause)]
         verdict.beside += full_disks(verdict.cause, attempt.directory)
     verdict.beside += [one for one in ending["why"] if one["kind"] == "lost_in_pipe"]
     verdict.beside += left_behind(attempt.left_behind)
     verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
     return verdict, log
+
+
+def _met(ending: Ending, cause: str) -> List[Fact]:
+    """The limits that may have ended it; a shell reports the signal of its program as 128 and more."""
+    code = ending["code"]
+    number = ending["signal"] or (code - 128 if code is not None and code > 128 else None)
+    return limits.met(ending["limits"], cause, number, ending["cpu_s"])
 
 
 def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[Fact]:

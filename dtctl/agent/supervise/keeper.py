@@ -109,8 +109,8 @@ def _keep(what: AttemptSpec) -> None:
     fault = Fault.decode(_read_all(fault_read)) or fault
     if fault is None:
         wake.ring(what.run.wake_path)
-    status, limits = _wait(pid, what.run)
-    _record_exit(what, status, fault, limits)
+    status, limits, cpu_s = _wait(pid, what.run)
+    _record_exit(what, status, fault, limits, cpu_s)
     if what.removal:  # what runs it may have been killed before it could do so
         environment.output_of(what.removal, what.env)
     if revival.is_orphaned(what.run):
@@ -118,8 +118,10 @@ def _keep(what: AttemptSpec) -> None:
     _wait(None, what.run)  # as the agent finds by this process what the trainer has left
 
 
-def _wait(pid: Optional[int], run: RunFiles) -> Tuple[int, List[Fact]]:
-    """The trainer's exit status and its limits; without a pid, returns when no child is left, own or adopted.
+def _wait(pid: Optional[int], run: RunFiles) -> Tuple[int, List[Fact], Optional[float]]:
+    """The trainer's exit status, its limits and the CPU time that it has used.
+
+    Without a pid, returns when no child is left, own or adopted.
 
     If agent and guard are gone at two looks, starts new ones.
     """
@@ -128,11 +130,11 @@ def _wait(pid: Optional[int], run: RunFiles) -> Tuple[int, List[Fact]]:
     while True:
         found = limits_of(pid) if pid is not None and _has_ended(pid) else []
         try:
-            ended, status = os.waitpid(-1, os.WNOHANG)
+            ended, status, used = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
-            return 0, []
+            return 0, [], None
         if ended and ended == pid:
-            return status, found
+            return status, found, used.ru_utime + used.ru_stime
         if ended:
             continue
         before, orphaned = orphaned, revival.is_orphaned(run)
@@ -233,7 +235,9 @@ def _record_start(what: AttemptSpec, pid: int, started: float) -> Optional[Fault
     return None
 
 
-def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], limits: Sequence[Fact] = ()) -> None:
+def _record_exit(
+    what: AttemptSpec, status: int, fault: Optional[Fault], limits: Sequence[Fact] = (), cpu_s: Optional[float] = None
+) -> None:
     """Writes exit.json, for as long as it takes: an exit code is never lost to a full disk."""
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -247,6 +251,7 @@ def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], limits:
         "why": [],
         "ended": time.time(),
         "limits": [*limits],
+        "cpu_s": cpu_s,
     }
     if fault is not None:
         code = policy.CANNOT_RUN if fault.final else None

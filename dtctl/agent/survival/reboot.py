@@ -62,15 +62,18 @@ def settle(program: str) -> None:
 
 
 def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
-    """Creates the entry; returns its kind (systemd or cron), or None and why there is none, and whether it is new."""
+    """Creates the entry; returns its kind (systemd or cron), or None, then a reason, and whether it is new.
+
+    The reason is why there is none, or why it is unknown whether one that was created has an effect.
+    """
     try:
         if not machine.home_is_the_accounts():
             raise Lacking("HOME of this session is not the home directory of %s" % machine.user_name())
-        kind, new = _install(root)
+        kind, new, unsure = _install(root)
     except (Lacking, OSError) as error:  # the run is kept all the same
         return None, str(error), False
     settle_later()
-    return kind, "", new
+    return kind, unsure, new
 
 
 def _argv(root: str) -> List[str]:
@@ -78,8 +81,11 @@ def _argv(root: str) -> List[str]:
     return [sys.executable, "-BIS", programs.set_current(root), "revive"]
 
 
-def _install(root: str) -> Tuple[Kind, bool]:
-    """Creates the entry.
+_UNSEEN = "whether cron runs is unknown, as /proc hides the processes of other users (hidepid)"
+
+
+def _install(root: str) -> Tuple[Kind, bool, str]:
+    """Creates the entry; returns also why it may have no effect.
 
     Only a writer takes the lock: hosts with a shared home directory query systemd and cron concurrently.
     """
@@ -87,13 +93,18 @@ def _install(root: str) -> Tuple[Kind, bool]:
         if problem := systemd.why_unusable():
             raise Lacking(problem)
         with _alone():
-            return "systemd", systemd.install_unit(_unit(root), systemd.unit_text(_argv(root), machine.machine_id()))
+            return (
+                "systemd",
+                systemd.install_unit(_unit(root), systemd.unit_text(_argv(root), machine.machine_id())),
+                "",
+            )
     except Lacking as no_unit:
         try:
-            if not _daemon_runs():
+            runs = _daemon_runs()
+            if runs is False:
                 raise Lacking("no cron daemon runs")
             with _alone():
-                return "cron", install_lines(_argv(root), _mark(root))
+                return "cron", install_lines(_argv(root), _mark(root)), "" if runs else _UNSEEN
         except Lacking as no_line:
             raise Lacking("%s, and %s" % (no_unit, no_line)) from no_line
 
@@ -252,5 +263,8 @@ def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
     return lines[0].strip() or "exit code %d" % done.returncode
 
 
-def _daemon_runs() -> bool:
-    return any(processes.proc_text(pid, "comm").strip() in DAEMONS for pid in processes.of_user(0))
+def _daemon_runs() -> Optional[bool]:
+    """None: unknown, as this user does not see the processes of others."""
+    if any(processes.proc_text(pid, "comm").strip() in DAEMONS for pid in processes.of_user(0)):
+        return True
+    return False if processes.sees_others() else None

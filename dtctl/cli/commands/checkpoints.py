@@ -90,7 +90,27 @@ def _check(action: str, arguments: list[str], given: Mapping[str, object]) -> No
 def _find(scope: Scope) -> RunStatus:
     """The checkpoints that the hosts report, with each directory once."""
     found = operations.status.with_checkpoints(scope.record(), scope.transport)
+    if not found.time and not found.errors and scope.run is None:
+        found = _before_first_run(scope, found)
     return dataclasses.replace(found, checkpoints=tuple(operations.checkpoints.each_once(found.checkpoints)))
+
+
+def _before_first_run(scope: Scope, found: RunStatus) -> RunStatus:
+    """No host has a run: the cluster file says where the checkpoints will be, and some may be there already."""
+    from dtctl.agent.records.values import paths_of
+    from dtctl.plan import plan_roster
+    from dtctl.plan.hosts import checkpoint_places, directories
+
+    if found.record.file is None or not found.record.file.exists():
+        return found
+    cluster = scope.cluster(found.record.file)
+    record = operations.run_record.record_of(plan_roster(cluster))
+    dirs = {
+        name: list(paths_of(checkpoint_places(cluster, directories(cluster, host))))
+        for name, host in cluster.hosts.items()
+    }
+    known = operations.status.before_first_run(record, scope.transport, dirs)
+    return operations.status.with_storage(known, fresh=True)
 
 
 def _list(scope: Scope, output: str) -> None:

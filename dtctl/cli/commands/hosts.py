@@ -36,7 +36,13 @@ if TYPE_CHECKING:
 
 
 @on_cluster
-def allow(scope: Scope, cluster_file: ClusterFile = None, local: Local = False, output: OutputOption = "text") -> None:
+def allow(
+    scope: Scope,
+    cluster_file: ClusterFile = None,
+    local: Local = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="For scripts: allow does not ask in any case.")] = False,
+    output: OutputOption = "text",
+) -> None:
     """Show what the cluster file would run on this machine and send from outside of its directory, and allow it."""
     cluster = scope.cluster(cluster_file)
     programs = operations.consent.programs_here(cluster, local=local)

@@ -33,8 +33,11 @@ def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, MachineQ
 def _question(context: CheckContext, host: str) -> MachineQuestion:
     cluster = context.plan.cluster.name if context.asks_for("memory_short", "memory_taken") else None
     asks_gpus = context.asks_for("gpus_shared") or any(task.gpus for task in context.plan.may_run(host))
-    rights = context.asks_for("few_files", "few_processes", "killed_at_logout")
+    rights = context.asks_for(*_BY_RIGHTS)
     return made(MachineQuestion, places=places(context, host), gpus=asks_gpus, rights=rights, cluster=cluster)
+
+
+_BY_RIGHTS = ("few_files", "few_processes", "cpu_time_limited", "file_size_limited", "killed_at_logout")
 
 
 def places(context: CheckContext, host: str) -> list[str]:
@@ -117,6 +120,11 @@ def _limits(facts: Mapping[str, Facts]) -> Iterator[Finding]:
     for row, what, least in (("few_files", "open_files", FEW_FILES), ("few_processes", "processes", FEW_THREADS)):
         few = grouped((own[what], host) for host, own in rights.items() if own[what] is not None and own[what] < least)
         for number, hosts in few.items():
+            yield found(row, hosts, **{what: number})
+    for row, what in (("cpu_time_limited", "cpu_s"), ("file_size_limited", "file_bytes")):
+        for number, hosts in grouped(
+            (own[what], host) for host, own in rights.items() if own[what] is not None
+        ).items():
             yield found(row, hosts, **{what: number})
     if ended := [host for host, own in rights.items() if own["kills_at_logout"] and not own["lingers"]]:
         yield found("killed_at_logout", ended)

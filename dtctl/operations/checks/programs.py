@@ -8,7 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from dtctl.agent.records.values import CODE, HOME
@@ -35,6 +35,7 @@ _USES = {
     "keras_2": re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b"),
 }
 """Facts about a program other than its imports."""
+_KERAS_2 = _USES["keras_2"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ def needs_of(plan: RunPlan) -> Mapping[str, Needs]:
             code = plan.cluster.trainer.code
             program = program_of(task.argv, code, _of_code(code, task.env.get("PYTHONPATH", "")))
             found[job] = _needs(program, task.argv, task.env, code) if program else _unread(task.argv, code)
+            if _KERAS_2.search(plan.cluster.trainer.setup or ""):
+                found[job] = replace(found[job], uses=found[job].uses | {"keras_2"})
     return found
 
 
@@ -88,7 +91,7 @@ def _unread(argv: Sequence[str], code: Path) -> Needs:
 def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str], code: Path) -> Needs:
     texts = [_without_comments(file) for file in program.files]
     uses = {name for name, pattern in _USES.items() if any(pattern.search(text) for text in texts)}
-    if env.get("TF_USE_LEGACY_KERAS") == "1":
+    if env.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
         uses.add("keras_2")
     if "saves_as_told" in uses:
         uses -= {"saves_alone", "saves_sharded"}

@@ -260,7 +260,7 @@ def _trapped(python: PythonFound, needs: Needs) -> Iterator[tuple[str, dict[str,
         yield "tensorflow_1_used", {"version": tensorflow, **_old_fields(needs.old)}
     keras = packages.get("keras", "")
     strategy = next((name for use, name in _WITHOUT_KERAS_3 if use in uses), "")
-    if "fit" in uses and strategy and "keras_2" not in uses and _number(keras) >= (3, 0):
+    if "fit" in uses and strategy and not (python["legacy_keras"] or "keras_2" in uses) and _number(keras) >= (3, 0):
         lacks = {} if "tf-keras" in packages else {"install": "tf_keras"}
         yield "keras_3_fit", {"version": keras, "strategy": strategy, **lacks}
     if "summaries" in uses and "graphs" not in uses and tensorflow and "tensorboard" not in packages:

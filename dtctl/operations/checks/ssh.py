@@ -36,17 +36,29 @@ def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
 
 
 def _start_up(answers: Answers[Facts]) -> Iterator[Finding]:
+    """One finding of a kind for each shell: the files of many hosts are the same, and print their names or the time."""
     each = answers.first.items()
-    for host, facts in each:
-        if (facts["start_up_s"] or 0.0) > LONG_S:
-            yield found("slow_start_up", (host,), shell=facts["shell"], start_up=f"{facts['start_up_s']:.1f}")
-    broken = grouped(((facts["shell"], facts["problem"]), host) for host, facts in each if facts["problem"])
+    slow = grouped((facts["shell"], (host, facts["start_up_s"] or 0.0)) for host, facts in each if _is_slow(facts))
+    for shell, took in slow.items():
+        yield found("slow_start_up", dict(took), shell=shell, start_up=_span([seconds for _, seconds in took]))
+    broken = grouped((facts["shell"], (host, facts["problem"])) for host, facts in each if facts["problem"])
     noisy = grouped(
-        ((facts["shell"], _first_line(facts["noise"])), host) for host, facts in each if facts["noise_bytes"]
+        (facts["shell"], (host, _first_line(facts["noise"]))) for host, facts in each if facts["noise_bytes"]
     )
     for row, same in (("start_up_fails", broken), ("noisy_start_up", noisy)):
-        for (shell, text), hosts in same.items():
-            yield found(row, hosts, shell=shell, said=text)
+        for shell, said in same.items():
+            first, text = said[0]
+            on = {"on": first} if len({one for _, one in said}) > 1 else {}
+            yield found(row, dict(said), shell=shell, said=text, **on)
+
+
+def _is_slow(facts: Facts) -> bool:
+    return (facts["start_up_s"] or 0.0) > LONG_S
+
+
+def _span(seconds: list[float]) -> str:
+    least, most = f"{min(seconds):.1f}", f"{max(seconds):.1f}"
+    return least if least == most else f"{least} to {most}"
 
 
 def _first_line(text: str) -> str:

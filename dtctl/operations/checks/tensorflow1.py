@@ -74,6 +74,8 @@ def _bound(tree: ast.Module) -> set[str]:
                 (plain if top else others).add(name)
         elif isinstance(node, ast.ImportFrom):
             others.update(alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.arg):
+            others.add(node.arg)
         elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
             # `tf = tf.compat.v1` makes it another module, and `tf.app = ...` gives it what it lacks
             owner = node.id if isinstance(node, ast.Name) else getattr(node.value, "id", "")

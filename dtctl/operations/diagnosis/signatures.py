@@ -11,6 +11,7 @@ from typing import Any
 
 from dtctl.agent.records.vitals import Disk
 from dtctl.agent.run.cause import taken_port
+from dtctl.agent.run.installing import reached_no_index
 from dtctl.config.strategies import PS
 from dtctl.operations.diagnosis import Facts, Fields, Join, Match, Signature, hosts, modules, table, waits
 from dtctl.operations.snapshot import TaskStatus
@@ -22,9 +23,21 @@ def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     `pip_python` is left out where the system's package manager owns that Python: pip refuses to install there.
     """
     module = str(fields.get("module", "")).partition(".")[0]
-    vitals, own = facts.vitals(task), facts.python(task)
-    pip = {} if vitals is not None and vitals["managed"] else {"pip_python": own}
-    return {"python": own, **pip, "module": module, "package": modules.PACKAGES.get(module, module)}
+    known = {"python": facts.python(task), **_pip(facts, task)}
+    return {**known, "module": module, "package": modules.PACKAGES.get(module, module)}
+
+
+def _pip(facts: Facts, task: TaskStatus) -> Fields:
+    """Its Python, by whether pip may install packages there, or the system's package manager owns it."""
+    vitals = facts.vitals(task)
+    managed = vitals is not None and vitals["managed"]
+    return {"system_python" if managed else "pip_python": facts.python(task)}
+
+
+def no_index(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """None where pip has reached its index."""
+    end = facts.end_of(task)
+    return {} if end is not None and reached_no_index(end.log) else None
 
 
 def standard_module(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
@@ -41,7 +54,7 @@ def version(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     packages = vitals["packages"] if vitals is not None else {}
     found = {name: packages[package] for name, package in (("version", "tensorflow"), ("keras", "keras"))
              if package in packages}  # fmt: skip
-    return {"python": facts.python(task), **found}
+    return {"python": facts.python(task), **_pip(facts, task), **found}
 
 
 _KERAS_3 = re.compile(r"/keras/src/")
@@ -73,7 +86,7 @@ def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     end, vitals = facts.end_of(task), facts.vitals(task)
     own = facts.address(task.id).rpartition(":")[2]
     held = next((one for one in task.why if one["kind"] == "port_held"), None)
-    named = taken_port(f"{end.log}\n{end.cause}") if end is not None else None
+    named = taken_port(f"{end.log}\n{end.cause}" if end is not None else facts.complaint(task))
     if held is not None:
         number, holder = str(held["port"]), held["text"]
     elif named is not None:
@@ -135,6 +148,18 @@ def limits(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """Those of its process that its agent found set."""
     found = [f"{one['what']} is {one['text']}" for one in task.why if one["kind"] == "limit"]
     return {"limit": " and ".join(found)} if found else {}
+
+
+def cpu_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """Of CPU time: by SIGXCPU, or by SIGKILL where its agent found that it had used that up."""
+    found = [one["text"] for one in task.why if one["kind"] == "limit" and one["what"] == "ulimit -t"]
+    if not found and killed_by("SIGXCPU")(facts, task, fields) is None:
+        return None
+    return {"limit": f"ulimit -t is {found[0]}"} if found else {}
+
+
+def file_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    return limits(facts, task, fields) if killed_by("SIGXFSZ")(facts, task, fields) is not None else None
 
 
 FREE_SHARE = 0.6
@@ -253,7 +278,8 @@ def missing_file(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | Non
 
 def driver(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """Its GPUs, and its Python under the name of each framework that the program may use."""
-    own = {f"{name}_python": facts.python(task) for name in frameworks(facts, task)}
+    pip = _pip(facts, task).get("pip_python")
+    own = {f"{name}_python": pip for name in frameworks(facts, task) if pip}
     return {**gpu(facts, task, fields), **own}
 
 
@@ -265,11 +291,16 @@ _FRAMEWORKS = {
 
 
 def frameworks(facts: Facts, task: TaskStatus) -> list[str]:
-    """Those that its log names; otherwise those that its Python has."""
+    """The one that its log names last; otherwise those that its Python has."""
     end, vitals = facts.end_of(task), facts.vitals(task)
-    text = f"{end.cause}\n{end.log}" if end is not None else ""
-    named = [name for name, pattern in _FRAMEWORKS.items() if pattern.search(text)]
-    return named or [name for name in _FRAMEWORKS if vitals is not None and name in vitals["packages"]]
+    text = f"{end.log}\n{end.cause}" if end is not None else ""
+    named = {name: [one.start() for one in pattern.finditer(text)] for name, pattern in _FRAMEWORKS.items()}
+    last = max((name for name in named if named[name]), key=lambda name: named[name][-1], default=None)
+    return (
+        [last]
+        if last is not None
+        else [name for name in _FRAMEWORKS if vitals is not None and name in vitals["packages"]]
+    )
 
 
 def _of_gpus(facts: Facts, name: str) -> Iterable[Match]:

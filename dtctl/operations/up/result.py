@@ -191,6 +191,8 @@ class UpResult:
     """A complete checkpoint that the lead's host already has."""
     without_revival: Mapping[str, str] = field(default_factory=dict)
     """Hosts on which the agent does not restart after a reboot, with the reason."""
+    unsure_revival: Mapping[str, str] = field(default_factory=dict)
+    """Hosts on which it is unknown whether the agent restarts after a reboot, with the reason."""
     revival: Mapping[str, str] = field(default_factory=dict)
     """Host -> what restarts the agent after a reboot: `systemd` or `cron`."""
     new_revival: Mapping[str, str] = field(default_factory=dict)

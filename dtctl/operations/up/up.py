@@ -114,6 +114,7 @@ def _start(
         unseen=out_of_sight,
         checked=brief,
         without_revival=_reported(kept, "reboot_why") if starting.launch.expects_revival else {},
+        unsure_revival=_reported(kept, "reboot_unsure"),
         revival=_reported(kept, "reboot"),
         new_revival=_reported({host: answer for host, answer in kept.items() if answer["reboot_new"]}, "reboot"),
         aside={host: tuple(answer["aside"]) for host, answer in kept.items() if answer["aside"]},

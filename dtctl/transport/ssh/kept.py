@@ -76,10 +76,12 @@ class OpensshTransport:
         assert isinstance(host.reach, SshSettings)
         settings = split_target(host.reach)
         with idle():
-            process = self.logins.run(host.name, settings, payload.LOADER)
+            process = self.logins.run(host.name, settings, payload.BY_SHELL)
         forks = ForkServer(control_path(settings, self.logins.files))
         opening = forks.opening(settings.keep_s)
-        return converse(host, ChildStream(process, closing_s=0), self._waiting, opening, forks.forward)
+        begins = payload.BEGINS if isinstance(process, KeptProcess) else b""  # a fork server needs no shell
+        stream = ChildStream(process, closing_s=0)
+        return converse(host, stream, self._waiting, opening, forks.forward, begins=begins)
 
 
 @dataclass

@@ -68,7 +68,7 @@ class SshTransport:
         except BaseException:
             login.close()
             raise
-        return converse(host, ChannelStream(channel, login), self._waiting)
+        return converse(host, ChannelStream(channel, login), self._waiting, begins=payload.BEGINS)
 
 
 def _run_loader(login: Login) -> Channel:
@@ -86,7 +86,7 @@ def _run_loader(login: Login) -> Channel:
         with idle(time.monotonic() + ALONE_S):
             channel: Channel = login.connection.create_session()
             limit.start()
-            channel.exec_command(payload.LOADER)
+            channel.exec_command(payload.BY_SHELL)
     except ChannelException as error:
         raise errors.no_session(login.destination, error.text) from error
     except (SSHException, EOFError, OSError) as error:

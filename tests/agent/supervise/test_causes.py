@@ -56,6 +56,27 @@ def test_an_end_is_reported_with_its_cause(host: AgentHost, program: str, reason
     assert host.wait_state(spec, "worker:0", "failed")["reason"] == reason
 
 
+BUSY = f"{sys.executable} -c 'while True: pass'"
+LARGE = (
+    f'{sys.executable} -c "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL); '
+    "open('x', 'wb').write(b'x' * 9999)\""
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (f"ulimit -t 1; exec {BUSY}", "killed by SIGKILL; ulimit -t is 1 s"),
+        (f"ulimit -S -t 1; exec {BUSY}", "killed by SIGXCPU; ulimit -t is 1 s"),
+        (f"ulimit -f 4; exec {LARGE}", "killed by SIGXFSZ; ulimit -f is 4 kB"),
+        ("ulimit -t 60; kill -KILL $$", "killed by SIGKILL"),
+    ],
+)
+def test_a_limit_of_the_account_that_ends_a_trainer_is_named(host: AgentHost, line: str, reason: str) -> None:
+    spec = host.started(task("worker:0", "bash", "-c", line), recovery={**QUICKLY, "max_restarts": 0})
+    assert host.wait_state(spec, "worker:0", "failed")["reason"] == reason
+
+
 RAISES = f"{sys.executable} -c \"print('step 1', flush=True); raise ValueError('bad')\" 2>&1"
 LOST = "its shell reported success, as the program's own status was lost in a pipe (set -o pipefail keeps it)"
 

@@ -181,6 +181,30 @@ def test_the_line_does_what_it_says(account: Account) -> None:
     assert [path.name for path in program.iterdir()] == ["__main__.py"], "and no cache is made beside it"
 
 
+def test_where_the_processes_of_others_are_hidden_the_lines_are_written_and_it_is_said(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reboot, "_daemon_runs", lambda: None)
+    kind, unsure = account.offer()
+    assert kind == "cron"
+    assert unsure == "whether cron runs is unknown, as /proc hides the processes of other users (hidepid)"
+    assert account.table is not None
+    assert len(account.table.splitlines()) == len(reboot.WHEN)
+
+
+@pytest.mark.parametrize(
+    ("names", "first", "runs"),
+    [(["cron"], "", True), (["sshd"], "systemd", False), (["sshd"], "", None), ([], "", None)],
+)
+def test_a_cron_daemon_is_absent_only_where_others_are_seen(
+    monkeypatch: pytest.MonkeyPatch, names: list[str], first: str, runs: bool | None
+) -> None:
+    shown = {1: first, **dict(enumerate(names, 7))}
+    monkeypatch.setattr(processes, "of_user", lambda user: range(7, 7 + len(names)))
+    monkeypatch.setattr(processes, "_read_proc", lambda pid, name: shown[pid].encode())
+    assert reboot._daemon_runs() is runs
+
+
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [

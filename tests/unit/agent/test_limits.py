@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from dtctl.agent.vitals import machine_load
 
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units
-Max cpu time              unlimited            unlimited            seconds
+Max cpu time              60                   unlimited            seconds
 Max file size             2048                 unlimited            bytes
 Max data size             unlimited            unlimited            bytes
 Max processes             126917               126917               processes
@@ -27,6 +28,7 @@ def limit(option: str, text: str) -> Any:
     return fact("limit", what=f"ulimit {option}", text=text)
 
 
+CPU = limit("-t", "60 s")
 ADDRESSES, PROCESSES, FILES, SIZE = (
     limit("-v", "409600 kB"),
     limit("-u", "126917"),
@@ -37,7 +39,8 @@ ADDRESSES, PROCESSES, FILES, SIZE = (
 
 def test_the_limits_of_a_process_are_those_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "text", lambda path: LIMITS if path == "/proc/7/limits" else "")
-    assert limits.limits_of(7) == [SIZE, PROCESSES, FILES, ADDRESSES]
+    assert limits.limits_of(7) == [CPU, SIZE, PROCESSES, FILES, ADDRESSES]
+    assert limits.soft_limits(7) == {"-t": 60, "-f": 2048, "-u": 126917, "-n": 1024, "-v": 419430400}
     assert limits.limits_of(8) == []
 
 
@@ -55,6 +58,23 @@ def test_the_limits_of_a_process_are_those_that_are_set(monkeypatch: pytest.Monk
 )
 def test_a_limit_is_named_if_it_may_be_the_cause(cause: str, may_be: list[Any]) -> None:
     assert limits.met([SIZE, PROCESSES, FILES, ADDRESSES], cause) == may_be
+
+
+@pytest.mark.parametrize(
+    ("number", "cpu_s", "may_be"),
+    [
+        (signal.SIGXCPU, 59.0, [limit("-t", "59 s")]),
+        (signal.SIGXCPU, None, [limit("-t", "59 s")]),
+        (signal.SIGXFSZ, 1.0, [SIZE]),
+        (signal.SIGKILL, 60.0, [CPU]),
+        (signal.SIGKILL, 58.9, [CPU]),
+        (signal.SIGKILL, 50.0, []),
+        (signal.SIGKILL, None, []),
+        (signal.SIGTERM, 61.0, []),
+    ],
+)
+def test_a_limit_is_named_by_the_signal_with_which_it_ends(number: int, cpu_s: float | None, may_be: list[Any]) -> None:
+    assert limits.met([CPU, SIZE, ADDRESSES], "", number, cpu_s) == may_be
 
 
 NO_ROOM = "OSError: [Errno 28] No space left on device"

@@ -276,6 +276,8 @@ def test_memory_is_short_when_the_tasks_took_more_than_there_is_or_is_free(
 @pytest.mark.parametrize(
     ("rights", "name"),
     [
+        ({"cpu_s": 3600}, "cpu_time_limited"),
+        ({"file_bytes": 1 << 30}, "file_size_limited"),
         ({"open_files": FEW_FILES}, None),
         ({"open_files": FEW_FILES - 1}, "few_files"),
         ({"processes": FEW_THREADS}, None),

@@ -232,6 +232,16 @@ def test_uses_of_tensorflow_are_recognised_in_the_program(tmp_path: Path, text: 
     assert needs(tmp_path, text).uses == used
 
 
+def test_logins_and_the_setup_may_ask_for_keras_2(tmp_path: Path) -> None:
+    packages = {"tensorflow": "2.21.0", "keras": "3.15.1"}
+    facts = {host: {"pythons": [python(packages=packages, legacy_keras=True)]} for host in "abcd"}
+    assert judged(TOPIC, context(uses=["fit", "mirrored_strategy"]), facts) == []
+    (tmp_path / "train.py").write_text("model.fit(data)")
+    trainer = Trainer(code=tmp_path, setup="export TF_USE_LEGACY_KERAS=1")
+    value = cluster(job("worker", ["a"], [2222]), trainer=trainer)
+    assert "keras_2" in needs_of(plan_run(value, {"a": "a"}, local_python="python3"))["worker"].uses
+
+
 @pytest.mark.parametrize("has", [{}, {"tf_keras": "2.21.0"}])
 def test_keras_2_is_the_way_out_of_fit_under_a_mirrored_strategy(has: dict[str, str]) -> None:
     facts = {host: software(tensorflow="2.21.0", keras="3.15.1", **has) for host in "abcd"}
@@ -284,6 +294,7 @@ def test_each_name_of_tensorflow_1_is_found_by_file_and_line(tmp_path: Path) -> 
         "import tensorflow as tf\ntf.compat.v1.app.run()\ntf.train.Checkpoint()\ntf.keras.layers.Dense(1)",
         "from tensorflow import keras\nkeras.layers.Dense(1)",
         "import tensorflow_probability as tf\ntf.layers.dense(1)",
+        "import tensorflow as tf\ndef train(tf):\n    tf.app.run()\ntrain(tf.compat.v1)",
     ],
 )
 def test_programs_for_both_and_for_tensorflow_2_have_no_old_names(tmp_path: Path, text: str) -> None:

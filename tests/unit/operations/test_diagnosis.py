@@ -18,7 +18,7 @@ from dtctl.operations.diagnosis import Facts, Level
 from dtctl.operations.diagnosis.diagnose import findings, in_short
 from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, TaskStatus, Verdict
-from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
+from dtctl.render.diagnosis import FIELD, advice_lines, last_lines, paragraph, remedies
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES, LOGS, EndedLog
@@ -101,11 +101,12 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
     assert end.expected.get("means", "") in first_hint(found)
     assert FULLEST.get(name, "") in first_hint(found)
     assert end.expected.get("remedy", "") in first_hint(found)
-    assert "{" not in first_hint(found)
+    assert remedies(findings(found)[0])[0].startswith(end.expected.get("first", ""))
+    assert not FIELD.search(first_hint(found))
     for of_hosts in ({}, {"gpu-a": host()}):
         unknown = facts(ended("worker:0", log, **how), *others, hosts=of_hosts)
         assert names(unknown)[0] == name
-        assert "{" not in first_hint(unknown)
+        assert not FIELD.search(first_hint(unknown))
 
 
 @pytest.mark.parametrize(
@@ -474,7 +475,14 @@ BY_FACTS = [
 def test_states_and_figures_give_their_findings(name: str, found: Facts, text: str) -> None:
     assert names(found)[0] == name
     assert text in first_hint(found)
-    assert "{" not in first_hint(found)
+    assert not FIELD.search(first_hint(found))
+
+
+def test_thirty_failures_that_users_cause_have_a_first_remedy_that_fits() -> None:
+    """tests/local/test_user_failures.py has those that a small program can really meet."""
+    caused = [one for one in RECOGNISED if "first" in one.expected]
+    assert len(caused) >= 30
+    assert len({one.expected["finding"] for one in caused}) >= 30
 
 
 def test_every_row_is_tried() -> None:
@@ -522,6 +530,41 @@ def test_pip_is_not_proposed_for_a_python_of_the_system() -> None:
     assert "pip install scikit-learn" in first_hint(facts(end, hosts={"gpu-a": KNOWN}))
 
 
+PACKAGES = (
+    f"{FRAMES}AttributeError: module 'tensorflow' has no attribute 'estimator'\n",
+    f"{FRAMES}ImportError: BasicLSTMCell is not available with Keras 3.\n",
+    f"{FRAMES}TBNotInstalledError: TensorBoard is not installed\n",
+    f"{FRAMES}ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory\n",
+)
+
+
+@pytest.mark.parametrize("log", PACKAGES)
+def test_what_pip_may_not_change_is_replaced_by_an_environment(log: str) -> None:
+    own = host({"worker:0": vitals(python="/usr/bin/python3", managed=True, packages={"tensorflow": "2.21.0"})})
+    found = first_hint(facts(ended("worker:0", log), hosts={"gpu-a": own}))
+    assert "pip install" not in found
+    if "libcudart" not in log:
+        assert "environment: {requirements: requirements.txt}    in cluster.yaml, below `trainer:`" in found
+    assert "pip install" in first_hint(facts(ended("worker:0", log), hosts={"gpu-a": KNOWN}))
+
+
+@pytest.mark.parametrize(
+    ("log", "framework"),
+    [
+        ("TensorFlow installation not found - running with reduced feature set.\n%s/torch/nn/modules/conv.py", "torch"),
+        ("import torch\n%s/tensorflow/python/eager/execute.py", "tensorflow"),
+        ("2 of torch\n%s/jaxlib/xla_client.py", "jax"),
+    ],
+)
+def test_libraries_are_installed_for_the_framework_that_the_program_ended_in(log: str, framework: str) -> None:
+    every = host({"worker:0": vitals(packages={"torch": "2", "tensorflow": "2", "jax": "1"}, **PYTHON)})
+    lacks = "ImportError: libcudnn.so.9: cannot open shared object file"
+    text = f"{log % '/opt/venv/lib/python3.11/site-packages'}\n{FRAMES}{lacks}\n"
+    installs = {"torch": "install --force-reinstall torch", "tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda12]"}
+    found = first_hint(facts(ended("worker:0", text), hosts={"gpu-a": every}))
+    assert [name for name, words in installs.items() if words in found] == [framework]
+
+
 def test_hosts_that_share_a_full_disk_are_one_finding() -> None:
     full = {f"gpu-{n}": host(disks=[disk("/data", 0, GB)]) for n in range(3)}
     (only,) = findings(facts(*WORKERS[:3], hosts=full))
@@ -534,9 +577,10 @@ def test_a_failed_run_advises_by_what_is_known_of_its_cause_alone() -> None:
         cause = Verdict(Outcome.FAILED, (fact("task_failed", task="ps:0"),), task.id)
         return advice_lines(facts(task, verdict=cause).status)
 
-    lacks, remedy, *_ = advice(FRAMES + "ModuleNotFoundError: No module named 'sklearn'\n")
+    lacks, *remedies = advice(FRAMES + "ModuleNotFoundError: No module named 'sklearn'\n")
     assert lacks.endswith("lacks the module sklearn")
-    assert "with scikit-learn in that file" in remedy
+    assert remedies[0].startswith("echo scikit-learn >> requirements.txt")
+    assert remedies[1].startswith("environment: {requirements: requirements.txt}    in cluster.yaml")
     assert advice("late\n") == []
     assert advice("it was late\n")[0].startswith("the program exited by itself")
 

@@ -14,7 +14,7 @@ from dtctl.operations.diagnosis import signatures
 from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.snapshot import Outcome
 from tests.unit.coordinated import Agents, Beating, moved_record, record, viewed
-from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
+from tests.unit.diagnosing import ended, facts, host, machine, running, says, vitals
 from tests.unit.fakes import FakeTransport
 from tests.unit.tasks import changed, checkpoint, checkpoint_directory, past_attempt
 
@@ -22,51 +22,21 @@ TASK = running("worker:0")
 MEMORY = {"available_bytes": 8 << 30, "memory_bytes": 16 << 30}
 
 
-@pytest.mark.parametrize(
-    ("log", "expected"),
-    [
-        ("OSError: bind: 127.0.0.1:7077 Address already in use", ("port 7077", "program_port")),
-        ("UnknownError: Could not start gRPC server", ("port 2222", "own_port")),
-        ("OSError: [Errno 98] Address already in use", ("a port other than the task's own (2222)", "opener")),
-    ],
-)
-def test_a_port_is_that_of_the_log_or_the_tasks_own_or_unknown(log: str, expected: tuple[str, str]) -> None:
-    task = ended("worker:0", log)
-    found = signatures.port(facts(task), task, {})
-    assert (found["taken"], [*found][1]) == expected
+def test_a_port_is_that_of_the_log_or_the_tasks_own_or_unknown() -> None:
+    named = says(TASK, "E add_port.cc:83] No address added out of total 1 resolved for '0.0.0.0:7777'")
+    assert signatures.port(facts(named), named, {}) == {"taken": "port 7777", "program_port": "7777"}
+    assert signatures.port(facts(TASK), TASK, {}) == {"taken": "port 2222", "own_port": "2222"}
+    other = running("worker:9")
+    assert signatures.port(facts(TASK), other, {}) == {"taken": "a port", "opener": "worker:9"}
 
 
 def test_holder_of_a_port_at_the_end_is_reported_before_the_present_one() -> None:
     hosts = {"gpu-a": host({"worker:0": vitals(holder="pid 8 (now)")})}
-    now = {"taken": "port 2222", "own_port": "2222", "holder": "pid 8 (now)", "holder_pid": "8"}
-    assert signatures.port(facts(TASK, hosts=hosts), TASK, {}) == now
+    now = signatures.port(facts(TASK, hosts=hosts), TASK, {})
+    assert now == {"taken": "port 2222", "own_port": "2222", "holder": "pid 8 (now)", "holder_pid": "8"}
     held = changed(TASK, why=(fact("port_held", port=9, text="pid 7 (then)"),))
-    then = {"taken": "port 9", "program_port": "9", "holder": "pid 7 (then)", "holder_pid": "7"}
-    assert signatures.port(facts(held, hosts=hosts), held, {}) == then
-
-
-SPLIT = "ValueError: Attempt to convert a value (PerReplica:{\n"
-
-
-@pytest.mark.parametrize(
-    ("file", "keras", "is_keras_3"),
-    [
-        ("site-packages/keras/src/utils/traceback_utils.py", "3.15.1", True),
-        ("site-packages/keras/src/utils/traceback_utils.py", "2.15.0", False),
-        ("site-packages/tf_keras/src/utils/traceback_utils.py", "3.15.1", False),
-        ("train.py", "3.15.1", False),
-        ("", "3.15.1", True),
-    ],
-)
-def test_a_value_of_several_replicas_is_the_fault_of_keras_3_where_that_was_called(
-    file: str, keras: str, is_keras_3: bool
-) -> None:
-    frames = f'Traceback (most recent call last):\n  File "/v/{file}", line 1, in f\n' if file else ""
-    task = ended("worker:0", frames + SPLIT)
-    known = facts(task, hosts={"gpu-a": host({"worker:0": vitals(packages={"keras": keras})})})
-    found = signatures.keras_3(known, task, {"split": "Attempt"})
-    assert (found is not None) is is_keras_3
-    assert signatures.keras_3(facts(task), task, {"split": "Attempt"}) != {} or file
+    then = signatures.port(facts(held, hosts=hosts), held, {})
+    assert then == {"taken": "port 9", "program_port": "9", "holder": "pid 7 (then)", "holder_pid": "7"}
 
 
 SAVED = checkpoint("model.ckpt-7", 7)

@@ -227,9 +227,9 @@ class Following:
         monkeypatch.setattr(Scope, "transport", None)
         monkeypatch.setattr(Scope, "started_here", lambda scope, run: None)
 
-    def _watch(self, scope: Scope, of: RunRecord, wanted: LogRequest, printer: object) -> RunStatus:
+    def _watch(self, scope: Scope, of: RunRecord, wanted: LogRequest, printer: object) -> tuple[RunStatus, tuple[()]]:
         self.asked.append((of.run, wanted))
-        return RunStatus(of, {}, Verdict(Outcome.STOPPED, (fact("replaced", run="digits-2"),)), (), 1010.0)
+        return RunStatus(of, {}, Verdict(Outcome.STOPPED, (fact("replaced", run="digits-2"),)), (), 1010.0), ()
 
     def by(self, scope: Scope, names: list[str] | None, **wanted: Any) -> int:
         def printer_for(tasks: Sequence[TaskId]) -> Any:

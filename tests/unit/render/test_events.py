@@ -19,7 +19,7 @@ from dtctl.operations.client import streams
 from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.events import Attempted, Folding, folded, follow_events, read_events
 from dtctl.operations.snapshot import Coordination
-from dtctl.render.events import event_line, history_line, incident_lines, news
+from dtctl.render.events import cause_of, event_line, history_line, incident_lines, losses_lines, news
 from tests.unit.coordinated import Agents, Script, incident, record, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -94,8 +94,8 @@ def test_an_event_is_one_line(fields: dict[str, Any], expected: str) -> None:
     assert event_line(happening) == f"{stamp}  {expected}"
 
 
-def told_of(**fields: Any) -> Coordination:
-    return Coordination.of(checked(RunView, viewed(**fields)), record().roster)
+def told_of(*condition: str, **fields: Any) -> Coordination:
+    return Coordination.of(checked(RunView, viewed(*condition, **fields)), record().roster)
 
 
 def test_a_loss_is_shown_with_the_steps_it_cost_and_the_time_it_took() -> None:
@@ -130,6 +130,35 @@ def test_following_shows_each_event_once() -> None:
     assert "training again" in news(loss, told_of(incidents=[incident()]))[0]
 
 
+def losses(*causes: str) -> list[dict[str, Any]]:
+    exits = [because([fact("exited", code=1), fact("cause", text=cause)]) for cause in causes]
+    return [
+        incident(id=number, noticed=1000.0 + number, recovered=None, begun=None, back_to=None, **why)
+        for number, why in enumerate(exits, 1)
+    ]
+
+
+def test_each_cause_of_losses_is_shown_once() -> None:
+    read = told_of(incidents=losses("no data in 1", "no room", "no data in 2")).view["incidents"]
+    at = [time.strftime("%H:%M:%S", time.localtime(1000.0 + number)) for number in range(4)]
+    assert losses_lines(read, 1020.0, 8) == [
+        f"ps:1 ended with exit code 1 (no room) at {at[2]}; to be started again",
+        f"ps:1 ended with exit code 1 (no data in 2) at {at[3]}, 2 times since {at[1]}; to be started again",
+    ]
+    assert losses_lines(read, 1020.0, 1)[0] == "1 earlier loss: dtctl events"
+    assert losses_lines(read, 1020.0, 8, {cause_of(read[0]), cause_of(read[1])}) == []
+
+
+def test_following_shows_a_loss_by_the_same_cause_once() -> None:
+    first, second = (told_of(incidents=losses(*["no data"] * count)) for count in (1, 2))
+    assert len(news(told_of(), first)) == 1
+    assert news(first, second) == []
+    assert len(news(None, second)) == 1
+    assert news(None, told_of("Failed", phase="ended", incidents=losses("no data"))) == [], (
+        "the result of the run shows it"
+    )
+
+
 def test_following_shows_awaited_and_unreachable_hosts() -> None:
     waiting = told_of(missing="ps:0 is starting")
     assert news(told_of(), waiting) == ["waiting: ps:0 is starting"]
@@ -152,6 +181,21 @@ def moved(at: float, before: str, after: str, attempt: int = 1, task: str = "wor
 
 def decided(at: float, text: str) -> HistoryEvent:
     return checked(HistoryEvent, {"time": at, "kind": "decision", "reason": text})
+
+
+def condition(at: float, to: str) -> HistoryEvent:
+    why = because([fact("tasks_run", count=1, of=1)])
+    return checked(HistoryEvent, {"time": at, "kind": "condition", "from": "Created", "to": to, **why})
+
+
+@pytest.mark.parametrize("ahead_s", [-0.5, 0.0, 0.5])
+def test_a_run_is_running_after_its_first_task_is(ahead_s: float) -> None:
+    """The coordinator writes both in this order, by two clocks."""
+    began = 10.0 + ahead_s
+    shown = attempts_shown(
+        moved(began, "pending", "starting"), moved(began, "starting", "running"), condition(10.0, "Running")
+    )
+    assert shown == ["worker:0 attempt 1 on gpu-1 runs", "Running"]
 
 
 def attempts_shown(*events: HistoryEvent) -> list[str]:

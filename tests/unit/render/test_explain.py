@@ -75,6 +75,22 @@ def test_error_of_a_trainer_is_explained_as_diagnose_does(asked: str, name: str)
     assert "{" not in topic.text
 
 
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ("ssh.password", "identity_file"),
+        ("password", "identity_file"),
+        ("ssh.key", "identity_file"),
+        ("passphrase", "ssh-add"),
+    ],
+)
+def test_a_key_of_other_programs_leads_to_what_helps(asked: str, hint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        find([asked])
+    assert hint in refused.value.hint
+    assert "ssh.port" not in refused.value.hint
+
+
 def test_every_listed_topic_is_found() -> None:
     for group in listed().values():
         assert group.keys() <= names()

@@ -253,6 +253,7 @@ UP = UpResult(
     FOUND,
     {"a": "no crontab"},
     revival={"b": "cron", "c": "systemd"},
+    unsure_revival={"b": "cron is not seen"},
     new_revival={"b": "cron", "c": "systemd"},
     aside={"a": ("/path",)},
     absent={"b": ERROR},

@@ -75,7 +75,7 @@ def test_what_losses_of_a_task_cost_is_reported() -> None:
     gain = next(one for one in found(incidents=[lost]).gains if one.kind == "losses")
     assert gain.task == TaskId("worker", 0)
     assert gain.share == pytest.approx(0.06 + 0.07 + 0.15)
-    assert gain_text(gain) == "without the loss of worker:0: 28 % more"
+    assert gain_text(gain) == "the restart of worker:0 cost 28 %"
 
 
 def test_a_shorter_limit_is_advised_where_hangs_are_noticed_late() -> None:
@@ -114,7 +114,7 @@ def test_numbers_read_as_people_write_them() -> None:
         "30s", "1m", "90s", "10m", "1h", "90m", "13m",
     ]  # fmt: skip
     several = Gain("losses", 0.04, task=TaskId("ps", 1), count=3)
-    assert gain_text(several) == "without the 3 losses of ps:1: 4.0 % more"
+    assert gain_text(several) == "the 3 restarts of ps:1 cost 4.0 %"
 
 
 def test_steps_come_from_event_files_if_logs_have_none() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from dtctl.errors import AgentError, DtctlError, ExitCode, HostKeyError, TransportError
 from dtctl.transport import fanout
-from dtctl.transport.fanout import NotAwaited, Outcomes, SomeHostsFailed, asking, fan_out, idle
+from dtctl.transport.fanout import NotAwaited, Outcomes, SomeHostsFailed, asking, fan_out, idle, on_behalf
 from dtctl.transport.group_errors import MOST_KINDS, group_errors, lines
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.errors import Destination, cannot_connect
@@ -428,3 +428,24 @@ def test_details_do_not_repeat_the_summary() -> None:
 def test_an_example_address_is_reported_as_one(error: OSError, address: str, is_example: bool) -> None:
     hint = cannot_connect(Destination("node-1", address, 22, "node-1"), error, 10.0).hint
     assert hint.startswith("that is an example's address: write your machines'") is is_example
+
+
+def test_a_wait_in_a_thread_that_works_on_behalf_of_another_makes_room_for_the_next_host() -> None:
+    free = threading.Event()
+
+    def wait_idly() -> bool:
+        with idle(0.0):
+            return free.wait(20)
+
+    def work(host: str) -> bool:
+        if host == "next":
+            free.set()
+            return True
+        found: list[bool] = []
+        waiting = on_behalf(wait_idly)
+        thread = threading.Thread(target=lambda: found.append(waiting()), daemon=True)
+        thread.start()
+        thread.join()
+        return found[0]
+
+    assert fan_out(["slow", "next"], work, width=1).results == {"slow": True, "next": True}

@@ -562,6 +562,14 @@ def test_a_killed_task_comes_before_those_that_lost_their_connection_by_it(strat
     assert run.recovery.awaits_cause("chief:0", 100.3) is False
 
 
+def test_two_ends_of_a_task_that_are_reported_at_once_are_two_losses() -> None:
+    run = Run()
+    run.dies("worker:0", ended=1008.0)
+    run.dies("worker:0", ended=1009.0)
+    run.step(100.0)
+    assert [one["task"] for one in run.incidents] == ["worker:0", "worker:0"]
+
+
 def test_a_lost_connection_without_a_cause_is_repaired_after_a_second() -> None:
     run = Run()
     run.dies("chief:0", code=1, signal=None, cause=RESET)

@@ -179,6 +179,25 @@ def test_a_slow_or_broken_start_up_is_reported() -> None:
     assert "take 4.2 s" in sentence(found[0])
 
 
+def test_what_start_up_files_of_many_hosts_do_is_one_finding_of_a_kind() -> None:
+    """Each host prints its own name, and takes its own time."""
+    hosts = [f"gpu-{number}" for number in range(1, 45)]
+    many = {
+        host: facts(
+            host, noise=f"Welcome to {host}", noise_bytes=20, start_up_s=2.0 + number / 44, problem=f"exit {number}"
+        )
+        for number, host in enumerate(hosts)
+    }
+    found = judged(TOPIC, context(), many)
+    assert hosts_by_signature(found) == dict.fromkeys(
+        ("slow_start_up", "start_up_fails", "noisy_start_up"), tuple(hosts)
+    )
+    slow, broken, noisy = map(sentence, found)
+    assert "take 2.0 to 3.0 s" in slow
+    assert broken.endswith("[1-44] fails to run the command `true`, on gpu-1: exit 0")
+    assert "in non-interactive sessions, on gpu-1: Welcome to gpu-1. dtctl ignores it" in noisy
+
+
 def test_a_login_that_takes_far_longer_than_the_others_is_reported() -> None:
     greeted = {host: Greeted({}, 0.4) for host in "abc"} | {"d": Greeted({}, 11.0)}
     (finding,) = judged(TOPIC, context(), well(), greeted=greeted)

@@ -1,0 +1,30 @@
+"""What is advised where an installer has failed, by what it has written."""
+
+from __future__ import annotations
+
+import pytest
+
+from dtctl.agent.run.installing import hint
+
+NO_INDEX = "after connection broken by 'NewConnectionError(': Failed to establish a new connection: [Errno -2] Name or"
+UV = "error: Failed to fetch: `https://pypi.org/simple/numpy/`\n  Caused by: dns error: failed to lookup address"
+
+
+@pytest.mark.parametrize(
+    ("output", "with_wheels", "begins"),
+    [
+        ("error: externally-managed-environment", False, "this Python is its system's"),
+        (
+            NO_INDEX,
+            False,
+            "this host reaches no package index; below `trainer.environment:` in cluster.yaml: wheels: w",
+        ),
+        (UV, False, "this host reaches no package index"),
+        (NO_INDEX, True, ""),
+        ("ERROR: No matching distribution found for tensorflow==2.99", False, ""),
+    ],
+)
+def test_what_helps_is_named_first(output: str, with_wheels: bool, begins: str) -> None:
+    found = hint(f"Collecting numpy\n{output}\n", with_wheels=with_wheels)
+    assert found.startswith(begins)
+    assert bool(found) is bool(begins)
