@@ -245,7 +245,11 @@ def test_a_task_without_which_the_others_continue_decides_nothing_while_it_is_he
 
 
 ENDED = {**dict.fromkeys(ROSTER, "stopped"), "ps:0": None}
-SUCCEEDED = {"want": "stop", **because([fact("run_succeeded")])}
+SUCCEEDED = {
+    "want": "stop",
+    "ends_as": {"outcome": "Succeeded", "cause": None, "start": None},
+    **because([fact("run_succeeded")]),
+}
 
 
 @pytest.mark.parametrize(

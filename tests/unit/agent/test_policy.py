@@ -11,7 +11,7 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
-from dtctl.agent.records.run_state import Ending, Entry, Exit, Intent, Past
+from dtctl.agent.records.run_state import Ending, Entry, Exit, Intent, Past, RunEnd
 from dtctl.agent.records.spec import RecoverySpec
 from dtctl.agent.run.cause import OTHERS, cause
 from dtctl.agent.run.policy import (
@@ -94,7 +94,8 @@ FAILED = {"state": "backoff", "reason": "exit code 3"}
 LOST = made(Past, attempt=1, started=0.0, ended=1.0, asked=False, code=3, cause="no data")
 HELD = {"state": "pending", "reason": "worker:1 was lost", "history": [LOST]}
 """It failed by itself, and its restart is still to come."""
-GIVEN_UP = intent("stop", by="ada@laptop", **because([fact("cannot_bind", task="ps:0")]))
+FAILED_START: RunEnd = {"outcome": "Failed", "cause": "ps:0", "start": "failed"}
+GIVEN_UP = intent("stop", by="ada@laptop", ends_as=FAILED_START, **because([fact("cannot_bind", task="ps:0")]))
 PEERS_UNREADY = {**FAILED, "history": [made(Past, attempt=1, started=0.0, ended=1.0, asked=False, early=True)]}
 EARLY = intent("run", early=True)
 

@@ -500,7 +500,7 @@ def test_without_a_coordinator_the_workers_that_are_there_decide() -> None:
     [("stopped_by", Outcome.STOPPED), ("run_succeeded", Outcome.SUCCEEDED), ("run_failed", Outcome.FAILED)],
 )
 def test_the_reachable_hosts_say_how_a_run_ended_whose_coordinator_is_gone(order: str, outcome: Outcome) -> None:
-    found = status(record(), FakeTransport(_ended_by(order), {"c": GONE}))
+    found = status(record(), FakeTransport(_ended_by(order, outcome), {"c": GONE}))
     assert found.verdict.outcome is outcome
     assert sentence(found.verdict.why).endswith("; 1 host unreachable: c")
     assert found.going_on_after_the_end == ()
@@ -511,13 +511,13 @@ def test_run_continues_if_a_task_was_not_stopped() -> None:
     assert status(record(), FakeTransport(agents, {"c": GONE})).verdict.outcome is Outcome.RUNNING
 
 
-def _ended_by(order: str, but: str = "") -> Agents:
+def _ended_by(order: str, outcome: Outcome = Outcome.STOPPED, but: str = "") -> Agents:
     """Every host but one has ended its tasks, as it was asked to."""
-    why = because([fact(order, by="ada@laptop")])
+    order_of = {"ends_as": {"outcome": outcome.value}, **because([fact(order, by="ada@laptop")])}
 
     def reported(host: str, answer: dict[str, Any]) -> dict[str, Any]:
         tasks = answer["state"]["tasks"]
-        intents = {task: made(Intent, want="stop", version=3, **why) for task in tasks}
+        intents = {task: made(Intent, want="stop", version=3, **order_of) for task in tasks}
         ended = with_states(answer, dict.fromkeys(tasks, entry("stopped")))
         return answer if host == but else {**ended, "intents": intents}
 
