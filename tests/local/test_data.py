@@ -68,7 +68,7 @@ def test_data_from_the_first_push_to_the_drop(home: Desk) -> None:
     refused = home.run("up", "-q")
     assert refused.returncode == ExitCode.PREFLIGHT
     assert "node-1 lacks the data: nothing was pushed to" in refused.stderr
-    assert "dtctl data push    brings it" in refused.stderr
+    assert "dtctl data push    sends it" in refused.stderr
     assert states(home) == ["missing", "missing"]
     assert home.dtctl("data", "push").splitlines() == [
         f"node-{number}: {place}: 3 files sent" for number, place in enumerate(places, 1)

@@ -13,7 +13,7 @@ import pytest
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.answers import StopResult, Survivor
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import because, fact, sentence
+from dtctl.agent.records.reasons import fact, sentence
 from dtctl.agent.records.requests import DrainRequest, RestartRequest, StopRequest, UndrainRequest
 from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
@@ -22,6 +22,7 @@ from dtctl.agent.requests import drain, run_handles, runs, stop
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
 from tests.unit.agent.test_records import LED
+from tests.unit.holds import held as held_by
 
 TASKS = {"ps:0": "b", "worker:0": "a", "worker:1": "c"}
 
@@ -248,7 +249,7 @@ def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> Non
     ],
 )
 def test_what_is_held_is_not_restarted(coordinator: Coordinator, why: Any, held: str, hint: str) -> None:
-    coordinator.view["intents"]["worker:1"].update(want="hold", **because([why]))
+    coordinator.view["intents"]["worker:1"].update(held_by(why))
     coordinator.view["missing"] = sentence([fact("lacks_voters")])
     coordinator.save()
     with pytest.raises(Refused, match=f"worker:1 is held: {held}") as refused:
@@ -276,16 +277,14 @@ def test_of_a_host_without_a_task_the_coordinator_is_asked(coordinator: Coordina
 
 
 def test_an_undrain_waits_for_no_host_that_is_away_and_that_all_need(coordinator: Coordinator) -> None:
-    why = because([fact("drained", host="c", by="anna@desk")])
     for task in TASKS:
-        coordinator.view["intents"][task].update(want="hold", **why)
+        coordinator.view["intents"][task].update(held_by(fact("drained", host="c", by="anna@desk")))
         coordinator.set(task, state="pending")
 
     def takes(one: Coordinator) -> None:
         for request in one.requests():
             for task in TASKS:
-                again = because([fact("undrained", host="c")])
-                one.view["intents"][task].update(want="hold", **again)
+                one.view["intents"][task].update(holds=[], released={"host": "c", "together": True})
             one.view["request_serial"] = request["serial"]
 
     coordinator.does = takes
