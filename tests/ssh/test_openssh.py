@@ -73,7 +73,7 @@ def test_sockets_are_in_a_private_directory(sshd: Sshd) -> None:
 
 
 def test_unused_connection_ends(sshd: Sshd) -> None:
-    host = direct(sshd, keep_s=1.0)
+    host = direct(sshd, keep_s=4.0)  # on a busy machine a session takes a second to open
     log_in(host)
     pid = master(host)
     eventually(lambda: not Path(f"/proc/{pid}").exists(), what="the end of the connection")

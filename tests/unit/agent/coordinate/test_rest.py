@@ -82,11 +82,13 @@ def mixture(world: World, hosts: Sequence[str]) -> None:
         world.run_for(2.0)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "count"),
-    [*itertools.product(("collective", "async-ps"), (1, 8, 9, 64)), ("collective", 300)],
-)
-@pytest.mark.parametrize("act", [*EVERY, mixture])
+CASES = [
+    *itertools.product((*EVERY, mixture), ("collective", "async-ps"), (1, 8, 9, 64)),
+    *itertools.product((drain, scale, mixture), ("collective",), (300,)),
+]
+
+
+@pytest.mark.parametrize(("act", "strategy", "count"), CASES)
 def test_a_step_without_news_orders_nothing(act: Act, strategy: str, count: int) -> None:
     world = cluster(strategy, count + 3, min_workers=1, resizes=strategy == "collective", recovery=GIVEN_UP)
     act(world, [f"h{number}" for number in range(3, count + 3)])
