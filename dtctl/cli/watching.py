@@ -47,8 +47,8 @@ def follow_to_the_end(
     tasks = tuple(task for task, host in record.roster.items() if host not in without)
     printer = render.logs.LogPrinter(tasks, prefix=True, timestamps=False, raw=raw)
     wanted = operations.logs.LogRequest(tasks, lines=lines)
-    ended, told = watch(scope, record, wanted, printer, started=started, fresh=fresh)
-    finish(ended, printer, told)
+    ended, reported = watch(scope, record, wanted, printer, started=started, fresh=fresh)
+    finish(ended, printer, reported)
 
 
 def follow_logs(
@@ -65,12 +65,12 @@ def follow_logs(
 
     printer = printer_for(wanted.tasks)
     while True:
-        ended, told = watch(scope, record, wanted, printer)
+        ended, reported = watch(scope, record, wanted, printer)
         newer = operations.follow.onward(ended, record, scope.transport) if scope.run is None else None
         if newer is not None:
             render.logs.show_onward(ended, newer)
         if newer is None or newer.record is None:
-            finish(ended, printer, told)
+            finish(ended, printer, reported)
         run = newer.record.run
         record = (scope.started_here(run) if run else None) or newer.record
         tasks = chosen(record, selectors)
@@ -117,7 +117,7 @@ def watch(
                 if isinstance(event, operations.snapshot.RunStatus) and event.coordination:
                     commands.see(events_of(event.coordination.view))
                 if isinstance(event, operations.follow.Ended):
-                    return ended(event.status), narrate.told
+                    return ended(event.status), narrate.reported
                 narrate(event)
         except TimeoutError:
             errors.note("the timeout has expired; the run continues")
@@ -138,9 +138,11 @@ def end_of(status: RunStatus) -> Sequence[RunEvent]:
     return [ended(run, verdict.outcome.value, list(verdict.why), cause, time.time())]
 
 
-def finish(status: RunStatus, followed: LogPrinter | None = None, told: Container[tuple[str, str]] = ()) -> NoReturn:
-    """Shows the end; raises Exit with the run's result. `followed` has shown the logs; `told`: see `watch`."""
-    render.result.show_ended(status, followed, told)
+def finish(
+    status: RunStatus, followed: LogPrinter | None = None, reported: Container[tuple[str, str]] = ()
+) -> NoReturn:
+    """Shows the end; raises Exit with the run's result. `followed` has shown the logs; `reported`: see `watch`."""
+    render.result.show_ended(status, followed, reported)
     raise typer.Exit(render.result.ended_exit_code(status))
 
 

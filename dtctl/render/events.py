@@ -37,11 +37,11 @@ def cause_of(incident: Incident) -> tuple[str, str]:
 
 
 def losses_lines(
-    incidents: Iterable[Incident], now: float, most: int, told: Container[tuple[str, str]] = ()
+    incidents: Iterable[Incident], now: float, most: int, reported: Container[tuple[str, str]] = ()
 ) -> list[str]:
-    """The newest `most` causes of losses; of the losses of each, the last one. Those in `told` are left out."""
+    """The newest `most` causes of losses; of the losses of each, the last one. Those in `reported` are left out."""
     by_cause = grouped((cause_of(one), one) for one in incidents)
-    groups = sorted((by_cause[cause] for cause in by_cause if cause not in told), key=lambda group: group[-1]["id"])
+    groups = sorted((by_cause[cause] for cause in by_cause if cause not in reported), key=lambda group: group[-1]["id"])
     earlier = sum(len(group) for group in groups[:-most])
     lines = [f"{count(earlier, 'earlier loss')}: dtctl events"] if earlier else []
     for group in groups[-most:]:
@@ -76,7 +76,7 @@ def incident_lines(incident: Incident, now: float, times: int = 1, since: float 
 def news(before: Coordination | None, now: Coordination) -> list[str]:
     """The changes that a person who follows the run must know."""
     lines = []
-    for incident in told_losses(before, now):
+    for incident in reported_losses(before, now):
         lines += incident_lines(incident, now.view["time"])
     if (
         now.view["missing"]
@@ -95,7 +95,7 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
     return lines + _contacts(before, now)
 
 
-def told_losses(before: Coordination | None, now: Coordination) -> list[Incident]:
+def reported_losses(before: Coordination | None, now: Coordination) -> list[Incident]:
     """Losses to report: of each cause the first one, and each that was overcome since.
 
     Those of a run that has ended already are part of its result.

@@ -17,7 +17,7 @@ from dtctl.operations.follow import PATIENCE_S, Event, Onward, made_room
 from dtctl.operations.logs import LogLines
 from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
-from dtctl.render.events import cause_of, news, told_losses
+from dtctl.render.events import cause_of, news, reported_losses
 from dtctl.render.format import count, fold, local_time, size
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
@@ -175,7 +175,7 @@ class Narrator:
         self._coordinator = coordinator
         self._printer = printer
         self._clock = clock
-        self.told: set[tuple[str, str]] = set()
+        self.reported: set[tuple[str, str]] = set()
         """Causes of losses that have been reported."""
         self._seen: Coordination | None = None
         self._away: set[str] = set()
@@ -190,7 +190,7 @@ class Narrator:
             if self._printer is not None:
                 self._printer.print(event)
         elif isinstance(event, RunStatus) and event.coordination:
-            self.told.update(map(cause_of, told_losses(self._seen, event.coordination)))
+            self.reported.update(map(cause_of, reported_losses(self._seen, event.coordination)))
             for line in news(self._seen, event.coordination):
                 note(line)
             self._seen = event.coordination

@@ -35,7 +35,7 @@ _LONGEST_CLUSTER = 300
 """The most characters of TF_CONFIG's cluster that are shown with a table, which has the same addresses."""
 _LOSSES = {"task": "alone", "with-lead": "with the lead", "gang": "with every task"}
 _SURVIVED = {1: "one host", 2: "two hosts", 3: "three hosts"}
-"""Of at most seven voters."""
+"""How many voters may be lost; there are at most seven."""
 
 
 def show_plan(plan: RunPlan, files: Mapping[str, str] = {}) -> None:

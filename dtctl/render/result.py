@@ -156,8 +156,10 @@ def stop_exit_code(result: StopResult) -> ExitCode:
     return ExitCode.OK
 
 
-def show_ended(status: RunStatus, followed: LogPrinter | None = None, told: Container[tuple[str, str]] = ()) -> None:
-    """Shows the end of a run. `told`: causes of losses that were reported as they came.
+def show_ended(
+    status: RunStatus, followed: LogPrinter | None = None, reported: Container[tuple[str, str]] = ()
+) -> None:
+    """Shows the end of a run. `reported`: causes of losses that were reported as they came.
 
     The first failure comes last, with the end of its log unless `followed` has just shown it.
     """
@@ -166,7 +168,7 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None, told: Cont
     from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 
     verdict, coordination = status.verdict, status.coordination
-    for line in restarts_lines(status, _INCIDENTS, told):
+    for line in restarts_lines(status, _INCIDENTS, reported):
         note(line)
     _show_others(status)
     for line in checkpoint_lines(status):

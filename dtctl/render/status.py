@@ -195,12 +195,12 @@ def _idle_state(contact: Contact) -> str:
     return f"{state}, but drained" if contact["drained"] is not None else state
 
 
-def restarts_lines(status: RunStatus, most: int, told: Container[tuple[str, str]] = ()) -> list[str]:
-    """The newest causes of losses, one per line, and the number of earlier ones; those in `told` are left out."""
+def restarts_lines(status: RunStatus, most: int, reported: Container[tuple[str, str]] = ()) -> list[str]:
+    """The newest causes of losses, one per line, and the number of earlier ones; those in `reported` are left out."""
     coordination = status.coordination
     if coordination is None or not coordination.view["incidents"]:
         return []
-    return losses_lines(coordination.view["incidents"], status.time or coordination.view["time"], most, told)
+    return losses_lines(coordination.view["incidents"], status.time or coordination.view["time"], most, reported)
 
 
 @contextmanager

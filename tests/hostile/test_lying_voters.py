@@ -15,12 +15,12 @@ import pytest
 
 from tests.agent.conftest import make_host
 from tests.agent.coordinate.test_coordination import PLACES, Cluster, cluster
-from tests.agent.coordinate.test_succession import ballot, elected
+from tests.agent.coordinate.test_succession import ballot, elected, voting
 from tests.agent.host import kill
 from tests.hostile import evil_voter
 from tests.waiting import eventually
 
-__all__ = ["cluster", "make_host"]
+__all__ = ["cluster", "make_host", "voting"]
 
 LARGEST = 2**53
 ATTACKS_S = 15.0
@@ -31,14 +31,6 @@ CLAIMS = {"claims_term", "claims_candidate", "claims_coordinator"}
 def agent_python() -> str:
     """One interpreter is enough: the same code counts the votes on all."""
     return sys.executable
-
-
-@pytest.fixture
-def voting(cluster: Cluster) -> Cluster:
-    cluster.elect("b", "a", "c")
-    cluster.up()
-    eventually(cluster.running, 60, "the start")
-    return cluster
 
 
 @contextmanager

@@ -23,10 +23,11 @@ from dtctl.agent.records.messages import PROTOCOL
 from tests.agent.conftest import make_host
 from tests.agent.coordinate.test_coordination import Cluster, cluster
 from tests.agent.coordinate.test_down_waits import down, has_run, is_gone
+from tests.agent.coordinate.test_succession import voting
 from tests.agent.host import kill
 from tests.waiting import eventually
 
-__all__ = ["cluster", "make_host"]
+__all__ = ["cluster", "make_host", "voting"]
 
 LIES_S = 16.0
 """Another coordinator is looked for after 10 to 13 s."""
@@ -35,14 +36,6 @@ LIES_S = 16.0
 @pytest.fixture
 def agent_python() -> str:
     return sys.executable
-
-
-@pytest.fixture
-def voting(cluster: Cluster) -> Cluster:
-    cluster.elect("b", "a", "c")
-    cluster.up()
-    eventually(cluster.running, 60, "the start")
-    return cluster
 
 
 class Liar:

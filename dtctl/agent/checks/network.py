@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Dict, FrozenSet, List, Optional, Tuple
 
     from ..conversation import Conversation
+    from ..records.spec import Spec
 
 
 def inspect(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
@@ -62,14 +63,14 @@ def _live_ports(talk: Conversation, question: NetworkQuestion) -> FrozenSet[int]
     return frozenset()
 
 
-def _other_runs(talk: Conversation) -> Dict[int, str]:
-    """The ports of this user's live runs, and their ids."""
-    found: Dict[int, str] = {}
+def _other_runs(talk: Conversation) -> Dict[int, Spec]:
+    """The ports of this user's live runs, and the spec of each."""
+    found: Dict[int, Spec] = {}
     for files_of in revival.every(talk.root):
         with suppress(OSError, paths.Damaged):  # is being removed, or damaged: `status` reports that
             if files_of.is_of_this_machine() and not revival.is_over(files_of):
                 spec = files_of.spec()
-                found.update(dict.fromkeys(ports_of(spec), spec["run"]))
+                found.update(dict.fromkeys(ports_of(spec), spec))
     return found
 
 

@@ -83,7 +83,7 @@ def met(limits: List[Fact], cause: str, number: Optional[int] = None, cpu_s: Opt
 
 
 _TICKS = 0.9
-"""Of a limit of CPU time, which counts as used up from there on."""
+"""A limit of CPU time counts as used up from this share on."""
 
 
 def _before_warning(limit: Fact) -> Fact:

@@ -20,12 +20,15 @@ import time
 from contextlib import suppress
 
 from ..host import ports
+from ..records.kinds import made
+from ..records.network import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Container, Dict, List, Mapping
 
-    from ..records.network import Bound, Slot
+    from ..records.network import Slot
+    from ..records.spec import Spec
 
 PADDING = b"." * 16_384
 """More than one packet of any network (usually at most 9,000 bytes)."""
@@ -191,18 +194,18 @@ class Listener:
             self._selector.unregister(guest.connection)
 
 
-def bind(listener: Listener, slots: List[Slot], live: Container[int], others: Mapping[int, str]) -> List[Bound]:
+def bind(listener: Listener, slots: List[Slot], live: Container[int], others: Mapping[int, Spec]) -> List[Bound]:
     """The result for each slot; `live` ports are those of the cluster's own run, which is left alone.
 
-    `others`: ports of the user's other live runs -> the run.
+    `others`: ports of the user's other live runs -> the spec of the run.
     """
     chosen: List[int] = [slot["port"] for slot in slots]
     return [_bind(listener, slot, live, others, chosen) for slot in slots]
 
 
-def _bind(listener: Listener, slot: Slot, live: Container[int], others: Mapping[int, str], chosen: List[int]) -> Bound:
+def _bind(listener: Listener, slot: Slot, live: Container[int], others: Mapping[int, Spec], chosen: List[int]) -> Bound:
     whose, port = slot["whose"], slot["port"]
-    answer: Bound = {"whose": whose, "port": port, "state": "bound", "holder": "", "run": "", "sockets": []}
+    answer = made(Bound, whose=whose, port=port or None, state="bound")
     if port in live:
         sockets = sorted(map(int, ports.listening(port)))[:100]
         return {**answer, "state": "live" if sockets else "idle", "sockets": sockets}
@@ -219,7 +222,9 @@ def _bind(listener: Listener, slot: Slot, live: Container[int], others: Mapping[
         holder, tries = ports.holding(port)
         if tries:
             return {**answer, "state": "tried", "holder": holder[:4096]}
-        return {**answer, "state": "taken", "holder": holder[:4096], "run": others.get(port, "")}
+        run = others.get(port)
+        own = {"run": run["run"], "cluster": run["cluster"]} if run is not None else {}
+        return {**answer, "state": "taken", "holder": holder[:4096], **own}  # type: ignore[typeddict-item]
     return {**answer, "port": port}
 
 

@@ -78,6 +78,8 @@ class Bound(Record):
     """The other process that has it, if any."""
     run: Default[Line, ""]
     """taken: the live run of the same user, of another cluster, that has it."""
+    cluster: Default[Line, ""]
+    """The cluster of that run."""
     sockets: Default[AtMost[List[Count], 100], []]
     """live: the inodes of the listening sockets, which identify a listener."""
 

@@ -228,7 +228,7 @@ class PostedRequest(Because):
     grace_s: Default[Optional[Seconds], None]
     by: Default[By, ""]
     ends_as: Default[Optional[RunEnd], None]
-    """Of a stop: what it means for the run."""
+    """What a stop means for the run."""
 
 
 class RequestBook(Record):

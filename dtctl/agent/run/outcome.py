@@ -175,7 +175,7 @@ def waits_for_restart(facts: Facts) -> List[Fact]:
 
 
 _NEARLY = 0.9
-"""Of the target, in the logs: programs print one step of many."""
+"""The share of the target that the logs have to show: programs print one step of many."""
 
 
 def target_warning(target: Optional[int], newest: Optional[Checkpoint], logged: Optional[int]) -> Optional[Fact]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ..records.reasons import Fact, fact, headline, sentence, why_of
+from ..records.reasons import Fact, fact, sentence, why_of
 from ..records.values import FINAL, TaskState
 from .cause import ALWAYS_RETRIED, NEVER_RETRIED, OTHERS, PEER, SHORTAGE, kind_of_error, names_damaged_file
 
@@ -188,11 +188,10 @@ def _loss(entry: Entry) -> Optional[Past]:
 
 
 def _why_lost(entry: Entry, lost: Past) -> List[Fact]:
-    """As its agent has seen the end, where the coordinator has not given it the reason of another task since."""
-    ended = why_ended(lost)
-    if headline(why_of(entry)) == headline(ended):
+    """As its agent has seen the end; while it is held, its reason may be that of another task."""
+    if entry["state"] == "backoff":
         return why_of(entry)
-    return [*ended, *([fact("cause", text=lost["cause"])] if lost["cause"] else [])]
+    return [*why_ended(lost), *([fact("cause", text=lost["cause"])] if lost["cause"] else [])]
 
 
 def _ordered(entry: Entry, intent: Intent, killed: Sequence[Fact] = ()) -> Optional[Decision]:

@@ -136,12 +136,12 @@ def wait(
 ) -> None:
     """Wait for the end of the run; its result is the exit code."""
     record = scope.record()
-    status, told = watch(
+    status, reported = watch(
         scope, record, operations.logs.LogRequest(()), None, timeout_s=seconds(timeout) if timeout is not None else None
     )
     if output == "json":
         _print_json(status)
-    finish(status, told=told)
+    finish(status, reported=reported)
 
 
 LOG_LINES = 500

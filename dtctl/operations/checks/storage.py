@@ -20,7 +20,7 @@ ENOUGH = 3
 """Checkpoints: while one is written, the last one stays, and one more in case that one is damaged."""
 
 FROM_NOTHING = ("checkpoints_not_shared",)
-"""By which a lost task starts over from nothing, as `recovery.allow_scratch` permits."""
+"""Problems that make a lost task start over from nothing, which `recovery.allow_scratch` permits."""
 
 Facts = StorageFacts
 

@@ -41,7 +41,7 @@ class OldName:
 
     @property
     def part(self) -> str:
-        """Of tensorflow: what follows `tf.`, down to the name that decides."""
+        """The part of a TensorFlow name after `tf.`, down to the name that decides."""
         return self.name.partition(".")[2]
 
 

@@ -256,7 +256,7 @@ class Signature:
     title: str = ""
     """A few words that a user would search for, in the documentation."""
     cost: Cost = Cost.START
-    """Of a check's signature."""
+    """What a check pays to find it."""
 
 
 def table(file: Path, function: Callable[[str], Any] = str) -> Rows:

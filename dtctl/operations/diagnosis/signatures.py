@@ -151,7 +151,7 @@ def limits(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 
 def cpu_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """Of CPU time: by SIGXCPU, or by SIGKILL where its agent found that it had used that up."""
+    """The limit of CPU time: SIGXCPU shows it, or SIGKILL where the agent found that the time was used up."""
     found = [one["text"] for one in task.why if one["kind"] == "limit" and one["what"] == "ulimit -t"]
     if not found and killed_by("SIGXCPU")(facts, task, fields) is None:
         return None
@@ -163,7 +163,7 @@ def file_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
 
 
 FREE_SHARE = 0.6
-"""With so much memory free the host lacks none, even if the program held the memory of a typical one."""
+"""A host with this share of its memory free lacks none, even if the program held as much as a typical one."""
 
 
 def memory_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:

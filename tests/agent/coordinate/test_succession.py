@@ -22,7 +22,7 @@ def voting(cluster: Cluster) -> Cluster:
     """Hosts a, b and c vote; b coordinates at first."""
     cluster.elect("b", "a", "c")
     cluster.up()
-    eventually(cluster.running, what="the start")
+    eventually(cluster.running, 60, "the start")
     return cluster
 
 

@@ -94,6 +94,8 @@ FAILED = {"state": "backoff", "reason": "exit code 3"}
 LOST = made(Past, attempt=1, started=0.0, ended=1.0, asked=False, code=3, cause="no data")
 HELD = {"state": "pending", "reason": "worker:1 was lost", "history": [LOST]}
 """It failed by itself, and its restart is still to come."""
+OWN_END = {"state": "backoff", **because([fact("exited", code=3), fact("cause", text="no data")])}
+"""As its agent explains the end."""
 FAILED_START: RunEnd = {"outcome": "Failed", "cause": "ps:0", "start": "failed"}
 GIVEN_UP = intent("stop", by="ada@laptop", ends_as=FAILED_START, **because([fact("cannot_bind", task="ps:0")]))
 PEERS_UNREADY = {**FAILED, "history": [made(Past, attempt=1, started=0.0, ended=1.0, asked=False, early=True)]}
@@ -118,7 +120,7 @@ EARLY = intent("run", early=True)
         (FAILED, intent("stop", by="coordinator"), False, ("failed", "exit code 3", 1)),
         (FAILED, intent("stop", by="ada@laptop"), False, ("stopped", "stopped", 1)),
         (HELD, GIVEN_UP, False, ("failed", "exit code 3 (no data)", 1)),
-        ({**HELD, **FAILED}, GIVEN_UP, False, ("failed", "exit code 3 (no data)", 1)),
+        ({**HELD, **OWN_END}, GIVEN_UP, False, ("failed", "exit code 3 (no data)", 1)),
         (
             {**HELD, **FAILED, **because([fact("exited", code=3), fact("shortage")])},
             GIVEN_UP,

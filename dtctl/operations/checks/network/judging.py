@@ -38,7 +38,7 @@ def _few(causes: list[Cause]) -> Iterator[Cause]:
 
 
 def _taken(view: View) -> Iterator[Cause]:
-    """Of each port one, with who has it on the first of its hosts; of each live run of the user one, with all ports."""
+    """One cause per live run of the user, with all its ports; one per other port, with its holder on the first host."""
     every = [(host, slot) for host, slots in view.bound.items() for slot in slots if slot["state"] == "taken"]
     for run, of_run in grouped((slot["run"], (host, slot)) for host, slot in every if slot["run"]).items():
         hosts = tuple(dict.fromkeys(host for host, _ in of_run))
@@ -46,7 +46,7 @@ def _taken(view: View) -> Iterator[Cause]:
             "ports": tuple(sorted({slot["port"] or 0 for _, slot in of_run})),
             "whose": tuple(dict.fromkeys(slot["whose"] for _, slot in of_run)),
             "run": run,
-            "cluster": run.rsplit("-", 3)[0],  # as launch.run_id makes it
+            "cluster": of_run[0][1]["cluster"],
         }
         yield Cause("ports_of_own_run", hosts, fields=fields)
     taken = grouped((slot["port"], (host, slot)) for host, slot in every if not slot["run"])

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.network import Bound
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Local
 from dtctl.operations.checks import Answers, CheckContext, Dialled, Door, Statement, checking, fails
@@ -46,9 +48,7 @@ def test_controller_never_connects_to_addresses_reported_by_hosts() -> None:
     first = listening(asked(value))
     first["a"]["interfaces"].append({"name": "eth1", "address": "192.0.2.1", "link": None})
     first["a"]["resolved"][0]["addresses"].append("192.0.2.2")
-    first["a"]["bound"].append(
-        {"whose": "worker:0", "port": 22, "state": "bound", "holder": "", "run": "", "sockets": []}
-    )
+    first["a"]["bound"].append(made(Bound, whose="worker:0", port=22, state="bound"))
     found = doors(value, Answers([first]))
     assert {(door.name, door.port) for door in found} == {(name, 2222) for name in ("a", "a.example", "b", "c", "d")}
 

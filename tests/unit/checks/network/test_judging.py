@@ -140,7 +140,7 @@ def test_three_causes_of_a_kind_are_reported_one_by_one_and_of_the_others_their_
 
 def test_ports_of_another_live_run_of_ones_own_are_one_cause() -> None:
     def slots(host: str) -> list[Bound]:
-        run = {"state": "taken", "holder": "pid 7 (python ...)", "run": "digits-20261129-120000-ab12"}
+        run = {"state": "taken", "holder": "pid 7 (python ...)", "run": "digits-1", "cluster": "digits"}
         return [made(Bound, whose=whose, port=port, **run) for whose, port in (("ps:0", 2222), ("worker:0", 2223))]
 
     (cause,) = judge(View({host: slots(host) for host in names(3)}))
@@ -148,7 +148,7 @@ def test_ports_of_another_live_run_of_ones_own_are_one_cause() -> None:
     assert cause.fields == {
         "ports": (2222, 2223),
         "whose": ("ps:0", "worker:0"),
-        "run": "digits-20261129-120000-ab12",
+        "run": "digits-1",
         "cluster": "digits",
     }
 

@@ -83,7 +83,7 @@ def test_ports_of_ones_own_run_are_a_problem_only_where_a_start_does_not_take_ot
     first = listened(value)
     for facts in first.values():
         for slot in facts["bound"]:
-            slot.update({"state": "taken", "holder": "pid 7", "run": "other-20261129-120000-ab12"})
+            slot.update({"state": "taken", "holder": "pid 7", "run": "other-1", "cluster": "other"})
     (one,) = judged(TOPIC, value, first)
     assert (one.signature.name, one.signature.level, one.seen.hosts) == (signature, level, ("a", "b"))
     assert len(sentence(one)) < 150
