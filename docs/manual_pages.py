@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dtctl.operations.checks import Topic, fails, found
-from dtctl.operations.checks.checking import TOPICS
-from dtctl.operations.diagnosis import Cost, Signature
-from dtctl.operations.diagnosis.signatures import SIGNATURES
-from dtctl.render.diagnosis import pattern_of
+from dtctl.operations.findings import Cost, Signature
+from dtctl.render.findings import pattern_of
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, Trouble
+from dtctl.rooms.check import Topic, fails, found
+from dtctl.rooms.check.checking import TOPICS
+from dtctl.rooms.diagnose.signatures import SIGNATURES
 
 _WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual.yaml; change it there. -->"
 
@@ -107,7 +107,7 @@ def _topic(topic: Topic[Any, Any]) -> tuple[str, ...]:
 def checks() -> str:
     return _page(
         "# Check hosts before the start",
-        "<!-- Written by docs/generate.py from dtctl/operations/checks; change it there. -->",
+        "<!-- Written by docs/generate.py from dtctl/rooms/check; change it there. -->",
         "    dtctl check             every host of the cluster file here\n"
         "    dtctl check --local     this machine in place of all hosts\n"
         "    dtctl check --deep      also real imports, slow hosts and slow networks",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from dtctl.operations.snapshot import RunStatus
-    from dtctl.render.top.app import Top
+    from dtctl.rooms.top.app import Top
 
 PICTURE = ROOT / "docs" / "images" / "top.svg"
 SIZE = (110, 18)
@@ -50,9 +50,9 @@ def _worth_seeing(status: RunStatus | None) -> bool:
 def _top() -> Top:
     from dtctl.cli.scope import Scope
     from dtctl.operations.client.streams import Feed
-    from dtctl.operations.metrics import follow_loss
     from dtctl.operations.watch import watch_run
-    from dtctl.render.top.app import Top
+    from dtctl.rooms.metrics.operation import follow_loss
+    from dtctl.rooms.top.app import Top
 
     scope = Scope("top")
     record, transport = scope.record(), scope.transport

@@ -14,7 +14,7 @@ class LateModules(Plugin):
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
         if file.fullname != "dtctl.cli.late":
             return []
-        paths = [path for layer in ("operations", "render") for path in (ROOT / "dtctl" / layer).rglob("*.py")]
+        paths = [path for layer in ("operations", "render", "rooms") for path in (ROOT / "dtctl" / layer).rglob("*.py")]
         names = (".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths)
         return [(10, name.removesuffix(".__init__"), -1) for name in names]
 

@@ -9,7 +9,6 @@ import select
 import time
 from collections import deque
 from contextlib import contextmanager, suppress
-from importlib import import_module
 
 from .host.errors import Refused
 from .records import kinds
@@ -282,7 +281,7 @@ class Aborted(Exception):
 
 def expect_control(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
     """A frame within a request, checked to be one of these. Raises Refused, and Aborted for `abort`."""
-    from .records import WORDS
+    from .rooms import WORDS
 
     name = frame["type"]
     if name == "abort":
@@ -295,9 +294,10 @@ def expect_control(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
 
 def held(record: str, frame: Mapping[str, Any], name: str) -> Any:
     """A frame as the record of this name, which is imported. Raises Refused, which names the field."""
-    module, _, kind = record.partition(".")
+    from .rooms import load
+
     try:
-        return checked(getattr(import_module(".records." + module, __package__), kind), frame)
+        return checked(load(record), frame)
     except InvalidValue as wrong:
         hidden = wrong.path and wrong.path[0] in _HIDDEN
         what = "%s: expected %s" % (wrong.field, wrong.expected) if hidden else str(wrong)

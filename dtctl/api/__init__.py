@@ -22,7 +22,7 @@ from dtctl.api.values import Status as Status
 from dtctl.api.values import Task as Task
 from dtctl.model import TaskState as TaskState
 from dtctl.operations.client import Progress as Progress
-from dtctl.operations.compare import Metric as Metric
-from dtctl.operations.metrics import Point as Point
-from dtctl.operations.metrics import Series as Series
 from dtctl.operations.snapshot import Outcome as Outcome
+from dtctl.rooms.compare.operation import Metric as Metric
+from dtctl.rooms.metrics.operation import Point as Point
+from dtctl.rooms.metrics.operation import Series as Series

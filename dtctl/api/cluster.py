@@ -123,10 +123,10 @@ class Cluster:
 
         `deep`: slow checks that load the hosts and their network, too.
         """
-        from dtctl.operations.checks import fails
-        from dtctl.operations.checks.checking import check
         from dtctl.operations.up.launch import prepare_check
-        from dtctl.render.checks import worded
+        from dtctl.rooms.check import fails
+        from dtctl.rooms.check.checking import check
+        from dtctl.rooms.check.screen import worded
 
         config, hostname = self.checked.cluster, self.transport.hostname
         context, record = prepare_check(config, hostname, self.overrides, local=local, deep=deep)
@@ -151,8 +151,8 @@ class Cluster:
         `overwrite`: replaces files that others have put there, and that differ. Raises errors.UsageError where the file
         names no data. After an interrupt the next call sends the rest.
         """
-        from dtctl.operations.data import data_set, source_of
         from dtctl.operations.push import push_data
+        from dtctl.rooms.data.operation import data_set, source_of
 
         source_of(self.checked.cluster)
         self._require_to_write()
@@ -163,7 +163,7 @@ class Cluster:
 
     def data(self, *, verify: bool = False, progress: Callable[[Progress], None] = silent) -> list[DataPlace]:
         """The state of the data on each host, by sizes and times; `verify`: by the content of files."""
-        from dtctl.operations import data as operations
+        from dtctl.rooms.data import operation as operations
 
         source = operations.source_of(self.checked.cluster)
         data = operations.data_set(self.checked.cluster, read=not verify and source.is_dir())
@@ -195,9 +195,10 @@ class Cluster:
         `path`: it, one of its files, or a directory, whose newest one is meant. `into`: a directory in that of the
         checkpoints, or another one. Raises errors.PreflightError for one that is damaged, or while a run is live.
         """
-        from dtctl.operations.checkpoints import at, push
-        from dtctl.operations.checkpoints.local import find, read
+        from dtctl.operations.checkpoints import at
         from dtctl.operations.up.launch import make_plan
+        from dtctl.rooms.checkpoints import push
+        from dtctl.rooms.checkpoints.local import find, read
 
         if not local:
             self._require_to_write()

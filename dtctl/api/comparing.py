@@ -10,13 +10,13 @@ from dtctl.api.run import Run
 from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
 from dtctl.model import TaskState
-from dtctl.operations.compare import Compared, Metric
-from dtctl.operations.compare import Comparison as Found
-from dtctl.operations.compare import compare as compared
 from dtctl.operations.run_record import record_of
 from dtctl.operations.snapshot import Outcome
 from dtctl.plan import plan_roster
 from dtctl.render.format import number
+from dtctl.rooms.compare.operation import Compared, Metric
+from dtctl.rooms.compare.operation import Comparison as Found
+from dtctl.rooms.compare.operation import compare as compared
 
 
 @dataclass(frozen=True)

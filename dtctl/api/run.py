@@ -13,18 +13,18 @@ from dtctl.api.cluster import Cluster, Finding, all_of, log, memory, one_at_a_ti
 from dtctl.api.values import Checkpoint, Command, Event, LogLine, Status, checkpoints_of, event_of, status_of
 from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.checkpoints import Checkpoints, chosen, each_once
-from dtctl.operations.checks import fails
 from dtctl.operations.client import Progress, controller_name, silent
 from dtctl.operations.client.streams import Disconnected
 from dtctl.operations.events import read_events
 from dtctl.operations.logs import LogLines, LogRequest, checked_pattern
-from dtctl.operations.metrics import Series, read_metrics
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_tasks
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import placed, status, with_checkpoints, with_storage
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.plan import plan_roster
+from dtctl.rooms.check import fails
+from dtctl.rooms.metrics.operation import Series, read_metrics
 
 if TYPE_CHECKING:
     from dtctl.operations.history import Memory
@@ -140,8 +140,8 @@ class Run:
 
         Hosts that give no answer are logged as warnings. Raises errors.DtctlError if no host knows the run.
         """
-        from dtctl.operations.diagnosis.diagnose import diagnose
-        from dtctl.render.diagnosis import paragraph
+        from dtctl.render.findings import paragraph
+        from dtctl.rooms.diagnose.operation import diagnose
 
         found = diagnose(self._placed(), self._transport)
         if not found.status.time:
@@ -168,8 +168,8 @@ class Run:
         Returns its files. Raises errors.DtctlError for one that is damaged or not there. What has arrived by an
         interrupt is kept for the next call. `progress` is called once at a time, from other threads.
         """
-        from dtctl.operations.checkpoints.pull import pull
-        from dtctl.operations.checkpoints.upkeep import refuse_damaged
+        from dtctl.rooms.checkpoints.pull import pull
+        from dtctl.rooms.checkpoints.upkeep import refuse_damaged
 
         one = chosen(self._checkpoints(), None if step is None else str(step))
         refuse_damaged(self._record, self._transport, one)
@@ -183,8 +183,8 @@ class Run:
         the code. Any exit code is a result; raises errors.DtctlError where it could not be run. Of much output the end
         is kept.
         """
-        from dtctl.operations.execute import execute, exit_code, targets
         from dtctl.render.machine.results import Outputs
+        from dtctl.rooms.execute.operation import execute, exit_code, targets
 
         outputs = Outputs()
         where = targets(self._record, places)

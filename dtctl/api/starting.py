@@ -14,7 +14,7 @@ from dtctl.config.load import Checked
 from dtctl.errors import DtctlError
 from dtctl.operations.client import Progress, silent
 from dtctl.operations.consent import Consents, programs_of_hosts
-from dtctl.operations.diagnosis import Level
+from dtctl.operations.findings import Level
 from dtctl.operations.history import Memory, of_other_directory
 from dtctl.operations.local import LocalPorts, exposure, make_local
 from dtctl.operations.logs import LogRequest
@@ -24,9 +24,9 @@ from dtctl.operations.up.result import UnusedCheckpoint, UpReport, UpResult
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.config.cluster import Cluster as Config
-    from dtctl.operations.checks.checking import Checked as CheckedHosts
     from dtctl.operations.up.launch import Start
     from dtctl.operations.up.succession import Unended
+    from dtctl.rooms.check.checking import Checked as CheckedHosts
 
 
 def up(
@@ -157,7 +157,7 @@ class _Report(UpReport):
             log.info("%s", line)
 
     def checked(self, checked: CheckedHosts) -> None:
-        from dtctl.render.checks import refuse_certain_failure, worded
+        from dtctl.rooms.check.screen import refuse_certain_failure, worded
 
         certain = () if self._force else checked.certain_failures
         for one in (one for one in checked.found if one not in certain and one.signature.level < Level.NOTE):

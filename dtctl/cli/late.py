@@ -27,11 +27,13 @@ class Late:
 if TYPE_CHECKING:
     from dtctl import operations as operations
     from dtctl import render as render
+    from dtctl import rooms as rooms
     from dtctl.render import errors as errors
     from dtctl.render.machine import document as document
     from dtctl.render.machine import results as results
     from dtctl.render.terminal import console as console
 else:
-    operations, render, errors = Late("dtctl.operations"), Late("dtctl.render"), Late("dtctl.render.errors")
+    operations, render, rooms = Late("dtctl.operations"), Late("dtctl.render"), Late("dtctl.rooms")
+    errors = Late("dtctl.render.errors")
     document, results = Late("dtctl.render.machine.document"), Late("dtctl.render.machine.results")
     console = Late("dtctl.render.terminal.console")

@@ -23,7 +23,7 @@ from dtctl.operations.snapshot import Outcome, RunStatus
 if TYPE_CHECKING:
     from dtctl.agent.records.checkpoints import Checkpoint
     from dtctl.agent.records.whole_run import Account, Incident
-    from dtctl.operations.metrics import Point, Series
+    from dtctl.rooms.metrics.operation import Point, Series
 
 
 @dataclass(frozen=True)

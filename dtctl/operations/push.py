@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from dtctl.agent.records.answers import DataPushResult
+from dtctl.agent.rooms.data.records import DataPushResult
 from dtctl.bundle import Bundle
 from dtctl.bundle.sender import IN_MEMORY_BYTES, Sender
 from dtctl.dataclass import dataclass
@@ -23,7 +23,7 @@ from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Session, Transport
 
 if TYPE_CHECKING:
-    from dtctl.operations.data import DataSet
+    from dtctl.rooms.data.operation import DataSet
 
 R = TypeVar("R")
 

@@ -10,11 +10,11 @@ from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError, TransportError, UsageError, did_you_mean
 from dtctl.model import TaskId
-from dtctl.operations.data import DataSet, data_set
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.up.launch import Hostname, Start, prepare_launch
 from dtctl.plan import exchanged, plan_roster
+from dtctl.rooms.data.operation import DataSet, data_set
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
     """And the checkpoints at the storage URLs of the run, which no host knows of; `fresh`: as they are now."""
     if not found.record.checkpoint_urls:
         return found
-    from dtctl.operations.checkpoints.urls import at_urls
+    from dtctl.rooms.storage.checkpoints import at_urls
 
     return dataclasses.replace(found, checkpoints=(*found.checkpoints, *at_urls(found.record, fresh=fresh)))
 

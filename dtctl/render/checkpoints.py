@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from dtctl.agent.records.checkpoints import Checkpoint
-    from dtctl.operations.checkpoints.pull import Pulled
-    from dtctl.operations.checkpoints.push import Pushed
-    from dtctl.operations.checkpoints.upkeep import Pruning, Verification
     from dtctl.operations.snapshot import RunStatus
+    from dtctl.rooms.checkpoints.pull import Pulled
+    from dtctl.rooms.checkpoints.push import Pushed
+    from dtctl.rooms.checkpoints.upkeep import Pruning, Verification
 
 
 def checkpoint_lines(status: RunStatus) -> list[str]:

@@ -12,7 +12,7 @@ from dtctl.render.format import duration
 
 if TYPE_CHECKING:
     from dtctl.operations.goodput import Gain, Goodput
-    from dtctl.operations.report import Report
+    from dtctl.rooms.pages.report import Report
 
 PARTS = {
     "kept": "steps that were kept",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dtctl.agent.records.vitals import Gpu
-from dtctl.operations.diagnosis import Facts
-from dtctl.operations.diagnosis.gpus import used_by
+from dtctl.operations.findings import Facts
 from dtctl.operations.snapshot import RunStatus
 from dtctl.render.format import size
+from dtctl.rooms.diagnose.gpus import used_by
 
 COLUMNS = {
     **dict.fromkeys(("host", "GPU", "kind", "use", "memory", "temperature", "clock", "held back by"), "nowrap"),

@@ -146,8 +146,8 @@ def _by_message(asked: str) -> Iterator[Topic]:
 
 def _by_signature(asked: str) -> Iterator[Topic]:
     """What `dtctl diagnose` says of an error of a trainer, by the signature's name or title, or the words of a log."""
-    from dtctl.operations.diagnosis.signatures import SIGNATURES  # for this kind of question alone
-    from dtctl.render.diagnosis import pattern_of
+    from dtctl.render.findings import pattern_of
+    from dtctl.rooms.diagnose.signatures import SIGNATURES  # for this kind of question alone
 
     name = asked.lower().replace(" ", "_")
     named = (one for one in SIGNATURES if name in (one.name, one.family))

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from dtctl.operations.down import Waiters
     from dtctl.operations.drain import Scaled, Scaling
     from dtctl.operations.events import EventHistory
-    from dtctl.operations.gc import GcResult, Written
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.stop import Ending, StopResult
     from dtctl.render.logs import LogPrinter
+    from dtctl.rooms.gc.operation import GcResult, Written
 
 CAUSE_LINES = 20
 _INCIDENTS = 8
@@ -164,7 +164,7 @@ def show_ended(
     The first failure comes last, with the end of its log unless `followed` has just shown it.
     """
     from dtctl.render.checkpoints import checkpoint_lines
-    from dtctl.render.diagnosis import advice_lines
+    from dtctl.render.findings import advice_lines
     from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 
     verdict, coordination = status.verdict, status.coordination
@@ -241,7 +241,7 @@ def _lost(status: RunStatus) -> list[TaskId]:
 
 def show_remains(found: GcResult, *, dry_run: bool) -> None:
     """Shows hosts with nothing to remove in one line, and each process by name."""
-    from dtctl.operations.gc import is_nothing
+    from dtctl.rooms.gc.operation import is_nothing
 
     busy = {host: one for host, one in found.remains.items() if not is_nothing(one)}
     clean = [host for host in found.remains if host not in busy]

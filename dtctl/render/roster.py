@@ -14,11 +14,11 @@ from dtctl.agent.records.reasons import fact, sentence
 from dtctl.dataclass import dataclass
 from dtctl.errors import clipped
 from dtctl.model import TaskState, grouped
-from dtctl.operations.diagnosis import Facts
-from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
+from dtctl.operations.findings import Facts
 from dtctl.operations.snapshot import RunStatus, TaskStatus, how_it_ended
 from dtctl.render.format import duration, fold, size, summarize_hosts
 from dtctl.render.terminal.console import styled, table
+from dtctl.rooms.diagnose.hosts import SILENT_S, stragglers
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -24,8 +24,8 @@ from dtctl.operations.up.result import (
     not_listening,
     present,
 )
-from dtctl.render.diagnosis import fold_tasks
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_styled, show_warning
+from dtctl.render.findings import fold_tasks
 from dtctl.render.format import by_value, count, fold, size, summarize_hosts
 from dtctl.render.plan import hook_line, survival_lines
 from dtctl.render.result import CAUSE_LINES, stopped_tasks

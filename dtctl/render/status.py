@@ -12,9 +12,9 @@ from dtctl.errors import clipped
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.checkpoints import age, checkpoint_lines
-from dtctl.render.diagnosis import problem_lines
 from dtctl.render.errors import show_host_errors
 from dtctl.render.events import losses_lines
+from dtctl.render.findings import problem_lines
 from dtctl.render.format import by_value, duration, fold, local_time
 from dtctl.render.goodput import goodput_line, percent
 from dtctl.render.roster import rows_of, tasks_table
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from dtctl.agent.records.whole_run import Contact
-    from dtctl.operations.compare import Compared, Comparison, Metric
     from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
+    from dtctl.rooms.compare.operation import Compared, Comparison, Metric
 
 OUTCOME_STYLE = {
     Outcome.SUCCEEDED: "bold green",

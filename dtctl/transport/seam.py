@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Type, TypeVar, cast  # noqa: UP035 (`type` is a property of Message)
 
-from dtctl.agent.records.answers import FRAMES
+from dtctl.agent.rooms import FRAMES
 from dtctl.dataclass import dataclass
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.timeouts import UNOBSERVED, Waiting
@@ -38,7 +38,7 @@ class Message:
 
     def of(self, record: Type[R]) -> R:  # noqa: UP006
         """The fields of a received frame, typed by the record of its type."""
-        assert FRAMES[self.type] is record
+        assert FRAMES[self.type].endswith(f".{record.__name__}")
         return cast("R", self.fields)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dtctl.agent.records import PROTOCOL
-from dtctl.agent.records.answers import FRAMES
 from dtctl.agent.records.kinds import InvalidValue, checked, parse_json
 from dtctl.agent.records.requests import START
+from dtctl.agent.rooms import FRAMES, load
 from dtctl.errors import TransportError
 from dtctl.transport.seam import Message
 
@@ -117,7 +117,7 @@ def checked_frame(host: str, message: Message) -> Message:
     if record is None:
         raise untrue(host, f"sends a frame `{message.type[:40]}`, which no agent sends")
     try:
-        fields: dict[str, Any] = checked(record, message.fields)
+        fields: dict[str, Any] = checked(load(record), message.fields)
     except InvalidValue as wrong:
         raise untrue(host, f"sent an invalid `{message.type}`: {wrong}") from wrong.with_traceback(None)
     return Message({**fields, "type": message.type}, message.payload, message.size)

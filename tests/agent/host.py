@@ -17,14 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 from dtctl.agent.host import wake
-from dtctl.agent.records import EXCHANGES
-from dtctl.agent.records.answers import FRAMES
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.spec import VERSION, Spec
+from dtctl.agent.rooms import EXCHANGES, FRAMES, load
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.operations.credentials import Authority
@@ -33,11 +31,6 @@ from tests.hosts.sandbox import make_directory
 from tests.waiting import PATIENCE_S, eventually
 
 Fields = dict[str, Any]
-
-
-def record_of(name: str) -> Any:
-    """Of the name of a record in `EXCHANGES` or `WORDS`."""
-    return resolve_name(f"dtctl.agent.records.{name}")
 
 
 class Ended(Exception):
@@ -102,7 +95,7 @@ class Conversation:
     def _hold(self, frame: Fields) -> None:
         """Whatever an agent says in whatever test is what its records say, and nothing else."""
         own = frame["type"] == "result"
-        record: Any = record_of(EXCHANGES[self._asked].result) if own else FRAMES[frame["type"]]
+        record: Any = load(EXCHANGES[self._asked].result if own else FRAMES[frame["type"]])
         assert frame.keys() - {"type", "bytes"} <= checked(record, frame).keys(), frame
 
     def await_type(self, type_: str) -> Fields:

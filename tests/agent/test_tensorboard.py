@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.records.tensorboard import WINDOW_BYTES
+from dtctl.agent.rooms.tensorboard.records import WINDOW_BYTES
 from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, alive, command, task
 from tests.event_files import scalar
 from tests.waiting import eventually

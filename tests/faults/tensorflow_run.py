@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dtctl.operations.init import write_helper
+from dtctl.rooms.init.operation import write_helper
 from tests.desk import Desk
 from tests.faults.scene import Scene, mapping
 from tests.hosts.fleet import Fleet

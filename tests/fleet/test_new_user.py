@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.operations.init import write_helper
+from dtctl.rooms.init.operation import write_helper
 from tests.desk import Desk
 from tests.faults.tensorflow_run import PACED, PS_ASYNC, TEMPLATES
 from tests.hosts import faults

@@ -40,9 +40,12 @@ def before_imports(factor: float) -> None:
 
 
 def after_imports(factor: float) -> None:
-    from dtctl.operations import data, dump, gc, push
+    from dtctl.operations import push
     from dtctl.operations.client import streams
     from dtctl.operations.up import readying
+    from dtctl.rooms.data import operation as data
+    from dtctl.rooms.dump import operation as dump
+    from dtctl.rooms.gc import operation as gc
     from dtctl.transport import payload
 
     gc._PATIENCE_S *= factor
@@ -116,7 +119,7 @@ def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) ->
             raise
         return session
 
-    from dtctl.operations.tensorboard import local
+    from dtctl.rooms.tensorboard import local
 
     local.find_python = lambda: sys.executable  # which would start every Python of this machine
     local.Here = NoTensorBoard  # type: ignore[assignment,misc]

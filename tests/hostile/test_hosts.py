@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from dtctl.agent.records import EXCHANGES
-from dtctl.agent.records.answers import FRAMES
+from dtctl.agent.rooms import EXCHANGES, FRAMES
 from dtctl.cli.app import app
 from dtctl.errors import ExitCode
 from tests.hostile.bench import ADDRESSES, Bench, Done, liars

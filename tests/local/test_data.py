@@ -14,7 +14,7 @@ from gcsfs.retry import HttpError
 from s3fs.errors import translate_boto_error
 
 from dtctl.errors import ExitCode
-from dtctl.operations.storage import is_passing
+from dtctl.rooms.storage import is_passing
 from tests.desk import Desk
 from tests.waiting import eventually
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.render.report import page
+from dtctl.rooms.pages.report_page import page
 from tests import event_files
 from tests.desk import Desk, cluster_text
 from tests.unit.report.reports import report

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.operations.init import about_template, template_names
+from dtctl.rooms.init.operation import about_template, template_names
 from tests.desk import Desk, cluster_text, desk
 from tests.local.test_top import Terminal
 from tests.waiting import PATIENCE_S, eventually

@@ -19,19 +19,20 @@ import pytest
 
 from dtctl.agent.checkpoints import reading
 from dtctl.agent.records.checkpoints import CheckpointReport
-from dtctl.agent.records.tensorboard import FolderPoints
+from dtctl.agent.rooms.metrics.records import FolderPoints
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
-from dtctl.operations import storage
-from dtctl.operations.checkpoints import Checkpoints, Found, every, urls
-from dtctl.operations.checkpoints.pull import pull
-from dtctl.operations.checkpoints.upkeep import prune, verify
-from dtctl.operations.checkpoints.urls import at_urls, look
+from dtctl.operations.checkpoints import Checkpoints, Found, every
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.storage import Object, Place, StorageError, cached, events, label
-from dtctl.operations.storage.cached import url_hash
-from dtctl.operations.storage.events import at_urls as scalars_at
+from dtctl.rooms import storage
+from dtctl.rooms.checkpoints.pull import pull
+from dtctl.rooms.checkpoints.upkeep import prune, verify
+from dtctl.rooms.storage import Object, Place, StorageError, cached, events, label
+from dtctl.rooms.storage import checkpoints as urls
+from dtctl.rooms.storage.cached import url_hash
+from dtctl.rooms.storage.checkpoints import at_urls, look
+from dtctl.rooms.storage.events import at_urls as scalars_at
 from tests import event_files, webhdfs
 from tests.browser import Page
 from tests.buckets import Bucket, azure, cloud_storage, hdfs, s3

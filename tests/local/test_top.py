@@ -162,7 +162,7 @@ def test_the_terminal_is_restored_after_a_bug_of_the_screen(trains: Desk, tmp_pa
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "sitecustomize.py").write_text(
-        "import dtctl.render.top.page as page\n"
+        "import dtctl.rooms.top.page as page\n"
         "def wrong(*_, **__): raise ZeroDivisionError('a bug')\n"
         "page.answer = wrong\n"
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.operations.init import template_names, templates_directory
+from dtctl.rooms.init.operation import template_names, templates_directory
 from tests import environments
 from tests.desk import Desk, desk
 from tests.environments import environment

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.operations.init import write_helper
+from dtctl.rooms.init.operation import write_helper
 from tests.desk import desk
 from tests.hosts.fleet import Fleet, module_fleet
 from tests.waiting import eventually

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.checkpoints import reading
-from dtctl.operations.init import write_helper
+from dtctl.rooms.init.operation import write_helper
 from dtctl.trainer import SAVED
 from tests.training.nursery import DEADLINE_S, Nursery, Trainee, nursery
 from tests.waiting import eventually

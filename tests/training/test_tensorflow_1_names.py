@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from dtctl.operations.checks.tensorflow1 import GONE, MOVED
+from dtctl.rooms.check.tensorflow1 import GONE, MOVED
 
 pytestmark = [
     pytest.mark.training,

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import typer.main
 
-from dtctl.agent.records import EXCHANGES
+from dtctl.agent.rooms import EXCHANGES
 from dtctl.cli.app import app
-from dtctl.operations.diagnosis.signatures import SIGNATURES
+from dtctl.rooms.diagnose.signatures import SIGNATURES
 from dtctl.secret_files import BY_NAME
 from tests import golden
 from tests.faults.scenarios import SCENARIOS

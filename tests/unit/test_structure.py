@@ -97,7 +97,7 @@ VISITED = (
 
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
-    *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.storing", "dtctl.agent.metrics.reading"),
+    *("dtctl.agent.checkpoints.formats", "dtctl.agent.rooms.checkpoints.storing", "dtctl.agent.rooms.metrics.reading"),
     "dtctl.agent.host.budget",
 )
 """What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
@@ -257,9 +257,9 @@ def test_only_the_ssh_modules_import_fabric_and_paramiko() -> None:
 
 STARTS = {
     "dtctl.bundle.ignore": "git, for a setting of the user's own",
-    "dtctl.cli.commands.execute": "ssh, or the words that were typed",
-    "dtctl.operations.hooks": "what the user has allowed",
-    "dtctl.operations.tensorboard.local": "TensorBoard of this machine",
+    "dtctl.rooms.execute.command": "ssh, or the words that were typed",
+    "dtctl.rooms.hooks.operation": "what the user has allowed",
+    "dtctl.rooms.tensorboard.local": "TensorBoard of this machine",
     "dtctl.transport.local": "the agent of local hosts",
     "dtctl.transport.ssh.kept": "ssh",
     "dtctl.transport.ssh.program": "ssh",

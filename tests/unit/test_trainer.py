@@ -16,7 +16,7 @@ import pytest
 
 from dtctl import trainer
 from dtctl.errors import UsageError
-from dtctl.operations.init import write_helper, write_template
+from dtctl.rooms.init.operation import write_helper, write_template
 from dtctl.trainer import SAVED, Stop, serve
 from tests.unit.agent.test_bootstrap import imported
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
     from ..records.answers import BlockAt, Progress
-    from .relay import Relay
+    from ..rooms.data.relay import Relay
 
 _MOST_SOURCES = 8
 _MUCH_BYTES = 1 << 20

@@ -1,6 +1,7 @@
 """The fields of dtctl's records: types, ranges and defaults. Every interface validates its input by them.
 
-Here: the requests to an agent, by records that are named as MODULE.NAME; each is imported when it is needed.
+Here: the requests to an agent that a run needs, by the names of functions and records in the agent's folder; rooms/
+adds those of the rooms, and imports each when it is needed.
 """
 
 PROTOCOL = 2
@@ -8,7 +9,7 @@ PROTOCOL = 2
 
 
 class Exchange:
-    """A request: the function that handles it, by its name as seen from requests/, and what both hold."""
+    """A request: the function that handles it, and the records of the request and of its result."""
 
     def __init__(self, handler: str, request: str, result: str) -> None:
         self.handler = handler
@@ -17,57 +18,57 @@ class Exchange:
 
 
 EXCHANGES = {
-    "up": Exchange("up.up", "starting.UpRequest", "answers.UpResult"),
-    "ports": Exchange("starting.choose_ports", "requests.PortsRequest", "answers.PortsResult"),
-    "environment": Exchange("setup.has_environment", "starting.EnvironmentRequest", "starting.EnvironmentResult"),
-    "push": Exchange(".bundles.store.push", "requests.PushRequest", "answers.PushResult"),
-    "data_push": Exchange("data.push", "starting.DataPushRequest", "answers.DataPushResult"),
-    "data_status": Exchange("data.status", "starting.DataRequest", "checks.DataFacts"),
-    "data_verify": Exchange("data.verify", "starting.DataRequest", "checks.DataFacts"),
-    "data_drop": Exchange("data.drop", "starting.DataRequest", "answers.DataDropResult"),
-    "status": Exchange("status.status", "requests.StatusRequest", "answers.StatusResult"),
-    "watch": Exchange("status.watch", "requests.WatchRequest", "answers.RunResult"),
-    "logs": Exchange("logs.logs", "requests.LogsRequest", "answers.RunResult"),
-    "setup_logs": Exchange("setup.setup_logs", "requests.Request", "answers.SetupLogsResult"),
-    "runs": Exchange("status.list_runs", "requests.RunsRequest", "answers.RunsResult"),
-    "stop": Exchange("stop.stop", "requests.StopRequest", "answers.StopResult"),
-    "restart": Exchange("stop.restart", "requests.RestartRequest", "answers.RestartResult"),
-    "drain": Exchange("drain.drain", "requests.DrainRequest", "answers.StopResult"),
-    "undrain": Exchange("drain.undrain", "requests.UndrainRequest", "answers.RestartResult"),
-    "down": Exchange("down.down", "requests.DownRequest", "answers.DownResult"),
-    "exec": Exchange("execute.execute", "requests.ExecRequest", "answers.ExecResult"),
-    "diagnose": Exchange("health.diagnose", "requests.Request", "vitals.DiagnoseResult"),
-    "check": Exchange(".checks.check", "starting.CheckRequest", "checks.CheckResult"),
-    "events": Exchange("logs.events", "requests.EventsRequest", "answers.EventsResult"),
-    "metrics": Exchange("health.metrics", "requests.MetricsRequest", "tensorboard.MetricsResult"),
-    "dump": Exchange("health.dump", "requests.DumpRequest", "answers.RunResult"),
-    "event_dirs": Exchange("tensorboard.event_dirs", "requests.Request", "tensorboard.EventDirsResult"),
-    "event_files": Exchange("tensorboard.event_files", "tensorboard.EventFilesRequest", "answers.RunResult"),
-    "tensorboard": Exchange("tensorboard.tensorboard", "requests.Request", "tensorboard.TensorboardResult"),
-    "verify": Exchange("checkpoints.verify", "checkpoints.VerifyRequest", "checkpoints.VerifyResult"),
-    "fetch": Exchange("checkpoints.fetch", "checkpoints.FetchRequest", "checkpoints.FetchResult"),
-    "prune": Exchange("checkpoints.prune", "checkpoints.PruneRequest", "checkpoints.PruneResult"),
-    "store": Exchange("checkpoints.store", "checkpoints.StoreRequest", "checkpoints.StoreResult"),
-    "gc": Exchange("gc.collect", "requests.GcRequest", "answers.GcResult"),
+    "up": Exchange("requests.up.up", "records.starting.UpRequest", "records.answers.UpResult"),
+    "ports": Exchange("requests.starting.choose_ports", "records.requests.PortsRequest", "records.answers.PortsResult"),
+    "environment": Exchange(
+        "requests.setup.has_environment", "records.starting.EnvironmentRequest", "records.starting.EnvironmentResult"
+    ),
+    "push": Exchange("bundles.store.push", "records.requests.PushRequest", "records.answers.PushResult"),
+    "status": Exchange("requests.status.status", "records.requests.StatusRequest", "records.answers.StatusResult"),
+    "watch": Exchange("requests.status.watch", "records.requests.WatchRequest", "records.answers.RunResult"),
+    "logs": Exchange("requests.logs.logs", "records.requests.LogsRequest", "records.answers.RunResult"),
+    "setup_logs": Exchange("requests.setup.setup_logs", "records.requests.Request", "records.answers.SetupLogsResult"),
+    "runs": Exchange("requests.status.list_runs", "records.requests.RunsRequest", "records.answers.RunsResult"),
+    "stop": Exchange("requests.stop.stop", "records.requests.StopRequest", "records.answers.StopResult"),
+    "restart": Exchange("requests.stop.restart", "records.requests.RestartRequest", "records.answers.RestartResult"),
+    "drain": Exchange("requests.drain.drain", "records.requests.DrainRequest", "records.answers.StopResult"),
+    "undrain": Exchange("requests.drain.undrain", "records.requests.UndrainRequest", "records.answers.RestartResult"),
+    "down": Exchange("requests.down.down", "records.requests.DownRequest", "records.answers.DownResult"),
+    "events": Exchange("requests.logs.events", "records.requests.EventsRequest", "records.answers.EventsResult"),
 }
-"""Request type -> its records. A request without parameters has the plain `requests.Request`."""
+"""Request type -> its records. A request without parameters has the plain `Request`."""
 
 
 WORDS = {
-    "start": "starting.StartMessage",
-    "look": "starting.LookWord",
-    "keep": "requests.ControlMessage",
-    "abort": "requests.ControlMessage",
-    "manifest": "requests.ControlMessage",
-    "digests": "requests.DigestsWord",
-    "file": "requests.FileWord",
-    "feeder": "requests.FeederWord",
-    "feeder_review": "requests.FeederReviewWord",
-    "part": "checkpoints.PartWord",
-    "alive": "requests.ControlMessage",
-    "open": "tensorboard.ChannelWord",
-    "piece": "tensorboard.ChannelWord",
-    "taken": "tensorboard.TakenWord",
-    "closed": "tensorboard.ChannelWord",
+    "start": "records.starting.StartMessage",
+    "look": "records.starting.LookWord",
+    "keep": "records.requests.ControlMessage",
+    "abort": "records.requests.ControlMessage",
+    "manifest": "records.requests.ControlMessage",
+    "digests": "records.requests.DigestsWord",
+    "file": "records.requests.FileWord",
+    "feeder": "records.requests.FeederWord",
+    "feeder_review": "records.requests.FeederReviewWord",
+    "alive": "records.requests.ControlMessage",
 }
 """The messages that a controller sends during a request."""
+
+
+FRAMES = {
+    "greeting": "records.answers.Greeting",
+    "lacking": "records.answers.Lacking",
+    "error": "records.answers.Refused",
+    "beat": "records.answers.Alive",
+    "progress": "records.answers.Progress",
+    "need": "records.answers.Need",
+    "fed": "records.answers.Fed",
+    "prepared": "records.answers.Prepared",
+    "looked": "records.answers.Facts",
+    "started": "records.answers.Started",
+    "states": "records.answers.States",
+    "stopping": "records.answers.Stopping",
+    "log": "records.answers.Log",
+    "output": "records.answers.Output",
+    "event": "records.whole_run.HistoryEvent",
+}
+"""The frames that an agent sends before the result of a request, whose type is `result`."""

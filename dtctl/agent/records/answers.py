@@ -2,15 +2,12 @@
 
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import CheckpointReport as CheckpointReport
-from .checkpoints import FilePart, Landing, Reports, Saved, Stored
 from .checkpoints import OutputMark as OutputMark
-from .checks import MOST_PLACES, CheckFacts
-from .checks import DataHeld as DataHeld
+from .checkpoints import Reports, Saved
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .run_state import Entries, Intents, State
 from .spec import Inventory
 from .starting import Credentials
-from .tensorboard import CaughtUp, ChannelWord, EventFile, Points, TakenWord, TensorboardReady
 from .values import (
     MOST_CLUSTERS,
     MOST_DAMAGED,
@@ -24,7 +21,6 @@ from .values import (
     By,
     Count,
     Epoch,
-    ExitCode,
     Line,
     Name,
     Path,
@@ -37,9 +33,9 @@ from .values import (
     TaskName,
     Tasks,
     TaskState,
+    Topics,
 )
-from .vitals import Dump
-from .whole_run import Condition, HistoryEvent, RunView
+from .whole_run import Condition, RunView
 
 Text = AtMost[str, 65536]
 Files = AtMost[List[Path], MOST_FILES]
@@ -134,7 +130,7 @@ class TakenPort(Record):
 class Facts(Record):
     """The results of a host's checks: with `prepared`, and as the frame `looked`."""
 
-    facts: Default[Optional[CheckFacts], None]
+    facts: Default[Optional[Topics], None]
     """The answers to the questions of `up` or `look`."""
     facts_s: Default[Seconds, 0.0]
     """How long the checks took."""
@@ -236,34 +232,6 @@ class PushResult(Record):
 
     bundle: Line
     sent_files: Count
-
-
-class DataPushResult(Record):
-    """The number of files that were sent, and of those that others had already put there."""
-
-    bundle: Line
-    sent_files: Count
-    found_files: Default[Count, 0]
-    removed_files: Default[Count, 0]
-    """Files of an earlier push that the data set no longer contains."""
-    port: Default[Optional[Port], None]
-    """As in `need`."""
-
-
-class DataDropped(Record):
-    """The result of `data drop` for one directory."""
-
-    dir: Path
-    removed_files: Default[Count, 0]
-    freed_bytes: Default[Count, 0]
-    kept_files: Default[Count, 0]
-    """Files that others have put there or have changed since."""
-
-
-class DataDropResult(Record):
-    """One result for each directory, in the order of the request."""
-
-    at: AtMost[List[DataDropped], MOST_PLACES]
 
 
 class Coordinated(Record):
@@ -442,13 +410,6 @@ class PortsResult(Record):
     coordinator: Optional[Port]
 
 
-class ExecResult(Record):
-    """How the command ended."""
-
-    exit_code: Optional[ExitCode]
-    signal: Optional[SignalNumber]
-
-
 class EventsResult(Record):
     """The number of the next line."""
 
@@ -456,25 +417,6 @@ class EventsResult(Record):
     next: Count
     passed_over: Default[Count, 0]
     """The number of requested lines that are damaged."""
-
-
-class Orphan(Record):
-    """A process of a run that has ended or was removed."""
-
-    pid: Pid
-    command: Line
-    run: Name
-
-
-class DeadRun(Record):
-    """A run that is not needed any more."""
-
-    run: Name
-    cluster: Optional[Name]
-    """null: its files no longer name it."""
-    host: Name
-    reason: Reason
-    size_bytes: Default[Count, 0]
 
 
 class SetupLog(Record):
@@ -488,54 +430,3 @@ class SetupLogsResult(Record):
     """Logs of the last start: of creating the environment, and of the setup."""
 
     logs: AtMost[List[SetupLog], MOST_SETUP_LOGS]
-
-
-class GcResult(Record):
-    """The processes and files that were removed, or would be."""
-
-    dry_run: bool
-    processes: Default[AtMost[List[Orphan], MOST_PROCESSES], []]
-    survivors: Default[AtMost[List[Orphan], MOST_PROCESSES], []]
-    """Processes that survived SIGKILL."""
-    runs: Default[AtMost[List[DeadRun], MOST_RUNS], []]
-    bundles: Default[AtMost[List[Line], 10_000], []]
-    environments: Default[AtMost[List[Line], 10_000], []]
-    files: Default[Files, []]
-    written: Default[AtMost[List[Written], MOST_CLUSTERS], []]
-    """Directories that `written` removes."""
-    kept: Default[AtMost[List[Written], MOST_CLUSTERS], []]
-    """Such directories that stay."""
-    omitted: Default[Count, 0]
-    """The number of items, of any kind, for which the lists have no room."""
-    freed_bytes: Default[Count, 0]
-
-
-FRAMES = {
-    "greeting": Greeting,
-    "lacking": Lacking,
-    "error": Refused,
-    "beat": Alive,
-    "progress": Progress,
-    "need": Need,
-    "fed": Fed,
-    "prepared": Prepared,
-    "looked": Facts,
-    "started": Started,
-    "states": States,
-    "stopping": Stopping,
-    "log": Log,
-    "output": Output,
-    "event": HistoryEvent,
-    "points": Points,
-    "dump": Dump,
-    "tensorboard_ready": TensorboardReady,
-    "piece": ChannelWord,
-    "taken": TakenWord,
-    "closed": ChannelWord,
-    "event_file": EventFile,
-    "caught_up": CaughtUp,
-    "part": FilePart,
-    "landing": Landing,
-    "stored": Stored,
-}
-"""Frames by their types. The type of a `result` is the request's."""

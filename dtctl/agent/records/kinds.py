@@ -373,6 +373,7 @@ if not TYPE_CHECKING:
             int: _whole(0, MOST),
             float: _number(-1e15, 1e15),
             str: _text(LONGEST_TEXT),
+            object: _simple("a value", lambda raw: True, "any"),  # whoever uses it checks it
         }
     )
 

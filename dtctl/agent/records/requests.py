@@ -3,17 +3,14 @@
 Requests that need more records are in starting.py, checkpoints.py and tensorboard.py.
 """
 
+from ..rooms.gc.records import GcRequest
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also
 from .reasons import Why
 from .run_state import RunEnd
-from .values import BundleId, By, Count, Epoch, Line, Name, Path, Port, Seconds, TaskName, Tasks, refuse_unfit
+from .values import BundleId, By, Count, Epoch, Line, Name, Path, Port, Seconds, TaskName, Tasks
 
 START = b"\x1e"
 """Written by a session before its greeting; output before it comes from a login shell."""
-
-
-MOST_POINTS = 2000
-"""The most points of a series that are sent."""
 
 
 MOST_CONTEXT = 1000
@@ -90,23 +87,6 @@ class LogsRequest(Request):
     """Attempt and offset to continue from; takes precedence over `lines` and `since`."""
 
 
-class MetricsRequest(Request):
-    """Requests the scalars that trainers have written for TensorBoard."""
-
-    tags: Default[Optional[AtMost[List[AtMost[str, 1000]], 1000]], None]
-    """Tags, or patterns as of file names; null: all."""
-    points: Default[Within[int, 1, MOST_POINTS], MOST_POINTS]
-    """The most of each series, evenly spread."""
-    follow: Default[bool, False]
-
-
-class DumpRequest(Request):
-    """Requests the stacks of live trainers."""
-
-    tasks: Default[Optional[Tasks], None]
-    """null: all on this host."""
-
-
 class RunsRequest(Record):
     """Requests the runs of a cluster, or all runs."""
 
@@ -162,15 +142,6 @@ class DownRequest(Request):
     """The hosts that are asked the same now: a run of others that may not have ended is waited for. null: of none."""
 
 
-class ExecRequest(Request):
-    """Runs one command."""
-
-    argv: List[str]
-    task: Default[Optional[TaskName], None]
-    """The task whose environment is used, and whose secrets' values are masked."""
-    cwd: Default[OneOf["code", "home"], "home"]
-
-
 EventsRequest = Record(
     "EventsRequest",
     {
@@ -185,20 +156,6 @@ EventsRequest = Record(
     },
 )
 """The event history from line `from` on; a negative number counts from its end. `follow`: until the run has ended."""
-
-
-class GcRequest(Record):
-    """Finds and removes what dead runs have left, of one cluster or of all."""
-
-    type: Line
-    cluster: Default[Optional[Name], None]
-    host: Name
-    dry_run: Default[bool, False]
-    all: Default[bool, False]
-    written: Default[bool, False]
-    """Whether to remove also files of trainers in the working directories of clusters that have no run."""
-    over: Default[bool, False]
-    """Whether to remove every run that has ended, also the newest."""
 
 
 class ControlMessage(Record):
@@ -234,13 +191,6 @@ class FeederReviewWord(Record):
     """`feeder_review`: the answer to `fed`; without `stays` the host leaves its feeder, and sends a `need` again."""
 
     stays: bool
-
-
-@also(ExecRequest)
-def _is_a_command(request: ExecRequest) -> None:
-    if not request["argv"]:
-        raise InvalidValue.at(("argv",), "a command", request["argv"])
-    refuse_unfit(("argv",), request["argv"])
 
 
 @also(LogsRequest)

@@ -1,11 +1,10 @@
 """Requests of a controller to an agent before a run, and to start one."""
 
-from .checks import MOST_PLACES, Questions
-from .hooks import Posts
+from ..rooms.hooks.records import Posts
 from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Record, also
 from .requests import Request
 from .spec import Environment, Paths, Spec, is_alone
-from .values import BundleId, Hex64, Line, Name, Path, Pem, Port, Variables, refuse_unfit
+from .values import BundleId, Hex64, Line, Name, Pem, Topics, Variables, refuse_unfit
 
 
 class Credentials(Record):
@@ -42,7 +41,7 @@ class UpRequest(Request):
     """The cluster file, where the controller has it."""
     outputs: Default[Paths, []]
     """Directories that the run writes to and reads checkpoints from, with marks."""
-    ask: Default[Optional[Questions], None]
+    ask: Default[Optional[Topics], None]
     """Questions that the host answers before `prepared`."""
 
 
@@ -58,33 +57,6 @@ class EnvironmentResult(Record):
     exists: bool
 
 
-class DataPushRequest(Request):
-    """Sends a bundle's files into a directory."""
-
-    dir: Path
-    """The path, with marks."""
-    bundle: BundleId
-    overwrite: Default[bool, False]
-    """Whether to replace differing files that others have put there."""
-    credentials: Default[Optional[Credentials], None]
-    """Set for hosts that send the files to each other; null: the controller sends them."""
-    ports: Default[AtMost[List[Port], 1024], []]
-    """Ports that other hosts should be able to reach here: the first free one is used, or else any."""
-
-
-class DataRequest(Request):
-    """Inspects, hashes or removes the files that dtctl has put into these directories."""
-
-    dirs: AtMost[List[Path], MOST_PLACES]
-    """The paths, with marks."""
-
-
-class CheckRequest(Request):
-    """Checks what a run needs on the host; may be repeated, as each answer leads to more questions."""
-
-    ask: Questions
-
-
 class StartMessage(Record):
     """`start`: starts what was prepared, on all present hosts."""
 
@@ -97,7 +69,7 @@ class StartMessage(Record):
 class LookWord(Record):
     """`look`: another round of checks before `start`."""
 
-    ask: Questions
+    ask: Topics
 
 
 @also(UpRequest)
@@ -118,17 +90,6 @@ def _is_of_its_spec(request: UpRequest) -> None:
     _are_texts(request["credentials"])
 
 
-@also(DataPushRequest)
-def _is_a_place(request: DataPushRequest) -> None:
-    refuse_unfit(("dir",), [request["dir"]])
-    _are_texts(request["credentials"])
-
-
 def _are_texts(credentials: Optional[Credentials]) -> None:
     if credentials is not None:
         refuse_unfit(("credentials",), [credentials["key"], credentials["certificate"], credentials["authority"]])
-
-
-@also(DataRequest)
-def _are_places(request: DataRequest) -> None:
-    refuse_unfit(("dirs",), request["dirs"])

@@ -116,6 +116,8 @@ def urls_of(places: "Iterable[str]") -> "List[str]":
     return [place for place in places if is_storage_url(place)]
 
 
+MOST_PLACES = 200
+"""The most directories that one request is about."""
 MOST_TASKS = 10_000
 MOST_HOLDS = 10_000
 MOST_PROCESSES = 1000
@@ -193,3 +195,7 @@ Variables = Dict[VariableName, str]
 def brief(text: str) -> str:
     """The text, shortened to the limit of a reason."""
     return text if len(text) <= MOST_REASON else text[: MOST_REASON - 4] + " ..."
+
+
+Topics = AtMost[Dict[Name, object], 100]
+"""The question, or the facts, of each topic of `check`. Whoever owns the topic checks them (dtctl/agent/rooms)."""

@@ -410,3 +410,11 @@ def refuse_live(talk: Conversation, cluster: str) -> None:
             if run.live():
                 hint = "dtctl stop    stops it; then try again"
                 raise Refused("run_live", "run %s of %s is live" % (run.id, cluster), "", hint)
+
+
+def output_directories(run: Run) -> List[str]:
+    """The directories that trainers of the run write to: those of its spec except `data`, and the working directory."""
+    code = environment.code_directory(run.files.root, run.spec)
+    places = environment.Marks(code).expand([*run.spec["checkpoint_dirs"], *run.spec["dirs"]])
+    works_in_code = code is not None and any(task["code"] for task in run.spec["tasks"])
+    return [*places, code] if code is not None and works_in_code else places

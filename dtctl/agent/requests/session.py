@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from importlib import import_module
 
 from ..conversation import Aborted, Conversation, Gone, Wire, held
 from ..host import machine, paths, programs
@@ -78,17 +77,15 @@ def converse(talk: Conversation, fork_server: str = "") -> None:
 
 def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
     """Answers one request. Only here a request is validated: its function receives a valid one."""
-    from ..records import EXCHANGES
+    from ..rooms import EXCHANGES, load  # imported late: a session that requests nothing needs no table
 
     name = raw["type"]
     exchange = EXCHANGES.get(name)
     if exchange is None:
         raise Refused("bad_request", "this agent knows no request %s" % ascii(name)[:60])
     request = held(exchange.request, raw, name)
-    # A module is only imported, and so compiled, when it is needed.
-    module, _, function = exchange.handler.rpartition(".")
     with talk.at(name):
-        answer = getattr(import_module("." + module, __package__), function)(talk, request)
+        answer = load(exchange.handler)(talk, request)
     talk.send("result", answer)
 
 

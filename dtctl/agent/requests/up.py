@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import suppress
 
-from .. import checks
+from .. import rooms
 from ..bundles import store, working
 from ..conversation import Aborted, Gone
 from ..host import outputs as owners
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Optional, Set
 
     from ..conversation import Conversation
-    from ..records.answers import Joining, Prepared, Started, TakenPort, UpResult
+    from ..records.answers import Facts, Joining, Prepared, Started, TakenPort, UpResult
     from ..records.run_state import IntentFile
     from ..records.spec import Spec
-    from ..records.starting import UpRequest
+    from ..records.starting import StartMessage, UpRequest
 
 _END_LIMIT_S = 1.0
 """How long an agent may take to end after a rollback."""
@@ -109,7 +109,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         inherited = {name: value for name, value in variables.items() if name not in withheld}
         staged = files.stage(spec, secrets, inherited, processes.myself(), request["credentials"], request["hooks"])
         talk.send("prepared", prepared)
-        begin = checks.until_start(talk)
+        begin = _until_start(talk)
         _go_without(spec, begin["absent"])
         if old is not None:
             how = made(How, by=spec["controller"], grace_s=None, **because([fact("makes_room")]))
@@ -160,8 +160,30 @@ def _found(
         "free_from": ports.free_from(starting.most_ports(spec)),
         "joining": None,
         "left_open": unended.left_open(talk, spec["cluster"], spec["host"], time.time()) if old is None else None,
-        **checks.by_the_way(talk, request["ask"]),
+        **_inspected(talk, request["ask"]),
     }
+
+
+def _inspected(talk: Conversation, asked: Optional[Mapping[str, object]]) -> Facts:
+    """What the controller asks on the way, as `check` would; nothing where this agent has no checks."""
+    began = time.monotonic()
+    facts = rooms.load(rooms.INSPECTS)(talk, asked) if asked is not None and rooms.INSPECTS is not None else None
+    return {"facts": facts, "facts_s": time.monotonic() - began}
+
+
+def _until_start(talk: Conversation) -> StartMessage:
+    """Answers further questions until the controller sends `start`. Raises as Conversation.expect.
+
+    Resources of the checks, such as ports that are listened on, are released when it returns.
+    """
+    try:
+        while True:
+            message = talk.receive("start", "look")
+            if message["type"] == "start":
+                return message  # type: ignore[return-value]  # by the table of messages
+            talk.send("looked", _inspected(talk, message["ask"]))
+    finally:
+        talk.leave()
 
 
 def _joining(run: runs.Run) -> Optional[Joining]:

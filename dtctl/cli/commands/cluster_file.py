@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from dtctl.cli.late import console, document, errors, operations, render, results
+from dtctl.cli.late import console, document, errors, operations, render, results, rooms
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -121,15 +121,15 @@ def init(
 ) -> None:
     """Write a trainer and a cluster.yaml that works; no file is overwritten."""
     if show:
-        found = {name: operations.init.about_template(name) for name in operations.init.template_names()}
+        found = {name: rooms.init.operation.about_template(name) for name in rooms.init.operation.template_names()}
         if output == "json":
             return document.print_json("Templates", results.templates(found))
         return console.print_table(console.table({"TEMPLATE": [*found], "NOTE": [*found.values()]}))
-    cluster = operations.init.cluster_name(directory, name)
+    cluster = rooms.init.operation.cluster_name(directory, name)
     written = (
-        operations.init.write_helper(directory)
+        rooms.init.operation.write_helper(directory)
         if helper
-        else operations.init.write_template(template, directory, cluster)
+        else rooms.init.operation.write_template(template, directory, cluster)
     )
     if output == "json":
         return document.print_json("Init", results.init(cluster, written))
@@ -138,7 +138,7 @@ def init(
     if helper:
         return errors.note("next: it begins with the lines that the trainer needs")
     cd = [] if directory.resolve() == Path.cwd() else [f"cd {directory}"]
-    needed = operations.init.requirements(template)
+    needed = rooms.init.operation.requirements(template)
     needs = f"; it needs {', '.join(needed)}" if needed else ""
     return errors.note("next:", *cd, f"dtctl up --local -f    train on this machine{needs}")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dtctl.cli.ending import exit_for, on_interrupt, report_errors
-from dtctl.cli.late import console, document, errors, operations, render, results
+from dtctl.cli.late import console, document, errors, operations, render, results, rooms
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -150,10 +150,10 @@ def check(
     """Check every host before a start: network, storage, software and machine."""
     cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))
     if print_firewall is not None:
-        rules = operations.checks.network.firewall.rules_of(
+        rules = rooms.check.network.firewall.rules_of(
             operations.up.launch.make_plan(cluster, scope.transport.hostname, local=local), print_firewall
         )
-        return render.checks.show_rules(rules, print_firewall, output)
+        return rooms.check.screen.show_rules(rules, print_firewall, output)
     context, record = operations.up.launch.prepare_check(
         cluster, scope.transport.hostname, overrides, local=local, deep=deep
     )
@@ -161,14 +161,14 @@ def check(
         scope.on_interrupt("nothing was started; what was written to try is removed"),
         render.progress.UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
     ):
-        checked = operations.checks.checking.check(context, record, scope.transport, progress)
+        checked = rooms.check.checking.check(context, record, scope.transport, progress)
     if cluster.trainer.secrets and not record.is_local and unallowed(cluster, operations.sending.VALUES, local=local):
         allows = operations.consent.allow_command(cluster.file)
         errors.note(f"checked without the values of secrets, as you have not allowed it to send them: {allows}")
     if output == "json":
         document.print_json("Check", render.machine.status.checked(checked))
     else:
-        render.checks.show_checked(checked)
+        rooms.check.screen.show_checked(checked)
         for line in render.plan.survival_lines(context.plan):
             console.err().prose(line)
     errors.show_host_errors(checked.errors)

@@ -10,7 +10,7 @@ import typer
 
 from dtctl.cli.completion import complete_runs
 from dtctl.cli.ending import exit_for, exit_without_run, report_errors
-from dtctl.cli.late import document, errors, operations, render, results
+from dtctl.cli.late import document, errors, operations, render, results, rooms
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
 from dtctl.cli.watching import chosen, finish, watch
 from dtctl.errors import ExitCode, UsageError
@@ -101,7 +101,7 @@ def compare(
         raise UsageError("compare takes two runs or more", hint="dtctl runs    lists them")
     records = [dataclasses.replace(scope, run=run).record() for run in named]
     with scope.dialling():
-        found = operations.compare.compare(records, scope.transport)
+        found = rooms.compare.operation.compare(records, scope.transport)
     if output == "json":
         document.print_json("Comparison", results.comparison(found))
     elif found.runs:
@@ -114,13 +114,13 @@ def diagnose(scope: Scope, output: OutputOption = "text") -> None:
     """Inspect every host; report what is wrong, why, and the next command."""
     record = scope.placed()
     with scope.dialling():
-        found = operations.diagnosis.diagnose.diagnose(record, scope.transport)
+        found = rooms.diagnose.operation.diagnose(record, scope.transport)
     if not found.status.time:
         exit_without_run(found.errors, found.status.record, found.status.without_run)
     if output == "json":
         document.print_json("Diagnosis", render.machine.status.diagnosis(found))
     else:
-        render.diagnosis.show_diagnosis(found)
+        render.findings.show_diagnosis(found)
     errors.show_host_errors(found.errors)
     render.result.show_without_run(found.status.record, found.status.without_run)
     exit_for(found.errors, others=True)
@@ -151,7 +151,7 @@ LOG_LINES = 500
 def top(scope: Scope) -> None:
     """Watch the run, its tasks and their logs on a full screen (needs dtctl[top])."""
     record, transport = scope.record(), scope.transport
-    render.top.need_screen()
+    rooms.top.need_screen()
 
     def open_log(known: RunRecord, task: TaskId) -> operations.client.streams.Feed:
         return operations.client.streams.Feed(
@@ -161,11 +161,11 @@ def top(scope: Scope) -> None:
     run = operations.client.streams.Feed(lambda: operations.watch.watch_run(record, transport)).start()
     first = run.first()  # before the screen: errors and questions have the terminal for themselves
     known = first.record if isinstance(first, operations.snapshot.RunStatus) else record
-    loss = operations.client.streams.Feed(lambda: operations.metrics.follow_loss(known, transport))
+    loss = operations.client.streams.Feed(lambda: rooms.metrics.operation.follow_loss(known, transport))
     try:
         if isinstance(first, BaseException):
             raise first
-        status, code = render.top.show(run, loss.start(), open_log)
+        status, code = rooms.top.show(run, loss.start(), open_log)
     finally:
         run.close()
         loss.close()
@@ -179,11 +179,11 @@ def top(scope: Scope) -> None:
 def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
     """Show the Python stacks of live trainers without stopping them."""
     record = scope.placed()
-    found = operations.dump.dump(record, scope.transport, chosen(record, tasks))
+    found = rooms.dump.operation.dump(record, scope.transport, chosen(record, tasks))
     if output == "json":
         document.print_json("Dump", results.dumps(found))
     else:
-        render.dump.show_dumps(found)
+        rooms.dump.screen.show_dumps(found)
     report_errors(found.errors, others=found.tasks)
     if not found.has_stacks:
         raise typer.Exit(ExitCode.RUN_FAILED)

@@ -11,8 +11,8 @@ from contextlib import closing
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from dtctl.agent.records import EXCHANGES
 from dtctl.agent.records.kinds import InvalidValue, checked
+from dtctl.agent.rooms import EXCHANGES
 from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.operations.client.plausible import check_run

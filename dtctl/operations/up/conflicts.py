@@ -13,10 +13,10 @@ from dtctl.config.ranges import fold
 from dtctl.config.strategies import Strategy
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import CHOSEN_PORT, Host, TaskId
-from dtctl.operations.checks.network import set_by_file, takes_others
 from dtctl.operations.client import Request
 from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.plan import Roster, RosterEntry
+from dtctl.rooms.check.network import set_by_file, takes_others
 from dtctl.transport.fanout import SomeHostsFailed, failures
 
 _MOST_PORTS = 10

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.hooks import Post
+from dtctl.agent.rooms.hooks.records import Post
 from dtctl.bundle import Bundle
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
@@ -35,7 +35,7 @@ from dtctl.plan.spec import NO_CONTENT, EnvironmentContent, digest, environment_
 
 if TYPE_CHECKING:
     from dtctl.agent.records.spec import Environment, Spec
-    from dtctl.operations.checks import CheckContext
+    from dtctl.rooms.check import CheckContext
 
 
 Hostname = Callable[[SshSettings], str]
@@ -116,8 +116,8 @@ def prepare_check(
     `overrides`: of the file's keys. `local`: all hosts are this machine. `deep`: see CheckContext. On local hosts a
     check starts only programs that the user has allowed, and it sends only values that he has allowed to be sent.
     """
-    from dtctl.operations.checks.checking import context_of
     from dtctl.operations.consent import Consents, may_start
+    from dtctl.rooms.check.checking import context_of
 
     allowed_here = may_start(cluster, overrides, local=local)
     plan = make_plan(cluster, hostname, local=local)
@@ -150,7 +150,7 @@ def prepare_launch(
     looked at already. `check`: the hosts are to report on themselves. `allow_missing`: so many hosts may be
     done without; None where that is no choice of the command's.
     """
-    from dtctl.operations.checks.checking import context_of
+    from dtctl.rooms.check.checking import context_of
 
     if not local:
         require(sendings(cluster, START, environ))

@@ -7,10 +7,10 @@ from dataclasses import field
 
 from dtctl.agent.records.answers import Prepared
 from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
-from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.run_state import Past, RunEnd
+from dtctl.agent.rooms.check.records import CheckFacts
 from dtctl.agent.run.cause import names_taken_port
 from dtctl.agent.run.policy import fingerprint, why_ended
 from dtctl.bundle import Bundle
@@ -19,12 +19,12 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run
-from dtctl.operations.checks.checking import Checked
 from dtctl.operations.client import Progress
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, TaskStatus, how_it_ended
 from dtctl.operations.stop import Ending, Stopping, StopResult
 from dtctl.operations.up.succession import Unended
+from dtctl.rooms.check.checking import Checked
 from dtctl.transport.seam import Session
 
 EXPECTED_S = 30.0

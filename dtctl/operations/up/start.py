@@ -12,7 +12,6 @@ from dtctl.agent.records.starting import EnvironmentResult
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import Host, TaskId
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.checks.checking import Checked, InPassing
 from dtctl.operations.client import Progress, Report, Request, about, reporting_failure
 from dtctl.operations.client.plausible import check_inventory
 from dtctl.operations.sending import sender
@@ -32,6 +31,7 @@ from dtctl.operations.up.conflicts import (
 from dtctl.operations.up.launch import Start, environment_on, up_request
 from dtctl.operations.up.readying import Left, Rollback, end
 from dtctl.operations.up.result import UpReport
+from dtctl.rooms.check.checking import Checked, InPassing
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
 from dtctl.transport.seam import Session, Transport
 

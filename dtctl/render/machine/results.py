@@ -9,25 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.host.secrets import hide_variable, hide_words
 from dtctl.operations.checkpoints import Checkpoints, every, missing_elsewhere
-from dtctl.operations.checks import shown
 from dtctl.render.machine import document
 from dtctl.render.machine.document import CHECKPOINT, picked
+from dtctl.rooms.check import shown
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.answers import DataDropped, ExecResult
-    from dtctl.agent.records.vitals import ProcessDump
+    from dtctl.agent.rooms.data.records import DataDropped
+    from dtctl.agent.rooms.dump.records import ProcessDump
+    from dtctl.agent.rooms.execute.records import ExecResult
     from dtctl.bundle import Bundle
     from dtctl.config.outgoing import Sending
-    from dtctl.operations.checkpoints.pull import Pulled
-    from dtctl.operations.checkpoints.push import Pushed
-    from dtctl.operations.checkpoints.upkeep import Pruning, Verification
-    from dtctl.operations.compare import Compared, Comparison
     from dtctl.operations.consent import KeyScan, NewKeys, Program
-    from dtctl.operations.data import DataSet, PlaceState
     from dtctl.operations.down import DownResult
     from dtctl.operations.drain import Scaled, Scaling
-    from dtctl.operations.dump import Dumps
-    from dtctl.operations.metrics import Metrics, Point, Series
     from dtctl.operations.push import PushedData
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
@@ -35,6 +29,13 @@ if TYPE_CHECKING:
     from dtctl.operations.stop import Ending, StopResult
     from dtctl.operations.up.result import UpResult
     from dtctl.plan.hosts import DataPlace
+    from dtctl.rooms.checkpoints.pull import Pulled
+    from dtctl.rooms.checkpoints.push import Pushed
+    from dtctl.rooms.checkpoints.upkeep import Pruning, Verification
+    from dtctl.rooms.compare.operation import Compared, Comparison
+    from dtctl.rooms.data.operation import DataSet, PlaceState
+    from dtctl.rooms.dump.operation import Dumps
+    from dtctl.rooms.metrics.operation import Metrics, Point, Series
     from dtctl.transport.fanout import Outcomes
 
 MOST_OUTPUT = 1 << 20

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.whole_run import Incident
-from dtctl.operations.checks import Line, Statement, fails
-from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Coordination, RunStatus, TaskStatus, Verdict, recovered_after_s, steps_lost
-from dtctl.render.diagnosis import filled, happened, last_lines, remedies, words
+from dtctl.render.findings import filled, happened, last_lines, remedies, words
 from dtctl.render.format import iso_utc
 from dtctl.render.gpus import every
 from dtctl.render.machine.document import checkpoints, errors, picked, reasoned
 from dtctl.render.roster import gpus_of
+from dtctl.rooms.check import Line, Statement, fails
+from dtctl.rooms.diagnose.operation import Diagnosis, in_short
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Gpu
-    from dtctl.operations.checks.checking import Checked
-    from dtctl.operations.diagnosis import Finding
+    from dtctl.operations.findings import Finding
     from dtctl.operations.up.result import UpResult
+    from dtctl.rooms.check.checking import Checked
 
 
 def run_status(status: RunStatus) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.bundles import dataset, tree
-from dtctl.agent.bundles.dataset import DataSet
+from dtctl.agent.bundles import tree
 from dtctl.agent.host import locks
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.values import LARGE_BYTES
+from dtctl.agent.rooms.data import dataset
+from dtctl.agent.rooms.data.dataset import DataSet
 from dtctl.bundle import Bundle
 from dtctl.bundle.scanning import scan
 from dtctl.bundle.sender import Sender

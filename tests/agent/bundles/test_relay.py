@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.bundles import relay
-from dtctl.agent.bundles.dataset import DataSet
-from dtctl.agent.bundles.relay import Relay
 from dtctl.agent.bundles.tree import Manifest, Tree
 from dtctl.agent.link.tls import KNOCK_BYTES, NONCE_BYTES, GivenIdentity, context_of
 from dtctl.agent.records.values import BLOCK_BYTES, CHUNK_BYTES, LARGE_BYTES
+from dtctl.agent.rooms.data import relay
+from dtctl.agent.rooms.data.dataset import DataSet
+from dtctl.agent.rooms.data.relay import Relay
 from dtctl.bundle import Bundle
 from dtctl.bundle.scanning import scan
 from dtctl.bundle.sender import Sender

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.checkpoints.serving import prune_directory
 from dtctl.agent.host.budget import Budget
-from dtctl.agent.records.checkpoints import Pruned
+from dtctl.agent.rooms.checkpoints.records import Pruned
+from dtctl.agent.rooms.checkpoints.single import prune_directory
 from tests.agent.checkpoints.test_checkpoints import DATA, cut
 
 STEPS = (100, 200, 300, 400)

@@ -11,12 +11,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from dtctl.agent.checkpoints import serving, verifying
+from dtctl.agent.checkpoints import verifying
 from dtctl.agent.checkpoints.verifying import verify
 from dtctl.agent.host.budget import Spent
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.records.checkpoints import FetchRequest, FilePart, FileSent, PruneRequest, VerifyRequest
 from dtctl.agent.records.kinds import checked
+from dtctl.agent.rooms.checkpoints import single as serving
+from dtctl.agent.rooms.checkpoints.records import FetchRequest, FilePart, FileSent, PruneRequest, VerifyRequest
 from tests.agent.checkpoints import tables
 from tests.agent.checkpoints.test_checkpoints import DATA, cut
 from tests.unit.agent.checkpoints.test_formats import saved

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.checkpoints import reading, repair, storing, verifying
+from dtctl.agent.checkpoints import reading, repair, verifying
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.host.files import Unfit
-from dtctl.agent.records.checkpoints import StoreRequest
 from dtctl.agent.records.kinds import InvalidValue, checked
+from dtctl.agent.rooms.checkpoints import storing
+from dtctl.agent.rooms.checkpoints.records import StoreRequest
 from tests.agent.checkpoints.test_checkpoints import DATA
 
 NAME = "model.ckpt-300"

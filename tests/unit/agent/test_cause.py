@@ -23,7 +23,7 @@ from dtctl.agent.run.cause import (
     names_taken_port,
     taken_port,
 )
-from dtctl.operations.diagnosis.signatures import IN_LOGS
+from dtctl.rooms.diagnose.signatures import IN_LOGS
 from tests.fuzz import cases
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES
 

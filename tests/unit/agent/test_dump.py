@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dtctl.agent import dump
 from dtctl.agent.dump import stacks
-from dtctl.agent.dump.stacks import MOST_FRAMES_IN_ALL, Room
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.vitals import MOST_FRAMES, Stack
+from dtctl.agent.rooms.dump.serving import MOST_FRAMES_IN_ALL, Room
 from tests.fuzz import cases
 
 WRITTEN = """\

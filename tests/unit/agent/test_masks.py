@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.host.secrets import Masks, hide_text, is_secret_name, token_in
-from dtctl.agent.requests.execute import Pipe
+from dtctl.agent.rooms.execute.serving import Pipe
 from tests.fuzz import cases
 
 TOKENS = {

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent import records
-from dtctl.agent.records import answers, kinds, messages, run_state, spec, starting, values, whole_run
+from dtctl.agent.records import kinds, messages, run_state, spec, starting, values, whole_run
 from dtctl.agent.records.kinds import InvalidValue, Kind, Missing, checked, fields_of, kind_of, made
 from dtctl.agent.records.values import is_storage_url, normal_url, paths_of, urls_of
+from dtctl.agent.rooms import EXCHANGES, FRAMES, WORDS, load
 from dtctl.plan.hosts import on_host
-from tests.agent.host import record_of
 from tests.fuzz import few
 
 FILES = [
@@ -36,10 +35,10 @@ FILES = [
     values.Variables,
 ]
 RECORDS: list[Any] = [
-    *map(record_of, dict.fromkeys(one.request for one in records.EXCHANGES.values())),
-    *map(record_of, records.WORDS.values()),
-    *map(record_of, dict.fromkeys(one.result for one in records.EXCHANGES.values())),
-    *answers.FRAMES.values(),
+    *map(load, dict.fromkeys(one.request for one in EXCHANGES.values())),
+    *map(load, WORDS.values()),
+    *map(load, dict.fromkeys(one.result for one in EXCHANGES.values())),
+    *map(load, FRAMES.values()),
     *messages.FROM_AGENT.values(),
     *messages.FROM_COORDINATOR.values(),
     *FILES,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dtctl.agent.records.checks import MachineFacts, PythonFound, SoftwareFacts, StorageFacts
 from dtctl.agent.records.kinds import checked
+from dtctl.agent.rooms.check.records import MachineFacts, PythonFound, SoftwareFacts, StorageFacts
 from dtctl.config.cluster import Cluster
-from dtctl.operations.checks import Answers, CheckContext, Topic
-from dtctl.operations.checks.programs import Needs
-from dtctl.operations.diagnosis import Finding
+from dtctl.operations.findings import Finding
 from dtctl.plan.run import plan_run
-from dtctl.render.diagnosis import FIELD, OPTIONAL, filled, words
+from dtctl.render.findings import FIELD, OPTIONAL, filled, words
+from dtctl.rooms.check import Answers, CheckContext, Topic
+from dtctl.rooms.check.programs import Needs
 from tests.unit.clusters import cluster
 
 GB = 10**9

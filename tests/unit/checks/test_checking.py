@@ -12,19 +12,19 @@ import pytest
 
 from dtctl import operations
 from dtctl.agent.records.answers import Facts, Prepared
-from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.agent.records.network import NetworkFacts, SshFacts
+from dtctl.agent.rooms.check.records import CheckFacts
 from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError, PreflightError, TransportError
-from dtctl.operations.checks import CheckContext, Line, Statement
-from dtctl.operations.checks.checking import TOPICS, Checked, InPassing, _Rounds, check
 from dtctl.operations.client import Progress, silent
-from dtctl.operations.diagnosis import Cost
+from dtctl.operations.findings import Cost
 from dtctl.operations.run_record import record_of
-from dtctl.render import checks
-from dtctl.render.checks import shown
 from dtctl.render.machine import status as machine_form
+from dtctl.rooms.check import CheckContext, Line, Statement
+from dtctl.rooms.check import screen as checks
+from dtctl.rooms.check.checking import TOPICS, Checked, InPassing, _Rounds, check
+from dtctl.rooms.check.screen import shown
 from tests.unit.checks.contexts import GB, context, disk, machine, software, storage
 from tests.unit.checks.network.networks import listening, reaching
 from tests.unit.clusters import cluster
@@ -127,7 +127,7 @@ def test_greeting_shows_a_wrong_clock() -> None:
         return session
 
     passing.met(passing.opened("d", late))
-    own = made(CheckFacts, machine=machine())
+    own = {"machine": machine()}
     passing.add({"d": made(Prepared, unchanged=False, run="r", current=None, replaces=None, facts=own, facts_s=0.2)})
     findings = passing.judged()
     assert findings is not None
@@ -138,7 +138,7 @@ def test_greeting_shows_a_wrong_clock() -> None:
 
 def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first() -> None:
     passing = InPassing(context(brief=True))
-    first = listening({host: question["network"] for host, question in passing.questions.items()})  # type: ignore[misc]
+    first = listening({host: question["network"] for host, question in passing.questions.items()})
     facts = {host: made(Facts, facts={"network": each}, facts_s=0.1) for host, each in first.items() if host != "d"}
     passing.add(facts)
     assert set(passing.questions) == {"a", "b", "c"}
@@ -161,7 +161,7 @@ def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first
 
 
 def test_findings_and_signatures_have_the_same_names() -> None:
-    paths = (OPERATIONS / "checks").rglob("*.py")
+    paths = (ROOMS / "check").rglob("*.py")
     nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "found"]
@@ -174,18 +174,17 @@ def passed(*, brief: bool, **fields: Any) -> Checked:
     address, and one has a port that is taken."""
     value = context(cluster(dirs={"output": "/saved"}, **fields), uses=["saves_sharded"], brief=brief)
     rounds = _Rounds(value, TOPICS)
-    first = listening({host: asked["network"] for host, asked in rounds.next().items()})  # type: ignore[misc]
+    first = listening({host: asked["network"] for host, asked in rounds.next().items()})
     first["d"]["resolved"] = [{"name": "d", "addresses": ["127.0.1.1"], "own": True}]
     first["a"]["bound"][0].update({"state": "taken", "holder": "nginx"})
-    rounds.add({host: made(CheckFacts, network=each, storage=storage(written=[SAVED])) for host, each in first.items()})
+    rounds.add({host: {"network": each, "storage": storage(written=[SAVED])} for host, each in first.items()})
     sees = {"a": ["c"], "b": []}
     questions = rounds.next()
     second = {
-        host: made(
-            CheckFacts,
-            network=reaching({"a": asked["network"]})["a"] if asked["network"] else None,
-            storage=storage(looked=[{"path": "/saved", "seen": sees[host]}]) if host in sees else None,
-        )
+        host: {
+            **({"network": reaching({"a": asked["network"]})["a"]} if "network" in asked else {}),
+            **({"storage": storage(looked=[{"path": "/saved", "seen": sees[host]}])} if host in sees else {}),
+        }
         for host, asked in questions.items()
     }
     rounds.add(second)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.checks import DataFacts
 from dtctl.agent.records.kinds import checked
+from dtctl.agent.rooms.data.records import DataFacts
 from dtctl.bundle import Bundle, FileEntry, Manifest
-from dtctl.operations.checks import Answers, CheckContext
-from dtctl.operations.checks.checking import STOPPING
-from dtctl.operations.checks.data import TOPIC
-from dtctl.operations.data import DataSet
 from dtctl.plan.hosts import DataPlace
+from dtctl.rooms.check import Answers, CheckContext
+from dtctl.rooms.check.checking import STOPPING
+from dtctl.rooms.data.check import TOPIC
+from dtctl.rooms.data.operation import DataSet
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.clusters import cluster
 

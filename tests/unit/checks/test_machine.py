@@ -10,8 +10,11 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.vitals import FULL_BYTES, Gpu
-from dtctl.operations.checks import Answers, CheckContext, Line
-from dtctl.operations.checks.machine import (
+from dtctl.operations.client.persistent import Greeted
+from dtctl.operations.findings import Finding
+from dtctl.render.findings import remedies
+from dtctl.rooms.check import Answers, CheckContext, Line
+from dtctl.rooms.check.machine import (
     FEW_FILES,
     FEW_INODES,
     FEW_THREADS,
@@ -26,9 +29,6 @@ from dtctl.operations.checks.machine import (
     gpu_findings,
     gpu_text,
 )
-from dtctl.operations.client.persistent import Greeted
-from dtctl.operations.diagnosis import Finding
-from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import GB, context, disk, hosts_by_signature, judged, machine, sentence
 from tests.unit.clusters import cluster, job, ssh_host
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dtctl.config.cluster import Environment, Launch, Trainer
-from dtctl.operations.checks import Answers, CheckContext, fails
-from dtctl.operations.checks.checking import STOPPING
-from dtctl.operations.checks.programs import Needs, broken_line, needs_of, program_of
-from dtctl.operations.checks.software import TOPIC
 from dtctl.plan.run import plan_run
-from dtctl.render.diagnosis import remedies
+from dtctl.render.findings import remedies
+from dtctl.rooms.check import Answers, CheckContext, fails
+from dtctl.rooms.check.checking import STOPPING
+from dtctl.rooms.check.programs import Needs, broken_line, needs_of, program_of
+from dtctl.rooms.check.software import TOPIC
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, python, sentence, software
 from tests.unit.clusters import cluster, job, ssh_host
 

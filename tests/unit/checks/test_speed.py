@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.checks import SpeedFacts
 from dtctl.agent.records.kinds import checked
-from dtctl.operations.checks import Answers, Line, fails
-from dtctl.operations.checks.speed import TOPIC, least_usual
+from dtctl.agent.rooms.check.records import SpeedFacts
+from dtctl.rooms.check import Answers, Line, fails
+from dtctl.rooms.check.speed import TOPIC, least_usual
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, machine, sentence
 
 DEEP = context(deep=True)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.checks import UrlsFacts
 from dtctl.agent.records.kinds import checked
+from dtctl.agent.rooms.check.records import UrlsFacts
 from dtctl.config.cluster import Launch, Trainer
-from dtctl.operations.checks import Answers, CheckContext
-from dtctl.operations.checks.checking import STOPPING
-from dtctl.operations.checks.urls import TOPIC
-from dtctl.render.diagnosis import remedies
+from dtctl.render.findings import remedies
+from dtctl.rooms.check import Answers, CheckContext
+from dtctl.rooms.check.checking import STOPPING
+from dtctl.rooms.check.urls import TOPIC
 from tests.unit.checks.contexts import context, judged, sentence
 from tests.unit.clusters import cluster, job
 

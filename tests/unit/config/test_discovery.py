@@ -19,10 +19,10 @@ from dtctl.config.load import load_cluster
 from dtctl.errors import ConfigError, TransportError, UsageError
 from dtctl.model import SshSettings, TaskId
 from dtctl.operations.history import Memory
-from dtctl.operations.init import write_template
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.plan import RunPlan, plan_roster
 from dtctl.plan.run import plan_run
+from dtctl.rooms.init.operation import write_template
 from tests.unit.coordinated import inventory
 
 

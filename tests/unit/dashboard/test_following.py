@@ -16,13 +16,13 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.model import TaskState
-from dtctl.operations import dashboard as server
-from dtctl.operations import report as module
-from dtctl.operations.dashboard import Board, looks, messages
-from dtctl.operations.report import Following, Report
 from dtctl.operations.snapshot import Outcome, Verdict
-from dtctl.render.dashboard import STYLE, entered, parts, policy, script, unknown, whole
-from dtctl.render.report import known_by_hash
+from dtctl.rooms.pages import dashboard as server
+from dtctl.rooms.pages import report as module
+from dtctl.rooms.pages.dashboard import Board, looks, messages
+from dtctl.rooms.pages.dashboard_page import STYLE, entered, parts, policy, script, unknown, whole
+from dtctl.rooms.pages.report import Following, Report
+from dtctl.rooms.pages.report_page import known_by_hash
 from tests.unit.agent.poisons import left_in
 from tests.unit.coordinated import entry, record, viewed
 from tests.unit.fakes import FakeSession, FakeTransport

@@ -14,10 +14,10 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from dtctl.operations.dashboard import MOST_READERS, Board, answering
-from dtctl.operations.webserver import MOST_UNKNOWN, Door, Server, listen
-from dtctl.render import dashboard as page
-from dtctl.render.dashboard import parts
+from dtctl.rooms.pages import dashboard_page as page
+from dtctl.rooms.pages.dashboard import MOST_READERS, Board, answering
+from dtctl.rooms.pages.dashboard_page import parts
+from dtctl.rooms.pages.webserver import MOST_UNKNOWN, Door, Server, listen
 from tests.unit.report.reports import report
 from tests.waiting import PATIENCE_S
 

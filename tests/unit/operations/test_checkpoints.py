@@ -18,8 +18,8 @@ from dtctl.agent.records.checkpoints import Checkpoint
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.errors import DtctlError
 from dtctl.operations.checkpoints import Checkpoints, Found, chosen, each_once, every, missing_elsewhere, named
-from dtctl.operations.checkpoints.pull import Landing, pull
-from dtctl.operations.checkpoints.upkeep import prune
+from dtctl.rooms.checkpoints.pull import Landing, pull
+from dtctl.rooms.checkpoints.upkeep import prune
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.unit.tasks import checkpoint, checkpoint_directory

@@ -14,11 +14,11 @@ from dtctl.agent.records.whole_run import Contact, Incident
 from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.diagnosis import Facts, Level
-from dtctl.operations.diagnosis.diagnose import findings, in_short
-from dtctl.operations.diagnosis.signatures import SIGNATURES
+from dtctl.operations.findings import Facts, Level
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, TaskStatus, Verdict
-from dtctl.render.diagnosis import FIELD, advice_lines, last_lines, paragraph, remedies
+from dtctl.render.findings import FIELD, advice_lines, last_lines, paragraph, remedies
+from dtctl.rooms.diagnose.operation import findings, in_short
+from dtctl.rooms.diagnose.signatures import SIGNATURES
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES, LOGS, EndedLog

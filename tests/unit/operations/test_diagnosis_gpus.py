@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.vitals import Machine
-from dtctl.operations.diagnosis import Facts, gpus
-from dtctl.operations.diagnosis.diagnose import in_short
-from dtctl.render.diagnosis import paragraph
+from dtctl.operations.findings import Facts
+from dtctl.render.findings import paragraph
 from dtctl.render.gpus import rows
 from dtctl.render.machine.status import run_status
 from dtctl.render.roster import cells_of, rows_of
-from dtctl.render.top.model import Histories
-from dtctl.render.top.table import COLUMNS, RowData
+from dtctl.rooms.diagnose import gpus
+from dtctl.rooms.diagnose.operation import in_short
+from dtctl.rooms.top.model import Histories
+from dtctl.rooms.top.table import COLUMNS, RowData
 from tests.unit.diagnosing import facts, machine, running
 
 GB = 10**9

@@ -11,8 +11,9 @@ import pytest
 
 from dtctl.agent.records.vitals import FULL_BYTES, Machine
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.diagnosis import Facts, Match, hosts
+from dtctl.operations.findings import Facts, Match
 from dtctl.operations.snapshot import TaskStatus
+from dtctl.rooms.diagnose import hosts
 from tests.unit.diagnosing import NOW, decided, facts, host, machine, of_record, running, vitals, who
 from tests.unit.tasks import changed, changed_attempt, past_attempt
 

@@ -10,9 +10,9 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import TransportError
 from dtctl.operations.checkpoints import Checkpoints
-from dtctl.operations.diagnosis import signatures
-from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.snapshot import Outcome
+from dtctl.rooms.diagnose import signatures
+from dtctl.rooms.diagnose.operation import diagnose
 from tests.unit.coordinated import Agents, Beating, moved_record, record, viewed
 from tests.unit.diagnosing import ended, facts, host, machine, running, says, vitals
 from tests.unit.fakes import FakeTransport

@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.config.load import load_cluster
 from dtctl.errors import UsageError
-from dtctl.operations.init import cluster_name, template_names, write_template
+from dtctl.rooms.init.operation import cluster_name, template_names, write_template
 
 
 @pytest.mark.parametrize(

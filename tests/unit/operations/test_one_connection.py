@@ -14,7 +14,6 @@ from dtctl.agent.records.reasons import because, fact, sentence
 from dtctl.agent.records.run_state import Intent
 from dtctl.errors import AgentError, TransportError, UsageError
 from dtctl.model import Host, SshSettings, TaskId, TaskState
-from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.down import down
 from dtctl.operations.drain import drain
 from dtctl.operations.restart import restart
@@ -27,6 +26,7 @@ from dtctl.render.machine.document import stop as stop_document
 from dtctl.render.machine.status import run_status
 from dtctl.render.result import show_stop
 from dtctl.render.status import headline, more_lines
+from dtctl.rooms.diagnose.operation import diagnose
 from dtctl.transport.seam import Session, Transport
 from tests.unit.clusters import cluster, job
 from tests.unit.coordinated import HOSTS, Agents, entry, inventory, moved_record, record, viewed, with_states

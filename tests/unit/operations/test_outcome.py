@@ -24,11 +24,11 @@ from dtctl.agent.records.values import FINAL
 from dtctl.agent.run.outcome import DECIDED
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.compare import Comparison, Metric, compare, compared
-from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict, judge
 from dtctl.operations.status import status
 from dtctl.render.machine.results import comparison
+from dtctl.rooms.compare.operation import Comparison, Metric, compare, compared
+from dtctl.rooms.metrics.operation import Metrics, Point, Series
 from tests.fuzz import cases
 from tests.unit.agent.coordinate.world import spec_of
 from tests.unit.coordinated import Agents, entry, record, state_of, with_states

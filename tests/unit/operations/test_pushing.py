@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
-from dtctl.operations.checkpoints.delivery import Target
-from dtctl.operations.checkpoints.local import OwnCheckpoint, find, read
-from dtctl.operations.checkpoints.push import Pushed, push, targets
 from dtctl.operations.client import silent
 from dtctl.plan.run import plan_run
+from dtctl.rooms.checkpoints.delivery import Target
+from dtctl.rooms.checkpoints.local import OwnCheckpoint, find, read
+from dtctl.rooms.checkpoints.push import Pushed, push, targets
 from tests.unit.clusters import cluster
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport

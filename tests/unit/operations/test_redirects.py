@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.operations.storage.redirects import VARIABLE, RedirectRefused, Server
+from dtctl.rooms.storage.redirects import VARIABLE, RedirectRefused, Server
 
 OPEN = "/webhdfs/v1/digits?op=OPEN&offset=0"
 

@@ -18,8 +18,8 @@ from dtctl.config.cluster import Cluster, Trainer
 from dtctl.config.load import load_cluster
 from dtctl.errors import ConfigError, PreflightError
 from dtctl.operations.consent import Consents, Program, may_start, programs_here
-from dtctl.operations.init import template_names, templates_directory
 from dtctl.operations.local import exposure, find_secrets, read_env_file
+from dtctl.rooms.init.operation import template_names, templates_directory
 from tests.fuzz import cases
 from tests.impostors import directory, fifo, in_place_of_a_file, link_without_end, sparse
 from tests.unit.clusters import cluster

@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import InvalidValue, checked
-from dtctl.agent.records.tensorboard import WINDOW_BYTES, EventDirsResult, EventFile
+from dtctl.agent.rooms.tensorboard.records import WINDOW_BYTES, EventDirsResult, EventFile
 from dtctl.errors import ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.folder import Folder
 from dtctl.model import Host
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.tensorboard import Copies, EventFileSources, Location, choose
-from dtctl.operations.tensorboard.tunnel import Channel, Tunnel, proxy
-from dtctl.operations.webserver import Door, Server, listen
-from dtctl.render import dashboard as page
+from dtctl.rooms.pages import dashboard_page as page
+from dtctl.rooms.pages.webserver import Door, Server, listen
+from dtctl.rooms.tensorboard import Copies, EventFileSources, Location, choose
+from dtctl.rooms.tensorboard.tunnel import Channel, Tunnel, proxy
 from dtctl.transport.seam import Session
 from tests.browser import Page
 from tests.fuzz import few

@@ -18,7 +18,6 @@ from dtctl.agent.records.run_state import Entry
 from dtctl.bundle.scanning import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.model import Local
-from dtctl.operations.checks.checking import Checked, context_of
 from dtctl.operations.client import Progress
 from dtctl.operations.credentials import Authority
 from dtctl.operations.run_record import RunRecord, record_of
@@ -27,6 +26,7 @@ from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.up import up
 from dtctl.plan.run import plan_run
+from dtctl.rooms.check.checking import Checked, context_of
 from tests.unit.checks.network.networks import listening, reaching
 from tests.unit.clusters import cluster
 from tests.unit.fakes import Answer, FakeSession, FakeTransport, rolled_back

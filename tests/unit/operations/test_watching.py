@@ -23,11 +23,11 @@ from dtctl.operations.client import streams
 from dtctl.operations.client.streams import MOST, Disconnected, Feed, Reconnected
 from dtctl.operations.follow import follow_log
 from dtctl.operations.logs import LogLines
-from dtctl.operations.metrics import Series, follow_loss
 from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.operations.up.result import awaited, failed_exits, failed_start, has_begun, not_listening, present
 from dtctl.operations.watch import Over, watch_run
 from dtctl.render.starting import show_late
+from dtctl.rooms.metrics.operation import Series, follow_loss
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, viewed
 from tests.unit.diagnosing import machine
 from tests.unit.fakes import FakeSession, FakeTransport

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.tensorboard import MetricsResult
+from dtctl.agent.rooms.metrics.records import MetricsResult
 from dtctl.config.outgoing import Sending
 from dtctl.errors import ExitCode, UsageError
 from dtctl.operations.checkpoints import newest_of_run
 from dtctl.operations.consent import Program
-from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.render.checkpoints import checkpoint_lines, show_checkpoints
 from dtctl.render.machine import document
 from dtctl.render.machine.results import allow, metrics, point
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, find, listed, names, show
-from dtctl.render.metrics import Curve, csv_line, line_of, plot, show_plots, show_table, sparkline
+from dtctl.rooms.metrics.operation import Metrics, Point, Series
+from dtctl.rooms.metrics.screen import Curve, csv_line, line_of, plot, show_plots, show_table, sparkline
 from tests.fuzz import cases
 from tests.unit.render.test_safe_output import FOUND, run_status
 from tests.unit.tasks import checkpoint, checkpoint_directory, task_status

@@ -11,9 +11,9 @@ import pytest
 from dtctl.agent.records.kinds import InvalidValue
 from dtctl.config.load import load_cluster
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError, UsageError
-from dtctl.operations.storage.errors import StorageError
 from dtctl.render import errors
 from dtctl.render.terminal import console
+from dtctl.rooms.storage.errors import StorageError
 from dtctl.transport.wire import untrue
 
 LONG = "begin" + "x" * 900_000 + "end"

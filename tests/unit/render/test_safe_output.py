@@ -23,72 +23,45 @@ from hypothesis import strategies as st
 
 from dtctl import render
 from dtctl.agent.records import answers
-from dtctl.agent.records.answers import DataDropped, DataHeld, DataPushResult
-from dtctl.agent.records.checkpoints import Pruned
-from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
+from dtctl.agent.rooms.gc import records as gc_records
+from dtctl.agent.rooms.checkpoints.records import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import said
-from dtctl.agent.records.tensorboard import MetricsResult
-from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
+from dtctl.agent.records.vitals import Frame, Stack, Thread
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
+from dtctl.agent.rooms.checkpoints.records import Pruned
+from dtctl.agent.rooms.data.records import DataDropped, DataHeld, DataPushResult
+from dtctl.agent.rooms.dump.records import Dump, ProcessDump
+from dtctl.agent.rooms.metrics.records import MetricsResult
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.config.cluster import Hook
 from dtctl.config.outgoing import Sending
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Found
-from dtctl.operations.checkpoints.delivery import StoredCheckpoint
-from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
-from dtctl.operations.checkpoints.pull import Pulled
-from dtctl.operations.checkpoints.push import Pushed
-from dtctl.operations.checkpoints.upkeep import Pruning, Verification, Verified
-from dtctl.operations.checks import Line, Statement, found
-from dtctl.operations.checks.checking import Checked
-from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.client import Progress
 from dtctl.operations.client.streams import Disconnected, Reconnected
-from dtctl.operations.compare import Comparison, compared
 from dtctl.operations.consent import Program
-from dtctl.operations.data import DataState, PlaceState
-from dtctl.operations.diagnosis import Facts
-from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.down import Waiters
 from dtctl.operations.drain import Scaled, Scaling
-from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, EventHistory
+from dtctl.operations.findings import Facts
 from dtctl.operations.follow import Onward
-from dtctl.operations.gc import GcResult, Written
 from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.reading import SavedLog
-from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.push import PushedData
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.snapshot import Coordination, CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.stop import Ending, StopResult, Survivor
-from dtctl.operations.tensorboard import Location as BoardPlace
 from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
 from dtctl.plan.hosts import DataPlace
 from dtctl.plan.run import plan_run
-from dtctl.render import (
-    checkpoints,
-    checks,
-    data,
-    diagnosis,
-    dump,
-    errors,
-    logs,
-    report,
-    result,
-    starting,
-    status,
-    tensorboard,
-)
-from dtctl.render import dashboard as page
-from dtctl.render import metrics as scalars
+from dtctl.render import checkpoints, errors, logs, result, starting, status
+from dtctl.render import findings as diagnosis
 from dtctl.render import plan as plans
 from dtctl.render.awaiting import OutputPrinter
 from dtctl.render.events import history_line
@@ -102,6 +75,28 @@ from dtctl.render.progress import UpProgress
 from dtctl.render.starting import show_wanted
 from dtctl.render.status import show_comparison
 from dtctl.render.terminal import console
+from dtctl.rooms.check import Line, Statement, found
+from dtctl.rooms.check import screen as checks
+from dtctl.rooms.check.checking import Checked
+from dtctl.rooms.check.network.firewall import Rules
+from dtctl.rooms.checkpoints.delivery import StoredCheckpoint
+from dtctl.rooms.checkpoints.local import OwnCheckpoint, OwnFile
+from dtctl.rooms.checkpoints.pull import Pulled
+from dtctl.rooms.checkpoints.push import Pushed
+from dtctl.rooms.checkpoints.upkeep import Pruning, Verification, Verified
+from dtctl.rooms.compare.operation import Comparison, compared
+from dtctl.rooms.data import screen as data
+from dtctl.rooms.data.operation import DataState, PlaceState
+from dtctl.rooms.diagnose.operation import Diagnosis, in_short
+from dtctl.rooms.dump import screen as dump
+from dtctl.rooms.dump.operation import Dumped, Dumps
+from dtctl.rooms.gc.operation import GcResult, Written
+from dtctl.rooms.metrics import screen as scalars
+from dtctl.rooms.metrics.operation import Metrics, Point, Series
+from dtctl.rooms.pages import dashboard_page as page
+from dtctl.rooms.pages import report_page as report
+from dtctl.rooms.tensorboard import Location as BoardPlace
+from dtctl.rooms.tensorboard import screen as tensorboard
 from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.clusters import cluster
@@ -276,7 +271,7 @@ WRITTEN = (Written("c", "/path", 1, 2, ("a",)), Written(None, "/path", 1, 2, ("a
 REMAINS = GcResult(
     {
         "a": made(
-            answers.GcResult,
+            gc_records.GcResult,
             dry_run=True,
             processes=[{"pid": 1, "command": "cmd", "run": "run"}],
             survivors=[],

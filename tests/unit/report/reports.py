@@ -8,14 +8,14 @@ from typing import Any
 
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.records.tensorboard import MetricsResult
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
+from dtctl.agent.rooms.metrics.records import MetricsResult
 from dtctl.agent.run import goodput
 from dtctl.errors import TransportError
 from dtctl.operations.events import EventHistory
-from dtctl.operations.metrics import Metrics, Point, Series
-from dtctl.operations.report import Report, put_together
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
+from dtctl.rooms.metrics.operation import Metrics, Point, Series
+from dtctl.rooms.pages.report import Report, put_together
 from tests.unit.coordinated import incident, record, viewed
 from tests.unit.tasks import checkpoint, checkpoint_directory, past_attempt, task_status
 

@@ -15,12 +15,12 @@ from dtctl.errors import DtctlError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.coordinator import coordinator_away
 from dtctl.operations.events import read_events
-from dtctl.operations.report import MARK, gather, write_report
-from dtctl.operations.report.configuration import read_configuration
-from dtctl.operations.report.timeline import by_trouble, timeline
 from dtctl.operations.status import status_elsewhere
-from dtctl.render.report import markdown, page, show_unasked
-from dtctl.render.report.drawings import described
+from dtctl.rooms.pages.report import MARK, gather, write_report
+from dtctl.rooms.pages.report.configuration import read_configuration
+from dtctl.rooms.pages.report.timeline import by_trouble, timeline
+from dtctl.rooms.pages.report_page import markdown, page, show_unasked
+from dtctl.rooms.pages.report_page.drawings import described
 from tests.unit.coordinated import Agents, record, viewed
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.unit.report.reports import CAUSE, account, events, happening, status
@@ -204,7 +204,7 @@ def test_invalid_output_path_is_refused(tmp_path: Path, force: bool) -> None:
 
 def test_refusal_of_the_system_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "dtctl.operations.report.replace_file", Mock(side_effect=OSError(28, "No space left on device"))
+        "dtctl.rooms.pages.report.replace_file", Mock(side_effect=OSError(28, "No space left on device"))
     )
     with pytest.raises(DtctlError, match="No space left"):
         write_report(tmp_path / "a.html", TEXT, force=False)

@@ -10,11 +10,11 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.model import TaskId
 from dtctl.operations.goodput import Gain, Goodput, Span, goodput_of, points_of, with_points, without_unsaved
-from dtctl.operations.metrics import Point, Series
 from dtctl.operations.snapshot import Outcome
 from dtctl.render.goodput import MEANINGS, PARTS, exact, gain_text, goodput_line, percent
 from dtctl.render.machine.status import run_status
 from dtctl.render.status import more_lines
+from dtctl.rooms.metrics.operation import Point, Series
 from tests.unit.coordinated import incident
 from tests.unit.report.reports import account, status
 

@@ -14,10 +14,10 @@ from markupsafe import Markup
 from dtctl.agent.run.goodput import PARTS as SPENT
 from dtctl.errors import DtctlError
 from dtctl.model import TaskState
-from dtctl.operations.compare import Comparison, compared
-from dtctl.operations.report import MARK, Report
-from dtctl.render.report import STYLE, markdown, page, policy
-from dtctl.render.report.drawings import across, path, scaled, templates
+from dtctl.rooms.compare.operation import Comparison, compared
+from dtctl.rooms.pages.report import MARK, Report
+from dtctl.rooms.pages.report_page import STYLE, markdown, page, policy
+from dtctl.rooms.pages.report_page.drawings import across, path, scaled, templates
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report
 from tests.unit.tasks import changed, checkpoint_directory

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dtctl.agent.host import files
-from dtctl.agent.metrics.reading import Reader
-from dtctl.agent.records.tensorboard import SeriesPoints
+from dtctl.agent.rooms.metrics.reading import Reader
+from dtctl.agent.rooms.metrics.records import SeriesPoints
 
 
 def points(reader: Reader, tag: str = "loss") -> list[tuple[int, float]]:

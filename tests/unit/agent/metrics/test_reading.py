@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from dtctl.agent.host import encodings
 from dtctl.agent.host.budget import Spent
-from dtctl.agent.metrics import events, reading
-from dtctl.agent.metrics.events import Damaged, decode
-from dtctl.agent.metrics.folder import Folder, Room
-from dtctl.agent.metrics.reading import Reader
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.tensorboard import FolderPoints, Problem
+from dtctl.agent.rooms.metrics import events, reading
+from dtctl.agent.rooms.metrics.events import Damaged, decode
+from dtctl.agent.rooms.metrics.folder import Folder, Room
+from dtctl.agent.rooms.metrics.reading import Reader
+from dtctl.agent.rooms.metrics.records import FolderPoints, Problem
 from tests.event_files import event, masked, number, piece, real, record, scalar, simple, start, summary, tensor, varint
 from tests.fuzz import cases
 from tests.impostors import NO_FILES, sparse, unharmed

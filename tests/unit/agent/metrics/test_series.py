@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.metrics.folder import MOST_POINTS, Series, spread
+from dtctl.agent.rooms.metrics.folder import MOST_POINTS, Series, spread
 from tests.fuzz import cases
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.network import Bound, NetworkFacts, NetworkQuestion, Resolved
-from dtctl.operations.checks.network import Attempt, Endpoint, View
+from dtctl.rooms.check.network import Attempt, Endpoint, View
 
 Fails = Callable[[str, str, int], str]
 """Of source, target and port: the problem, empty where there is none."""

@@ -14,12 +14,12 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Bound
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Local
-from dtctl.operations.checks import Answers, CheckContext, Dialled, Door, Statement, checking, fails
-from dtctl.operations.checks.network import exposure
-from dtctl.operations.checks.network.exposure import MOST_DOORS, dial, doors
-from dtctl.operations.checks.network.tasks import TOPIC
 from dtctl.operations.client import silent
 from dtctl.operations.run_record import record_of
+from dtctl.rooms.check import Answers, CheckContext, Dialled, Door, Statement, checking, fails
+from dtctl.rooms.check.network import exposure
+from dtctl.rooms.check.network.exposure import MOST_DOORS, dial, doors
+from dtctl.rooms.check.network.tasks import TOPIC
 from tests.unit.checks.contexts import context, judged, sentence
 from tests.unit.checks.network.networks import listening
 from tests.unit.checks.network.test_tasks import asked, played

@@ -11,12 +11,12 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.network import SshFacts
 from dtctl.config.cluster import Recovery
 from dtctl.errors import PreflightError
-from dtctl.operations.checks import Answers, fails
-from dtctl.operations.checks.network.firewall import Kind, Rules, addresses_of, firewall, rules_of
-from dtctl.operations.checks.ssh import TOPIC
 from dtctl.operations.client.persistent import Greeted
 from dtctl.plan.run import plan_run
-from dtctl.render.checks import shown
+from dtctl.rooms.check import Answers, fails
+from dtctl.rooms.check.network.firewall import Kind, Rules, addresses_of, firewall, rules_of
+from dtctl.rooms.check.screen import shown
+from dtctl.rooms.check.ssh import TOPIC
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.clusters import cluster, job, ssh_host
 

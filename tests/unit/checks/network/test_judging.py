@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Bound, Measured, Resolved
-from dtctl.operations.checks.network import Attempt, Cause, View, endpoints_of, open_endpoints
-from dtctl.operations.checks.network.exposure import through
-from dtctl.operations.checks.network.judging import judge
-from dtctl.operations.checks.network.measuring import ROUNDS, Round, judged, meeting, next_round
+from dtctl.rooms.check.network import Attempt, Cause, View, endpoints_of, open_endpoints
+from dtctl.rooms.check.network.exposure import through
+from dtctl.rooms.check.network.judging import judge
+from dtctl.rooms.check.network.measuring import ROUNDS, Round, judged, meeting, next_round
 from tests.fuzz import cases
 from tests.unit.checks.contexts import context
 from tests.unit.checks.network.networks import address, attempts, endpoint, names, view

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.operations.checks.network import Attempt, Cause, Endpoint
-from dtctl.operations.checks.network.judging import MOST_PAIRS, judge, matrix_causes
-from dtctl.operations.checks.network.tasks import distances, spread
+from dtctl.rooms.check.network import Attempt, Cause, Endpoint
+from dtctl.rooms.check.network.judging import MOST_PAIRS, judge, matrix_causes
+from dtctl.rooms.check.network.tasks import distances, spread
 from tests.fuzz import cases
 from tests.unit.checks.network.networks import Fails, attempts, names, view
 

@@ -12,11 +12,11 @@ from dtctl.agent.records.network import Measured, NetworkFacts
 from dtctl.config.cluster import Launch
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Local
-from dtctl.operations.checks import Answers, CheckContext, Statement, fails
-from dtctl.operations.checks.network.tasks import TOPIC
-from dtctl.operations.diagnosis import Level
-from dtctl.render.checks import shown
-from dtctl.render.diagnosis import remedies
+from dtctl.operations.findings import Level
+from dtctl.render.findings import remedies
+from dtctl.rooms.check import Answers, CheckContext, Statement, fails
+from dtctl.rooms.check.network.tasks import TOPIC
+from dtctl.rooms.check.screen import shown
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.checks.network.networks import listening, reaching
 from tests.unit.clusters import COMMAND, cluster, job

@@ -8,7 +8,7 @@ from typing import Any
 from dtctl.agent.records.reasons import fact, said
 from dtctl.model import TaskId
 from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus, Verdict
-from dtctl.render.top.model import Histories, Line, Snapshot
+from dtctl.rooms.top.model import Histories, Line, Snapshot
 from tests.unit.coordinated import record
 from tests.unit.tasks import task_status
 

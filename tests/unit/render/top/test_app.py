@@ -27,13 +27,13 @@ from dtctl.errors import AgentError, ExitCode, PreflightError, TransportError, U
 from dtctl.model import TaskId
 from dtctl.operations.client.streams import Disconnected, Feed
 from dtctl.operations.logs import LogLines
-from dtctl.operations.metrics import Point, Series
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.watch import Over
-from dtctl.render import top
 from dtctl.render.terminal import console
-from dtctl.render.top.app import Top
-from dtctl.render.top.screens import Block, HelpScreen, Lines, LogScreen
+from dtctl.rooms import top
+from dtctl.rooms.metrics.operation import Point, Series
+from dtctl.rooms.top.app import Top
+from dtctl.rooms.top.screens import Block, HelpScreen, Lines, LogScreen
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.render.top.runs import joined, run_status, task, training
 from tests.unit.tasks import log_lines_of

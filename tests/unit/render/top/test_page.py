@@ -14,12 +14,12 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import TransportError
 from dtctl.model import TaskId
 from dtctl.operations.client.streams import Disconnected
-from dtctl.operations.metrics import Losses, Point, Series, rates_of
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
-from dtctl.render.diagnosis import problem_lines
-from dtctl.render.top.model import Choice, Histories, History, Snapshot
-from dtctl.render.top.page import curves, page, problems, spread, wrapped
-from dtctl.render.top.table import SORTED_BY, Row, layout, rows
+from dtctl.render.findings import problem_lines
+from dtctl.rooms.metrics.operation import Losses, Point, Series, rates_of
+from dtctl.rooms.top.model import Choice, Histories, History, Snapshot
+from dtctl.rooms.top.page import curves, page, problems, spread, wrapped
+from dtctl.rooms.top.table import SORTED_BY, Row, layout, rows
 from tests.unit.agent.poisons import left_in
 from tests.unit.coordinated import incident, record, viewed
 from tests.unit.render.test_safe_output import poisoned

@@ -1,0 +1,196 @@
+"""Handles requests about single checkpoints: reads, sends and removes them.
+
+Only reported checkpoints can be named: a directory of the run, and a checkpoint in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from contextlib import suppress
+
+from ...checkpoints import formats, reading, verifying
+from ...checkpoints.reading import MOST_NAMES
+from ...checkpoints.repair import OpenDirectory
+from ...host import files
+from ...host.budget import Budget
+from ...host.errors import Refused
+from ...records.checkpoints import Checkpoint
+from ...records.values import brief
+from .records import (
+    CheckpointPath,
+    FetchRequest,
+    FilePart,
+    FileSent,
+    Had,
+    Pruned,
+    PruneRequest,
+    Verified,
+    VerifyRequest,
+    is_part,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List, Mapping
+
+    from ...checkpoints.directories import Run
+
+    Alive = Callable[[], None]
+    Send = Callable[[FilePart, bytes], None]
+
+
+PART_BYTES = 1 << 20
+PRUNE_LIMIT_S = 600.0
+
+
+class _Time(Budget):
+    """A budget that also raises the exceptions of `alive`: the controller may have disconnected."""
+
+    def __init__(self, limit_s: float, alive: Alive) -> None:
+        super().__init__(time.monotonic() + limit_s, reading.MOST_NAMES)
+        self._alive = alive
+
+    def check(self) -> None:
+        self._alive()
+        super().check()
+
+
+def verify(run: Run, request: VerifyRequest, alive: Alive) -> List[Verified]:
+    budget = _Time(request["limit_s"], alive)
+    return [_verified(run, one, budget) for one in request["wanted"]]
+
+
+def _verified(run: Run, wanted: CheckpointPath, budget: Budget) -> Verified:
+    path = _path(run, wanted)
+    begun = time.monotonic()
+    if re.match(formats.KERAS_NAME, path):
+        verdict = verifying.verify_keras(path, budget.check)
+    elif os.path.isdir(path):
+        verdict = verifying.Verdict()
+        found = formats.orbax_problem(path)
+        verdict.problems = [found] if found is not None else []
+        verdict.unread = "of a checkpoint of Orbax it is only checked that the save has ended"
+    else:
+        verdict = verifying.verify(path, budget.check)
+    return {
+        "dir": wanted["dir"],
+        "prefix": wanted["prefix"],
+        "problems": [brief(text) for text in verdict.problems],
+        "unread": None if verdict.unread is None else brief(verdict.unread),
+        "tensors": verdict.tensors,
+        "read_bytes": verdict.read_bytes,
+        "seconds": time.monotonic() - begun,
+    }
+
+
+def fetch(run: Run, request: FetchRequest, put: Send) -> List[FileSent]:
+    path = _path(run, request["of"])
+    if os.path.isdir(path):
+        raise Refused("bad_request", "%s is a directory of Orbax's, which is not sent" % ascii(path)[:200])
+    return send_files(path, request, put)
+
+
+def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pruned]:
+    for directory in request["dirs"]:
+        if directory not in run.known:  # what a command line names may be another's, a model to begin from
+            raise Refused("bad_request", "no setting of this run names %s" % ascii(directory)[:200])
+    budget = _Time(PRUNE_LIMIT_S, alive)
+    return [prune_directory(path, request["keep"], request["dry_run"], live, budget) for path in request["dirs"]]
+
+
+def _path(run: Run, wanted: CheckpointPath) -> str:
+    if wanted["dir"] not in run.places():
+        raise Refused("bad_request", "%s is no directory of this run's checkpoints" % ascii(wanted["dir"])[:200])
+    parts = wanted["prefix"].split("/")
+    if len(parts) > 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise Refused("bad_request", "%s is not the name of a checkpoint" % ascii(wanted["prefix"])[:200])
+    if len(parts) == 2:
+        os.close(files.directory_below(wanted["dir"], parts[0]))  # no link of another user's
+    return os.path.join(wanted["dir"], wanted["prefix"])
+
+
+def send_files(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
+    """Sends files, in the order of the request. `path`: the checkpoint's. Raises Refused if a file changes."""
+    had = {one["name"]: one for one in request["have"]}
+    place, name = os.path.split(path)
+    for one in request["files"]:
+        if one != name and not is_part(name, one):
+            raise Refused("bad_request", "%s is no file of %s" % (ascii(one)[:200], ascii(name)[:200]))
+    there = [one for one in request["files"] if os.path.lexists(os.path.join(place, one))]
+    return [_send(os.path.join(place, one), one, had, put) for one in there]
+
+
+def _send(path: str, name: str, had: Mapping[str, Had], put: Send) -> FileSent:
+    with files.opened(path) as file:
+        found = os.fstat(file)
+        identity = "%d-%d-%d" % (found.st_ino, found.st_size, found.st_mtime_ns)
+        before = had.get(name)
+        skip = min(before["size"], found.st_size) if before is not None and before["identity"] == identity else 0
+        digest, offset = hashlib.sha256(), 0
+        while offset < found.st_size or not offset:
+            data = files.read_at(file, offset, min(PART_BYTES, found.st_size - offset))
+            if not data and found.st_size:
+                raise Refused("internal", "%s became shorter while it was read" % path)
+            digest.update(data)
+            end = offset + len(data)
+            if end > skip or end == found.st_size:
+                start = max(offset, skip)
+                part: FilePart = {"name": name, "offset": start, "total": found.st_size, "identity": identity}
+                put(part, data[start - offset :])
+            offset = end
+            if not data:
+                break
+        return {"name": name, "size": found.st_size, "sha256": digest.hexdigest()}
+
+
+MOST_LOOKED_AT = 10_000
+
+
+def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget: Budget) -> Pruned:
+    """`live`: a trainer may be saving there, which writes the file `checkpoint` itself."""
+    report = reading.inspect(directory, budget.until, MOST_LOOKED_AT)
+    answer: Pruned = {
+        "dir": directory,
+        "removed": [],
+        "kept": [],
+        "freed_bytes": 0,
+        "problem": report["problem"],
+        "listed": not live,
+    }
+
+    def is_damaged(one: Checkpoint) -> bool:
+        return bool(verifying.verify(os.path.join(directory, one["prefix"]), budget.check).problems)
+
+    for below, kept, removed in verifying.divide(report, keep, is_damaged):
+        answer["kept"] += kept
+        try:
+            with OpenDirectory.of(directory, below, budget.until) as place:
+                _remove(place, removed, answer, dry_run, live)
+        except OSError as error:
+            answer["problem"] = brief("%s: %s" % (error.filename or directory, error.strerror))
+    return answer
+
+
+def _remove(place: OpenDirectory, removed: List[Checkpoint], answer: Pruned, dry_run: bool, live: bool) -> None:
+    state = place.state()
+    going: List[Checkpoint] = []
+    for one in removed:
+        named = formats.restored_name(state) == os.path.basename(one["prefix"])
+        (answer["kept"] if named else going).append(one)
+    if not dry_run and not live and going:
+        place.rename_in_state({name: name for name in (os.path.basename(one["prefix"]) for one in going)})
+    with os.scandir(place.descriptor) as listed:
+        names = [entry.name for _, entry in zip(range(MOST_NAMES), listed)]
+    for one in going:
+        own = [name for name in names if reading.belongs(name, os.path.basename(one["prefix"]))]
+        own.sort(key=lambda name: not name.endswith(".index"))  # first what makes it a checkpoint
+        for name in own:
+            with suppress(OSError):
+                answer["freed_bytes"] += files.stat_regular(name, place.descriptor).st_size
+            if not dry_run:
+                with suppress(FileNotFoundError):  # its trainer has removed it
+                    os.unlink(name, dir_fd=place.descriptor)
+        answer["removed"].append(one)

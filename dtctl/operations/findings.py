@@ -1,0 +1,359 @@
+"""What is wrong with a run: known signatures, joined with what is known of its tasks, hosts and network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from configparser import ConfigParser
+from dataclasses import field
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dtctl.agent.records.reasons import Fact, sentence, why_of
+from dtctl.agent.run.hangs import HANGS
+from dtctl.agent.run.policy import fingerprint, why_ended
+from dtctl.dataclass import dataclass
+from dtctl.model import TaskId, TaskState, grouped
+from dtctl.operations.snapshot import RunStatus, TaskStatus
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.run_state import Past
+    from dtctl.agent.records.vitals import Gpu, GpuUser, Machine
+    from dtctl.agent.rooms.diagnose.records import DiagnoseResult, TaskVitals, Unreached
+    from dtctl.bundle import LeftOut
+
+PYTHON = "PYTHON"
+"""In commands, for the Python of a task if it is unknown; `dtctl plan` shows it."""
+
+_PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[\d.]*$")
+
+ENDED = (TaskState.FAILED, TaskState.BACKOFF)
+LIVING = (TaskState.PENDING, TaskState.STARTING, TaskState.RUNNING)
+
+PROVEN_S = 60.0
+"""A task that was started again and has run for so long does not fail the same way at once."""
+
+_MORE_SAID_S = 15.0
+"""A complaint is over when more has been written for so long."""
+
+
+@dataclass(frozen=True)
+class End:
+    """How an attempt ended that was not asked to stop. `times`: how many in a row by this cause.
+
+    `restarted`: when the task was started again, where it was; `over`: it has run since for longer than before.
+    """
+
+    code: int | None
+    signal: int | None
+    at: float | None
+    cause: str
+    log: str
+    times: int = 1
+    how: Sequence[Fact] = ()
+    """As its agent reports it, if there is neither code nor signal."""
+    restarted: float | None = None
+    over: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """`hosts`: what each host reported of itself; `status` asks none, and only knows what agents sample.
+
+    `left_out`: why a path of the code directory here is not pushed; None for any other path.
+    """
+
+    status: RunStatus
+    hosts: Mapping[str, DiagnoseResult] = field(default_factory=dict)
+    left_out: Callable[[str], LeftOut | None] = lambda path: None
+
+    @property
+    def now(self) -> float:
+        return self.status.time
+
+    @property
+    def tasks(self) -> tuple[TaskStatus, ...]:
+        return tuple(self.status.tasks.values())
+
+    def vitals(self, task: TaskStatus) -> TaskVitals | None:
+        vitals = self.hosts.get(task.host)
+        return vitals["tasks"].get(str(task.id)) if vitals is not None else None
+
+    def machines(self) -> Mapping[str, Machine]:
+        return {**self.status.machines, **{host: vitals["machine"] for host, vitals in self.hosts.items()}}
+
+    def gpus(self, host: str) -> Sequence[Gpu]:
+        """As its agent sampled them last."""
+        machine = self.hosts[host]["machine"] if host in self.hosts else self.status.machines.get(host)
+        return machine["gpus"]["each"] if machine is not None and machine["gpus"] is not None else ()
+
+    def gpus_of(self, task: TaskStatus) -> list[Gpu]:
+        """Those that it may use, and those that it uses."""
+        return [
+            gpu
+            for gpu in self.gpus(task.host)
+            if str(task.id) in gpu["given"] or any(self.is_of(one, task) for one in gpu["users"])
+        ]
+
+    def is_of(self, user: GpuUser, task: TaskStatus) -> bool:
+        return (user["run"], user["task"]) == (self.status.record.run, str(task.id))
+
+    def address(self, task: TaskId) -> str:
+        return self.status.record.addresses.get(task, "")
+
+    def python(self, task: TaskStatus) -> str:
+        vitals = self.vitals(task)
+        program = (vitals["python"] if vitals is not None else "") or task.entry["program"]
+        return program if _PYTHON.search(program) else PYTHON
+
+    def unreached(self, host: str, task: TaskId) -> Unreached | None:
+        """What is in the way from a host to a task's address, where that was tried."""
+        vitals = self.hosts.get(host)
+        return next((one for one in vitals["unreached"] if one["task"] == str(task)), None) if vitals else None
+
+    def age(self, then: float | None) -> float:
+        """Seconds since then; 0 where it is not known."""
+        return max(0.0, self.now - then) if then else 0.0
+
+    def end_of(self, task: TaskStatus) -> End | None:
+        """How it has ended; of one that was started again, how it was lost last."""
+        vitals = self.vitals(task)
+        past = task.entry["history"][-1] if task.entry["history"] else None
+        if task.state in ENDED:
+            if (past is not None and (past["asked"] or past["early"])) or _is_hang(task.why):
+                return None
+            cause = next((one["text"] for one in task.why if one["kind"] == "cause"), past["cause"] if past else "")
+            log = vitals["log"] if vitals is not None and vitals["log"] else task.exit["tail"]
+            at = past["ended"] if past else task.entry["since"]
+            return End(task.exit["code"], task.exit["signal"], at, cause, log, _in_a_row(task), task.why[:1])
+        if task.state is TaskState.SUCCEEDED:
+            return End(0, None, past["ended"] if past else task.entry["since"], "", task.exit["tail"])
+        return self._last_loss(task, vitals["lost_log"] if vitals is not None else "")
+
+    def _last_loss(self, task: TaskStatus, log: str) -> End | None:
+        losses = _losses(task)
+        if not losses or not (task.state in LIVING or self._failed_of(task)):
+            return None
+        last = losses[-1]
+        restarted = task.entry["since"] if task.state in LIVING else None
+        return End(last["code"], last["signal"], last["ended"], last["cause"], log, _in_a_row(task), (),
+                   restarted=restarted, over=self._is_over(task, losses))  # fmt: skip
+
+    def _failed_of(self, task: TaskStatus) -> bool:
+        """Whether the run has failed by its end, though it may have been restarted."""
+        return task.id == self.status.verdict.cause
+
+    def _is_over(self, task: TaskStatus, losses: list[Past]) -> bool:
+        """Whether one that was started again has got further than before, or has run for longer."""
+        last, alike = losses[-1], losses[-_in_a_row(task) :]
+        if self._failed_of(task):
+            return False
+        if not (last["cause"] or last["short_of_memory"] or len(alike) > 1):
+            return True  # nothing says that it would end so again
+        if task.entry["step"] is not None and task.entry["step"] > max(
+            -1 if past["step"] is None else past["step"] for past in alike
+        ):
+            return True
+        lived_s = max(past["ended"] - past["started"] for past in alike)
+        return task.state is TaskState.RUNNING and self.age(task.entry["since"]) >= max(PROVEN_S, 2 * lived_s)
+
+    def hangs(self, task: TaskStatus) -> list[tuple[float, str]]:
+        """When it was restarted in this run because it did nothing any more, and the reason where that is known."""
+        coordination = self.status.coordination
+        incidents = coordination.view["incidents"] if coordination is not None else ()
+        found = [
+            (one["noticed"], sentence(why_of(one)))
+            for one in incidents
+            if one["task"] == str(task.id) and _is_hang(why_of(one))
+        ]
+        return found or [(past["ended"], sentence(why_ended(past))) for past in task.entry["history"] if past["hung"]]
+
+    def complaint(self, task: TaskStatus) -> str:
+        """What a running task's log says since its last step, unless other lines followed."""
+        said = task.entry["complaint"]
+        if said is None or task.state is not TaskState.RUNNING:
+            return ""
+        return said["text"] if (task.entry["progress"] or 0.0) - said["last"] <= _MORE_SAID_S else ""
+
+    def on(self, host: str) -> Iterator[TaskStatus]:
+        return (task for task in self.tasks if task.host == host)
+
+
+def _is_hang(why: Iterable[Fact]) -> bool:
+    return any(one["kind"] in HANGS for one in why)
+
+
+def _losses(task: TaskStatus) -> list[Past]:
+    """Attempts of this run that ended by themselves, and not well."""
+    ended = [past for past in task.entry["history"] if not (past["asked"] or past["early"] or past["hung"])]
+    return [past for past in ended if past["code"] or past["signal"]]
+
+
+def _in_a_row(task: TaskStatus) -> int:
+    """Endings by the same cause, the newest first."""
+    ends = _losses(task)[::-1]
+    same = 0
+    for past in ends:
+        if (past["code"], past["signal"], fingerprint(past["cause"])) != (
+            ends[0]["code"],
+            ends[0]["signal"],
+            fingerprint(ends[0]["cause"]),
+        ):
+            break
+        same += 1
+    return max(1, same)
+
+
+Fields = Mapping[str, Any]
+"""What sentences and commands are filled with. The names say what they are: `_s` seconds, `_at` epoch seconds,
+`_bytes`, `_share`; tuples are tasks or hosts."""
+
+Join = Callable[[Facts, TaskStatus, Fields], Fields | None]
+"""What else is known, for a task whose log has the pattern; None: other facts say that it is something else."""
+
+Find = Callable[[Facts], Iterable["Match"]]
+
+
+class Level(IntEnum):
+    """What it does to the run. The most important comes first."""
+
+    ENDS = 1
+    BLOCKS = 2
+    SLOWS = 3
+    NOTE = 4
+
+
+class Cost(IntEnum):
+    """What it takes the hosts to find it out, and by that who asks them: all of these, up to a most costly one."""
+
+    START = 1
+    """Next to nothing: every `up` asks."""
+    CHECK = 2
+    """Another program, many files, connections, or what a start finds out for itself: `check` asks."""
+    DEEP = 3
+    """Seconds of load: `check --deep` asks."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One row of a table, as signatures.ini describes it."""
+
+    name: str
+    level: Level
+    seen: str
+    beside: str
+    means: str
+    remedy: tuple[str, ...]
+    pattern: str = ""
+    join: Join = lambda facts, task, fields: {}
+    find: Find = lambda facts: ()
+    after_end: bool = False
+    """It is a problem of a run that has succeeded or was stopped, too."""
+    family: str = ""
+    """Of rows with the same family, only the first that fits a task or host is shown."""
+    follows: str = ""
+    """What it follows from: `ends`, or `anything`. It is only shown if no such thing is found."""
+    title: str = ""
+    """A few words that a user would search for, in the documentation."""
+    cost: Cost = Cost.START
+    """What a check pays to find it."""
+
+
+def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
+    """The rows of a file, in its order. `function`: the one that the words of a join or find name."""
+    sections = ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    sections.read_string(file.read_text("utf-8"))
+
+    def row(name: str) -> Signature:
+        texts = sections[name]
+        return Signature(
+            name,
+            Level[texts.get("level", "ends").upper()],
+            texts.get("seen", "").replace("\n", " ").strip(),
+            texts.get("beside", "").replace("\n", " ").strip(),
+            texts["means"].replace("\n", " ").strip(),
+            tuple(texts["remedy"].strip().split("\n")),
+            texts.get("pattern", "").replace("\n", ""),
+            function(texts["join"]) if "join" in texts else Signature.join,
+            function(texts["find"]) if "find" in texts else Signature.find,
+            texts.getboolean("after_end", False),
+            texts.get("family", name),
+            texts.get("follows", ""),
+            texts.get("title", ""),
+            Cost[texts.get("cost", "start").upper()],
+        )
+
+    return tuple(map(row, sections.sections()))
+
+
+Rows = tuple[Signature, ...]
+
+ENDED_SOMEHOW = "ended"
+"""The signature of ends whose logs match no other."""
+
+
+Version = tuple[str, tuple[str, ...]]
+"""One of several versions, and the hosts that have it."""
+
+
+def versions(pairs: Iterable[tuple[str, str]]) -> tuple[Version, ...]:
+    """By pairs of a version and a host."""
+    return tuple((version, tuple(dict.fromkeys(hosts))) for version, hosts in sorted(grouped(pairs).items()))
+
+
+def commonness(one: Version) -> tuple[int, list[int]]:
+    """To sort by: what more hosts have comes last, of two that as many have the newer one."""
+    return len(one[1]), [int(part) for part in re.findall(r"\d+", one[0])]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A task that lives and needs another."""
+
+    task: TaskId
+    host: str
+    for_s: float
+    text: str
+    """The line of its log about it."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """That something is so: of which tasks and hosts, and what else is known."""
+
+    tasks: tuple[TaskId, ...] = ()
+    hosts: tuple[str, ...] = ()
+    fields: Fields = field(default_factory=dict)
+    end: End | None = None
+    """How the tasks have ended."""
+    complaint: str = ""
+    """What they say, where they live."""
+    waiting: tuple[Wait, ...] = ()
+    """Who needs them."""
+    over: bool = False
+    """They were restarted, and have run since for longer than before."""
+
+    @classmethod
+    def of(cls, task: TaskStatus, **fields: Any) -> Match:
+        return cls((task.id,), (task.host,), fields)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A signature that fits."""
+
+    signature: Signature
+    seen: Match
+    first: bool = False
+    """The run has failed of it."""
+
+    @property
+    def is_known(self) -> bool:
+        """More than that something has ended."""
+        return self.signature.name != ENDED_SOMEHOW
+
+    @property
+    def order(self) -> tuple[bool, int, bool]:
+        """By importance; what other tasks wait for comes first."""
+        return not self.first, self.signature.level, not self.seen.waiting

@@ -1,0 +1,198 @@
+"""Problems of a run as text: the finding, its meaning, and the commands to type."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dtctl.agent.records.reasons import sentence, signal_name
+from dtctl.model import TaskId
+from dtctl.operations.findings import End, Finding, Match, Wait
+from dtctl.operations.snapshot import RunStatus
+from dtctl.render.events import clock
+from dtctl.render.format import count, duration, fold, size, spans
+from dtctl.render.terminal import console
+from dtctl.rooms.diagnose.operation import Diagnosis, in_short
+
+OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
+FIELD = re.compile(r"\{(\w+)\}")
+_MOST_CAUSE = 300
+_FEW_LINES = 3
+"""Lines of a log in `status`."""
+_FLOPS = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
+
+
+_READ = {
+    "at": "@HOST",
+    "from": "@HOST",
+    "from_host": "OTHER_HOST",
+    "hosts": "HOST",
+    "from_hosts": "OTHER_HOST",
+    "tasks": "TASK",
+}
+
+
+def pattern_of(template: str) -> str:
+    """A template for readers: its fields as words in capitals, without what is said only where it is known."""
+    return FIELD.sub(lambda match: _READ.get(match[1], match[1].upper()), OPTIONAL.sub("", template))
+
+
+def show_diagnosis(diagnosis: Diagnosis) -> None:
+    """Shows a paragraph for each finding; if there is none, what was inspected."""
+    out = console.out()
+    for number, found in enumerate(diagnosis.found):
+        if number:
+            out.print("")
+        for at, line in enumerate(paragraph(found, typed="diagnose")):
+            out.prose(line if at == 0 else f"  {line}", style="bold" if at == 0 else None)
+    if not diagnosis.found:
+        hosts = diagnosis.facts.hosts
+        looked = f"{count(len(diagnosis.status.tasks), 'task')} and {count(len(hosts), 'host')} were inspected"
+        out.prose(f"no known problem: {looked} (processes, ports, network, disks, memory, ends of logs)")
+
+
+def problem_lines(status: RunStatus) -> list[str]:
+    """The most severe problem that `status` knows, its cause and the next command; empty if there is none."""
+    found = in_short(status)
+    if not found:
+        return []
+    lines = paragraph(found[0], shown=found[0].first, most_lines=_FEW_LINES)
+    head = [f"problem: {lines[0]}", *(f"  {line}" for line in lines[1:])]
+    more = [f"  {count(len(found) - 1, 'more problem')}: dtctl diagnose"] if len(found) > 1 else []
+    return head + more
+
+
+def ended_in_problem(status: RunStatus) -> frozenset[TaskId]:
+    """The tasks whose end `problem_lines` reports; not those in the head of a status."""
+    found = in_short(status)
+    reported = found and found[0].seen.end is not None and not found[0].first
+    return frozenset(found[0].seen.tasks if reported else ())
+
+
+def advice_lines(status: RunStatus) -> list[str]:
+    """The reason for the run's failure and the commands to type, below the end of its log; empty if that is enough."""
+    first = next((found for found in in_short(status) if found.first and found.is_known), None)
+    return paragraph(first, shown=True) if first is not None else []
+
+
+def paragraph(
+    found: Finding, *, shown: bool = False, most_lines: int | None = None, typed: str | None = None
+) -> list[str]:
+    """The finding as lines. `shown`: the lines above already show how its tasks ended, and the end of their log.
+
+    `typed`: the command that shows it, which is not proposed.
+    """
+    known = {name: word for name, word in words(found).items() if not (shown and name == "log_of")}
+    what, means = happened(found.seen), filled(found.signature.means, known)
+    head = [] if shown and not found.seen.waiting else [what] if what else []
+    lines = last_lines(found)[-most_lines:] if most_lines else last_lines(found)
+    return [*head, means, *(f"  {line}" for line in ([] if shown else lines)), *remedies(found, typed)]
+
+
+def last_lines(found: Finding) -> list[str]:
+    """The last lines of the log, for an end without a known signature."""
+    return list(found.seen.fields.get("last_lines", ()))
+
+
+def remedies(found: Finding, typed: str | None = None) -> list[str]:
+    """The commands to type, or the things to do, without those that need an unknown field, and without `typed`."""
+    known = words(found)
+    lines = [filled(one, known) for one in found.signature.remedy if set(FIELD.findall(one)) <= known.keys()]
+    return [line for line in lines if typed is None or line.split()[:2] != ["dtctl", typed]]
+
+
+def happened(seen: Match) -> str:
+    """The finding and the tasks that wait for it; empty if the signature's own sentence includes that."""
+    names = fold_tasks(seen.tasks)
+    if seen.end is not None:
+        if seen.waiting:
+            return f"{_waited(seen.waiting)} for {names} on {_place(seen)}, which {_ended(seen.end)}"
+        return f"{names} on {fold(seen.hosts)} {_ended(seen.end)}"
+    if seen.complaint:
+        return f"{names} on {fold(seen.hosts)} has logged this for {duration(seen.fields['said_s'])}: {seen.complaint}"
+    if seen.waiting:
+        return f"{_waited(seen.waiting)} for {names} on {_place(seen)}"
+    return ""
+
+
+def _place(seen: Match) -> str:
+    return str(seen.fields.get("address") or fold(seen.hosts))
+
+
+def _waited(waiting: Iterable[Wait]) -> str:
+    who = list(waiting)
+    verb = "has" if len(who) == 1 else "have"
+    return f"{fold_tasks([one.task for one in who])} {verb} waited {duration(max(one.for_s for one in who))}"
+
+
+def _ended(end: End) -> str:
+    """How a task ended, as in `exited 1 at 10:02:11, the third time: ModuleNotFoundError: ...`."""
+    if end.signal is not None:
+        how = f"was killed by {signal_name(end.signal)}"
+    elif end.code is not None:
+        how = f"exited {end.code}"
+    else:
+        how = f"has ended ({sentence(end.how)})" if end.how else "has ended"
+    at = f" at {clock(end.at)}" if end.at else ""
+    times = f", {end.times} times in a row" if end.times > 1 else ""
+    again = f" (restarted at {clock(end.restarted)}, and runs)" if end.over and end.restarted else ""
+    cause = f": {end.cause[:_MOST_CAUSE]}" if end.cause else ""
+    return f"{how}{at}{times}{again}{cause}"
+
+
+def filled(template: str, known: Mapping[str, str]) -> str:
+    """The template with its fields. Parts in brackets are left out unless all of their fields are known."""
+
+    def part(match: re.Match[str]) -> str:
+        return match[1] if set(FIELD.findall(match[1])) <= known.keys() else ""
+
+    shown = OPTIONAL.sub(part, template)
+    return FIELD.sub(lambda match: known.get(match[1], "?"), shown)
+
+
+def words(found: Finding) -> dict[str, str]:
+    """The fields of a finding as text for people."""
+    seen = found.seen
+    shown = {name: value for name, value in seen.fields.items() if name != "last_lines"}
+    known = {name: valued(name, value) for name, value in shown.items() if value not in (None, "")}
+    if seen.tasks:
+        known.update(tasks=fold_tasks(seen.tasks), task=str(seen.tasks[0]))
+    if seen.hosts:
+        known.update(hosts=fold(seen.hosts), host=seen.hosts[0], at=_at(seen.hosts))
+    if seen.fields.get("from_hosts"):
+        known.update(from_host=seen.fields["from_hosts"][0], **{"from": _at(seen.fields["from_hosts"])})
+    return known
+
+
+def _at(hosts: Iterable[str]) -> str:
+    """Hosts in the form of a command's argument, for any shell."""
+    return shlex.quote(f"@{fold(hosts)}")
+
+
+def valued(name: str, value: Any) -> str:
+    """A field as text for people; its name determines the unit (diagnosis.signature.Fields)."""
+    if name == "versions":
+        return ", ".join(f"{version} on {fold(hosts)}" for version, hosts in value)
+    if isinstance(value, tuple) and value and isinstance(value[0], int):
+        return spans(value, ", ")
+    if isinstance(value, tuple):
+        return fold_tasks(value) if value and isinstance(value[0], TaskId) else str(fold(value))
+    if name.endswith("_s"):
+        return duration(value)
+    if name.endswith("_at"):
+        return clock(value)
+    if name.endswith("_bytes"):
+        return size(value)
+    if name.endswith("_flops"):
+        unit, name = next((one for one in _FLOPS if value >= one[0]), _FLOPS[-1])
+        return f"{value / unit:.3g} {name}"
+    if name.endswith("_share") or name == "memory_low":
+        return f"{100 * value:.0f} %"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def fold_tasks(tasks: Iterable[TaskId]) -> str:
+    """The tasks as a folded list: worker:[0-3],ps:1"""
+    return fold(map(str, tasks))

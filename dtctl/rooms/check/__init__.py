@@ -1,0 +1,189 @@
+"""Whether hosts have what a run will need, found out before it starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from dtctl.agent.records.values import HOME, PYTHON
+from dtctl.dataclass import dataclass
+from dtctl.errors import DtctlError
+from dtctl.model import Host
+from dtctl.operations.client.persistent import Greeted
+from dtctl.operations.findings import Cost, Fields, Finding, Level, Match, Signature, table
+from dtctl.plan import RunPlan
+from dtctl.plan.spec import NO_CONTENT, EnvironmentContent
+from dtctl.rooms.check.programs import Needs
+
+if TYPE_CHECKING:
+    from dtctl.rooms.data.operation import DataSet
+
+Q = TypeVar("Q")
+F = TypeVar("F")
+
+
+@dataclass(frozen=True)
+class CheckContext:
+    """What is to be checked, and how closely.
+
+    `brief`: for `up`, when all that a start creates is there: only what costs the hosts next to nothing, and needs two
+    rounds at most. `deep`: also what takes seconds, and loads the hosts.
+    `token`: in the names of all that is written for a while.
+    """
+
+    plan: RunPlan
+    needs: Mapping[str, Needs] = field(default_factory=dict)
+    """Job -> what its program needs, as far as its text shows."""
+    brief: bool = False
+    deep: bool = False
+    token: str = ""
+    nonce: str = "0" * 32
+    """A secret by which the hosts of this check recognise each other."""
+    reached_at: Mapping[str, str] = field(default_factory=dict)
+    """Host -> the name or address that SSH connects to, where SSH does."""
+    allowed_here: bool = False
+    """The user lets the file start its programs on this machine (operations/consent.py)."""
+    data: DataSet | None = None
+    """Where the file has dtctl bring data; as far as it is known without reading it."""
+    own_python: str = ""
+    """The Python of this machine that is used where the file names none."""
+    bundle: str | None = None
+    """The code, where the hosts have it by now: their Pythons are to compile it."""
+    content: EnvironmentContent = NO_CONTENT
+    """From what the trainers' environment is created."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those of the trainers, as far as they have values here."""
+
+    @property
+    def most(self) -> Cost:
+        """The most costly signatures that are asked about. Nothing else is left out."""
+        return Cost.START if self.brief else Cost.DEEP if self.deep else Cost.CHECK
+
+    def asks_for(self, *names: str) -> bool:
+        """Whether one of these signatures is to be found."""
+        return any(_rows()[name][1].cost <= self.most for name in names)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """With tasks, in the order of the file, and then spares and arbiters."""
+        return self.plan.members
+
+    def host(self, name: str) -> Host:
+        return self.plan.cluster.hosts[name]
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a task's port might be open to others. `live`: a trainer has it, which is asked nothing."""
+
+    host: str
+    whose: str
+    name: str
+    port: int
+    live: bool = False
+
+
+@dataclass(frozen=True)
+class Dialled:
+    """A door that is open to this machine."""
+
+    door: Door
+    address: str
+    """Behind its name, from here."""
+    seen_from: str
+    """The address of this machine that connected."""
+
+
+@dataclass(frozen=True)
+class Answers(Generic[F]):
+    """What a topic knows so far. `rounds`: the facts of each host that was asked, round by round."""
+
+    rounds: Sequence[Mapping[str, F]] = ()
+    clocks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Seconds by which a host's clock is ahead of this machine's: at least and at most."""
+    greeted: Mapping[str, Greeted] = field(default_factory=dict)
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    """Hosts that could not be asked."""
+    dialled: Sequence[Dialled] = ()
+    """What this machine could connect to itself, of `tried_doors`."""
+    tried_doors: int = 0
+
+    def round(self, number: int) -> Mapping[str, F]:
+        """Empty before it."""
+        return self.rounds[number] if number < len(self.rounds) else {}
+
+    @property
+    def first(self) -> Mapping[str, F]:
+        return self.round(0)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A fact to show: hosts with the same value are shown as one.
+
+    `what` is a label (`tensorflow`), or a name whose end names the unit (`memory_bytes`, `connect_s`).
+    """
+
+    what: str
+    values: Mapping[str, object]
+    """By host: texts or numbers. Empty, or None: it has none; hosts that did not report it are left out."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A fact about the whole cluster: a row of a table of `render`, and its fields."""
+
+    kind: str
+    fields: Fields = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Topic(Generic[Q, F]):
+    """`name` is that of its question in records.checks.Questions, its facts in CheckFacts, and the agent's module.
+
+    `ask` gives the hosts' questions of the next round, by host; none: it is done. `judge` finds what is wrong, and
+    `describe` the facts. Each receives all answers so far.
+    """
+
+    name: str
+    ask: Callable[[CheckContext, Answers[F]], Mapping[str, Q]]
+    judge: Callable[[CheckContext, Answers[F]], Iterable[Finding]]
+    describe: Callable[[CheckContext, Answers[F]], Iterable[Line | Statement]]
+    doors: Callable[[CheckContext, Answers[F]], Sequence[Door]] = lambda context, answers: ()
+    """What this machine is to try to connect to itself, during the next round."""
+
+    @property
+    def rows(self) -> tuple[Signature, ...]:
+        """Every signature that `judge` may find."""
+        return tuple(row for topic, row in _rows().values() if topic == self.name)
+
+
+@functools.cache
+def _rows() -> dict[str, tuple[str, Signature]]:
+    """By their names; each with its topic."""
+    parted = ((row.name.partition("."), row) for row in table(Path(__file__).with_name("signatures.ini")))
+    return {name: (topic, dataclasses.replace(row, name=name)) for (topic, _, name), row in parted}
+
+
+def once(answers: Answers[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
+    """For a topic of one round."""
+    return {} if answers.rounds else questions
+
+
+def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **fields: Any) -> Finding:
+    """A finding of this signature about these hosts and tasks; `fields` as in diagnosis.signature.Fields."""
+    return Finding(_rows()[name][1], Match(tuple(tasks), tuple(hosts), fields))
+
+
+def shown(path: str) -> str:
+    """A path with marks as a person writes it."""
+    return path.replace(HOME, "~").replace(PYTHON, "Python of trainer.environment")
+
+
+def fails(finding: Finding) -> bool:
+    """Whether the run would not work; other findings are warnings."""
+    return finding.signature.level <= Level.BLOCKS

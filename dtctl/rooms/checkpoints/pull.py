@@ -1,0 +1,257 @@
+"""A checkpoint is brought to this machine, from one host or from all that hold shards of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any
+
+from dtctl.agent.checkpoints import formats, verifying
+from dtctl.agent.host.budget import Budget
+from dtctl.agent.records.checkpoints import MOST_SHARDS
+from dtctl.agent.records.kinds import InvalidValue
+from dtctl.agent.rooms.checkpoints.records import Arrived, FetchResult, FilePart, FileSent
+from dtctl.agent.rooms.checkpoints.storing import Parts, folder_name
+from dtctl.dataclass import dataclass
+from dtctl.errors import DtctlError
+from dtctl.folder import PRIVATE, Folder
+from dtctl.operations.checkpoints import Found
+from dtctl.operations.client import Progress, Report, about, final, frames_of, request
+from dtctl.operations.client.plausible import wrong
+from dtctl.operations.run_record import RunRecord
+from dtctl.rooms.checkpoints.local import is_name
+from dtctl.rooms.storage.checkpoints import Download
+from dtctl.transport.seam import Session, Transport
+
+_ARCHIVE_S = 600.0
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What has arrived."""
+
+    found: Found
+    files: tuple[Path, ...]
+    size_bytes: int
+    sent_bytes: int
+    """Less than all where an earlier pull had begun."""
+
+
+def pull(record: RunRecord, transport: Transport, found: Found, directory: Path, report: Report) -> Pulled:
+    """Raises DtctlError; what has arrived by then is kept for the next pull, and nothing of it has its final name."""
+    if found.checkpoint["kind"] == "orbax":
+        raise DtctlError(
+            f"{found.path} is a checkpoint of Orbax, a directory: dtctl does not copy it",
+            hint="the tools of its storage do"
+            if found.is_url
+            else f"rsync -a {shlex.quote(f'{found.host}:{found.path}')} .    does, by the host's SSH name",
+        )
+    names = _names(found)
+    try:
+        with closing(Landing(directory, found.name, sorted(names), record.project)) as landing:
+            fetching = _sources(record, transport, found, names, landing, report)
+            sent = [one for each in fetching for one in each.all_of()]
+            _refuse_half(found, names.keys() - {one["name"] for one in sent})
+            if found.scattered or found.is_url:
+                _refuse_damaged(found, landing.path)
+            files = landing.finish([one["name"] for one in sent])
+    except OSError as error:
+        raise not_written(directory, error) from error
+    return Pulled(found, files, sum(one["size"] for one in sent), sum(each.sent_bytes for each in fetching))
+
+
+def _sources(
+    record: RunRecord, transport: Transport, found: Found, names: Mapping[str, str], landing: Landing, report: Report
+) -> Sequence[_Fetching | Download]:
+    if found.is_url:
+        return [Download(found, landing.have(names), landing.put, report)]
+    return [
+        _Fetching(
+            record, transport, found, host, [name for name, holder in names.items() if holder == host], landing, report
+        )
+        for host in found.hosts
+    ]
+
+
+def _names(found: Found) -> dict[str, str]:
+    """Name -> the host that is asked for it, the index last. Raises DtctlError for what no checkpoint is called."""
+    if found.checkpoint["kind"] == "keras":
+        if not re.match(formats.KERAS_NAME, found.name):
+            raise DtctlError(f"{found.name[:80]!r} is not a name that Keras gives to a file")
+        return {found.name: found.host}
+    shards = found.checkpoint["shards"]
+    if shards > MOST_SHARDS:
+        raise DtctlError(f"{found.path} has {shards} shards, and at most {MOST_SHARDS} are fetched")
+    holders = [found.shards.get(shard, found.host) for shard in range(shards)]
+    names = {f"{found.name}.data-{shard:05d}-of-{shards:05d}": host for shard, host in enumerate(holders)}
+    return {**names, f"{found.name}.meta": found.host, f"{found.name}.index": found.host}
+
+
+@dataclass
+class _Fetching:
+    """What one host is asked for."""
+
+    record: RunRecord
+    transport: Transport
+    found: Found
+    host: str
+    names: Sequence[str]
+    landing: Landing
+    report: Report
+    sent_bytes: int = 0
+
+    def all_of(self) -> Sequence[Arrived]:
+        self.report(Progress(self.host, "connect"))
+        with closing(self.transport.open(self.record.route_to(self.host))) as session:
+            session.send({**request(self.record, session.host, "fetch"), **self._wanted()})
+            for message in frames_of(session, "part", most_bytes=None):
+                if message.type == "part":
+                    with about(self.host, "sent an invalid `part`"):
+                        self._take(message.of(FilePart), message.payload)
+            answer = final(self.record, session, "fetch", message, FetchResult, self._check)
+            self._hold(session, answer["files"])
+            return answer["files"]
+
+    def _wanted(self) -> dict[str, Any]:
+        return {
+            "of": {"dir": self.found.directory, "prefix": self.found.checkpoint["prefix"]},
+            "files": self.names,
+            "have": self.landing.have(self.names),
+        }
+
+    def _take(self, part: FilePart, data: bytes) -> None:
+        if part["name"] not in self.names:
+            raise wrong("name", "a file that it was asked for", part["name"])
+        self.landing.put(part, data)
+        self.sent_bytes += len(data)
+        self.report(Progress(self.host, "pull", part["offset"] + len(data), part["total"], part["name"]))
+
+    def _check(self, answer: FetchResult) -> None:
+        for one in answer["files"]:
+            if one["name"] not in self.names:
+                raise wrong("files", "those that it was asked for", one["name"])
+
+    def _hold(self, session: Session, files: Iterable[FileSent]) -> None:
+        for one in files:
+            with about(session.host.name, "sent a file that did not arrive as it was read there"):
+                self.landing.check(one["name"], one["size"], one["sha256"])
+
+
+def _refuse_half(found: Found, lacking: Set[str]) -> None:
+    """Raises DtctlError where a file is missing: its trainer may have removed it meanwhile."""
+    missing = sorted(name for name in lacking if not name.endswith(".meta") or name == found.name)
+    if missing:
+        raise DtctlError(
+            f"{found.path} is not whole any more on {', '.join(found.hosts)}: {', '.join(missing[:5])} missing",
+            hint="dtctl checkpoints    lists the checkpoints now",
+        )
+
+
+def _refuse_damaged(found: Found, parts: Path) -> None:
+    """Raises DtctlError where what several hosts hold makes no sound checkpoint; no host could read all of it."""
+    path = str(parts / found.name)
+    if found.checkpoint["kind"] == "keras":  # a small archive may stand for years of reading
+        problems = verifying.verify_keras(path, Budget(time.monotonic() + _ARCHIVE_S, 0).check).problems
+    else:
+        problems = verifying.verify(path).problems
+    if problems:
+        raise DtctlError(
+            f"{found.path} is damaged as {', '.join(found.hosts)} hold it: {problems[0]}",
+            detail="\n".join(problems[1:]),
+            hint="dtctl checkpoints    shows which others there are",
+        )
+
+
+class Landing:
+    """Takes these files of one checkpoint, in any order. Raises DtctlError, OSError."""
+
+    def __init__(self, directory: Path, name: str, files: Collection[str], project: Path | None = None) -> None:
+        """Raises DtctlError where a checkpoint of this name is already."""
+        if not is_name(name):
+            raise DtctlError(f"{name[:80]!r} is not a name that dtctl gives to a file here")
+        self.name = name
+        self._files = files
+        self._totals: dict[str, int] = {}
+        self._stack = ExitStack()
+        self._folder = self._stack.enter_context(Folder(directory, project, make=0o777))
+        self._inner = self._stack.enter_context(self._folder.below(folder_name(name), make=PRIVATE))
+        if os.fstat(self._inner.descriptor).st_uid != os.geteuid():
+            raise DtctlError(f"{self.path} is not a directory of yours", hint="move it away")
+        self._parts = Parts(self._folder.descriptor, self._stack.enter_context(self._inner.readable()), name)
+        self._parts.take_back(files)
+        for one in files:
+            if self._folder.find(one) is not None:
+                if not self._parts.names():
+                    self._parts.clear()
+                raise DtctlError(f"{directory / one} already exists", hint="name another directory, or move it away")
+
+    @property
+    def path(self) -> Path:
+        """Where files arrive."""
+        return self._inner.path
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def have(self, names: Collection[str]) -> list[dict[str, object]]:
+        """What of these has arrived before, for those who send the rest."""
+        versions = self._parts.versions
+        return [
+            {"name": name, "size": size, "identity": versions[name]}
+            for name in names
+            if name in versions and (size := self._parts.size(name))
+        ]
+
+    def put(self, part: FilePart, data: bytes) -> None:
+        """Raises InvalidValue for what no file of this checkpoint is, or does not follow what has arrived."""
+        name, end = part["name"], part["offset"] + len(data)
+        if name not in self._files:
+            raise wrong("name", f"a file of {self.name}", name)
+        if self._parts.versions.get(name) != part["identity"]:
+            self._totals.pop(name, None)
+            self._parts.expect({name: part["identity"]})
+        if name not in self._totals:
+            self._totals[name] = part["total"]
+            lacking = sum(total - self._parts.size(one) for one, total in self._totals.items())
+            self._inner.refuse_without_room(lacking)
+        if part["total"] != self._totals[name] or end > part["total"]:
+            raise wrong("total", str(max(end, self._totals[name])), part["total"])
+        if part["offset"] != (size := self._parts.size(name)):
+            raise wrong("offset", str(size), part["offset"])
+        self._parts.append(name, data)
+
+    def check(self, name: str, size: int, sha256: str) -> None:
+        """Raises InvalidValue, and lets go of the file, where it is not what its host says that it has sent."""
+        if name not in self._files:
+            raise wrong("files", f"files of {self.name}", name)
+        if not self._parts.verify(name, size, sha256):
+            raise InvalidValue(f"{name} as it arrived", "another checksum")
+
+    def finish(self, names: Collection[str]) -> tuple[Path, ...]:
+        """Gives the files their names, the index last, and names the checkpoint to TensorFlow if nothing else is."""
+        ordered = sorted(set(names), key=lambda name: (name.endswith(".index"), name))
+        self._parts.move_into_place(ordered)
+        if f"{self.name}.index" in ordered:  # `tf.train.latest_checkpoint` finds it by this file
+            with suppress(FileExistsError), self._folder.new(formats.STATE_FILE) as file:
+                file.write(
+                    f'model_checkpoint_path: "{self.name}"\nall_model_checkpoint_paths: "{self.name}"\n'.encode()
+                )
+        self._folder.settle()
+        self._parts.clear()
+        return tuple(self._folder.path / name for name in ordered)
+
+
+def not_written(directory: Path, error: OSError) -> DtctlError:
+    """Why a file cannot be written here."""
+    why = str(error.strerror or error)
+    hint = "what has arrived is kept; name another directory"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = f"df -h {shlex.quote(str(directory))}    shows the disk; what has arrived is kept, and the same command "
+        hint += "brings the rest when there is room; or name another directory"
+    return DtctlError(f"{directory} cannot be written: {why[:1].lower()}{why[1:]}", hint=hint)

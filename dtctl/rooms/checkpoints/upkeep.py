@@ -1,0 +1,169 @@
+"""Old checkpoints are removed where they lie: in a directory that hosts share by one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field
+
+from dtctl.agent.rooms.checkpoints.records import Pruned, PruneResult, VerifyResult
+from dtctl.dataclass import dataclass
+from dtctl.errors import DtctlError
+from dtctl.model import Host, grouped
+from dtctl.operations.checkpoints import Checkpoints, Found
+from dtctl.operations.client import Request, ask
+from dtctl.operations.client.plausible import wrong
+from dtctl.operations.run_record import RunRecord
+from dtctl.agent.rooms.checkpoints.records import Verified as VerifyReport
+from dtctl.rooms.storage import checkpoints as urls
+from dtctl.transport.seam import Transport
+
+_PATIENCE_S = 660.0
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What was removed, or would be; hosts that gave no answer are in `errors`."""
+
+    directories: tuple[tuple[str, Pruned], ...]
+    """With their hosts."""
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+
+    @property
+    def removed(self) -> int:
+        return sum(len(one["removed"]) for _, one in self.directories)
+
+    def as_reported(self, found: Sequence[Checkpoints]) -> list[Checkpoints]:
+        """Those of them whose hosts have answered: what would be removed on the others was not shown."""
+        return [place for place in found if place.host not in self.errors]
+
+
+def prune(
+    record: RunRecord, transport: Transport, found: Sequence[Checkpoints], *, keep: int, dry_run: bool, live: bool
+) -> Pruning:
+    """In each directory the newest `keep` complete ones stay, and what is not complete. `live`: the run may be."""
+    named = [place for place in found if not place.report["guessed"]]
+    if found and not named:
+        raise DtctlError(
+            f"{found[0].report['dir']} is not named in the cluster file, so nothing is removed there",
+            detail="a directory that only a command line names may belong to another program",
+            hint="set dirs.output or checkpoint.dir",
+        )
+    whole = [place for place in named if place.report["newest_complete"] is not None and not place.is_url]
+    of_host = grouped((place.host, place.report["dir"]) for place in whole)
+
+    def check(host: Host, answer: PruneResult) -> None:
+        if [one["dir"] for one in answer["directories"]] != of_host[host.name]:
+            raise wrong("directories", "those that were asked about", [one["dir"] for one in answer["directories"]])
+
+    request = Request(
+        "prune",
+        PruneResult,
+        lambda host: {"dirs": of_host[host.name], "keep": keep, "dry_run": dry_run},
+        check,
+        within_s=_PATIENCE_S,
+    )
+    outcomes = ask(record, transport, request, list(of_host))
+    directories = [(host, one) for host, answer in outcomes.results.items() for one in answer["directories"]]
+    at_urls, failed = _prune_here([place for place in named if place.is_url], keep, dry_run, live)
+    return Pruning((*directories, *at_urls), {**outcomes.errors, **failed})
+
+
+def _prune_here(
+    places: Sequence[Checkpoints], keep: int, dry_run: bool, live: bool
+) -> tuple[list[tuple[str, Pruned]], dict[str, DtctlError]]:
+    """Those at storage URLs, by this machine."""
+    done: list[tuple[str, Pruned]] = []
+    errors: dict[str, DtctlError] = {}
+    for place in places:
+        with _failures(errors, place.host, place.where):
+            done.append((place.host, urls.prune(place.report["dir"], keep, dry_run=dry_run, live=live)))
+    return done, errors
+
+
+@contextmanager
+def _failures(errors: dict[str, DtctlError], bucket: str, where: str) -> Iterator[None]:
+    try:
+        yield
+    except DtctlError as error:
+        errors[bucket] = error
+    except OSError as error:
+        errors[bucket] = DtctlError(f"{where} cannot be read here: {error.strerror or error}")
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A checkpoint, and what its host says of its bytes."""
+
+    found: Found
+    report: VerifyReport
+
+    @property
+    def sound(self) -> bool:
+        return not self.report["problems"] and not self.report["unread"]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What each was found to be; hosts that gave no answer are in `errors`."""
+
+    checked: tuple[Verified, ...]
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+
+
+def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, limit_s: float) -> Verification:
+    """Each on one host. The reading may take `limit_s` on each; what is left by then is reported as not read."""
+    at_urls, failed = _verify_here([one for one in wanted if one.is_url], limit_s)
+    of_host = grouped((one.host, one) for one in wanted if not one.is_url)
+
+    def places(host: Host) -> list[dict[str, str]]:
+        return [{"dir": one.directory, "prefix": one.checkpoint["prefix"]} for one in of_host[host.name]]
+
+    def check(host: Host, answer: VerifyResult) -> None:
+        named = [{"dir": one["dir"], "prefix": one["prefix"]} for one in answer["verified"]]
+        if named != places(host):
+            raise wrong("verified", "those that were asked about", named)
+
+    request = Request(
+        "verify",
+        VerifyResult,
+        lambda host: {"wanted": places(host), "limit_s": limit_s},
+        check,
+        within_s=limit_s + 60.0,
+    )
+    outcomes = ask(record, transport, request, list(of_host))
+    checked = [
+        Verified(one, report)
+        for host, answer in outcomes.results.items()
+        for one, report in zip(of_host[host], answer["verified"], strict=True)
+    ]
+    return Verification((*checked, *at_urls), {**outcomes.errors, **failed})
+
+
+def refuse_damaged(record: RunRecord, transport: Transport, one: Found) -> str:
+    """Before it is pulled: raises DtctlError where its host finds it damaged. Returns what was not checked there."""
+    if one.scattered or one.is_url:
+        why = "no agent runs at a storage URL" if one.is_url else "no host has all of it"
+        return f"{why}: its checksums are read here, when it has arrived"
+    outcome = verify(record, transport, [one], limit_s=600.0)
+    for error in outcome.errors.values():
+        raise error
+    for checked in outcome.checked:
+        if problems := checked.report["problems"]:
+            raise DtctlError(
+                f"{one.path} on {one.host} is damaged: {problems[0]}",
+                hint="dtctl checkpoints verify --all    finds one that is sound",
+            )
+        if unread := checked.report["unread"]:
+            return f"not all of it was checked: {unread}"
+    return ""
+
+
+def _verify_here(wanted: Sequence[Found], limit_s: float) -> tuple[list[Verified], dict[str, DtctlError]]:
+    """Those at storage URLs, one after the other: they are brought here to be read."""
+    checked: list[Verified] = []
+    errors: dict[str, DtctlError] = {}
+    for one in wanted:
+        with _failures(errors, one.host, one.path):
+            checked.append(Verified(one, urls.verify(one, limit_s)))
+    return checked, errors

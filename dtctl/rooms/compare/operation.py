@@ -1,0 +1,151 @@
+"""Runs side by side: what differs in how they were started, how far they came, how fast, and how well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from dtctl.dataclass import dataclass
+from dtctl.errors import DtctlError
+from dtctl.model import grouped
+from dtctl.operations.client.persistent import for_one_command
+from dtctl.operations.goodput import Goodput, goodput_of, points_of
+from dtctl.operations.run_record import RunRecord
+from dtctl.operations.snapshot import RunStatus
+from dtctl.operations.status import status
+from dtctl.rooms.metrics.operation import Metrics, Series, read_metrics
+from dtctl.rooms.pages.report import RATE_TAGS, Report
+from dtctl.transport.seam import Transport
+
+_POINTS = 400
+
+_LOWER_IS_BETTER = re.compile(r"loss|err|perplexity|\b(mae|mse|rmse|wer|cer)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One scalar of one run."""
+
+    last: float
+    best: float | None
+    """The least of a loss or an error, the most of anything else; None if no value is finite."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One run."""
+
+    status: RunStatus
+    goodput: Goodput | None
+    duration_s: float | None
+    """From its start to its outcome, or until now."""
+    steps_per_s: float | None
+    """From the first point of its scalars to the last; without scalars the last rate that its log shows."""
+    restarts: int
+    """Of all its tasks."""
+    metrics: Mapping[str, Metric]
+    """By tag, and by the event directory's name unless that is `.` or `train`."""
+    series: tuple[Series, ...]
+    errors: Mapping[str, DtctlError]
+    """Host -> why it gave no answer, or not every one."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """With the hosts of each job, as the run's hosts report them."""
+        record = self.status.record
+        jobs = grouped((f"jobs.{task.job}.hosts", host) for task, host in record.roster.items())
+        return {**record.settings, **{key: " ".join(hosts) for key, hosts in jobs.items()}}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    runs: Mapping[str, Compared]
+    """By id, in the order asked."""
+    errors: Mapping[str, DtctlError]
+    """By run: why nothing is known of it."""
+
+    @property
+    def failed(self) -> dict[str, DtctlError]:
+        """Why of some run or host not everything is known."""
+        return {**self.errors, **{host: error for one in self.runs.values() for host, error in one.errors.items()}}
+
+    @property
+    def differences(self) -> dict[str, tuple[str | None, ...]]:
+        """Key -> its value in each run; None: the file does not set it, or the run is of an earlier version."""
+        known = [one.settings for one in self.runs.values()]
+        keys = sorted({key for settings in known for key in settings})
+        values = {key: tuple(settings.get(key) for settings in known) for key in keys}
+        return {key: each for key, each in values.items() if len(set(each)) > 1}
+
+
+def compare(records: Sequence[RunRecord], transport: Transport) -> Comparison:
+    """Each run's hosts are asked over one connection. `records` name runs."""
+    runs: dict[str, Compared] = {}
+    errors: dict[str, DtctlError] = {}
+    for record in records:
+        assert record.run is not None
+        try:
+            with for_one_command(transport) as kept:
+                found = status(record, kept)
+                if not found.time:
+                    raise next(iter(found.errors.values()), DtctlError(f"run {record.run} is unknown on all hosts"))
+                scalars = read_metrics(found.record, kept, [], points=_POINTS)
+        except DtctlError as error:
+            errors[record.run] = error
+            continue
+        runs[record.run] = compared(found, scalars)
+    return Comparison(runs, errors)
+
+
+def beside(report: Report, records: Sequence[RunRecord], transport: Transport) -> Comparison:
+    """The run of the report, first, and others."""
+    run = report.status.record.run
+    assert run is not None
+    others = compare(records, transport)
+    return Comparison({run: compared(report.status, report.scalars), **others.runs}, others.errors)
+
+
+def compared(found: RunStatus, scalars: Metrics) -> Compared:
+    account = found.coordination.view["account"] if found.coordination is not None else None
+    return Compared(
+        status=found,
+        goodput=goodput_of(found, points_of(scalars.series)),
+        duration_s=account["seconds"] if account is not None else _duration_s(found),
+        steps_per_s=_pace(scalars.series) or _last_rate(found),
+        restarts=sum(task.entry["restarts"] for task in found.tasks.values()),
+        metrics=_metrics(scalars.series),
+        series=tuple(scalars.series),
+        errors={**scalars.errors, **found.errors},
+    )
+
+
+def _duration_s(found: RunStatus) -> float | None:
+    """By the hosts' own states."""
+    ends = [past["ended"] for task in found.tasks.values() for past in task.entry["history"]]
+    until = max(ends, default=0.0) if found.is_over else found.time
+    return until - found.record.created if until > found.record.created else None
+
+
+def _pace(series: Iterable[Series]) -> float | None:
+    """From the first point to the last."""
+    points = points_of(series)
+    if len(points) < 2 or points[-1].time <= points[0].time:
+        return None
+    return max(0.0, (points[-1].step - points[0].step) / (points[-1].time - points[0].time)) or None
+
+
+def _last_rate(found: RunStatus) -> float | None:
+    """The lead's, or of another task that has reported one."""
+    tasks = sorted(found.tasks.values(), key=lambda task: task.id != found.record.lead)
+    return next((task.entry["rate"] for task in tasks if task.entry["rate"]), None)
+
+
+def _metrics(series: Iterable[Series]) -> dict[str, Metric]:
+    """Of several directories with the same name the first, which is the coordinator's."""
+    found: dict[str, Metric] = {}
+    for one in series:
+        if one.last is not None and one.tag not in RATE_TAGS:
+            best = one.least if _LOWER_IS_BETTER.search(one.tag) else one.most
+            name = one.tag if one.name in (".", "train") else f"{one.tag} ({one.name})"
+            found.setdefault(name, Metric(one.last.value, best))
+    return found

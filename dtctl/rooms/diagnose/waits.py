@@ -1,0 +1,280 @@
+"""Who waits for whom: by what logs say of others, and by how the others are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import UNCONFIRMED, sentence, why_of
+from dtctl.agent.records.run_state import Intent
+from dtctl.agent.rooms.diagnose.records import Unreached
+from dtctl.model import TaskId, TaskState, grouped
+from dtctl.operations.findings import ENDED, LIVING, Facts, Find, Match, Wait
+from dtctl.operations.snapshot import Coordination, TaskStatus
+
+PATIENCE_S = 20.0
+"""So long one may wait for another that starts: TensorFlow alone takes ten seconds to be imported."""
+
+PROVEN_HANG_S = 1800.0
+"""A task that has made steps for so long since it hung does not hang again and again."""
+
+FOR_OTHERS = re.compile(
+    r"CreateSession still waiting|Waiting for model to be ready|tasks to connect|stragglers: /job|heartbeat|"
+    r"(?i:unavailable|deadline.?exceeded|failed to connect|connection (?:refused|timed out|reset)|socket closed)|"
+    r"No route to host|Network is unreachable|Name or service not known|name resolution|DNS resolution failed|"
+    r"Graph handle is not found|incarnation|PSUnavailableError"
+)
+"""What a log says about another task."""
+
+_FOR_INIT = "model to be ready"
+INIT_S = 60.0
+"""Workers ask every half minute whether the lead has initialized the model."""
+
+_IP = re.compile(r"[\d.]+\Z|\[|[0-9a-fA-F]*:")
+"""An address that no resolver is asked for."""
+
+_DEVICE = re.compile(r"/job:([\w.-]+)(?:/replica:\d+)?/task:(\d+)")
+_ADDRESS = re.compile(r"(?:ipv4:)?([\w.-]+:\d{2,5})\b")
+
+
+@lru_cache(maxsize=2)
+def waits(facts: Facts) -> Mapping[TaskId, tuple[Wait, ...]]:
+    """Whom tasks that live wait for, and who waits."""
+    found: dict[TaskId, list[Wait]] = {}
+    places = _AddressBook(facts)
+    for task in facts.tasks:
+        text = facts.complaint(task)
+        if not text or not FOR_OTHERS.search(text) or task.entry["complaint"] is None:
+            continue
+        wait = Wait(task.id, task.host, facts.age(task.entry["complaint"]["since"]), text)
+        target = places.meant(task, text)
+        if target is not None and (wait.for_s >= INIT_S or _FOR_INIT not in text):
+            found.setdefault(target, []).append(wait)
+    return {target: tuple(who) for target, who in found.items()}
+
+
+class _AddressBook:
+    """By what other tasks are named in logs."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._addresses = {facts.address(task.id): task.id for task in facts.tasks}
+        self._ports = grouped((address.rpartition(":")[2], task) for address, task in self._addresses.items())
+        self._out = [task.id for task in facts.tasks if _standing(facts, task) in ("ended", "away", "frozen")]
+
+    def meant(self, task: TaskStatus, text: str) -> TaskId | None:
+        """The other task that a line is about: by its device, its address, or as the only one that it can be."""
+        named = [TaskId(job, int(index)) for job, index in _DEVICE.findall(text)]
+        addresses = _ADDRESS.findall(text)
+        by_port = [self._ports.get(one.rpartition(":")[2], []) for one in addresses]
+        lead = [self._facts.status.record.lead] if _FOR_INIT in text else []
+        found = [
+            *(one for one in named if one in self._facts.status.tasks),
+            *(self._addresses[one] for one in addresses if one in self._addresses),
+            *(tasks[0] for tasks in by_port if len(tasks) == 1),
+            *lead,
+            *(self._out if len(self._out) == 1 else []),
+        ]
+        return next((one for one in found if one != task.id), None)
+
+
+def _standing(facts: Facts, task: TaskStatus) -> str:
+    vitals = facts.vitals(task)
+    if task.state in ENDED:
+        return "ended"
+    if task.state in (TaskState.STOPPED, TaskState.SUCCEEDED):
+        return "over"
+    if task.state is TaskState.LOST:
+        return "away"
+    if task.state is TaskState.STALLED or (vitals is not None and vitals["frozen"]):
+        return "frozen"
+    listens = (
+        vitals["listens"] if vitals is not None else task.entry["ready"]
+    )  # `ready` says less of a program that does not serve
+    return "listens" if task.state is TaskState.RUNNING and listens else "starting"
+
+
+def over(facts: Facts) -> Iterator[Match]:
+    """Tasks that have ended as they should, too early for others."""
+    for target, who in waits(facts).items():
+        task = facts.status.tasks[target]
+        if _standing(facts, task) == "over":
+            yield _seen(facts, task, who, state=task.state.value, ended_at=task.entry["since"])
+
+
+def not_listening(facts: Facts) -> Iterator[Match]:
+    """Tasks that do not listen yet, for longer than a start takes."""
+    for target, who in waits(facts).items():
+        task = facts.status.tasks[target]
+        if _standing(facts, task) == "starting" and max(one.for_s for one in who) >= PATIENCE_S:
+            yield _seen(facts, task, who, state=task.state.value, state_s=facts.age(task.entry["since"]))
+
+
+def unreachable(*problems: str) -> Find:
+    """Finds tasks that listen, and that other hosts cannot connect to for such a reason."""
+
+    def find(facts: Facts) -> Iterator[Match]:
+        waiting = waits(facts)
+        for task in facts.tasks:
+            from_hosts = _without_way(facts, task, lambda one: one["problem"] in problems)
+            if from_hosts and (_standing(facts, task) == "listens" or problems == ("unresolved",)):
+                text = next(iter(from_hosts.values()))["text"]
+                who = tuple(one for one in waiting.get(task.id, ()) if one.host in from_hosts)
+                yield _seen(facts, task, who, from_hosts=tuple(from_hosts), text=text)
+
+    return find
+
+
+def _without_way(facts: Facts, task: TaskStatus, is_meant: Callable[[Unreached], bool]) -> dict[str, Unreached]:
+    tried = {host: facts.unreached(host, task.id) for host in facts.hosts}
+    return {host: one for host, one in tried.items() if one is not None and is_meant(one)}
+
+
+def unexplained(facts: Facts) -> Iterator[Match]:
+    """Tasks that listen, and that are waited for all the same."""
+    for target, who in waits(facts).items():
+        task = facts.status.tasks[target]
+        tried = [facts.unreached(one.host, target) for one in who]
+        if _standing(facts, task) == "listens" and not any(tried) and max(one.for_s for one in who) >= PATIENCE_S:
+            yield _seen(facts, task, who)
+
+
+def never_ready(facts: Facts) -> Iterator[Match]:
+    """Tasks that a start waited for in vain, as they never listened on their ports."""
+    for one in facts.status.verdict.why:
+        task = facts.status.tasks.get(TaskId.parse(one["task"])) if one["kind"] == "waits_to_listen" else None
+        if task is not None:
+            yield _seen(facts, task, ())
+
+
+def timed_out(facts: Facts) -> Iterator[Match]:
+    """The host that was unreachable for so long that the run failed."""
+    for one in facts.status.verdict.why:
+        if one["kind"] == "host_gone":
+            tasks = tuple(task.id for task in facts.on(one["host"]))
+            yield Match(tasks, (one["host"],), {"away_s": one["seconds"]})
+
+
+def frozen(facts: Facts) -> Iterator[Match]:
+    waiting = waits(facts)
+    for task in facts.tasks:
+        vitals = facts.vitals(task)
+        if _hangs(task, "frozen") or (vitals is not None and vitals["frozen"]):
+            yield _seen(facts, task, waiting.get(task.id, ()), pid=task.entry["pid"])
+
+
+def stalled(facts: Facts) -> Iterator[Match]:
+    for task in facts.tasks:
+        if _hangs(task, "stalled", "still_silent"):
+            seconds = next((one["seconds"] for one in task.why if "seconds" in one), None)
+            frame = next((one["text"] for one in task.why if one["kind"] == "hung_in"), None)
+            lives = task.state is TaskState.STALLED
+            then = {"live": str(task.id), "restarts": "restarts"} if lives else {"ended": str(task.id)}
+            yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds, frame=frame, **then)
+
+
+def hung(facts: Facts) -> Iterator[Match]:
+    """Tasks that were restarted because they hung."""
+    for task in facts.tasks:
+        hangs = facts.hangs(task) if task.state in LIVING and not facts.status.verdict.outcome.decided else []
+        if hangs:
+            at, reason = hangs[-1]
+            times = _times(len(hangs))
+            over = len(hangs) == 1 or (task.entry["step"] is not None and facts.age(at) >= PROVEN_HANG_S)
+            fields = {"times": times, "last_at": at, **({"reason": reason} if reason else {})}
+            yield Match((task.id,), (task.host,), fields, over=over)
+
+
+def ps_ended(facts: Facts) -> Iterator[Match]:
+    """ps tasks that exited with 0 although the run still needed them."""
+    coordination = facts.status.coordination
+    incidents = coordination.view["incidents"] if coordination is not None else ()
+    ended = [one["task"] for one in incidents if any(why["kind"] == "ps_ended" for why in why_of(one))]
+    for task in facts.tasks:
+        if count := ended.count(str(task.id)):
+            yield Match((task.id,), (task.host,), {"times": _times(count)})
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _hangs(task: TaskStatus, *kinds: str) -> bool:
+    """It was found hanging, and is ended for that, or was."""
+    hung = task.state is TaskState.STALLED or task.state in ENDED
+    return hung and any(one["kind"] in kinds for one in task.why)
+
+
+def away(facts: Facts) -> Iterator[Match]:
+    """Hosts that the coordinator has lost."""
+    coordination = facts.status.coordination
+    waiting, arbiters = waits(facts), facts.status.record.arbiters
+    for host in (
+        coordination.lost_hosts if coordination is not None and not facts.status.verdict.outcome.decided else ()
+    ):
+        tasks = tuple(task.id for task in facts.on(host))
+        assert coordination is not None
+        who = tuple(one for task in tasks for one in waiting.get(task, ()))
+        spares = tuple(
+            name for name in coordination.idle if coordination.idle[name]["connected"] and name not in arbiters
+        )
+        taken = {"spares": spares} if spares and _is_awaited(coordination, host, tasks) else {}
+        fields = {"away_s": facts.age(coordination.contacts[host]["heard"]), **taken}
+        yield Match(tasks, (host,), fields, waiting=who)
+
+
+def _is_awaited(coordination: Coordination, host: str, tasks: Iterable[TaskId]) -> bool:
+    """Some task of the host is to run: it is not stopped, and nothing but the host itself holds it."""
+    from dtctl.agent.run import drains  # few runs lose a host
+
+    known = coordination.view["intents"]
+    intents = [known.get(str(task), made(Intent)) for task in tasks]
+    return any(one["want"] != "stop" and not drains.holders({"": one}).keys() - {host} for one in intents)
+
+
+def unconfirmed_claims(facts: Facts) -> Iterator[Match]:
+    """What voters claim about the election of the coordinator without the word of a majority."""
+    coordination = facts.status.coordination
+    for alert in coordination.view["alerts"] if coordination is not None else ():
+        first = why_of(alert)[0] if alert["why"] else None
+        if first is not None and first["kind"] in UNCONFIRMED:
+            yield Match((), (first.get("host", ""),), {"claim": sentence([first])})
+
+
+def coordinator_away(facts: Facts) -> Iterator[Match]:
+    """Its host, where it is in the run and the others had to be asked."""
+    why = facts.status.away
+    if why is not None and not why.elsewhere and facts.on(why.host):
+        yield Match(tuple(task.id for task in facts.on(why.host)), (why.host,), {"why": why.cause.summary})
+
+
+def silent(facts: Facts) -> Iterator[Match]:
+    """Hosts whose agents have never called the coordinator."""
+    coordination = facts.status.coordination
+    if (
+        coordination is None
+        or facts.status.verdict.outcome.decided
+        or facts.age(facts.status.record.created) < PATIENCE_S
+    ):
+        return
+    unheard = [
+        host for host, contact in coordination.contacts.items() if not contact["connected"] and contact["heard"] is None
+    ]
+    hosts = tuple(host for host in unheard if host not in coordination.absent_hosts)
+    if hosts:
+        tasks = tuple(task.id for host in hosts for task in facts.on(host))
+        yield Match(
+            tasks,
+            hosts,
+            {"missing": coordination.view["missing"] or "", "age_s": facts.age(facts.status.record.created)},
+        )
+
+
+def _seen(facts: Facts, task: TaskStatus, who: tuple[Wait, ...], **fields: object) -> Match:
+    address = facts.address(task.id)
+    name, _, port = address.rpartition(":")
+    places = {"address": address, "port": port, **({} if _IP.match(name) else {"name": name})}
+    from_hosts = {"from_hosts": tuple(dict.fromkeys(one.host for one in who))}
+    return Match((task.id,), (task.host,), {**places, **from_hosts, **fields}, waiting=who)

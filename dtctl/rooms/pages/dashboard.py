@@ -1,0 +1,164 @@
+"""What a dashboard answers to the browsers that were let in. It changes nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from urllib.parse import parse_qs
+
+from dtctl.errors import DtctlError
+from dtctl.rooms.pages.report import Following, Report, is_over
+from dtctl.rooms.pages.webserver import Answer, Visit
+
+FAREWELL_S = 3.0
+"""For readers to get the end."""
+
+
+class Board:
+    """`put`, `close` and `wait_for_readers` are for the thread that writes; the others for those of the readers."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[int, str]] = {}
+        self._number = 0
+        self.closed = False
+        self.readers = 0
+        self._changed = threading.Condition()
+
+    def put(self, parts: Mapping[str, str]) -> None:
+        """Those that are as before are not sent again."""
+        with self._changed:
+            changed = {name: text for name, text in parts.items() if self._parts.get(name, (0, None))[1] != text}
+            if changed:
+                self._number += 1
+                self._parts.update({name: (self._number, text) for name, text in changed.items()})
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Readers are sent that nothing more will come; returns when they were, or do not read."""
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self.readers, FAREWELL_S)
+
+    def wait_for_readers(self, timeout_s: float) -> bool:
+        """True as soon as a browser reads."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.readers > 0, timeout_s)
+
+    def since(self, number: int) -> tuple[int, dict[str, str]]:
+        """The newest number, and the parts that are newer than that one. A number that never was is as good as 0."""
+        with self._changed:
+            known = number if 0 <= number <= self._number else 0
+            return self._number, {name: text for name, (at, text) in self._parts.items() if at > known}
+
+    def await_newer(self, number: int, timeout_s: float) -> None:
+        """Returns when there is something newer, or nothing more will come, or it took too long."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._number > number or self.closed, timeout_s)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """While a browser reads."""
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def _count(self, more: int) -> None:
+        with self._changed:
+            self.readers += more
+            self._changed.notify_all()
+
+
+MOST_READERS = 32
+ALIVE_S = 15.0
+"""After so long a silence a reader gets a comment, so that a lost connection is noticed."""
+RETRY_MS = 2000
+
+
+Whole = Callable[[dict[str, str], int], str]
+"""The page, which continues from the number that it is given."""
+
+
+def answering(board: Board, whole: Whole, headers: Mapping[str, str]) -> Answer:
+    """The page, and what is new of it."""
+
+    def answer(visit: Visit, path: str, query: str) -> None:
+        if path not in ("", "news"):
+            return visit.refuse(404)
+        if visit.command not in ("GET", "HEAD"):
+            return visit.refuse(405)
+        if not path:
+            number, parts = board.since(0)
+            return visit.page(200, whole(parts, number), headers)
+        if board.readers >= MOST_READERS:
+            return visit.refuse(503)
+        last = visit.headers.get("Last-Event-ID") or parse_qs(query).get("from", [""])[0]
+        visit.begin(200, {"Content-Type": "text/event-stream; charset=utf-8", **headers})
+        for text in messages(board, int(last) if _is_number(last) else 0) if visit.command == "GET" else ():
+            visit.wfile.write(text.encode())
+        return None
+
+    return answer
+
+
+def messages(board: Board, number: int) -> Iterator[str]:
+    """Parts as they change, in the words of server-sent events (HTML, "Server-sent events")."""
+    with board.reading():
+        yield f"retry: {RETRY_MS}\n\n"
+        while not board.closed:
+            number, parts = board.since(number)
+            yield f"id: {number}\nevent: parts\ndata: {json.dumps(parts)}\n\n" if parts else ": alive\n\n"
+            board.await_newer(number, ALIVE_S)
+        yield "event: over\ndata: \n\n"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 16
+
+
+EVERY_S = 2.0
+SHARE = 0.2
+"""Of the time, for looking and drawing: where that takes long, it is done less often."""
+LONGEST_S = 30.0
+
+_TICK_S = 0.5
+
+
+def looks(
+    following: Following, first: Report, board: Board, alive: Callable[[], bool]
+) -> Iterator[Report | DtctlError]:
+    """The run again and again, or why it is unknown, while the server runs. Hosts are only asked while a browser reads.
+
+    After the end of the run there is nothing more to look at, and this continues without an error.
+    """
+    over, took = is_over(first.status), 0.0
+    while alive():
+        if not _is_time(board, min(LONGEST_S, max(EVERY_S, took / SHARE - took))) or over:
+            continue
+        began = time.monotonic()
+        report = _report_or_error(following)
+        over = isinstance(report, Report) and is_over(report.status)
+        yield report
+        took = time.monotonic() - began
+
+
+def _is_time(board: Board, pause_s: float) -> bool:
+    """After the pause: whether a browser reads."""
+    time.sleep(pause_s)
+    return board.wait_for_readers(_TICK_S)
+
+
+def _report_or_error(following: Following) -> Report | DtctlError:
+    try:
+        report = following.report()
+    except DtctlError as error:
+        return error
+    if report.status.time:
+        return report
+    gone = f"no host has run {report.status.record.run} any more"
+    return next(iter(report.errors.values()), DtctlError(gone, hint="dtctl runs    lists those that there are"))

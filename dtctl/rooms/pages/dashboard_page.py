@@ -1,0 +1,180 @@
+"""The report's page kept up to date: the same sections, each of which is sent again when it has changed.
+
+The curves are drawn here, as in a report. A charting library in the browser would draw the same lines from numbers that
+only it can read; these are also described in text, need no script, and add no licence of others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from dtctl.errors import DtctlError
+from dtctl.render import errors
+from dtctl.render.findings import filled as worded
+from dtctl.render.findings import happened, remedies, words
+from dtctl.render.format import count
+from dtctl.render.machine import document
+from dtctl.render.roster import cells_of, rows_of
+from dtctl.render.status import headline
+from dtctl.render.terminal import console
+from dtctl.rooms.diagnose.operation import in_short as problems_of
+from dtctl.rooms.pages.report import Report, is_over
+from dtctl.rooms.pages.report_page import HEADINGS, about, contents, known_by_hash
+from dtctl.rooms.pages.report_page import STYLE as OF_REPORT
+from dtctl.rooms.pages.report_page.drawings import colored, escape, templates
+from dtctl.rooms.pages.webserver import HEADERS, Entrance
+from dtctl.transport.group_errors import rows
+
+MOST_PROBLEMS = 3
+MOST_ROWS = 60
+"""The most rows of the table of tasks; if there are more tasks, those in the same state share a row."""
+
+_HEADINGS = {"result": HEADINGS["result"], "tasks": "Tasks", "curves": HEADINGS["curves"], **HEADINGS}
+"""Sections that change most come first."""
+_KINDS = {"STATE": "nowrap", "TASK": "nowrap", "HOST": "nowrap", "NOTE": "wide"}
+_SELDOM = ("STEP", "RATE", "OUTPUT", "CPU", "MEMORY", "GPU USE", "GPU MEMORY", "GPU HEAT", "NOTE")
+"""Columns that are left out if all of their cells are empty."""
+_LEFT_OUT = ("PID",)
+
+_STATES = {
+    "live": "Live",
+    "held": "Held: what is new is shown when you go on",
+    "lost": "The connection is lost, and tried again",
+    "over": "dtctl dashboard has ended: this is what it showed last",
+}
+
+STYLE = OF_REPORT + Path(__file__).with_name("dashboard.css").read_text("utf-8")
+
+
+def parts(report: Report) -> dict[str, str]:
+    """The parts of the page by name; `title` is text, the others are HTML."""
+    return {
+        "title": f"{report.status.verdict.outcome.value}: {_run(report)}",
+        "answer": _answer(report),
+        "about": escape(about(report)),
+        "news": escape(_news(report)),
+        "problems": _problems(report),
+        "tasks": _tasks(report),
+        **contents(report, headed=True),
+    }
+
+
+def unknown(error: DtctlError | None) -> dict[str, str]:
+    """The part that reports why the state of the run is unknown; empty if `error` is None."""
+    return {"unknown": str(_macros().unknown(error.summary)) if error is not None else ""}
+
+
+def whole(held: Mapping[str, str], number: int) -> str:
+    """The page with these parts; `number` is that of the newest of them."""
+    names = ("answer", "about", "news", "unknown", "problems", *_HEADINGS)
+    parts = {name: Markup(held.get(name, "")) for name in names} | {"title": held.get("title", "")}
+    return str(
+        _macros().page(
+            parts, number, [(at, name, "") for at, name in _HEADINGS.items()], _STATES, Markup(STYLE), Markup(script())
+        )
+    )
+
+
+def entered(place: str) -> str:
+    """A page that redirects from the address with the token, which must not stay in the browser's history."""
+    return str(_macros().small("dtctl", "Go on", Markup(STYLE), place))
+
+
+def entrance(command: str) -> Entrance:
+    """The pages for browsers that have not logged in."""
+    text = (
+        f"Open the address that {command} has printed: each address works once, in one browser. Then it prints another."
+    )
+    return Entrance(entered, str(_macros().small("Not shown", text, Markup(STYLE))), headers())
+
+
+def headers() -> dict[str, str]:
+    return {**HEADERS, "Content-Security-Policy": policy()}
+
+
+def policy() -> str:
+    """The content security policy: scripts and styles by their hashes, requests only to this server."""
+    return (
+        f"default-src 'none'; style-src {known_by_hash(STYLE)}; script-src {known_by_hash(script())};"
+        " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+@cache
+def script() -> str:
+    return Path(__file__).with_name("dashboard.js").read_text("utf-8")
+
+
+def _macros() -> Any:
+    return templates().get_template("dashboard.html").module
+
+
+def _run(report: Report) -> str:
+    return report.status.record.run or report.status.record.cluster
+
+
+def _answer(report: Report) -> str:
+    """The first line of `dtctl status`."""
+    (run, _), _, (outcome, _), *rest = headline(report.status)
+    return str(_macros().answer(run, outcome, "".join(text for text, _ in rest), is_over(report.status)))
+
+
+def _news(report: Report) -> str:
+    """The text that screen readers announce. It rarely changes: the outcome, and the counts of states."""
+    states = Counter(task.state.value for task in report.status.tasks.values())
+    counts = ", ".join(f"{count(number, 'task')} {state}" for state, number in sorted(states.items()))
+    return f"{report.status.verdict.outcome.value}: {counts}"
+
+
+def _problems(report: Report) -> str:
+    """The problems, the most important first."""
+    found = [
+        (
+            [line for line in (happened(one.seen), worded(one.signature.means, words(one))) if line],
+            [_command(line) for line in remedies(one)],
+        )
+        for one in problems_of(report.status)
+    ]
+    return str(_macros().problems([row.text for row in rows(report.errors)], found, MOST_PROBLEMS))
+
+
+def _command(line: str) -> tuple[str, str]:
+    """The command in the line, or "", and its explanation."""
+    typed, _, does = line.partition("    ")
+    return (typed, does.strip()) if typed.startswith("dtctl ") else ("", line)
+
+
+def _tasks(report: Report) -> str:
+    status = report.status
+    rows = [(row, cells_of(row, status)) for row in rows_of(status, MOST_ROWS)]
+    names = [name for name in rows[0][1] if name not in _LEFT_OUT] if rows else ["TASK"]
+    names = [name for name in names if name not in _SELDOM or any(cells[name] for _, cells in rows)]
+    table = [
+        [colored(cells[name], row.first.state.value) if name == "STATE" else cells[name] for name in names]
+        for row, cells in rows
+    ]
+    return str(_macros().tasks({name.lower(): _KINDS.get(name, "number") for name in names}, table))
+
+
+def show_url(url: str, fields: Mapping[str, object], *notes: str, json: bool) -> None:
+    """Shows the address, once it can be opened. `fields`: the other fields of its document."""
+    if json:
+        document.print_json_line({"apiVersion": document.API_VERSION, **fields, "url": url})
+        return
+    console.say(url)
+    for note in notes:
+        errors.note(note)
+
+
+def show_next_url(url: str, fields: Mapping[str, object], *, json: bool) -> None:
+    """Shows the next address after a browser has used one."""
+    if json:
+        show_url(url, fields, json=True)
+    else:
+        errors.note("opened; for another browser:", url)

@@ -1,0 +1,244 @@
+"""A report as one HTML file, without network, scripts or other files; and as Markdown."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from dtctl import __version__
+from dtctl.agent.host.secrets import hide_text
+from dtctl.operations.goodput import Goodput
+from dtctl.render import goodput, gpus
+from dtctl.render.errors import note
+from dtctl.render.events import event_line
+from dtctl.render.format import by_value, count, duration, fold, local_time, size
+from dtctl.render.status import comparison_rows, restarts_lines
+from dtctl.render.terminal import console
+from dtctl.render.terminal.safe import lines_of, one_line
+from dtctl.rooms.pages.report import MARK, HostFacts, Report
+from dtctl.rooms.pages.report_page import drawings
+from dtctl.rooms.pages.report_page.drawings import templates
+from dtctl.transport.group_errors import rows
+
+if TYPE_CHECKING:
+    from dtctl.rooms.compare.operation import Comparison
+
+STYLE = Path(__file__).with_name("report.css").read_text("utf-8")
+"""For light and dark, narrow and wide screens, and paper. It fetches nothing."""
+
+
+def page(report: Report, compared: Comparison | None = None) -> str:
+    """The report as HTML. `compared`: a comparison with other runs."""
+    return (
+        templates()
+        .get_template("page.html")
+        .render(
+            report=report,
+            mark=Markup(MARK),
+            run=report.status.record.run or report.status.record.cluster,
+            policy=policy(),
+            style=Markup(STYLE),
+            about=about(report),
+            parts=sections(report, compared),
+            version=__version__,
+        )
+    )
+
+
+def markdown(report: Report, compared: Comparison | None = None) -> str:
+    """The same facts for a merge request or a chat, without the drawings."""
+    form = templates().overlay(finalize=_marked).get_template("page.md", globals={**FUNCTIONS, "code": _code})
+    run = report.status.record.run or report.status.record.cluster
+    return form.render(report=report, compared=compared, run=run, mark=Markup(MARK)).rstrip("\n") + "\n"
+
+
+def _code(text: str, language: str) -> Markup:
+    """The text between fences that it cannot end."""
+    lines = [line.replace(_FENCE, "'''' ") for line in lines_of(hide_text(text))]
+    return Markup("\n".join([f"{_FENCE}{language}", *lines, _FENCE]))
+
+
+_FENCE = "````"
+_SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
+
+
+def _marked(value: object) -> Markup:
+    """The value without Markdown, HTML and mentions (@NAME), whatever a host sends.
+
+    An entity would still be a mention for GitHub and GitLab, which look for them in the resulting text.
+    """
+    if isinstance(value, Markup):
+        return value
+    text = one_line(hide_text(str(value)).replace("\n", " "))
+    return Markup(_SPECIAL.sub(r"\\\1", escape(text, quote=False)).replace("@", "@<!-- -->"))
+
+
+def put(text: str) -> None:
+    """Prints a report on stdout. Its content was made safe when it was written."""
+    console.put(text)
+
+
+def policy() -> str:
+    """The content security policy: nothing is fetched or executed; the only style sheet is known by its hash."""
+    return f"default-src 'none'; style-src {known_by_hash(STYLE)}; base-uri 'none'; form-action 'none'"
+
+
+def known_by_hash(text: str) -> str:
+    """Content within the page, as a Content-Security-Policy names it (CSP 3, 2.3.1)."""
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def about(report: Report) -> str:
+    record = report.status.record
+    began = f", started {local_time(record.created)}" if record.created else ""
+    return f"cluster {record.cluster}{began}; as of {local_time(report.status.time or report.made)}"
+
+
+HEADINGS = {
+    "result": "Result",
+    "goodput": "Goodput",
+    "timeline": "Timeline",
+    "curves": "Curves",
+    "checkpoints": "Checkpoints",
+    "story": "What happened",
+    "hosts": "Hosts",
+    "configuration": "Configuration",
+    "gaps": "What is missing here",
+}
+"""Headings by the names of the anchors."""
+
+
+def contents(report: Report, *, headed: bool = False) -> dict[str, Markup]:
+    """Sections by the names of the anchors, in order. `headed`: the outcome is above them already."""
+    return {at: getattr(_macros(), f"{at}_section")(report, headed) for at in HEADINGS}
+
+
+def sections(report: Report, compared: Comparison | None = None) -> list[tuple[str, str, Markup]]:
+    """Anchor, heading and content of each section: gaps only if there are any, and the comparison with other runs."""
+    parts = [(at, HEADINGS[at], held) for at, held in contents(report).items() if at != "gaps" or report.errors]
+    if compared is None:
+        return parts
+    return [*parts[:1], ("compared", "Side by side", _macros().compared_section(compared)), *parts[1:]]
+
+
+def _macros() -> Any:
+    return templates().get_template("sections.html", globals=FUNCTIONS).module
+
+
+def _spent(found: Goodput) -> list[tuple[str, float, float, str]]:
+    """The time spent, in the form of `bars` of parts.html."""
+    return [
+        (
+            *(one.what, one.begin_s / found.elapsed_s, one.end_s / found.elapsed_s),
+            f"{goodput.PARTS[one.what]}: {duration(one.seconds)}",
+        )
+        for one in found.spans
+    ]
+
+
+def facts(report: Report) -> list[tuple[str, str]]:
+    """The figures at the top."""
+    status = report.status
+    progress = status.progress
+    newest = status.newest_complete
+    step = "" if progress.step is None else str(progress.step) + (f" of {progress.target}" if progress.target else "")
+    entries = [
+        ("Time", duration(report.timeline.end - report.timeline.begin)),
+        ("Step", step),
+        ("Steps/s", f"{progress.rate:.3g}" if progress.rate and not status.verdict.outcome.decided else ""),
+        ("Loss", progress.loss or ""),
+        ("Goodput", goodput.percent(report.goodput.share) if report.goodput else ""),
+        ("Restarts", str(sum(max(0, len(line.attempts) - 1) for line in report.timeline.tasks))),
+        ("Checkpoint", f"step {newest['step']}" if newest and newest["step"] is not None else ""),
+        ("Tasks", f"{len(status.tasks)} on {count(len(report.hosts), 'host')}"),
+    ]
+    return [(name, value) for name, value in entries if value]
+
+
+def checkpoint_rows(report: Report) -> list[list[str]]:
+    return [
+        [
+            one["prefix"],
+            "" if one["step"] is None else str(one["step"]),
+            local_time(one["time"]),
+            size(one["size_bytes"]),
+            "complete" if one["complete"] else f"incomplete: {one['problem']}",
+            f"{found.host}:{found.report['dir']}",
+        ]
+        for found in report.status.checkpoints
+        for one in found.report["all"]
+    ]
+
+
+def checkpoint_problems(report: Report) -> list[str]:
+    """Directories that may have more checkpoints than were found, and why."""
+    found = [(one.host, one.report) for one in report.status.checkpoints]
+    return [f"{host}:{one['dir']}: {one['problem']}" for host, one in found if one["problem"]]
+
+
+def host_rows(report: Report) -> list[list[str]]:
+    return [
+        [
+            one.name + (f" ({hostname})" if (hostname := one.greeting.get("hostname", one.name)) != one.name else ""),
+            ", ".join(map(str, one.tasks)),
+            one.greeting.get("system") or "not known",
+            one.greeting.get("python", ""),
+            hardware(one),
+        ]
+        for one in report.hosts
+    ]
+
+
+def hardware(host: HostFacts) -> str:
+    cpus, memory_bytes, free_bytes = (host.greeting.get(name, 0) for name in ("cpus", "memory_bytes", "free_bytes"))
+    parts = [
+        count(cpus, "CPU") if cpus else "",
+        f"{size(memory_bytes)} of memory" if memory_bytes else "",
+        count(host.gpus, "GPU") if host.gpus else "",
+        f"{size(free_bytes)} free" if free_bytes else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def gaps(report: Report) -> Iterator[str]:
+    """A line for each error, and one for all hosts with the same unread parts."""
+    yield from (row.text for row in rows(report.errors))
+    yield from _spared(report.unasked)
+
+
+def show_unasked(unasked: Mapping[str, Sequence[str]]) -> None:
+    for line in _spared(unasked):
+        note(line)
+
+
+def _spared(unasked: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for parts, hosts in by_value({host: tuple(left) for host, left in unasked.items()}).items():
+        yield f"{fold(hosts)}: not asked for {' and '.join(parts)} any more"
+
+
+FUNCTIONS = {
+    "checkpoint_problems": checkpoint_problems,
+    "checkpoint_rows": checkpoint_rows,
+    "comparison_rows": lambda found: [[name, *values] for name, values in comparison_rows(found)],
+    "curves": drawings,
+    "event_line": event_line,
+    "facts": facts,
+    "goodput": goodput,
+    "gpus": gpus,
+    "host_rows": host_rows,
+    "reasons": gaps,
+    "restarts_lines": restarts_lines,
+    "spent": _spent,
+    "tags_of_runs": lambda found: drawings.tags_of_runs({run: one.series for run, one in found.runs.items()}),
+    "tasks": drawings,
+    "version": __version__,
+}
+"""Functions for the templates, besides those of all pages."""

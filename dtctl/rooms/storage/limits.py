@@ -1,0 +1,32 @@
+"""A time limit for what a library does, which may have none of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from dtctl.rooms.storage.errors import StorageError
+
+T = TypeVar("T")
+
+
+def within(limit_s: float, url: str, work: Callable[[], T]) -> T:
+    """What `work` returns, or raises; StorageError if it takes longer. It is then left to itself."""
+    found: list[T] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if raised:
+        raise raised[0]
+    if not found:
+        raise StorageError(f"{url} did not answer within {limit_s:g} s")
+    return found[0]
