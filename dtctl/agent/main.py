@@ -54,7 +54,7 @@ def main_command_line() -> None:
     if len(argv) == 2 and argv[0] == "supervise":
         supervise(argv[1])
     elif argv == ["post"]:
-        from .rooms.hooks import sender  # imported late: it loads TLS
+        from .hooks import sender  # imported late: it loads TLS
 
         sender.main()
     elif argv == ["revive"]:

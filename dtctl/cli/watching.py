@@ -96,11 +96,11 @@ def watch(
 
     narrate = render.logs.Narrator(record.coordinator, printer)
     directory = record.file.parent if record.file else Path()
-    cluster = started or rooms.hooks.operation.cluster_with_hooks(record.file, record.cluster)
-    hooks = allowed_hooks(cluster, rooms.hooks.operation.hooks_here(cluster.hooks.values() if cluster else ()))
+    cluster = started or operations.hooks.cluster_with_hooks(record.file, record.cluster)
+    hooks = allowed_hooks(cluster, operations.hooks.hooks_here(cluster.hooks.values() if cluster else ()))
     render.starting.show_hooks(hooks)
     allowed = functools.partial(is_allowed, cluster)
-    commands = rooms.hooks.operation.CommandHooks(
+    commands = operations.hooks.CommandHooks(
         hooks, record.cluster, directory, render.starting.show_hook_failure, fresh=fresh, allowed=allowed
     )
 

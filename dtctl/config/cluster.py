@@ -11,7 +11,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import ClassVar
 
-from dtctl.agent.rooms.hooks import records
+from dtctl.agent.records import hooks as records
 from dtctl.config import values as v
 from dtctl.config.section import Section, key
 from dtctl.dataclass import dataclass

@@ -27,7 +27,7 @@ from dtctl.operations.stop import (
     stop,
     unseen,
 )
-from dtctl.rooms.gc.operation import GcResult, Written, collect, without_duplicates
+from dtctl.operations.gc import GcResult, Written, collect, without_duplicates
 from dtctl.transport.seam import Transport
 
 

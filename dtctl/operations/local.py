@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dtctl.agent.rooms.hooks.records import Post
+from dtctl.agent.records.hooks import Post
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import PreflightError

@@ -15,7 +15,7 @@ from dtctl.errors import ConnectionLost, TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.operations import sending
 from dtctl.operations.client import Progress, Report, final, reporting_failure, request
-from dtctl.operations.relay import Relay, is_worthwhile
+from dtctl.rooms.data.relay import Relay, is_worthwhile
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.up.readying import converse, sent_bundle
 from dtctl.plan.hosts import DataPlace, task_ports

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.stop import Ending, StopResult
     from dtctl.render.logs import LogPrinter
-    from dtctl.rooms.gc.operation import GcResult, Written
+    from dtctl.operations.gc import GcResult, Written
 
 CAUSE_LINES = 20
 _INCIDENTS = 8
@@ -241,7 +241,7 @@ def _lost(status: RunStatus) -> list[TaskId]:
 
 def show_remains(found: GcResult, *, dry_run: bool) -> None:
     """Shows hosts with nothing to remove in one line, and each process by name."""
-    from dtctl.rooms.gc.operation import is_nothing
+    from dtctl.operations.gc import is_nothing
 
     busy = {host: one for host, one in found.remains.items() if not is_nothing(one)}
     clean = [host for host in found.remains if host not in busy]

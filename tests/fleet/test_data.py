@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from dtctl.operations.relay import SPARED_BYTES
+from dtctl.rooms.data.relay import SPARED_BYTES
 from tests.desk import Desk, cluster_text
 from tests.hosts.fleet import Fleet
 

@@ -45,7 +45,7 @@ def after_imports(factor: float) -> None:
     from dtctl.operations.up import readying
     from dtctl.rooms.data import operation as data
     from dtctl.rooms.dump import operation as dump
-    from dtctl.rooms.gc import operation as gc
+    from dtctl.operations import gc
     from dtctl.transport import payload
 
     gc._PATIENCE_S *= factor

@@ -11,7 +11,7 @@ from typing import Any
 
 from dtctl.agent.records.reasons import Fact, sentence
 from dtctl.config.cluster import Hook
-from dtctl.rooms.hooks.operation import run_command
+from dtctl.operations.hooks import run_command
 from tests.desk import CLUSTER, Desk
 from tests.receiver import Server, receiver
 from tests.waiting import PATIENCE_S, eventually, read_until

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import typer.main
 
-from dtctl.agent.rooms.gc import records as answers
+from dtctl.agent.records import gc as answers
 from dtctl.agent.records.kinds import made
 from dtctl.cli import check_working_directory, wants_json
 from dtctl.cli.app import app
 from dtctl.cli.commands import stop as module
 from dtctl.errors import ExitCode, UsageError
 from dtctl.render.terminal import console
-from dtctl.rooms.gc.operation import GcResult
+from dtctl.operations.gc import GcResult
 from tests.unit.conftest import Typed
 from tests.unit.wrong_commands import CLUSTER, WRONG_COMMANDS, WrongCommand
 

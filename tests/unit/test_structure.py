@@ -258,7 +258,7 @@ def test_only_the_ssh_modules_import_fabric_and_paramiko() -> None:
 STARTS = {
     "dtctl.bundle.ignore": "git, for a setting of the user's own",
     "dtctl.rooms.execute.command": "ssh, or the words that were typed",
-    "dtctl.rooms.hooks.operation": "what the user has allowed",
+    "dtctl.operations.hooks": "what the user has allowed",
     "dtctl.rooms.tensorboard.local": "TensorBoard of this machine",
     "dtctl.transport.local": "the agent of local hosts",
     "dtctl.transport.ssh.kept": "ssh",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..link.hub import Hub
     from ..link.peer import FromHub
     from ..records.run_state import Intents, State
-    from ..rooms.hooks.posting import Posting
+    from ..hooks.posting import Posting
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
     from .view import FromAgent
@@ -253,7 +253,7 @@ class Leading:
         """Sends the run's notifications; None without hooks, so that their code is not loaded."""
         if not os.path.exists(self._files.path("hooks.json")):
             return None
-        from ..rooms.hooks.posting import Posting
+        from ..hooks.posting import Posting
 
         return Posting(self._files, self._spec["cluster"], self._record_of_hook)
 

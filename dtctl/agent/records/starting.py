@@ -1,6 +1,6 @@
 """Requests of a controller to an agent before a run, and to start one."""
 
-from ..rooms.hooks.records import Posts
+from .hooks import Posts
 from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Record, also
 from .requests import Request
 from .spec import Environment, Paths, Spec, is_alone

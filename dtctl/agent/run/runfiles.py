@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
     from ..records.starting import Credentials
-    from ..rooms.hooks.records import Post
+    from ..records.hooks import Post
 
     R = TypeVar("R")
 

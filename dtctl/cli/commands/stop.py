@@ -20,7 +20,7 @@ from dtctl.errors import DtctlError, ExitCode, UsageError
 if TYPE_CHECKING:
     from dtctl.operations.down import DownResult
     from dtctl.operations.run_record import RunRecord
-    from dtctl.rooms.gc.operation import GcResult
+    from dtctl.operations.gc import GcResult
 
 
 LOOK = "dtctl status    shows what is left"
@@ -154,7 +154,7 @@ def gc(
 
     def look(*, dry_run: bool) -> GcResult:
         with scope.dialling():
-            return rooms.gc.operation.collect(
+            return operations.gc.collect(
                 record, scope.transport, every_cluster=every, written=written, dry_run=dry_run
             )
 

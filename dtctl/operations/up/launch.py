@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.rooms.hooks.records import Post
+from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass

@@ -17,7 +17,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError
 from dtctl.operations.client import Progress, Report, about, final, request
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong
-from dtctl.operations.relay import MOST_FAILED, Relay
+from dtctl.rooms.data.relay import MOST_FAILED, Relay
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Message, Session

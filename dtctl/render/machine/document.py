@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import UnusedCheckpoint, UpResult
     from dtctl.plan import RunPlan
-    from dtctl.rooms.gc.operation import GcResult
+    from dtctl.operations.gc import GcResult
 
 API_VERSION = "dtctl/v1"
 

@@ -12,9 +12,9 @@ import pytest
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.whole_run import RunView
-from dtctl.agent.rooms.hooks import posting as module
-from dtctl.agent.rooms.hooks.posting import MOST_WAITING, Hook
-from dtctl.agent.rooms.hooks.records import Delivered, Post, Sent
+from dtctl.agent.hooks import posting as module
+from dtctl.agent.hooks.posting import MOST_WAITING, Hook
+from dtctl.agent.records.hooks import Delivered, Post, Sent
 from dtctl.agent.run import run_events
 from dtctl.agent.run.run_events import RunEvent, events_of, payload
 from dtctl.agent.run.runfiles import RunFiles
@@ -277,7 +277,7 @@ def test_facts_that_are_too_long_for_a_post_are_left_out() -> None:
 
 
 def test_every_kind_of_event_has_a_text() -> None:
-    from dtctl.agent.rooms.hooks.records import EVENTS
+    from dtctl.agent.records.hooks import EVENTS
 
     assert set(run_events.TEXTS) == set(run_events.NEXT) == set(EVENTS)
 

@@ -16,12 +16,12 @@ from dtctl.agent.rooms.data.records import DataHeld
 from dtctl.config.cluster import Data
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.operations import push as pushing
-from dtctl.operations import relay
+from dtctl.rooms.data import relay
 from dtctl.operations.client import silent
 from dtctl.operations.push import push_data
-from dtctl.operations.relay import FAN_OUT, Relay, is_worthwhile
+from dtctl.rooms.data.relay import FAN_OUT, Relay, is_worthwhile
 from dtctl.operations.sending import scan_code
-from dtctl.operations.uplink import BUFFERED_BYTES
+from dtctl.rooms.data.uplink import BUFFERED_BYTES
 from dtctl.plan.hosts import DataPlace
 from dtctl.rooms.data.operation import DataSet, DataState, check_held, data_set, state_of
 from tests.unit.clusters import cluster

@@ -12,7 +12,7 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import Progress, TaskStatus, progress_of
 from dtctl.render.machine import document
 from dtctl.render.result import show_kept, show_remains, written_line
-from dtctl.rooms.gc.operation import Written, collect, without_duplicates
+from dtctl.operations.gc import Written, collect, without_duplicates
 from dtctl.rooms.metrics.operation import Series, follow_metrics, read_metrics
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport

@@ -15,8 +15,8 @@ from dtctl.config.cluster import Hook
 from dtctl.errors import PreflightError
 from dtctl.operations.local import find_hooks
 from dtctl.plan.spec import digest
-from dtctl.rooms.hooks import operation as module
-from dtctl.rooms.hooks.operation import MOST_WAITING, CommandHooks, cluster_with_hooks
+from dtctl.operations import hooks as module
+from dtctl.operations.hooks import MOST_WAITING, CommandHooks, cluster_with_hooks
 from tests.unit.clusters import cluster
 
 

@@ -23,7 +23,7 @@ from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status
 from dtctl.operations.stop import StopOrder, stop
 from dtctl.rooms.execute.operation import Target, execute
-from dtctl.rooms.gc.operation import collect
+from dtctl.operations.gc import collect
 from tests.unit.coordinated import HOSTS, Agents, Script, entry, inventory, moved_record, record, state_of, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.operations.test_gc import NOTHING

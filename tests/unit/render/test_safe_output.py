@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from dtctl import render
 from dtctl.agent.records import answers
-from dtctl.agent.rooms.gc import records as gc_records
+from dtctl.agent.records import gc as gc_records
 from dtctl.agent.rooms.checkpoints.records import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import said
@@ -90,7 +90,7 @@ from dtctl.rooms.data.operation import DataState, PlaceState
 from dtctl.rooms.diagnose.operation import Diagnosis, in_short
 from dtctl.rooms.dump import screen as dump
 from dtctl.rooms.dump.operation import Dumped, Dumps
-from dtctl.rooms.gc.operation import GcResult, Written
+from dtctl.operations.gc import GcResult, Written
 from dtctl.rooms.metrics import screen as scalars
 from dtctl.rooms.metrics.operation import Metrics, Point, Series
 from dtctl.rooms.pages import dashboard_page as page

@@ -10,20 +10,20 @@ import sys
 import time
 from contextlib import suppress
 
-from ...host import errors, paths, programs
-from ...records import kinds
-from ...records.kinds import InvalidValue, checked, made
-from ...records.reasons import Fact, fact
-from ...run import environment, run_events
-from .records import MOST_DELIVERED, Delivered, HookDeliveries, HookFile, Post, Sent
+from ..host import errors, paths, programs
+from ..records import kinds
+from ..records.kinds import InvalidValue, checked, made
+from ..records.reasons import Fact, fact
+from ..run import environment, run_events
+from ..records.hooks import MOST_DELIVERED, Delivered, HookDeliveries, HookFile, Post, Sent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Mapping, Optional
 
-    from ...records.whole_run import RunView
-    from ...run.run_events import RunEvent
-    from ...run.runfiles import RunFiles
+    from ..records.whole_run import RunView
+    from ..run.run_events import RunEvent
+    from ..run.runfiles import RunFiles
 
     Report = Callable[[List[Fact]], None]
 

@@ -12,24 +12,24 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 
-from ...bundles import store, working
-from ...bundles.tree import is_bundle_id, remove_tree
-from ...host import locks, paths, programs
-from ...records.answers import Progress
-from ...records.kinds import made
-from ...records.values import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, brief
-from ...requests import cluster_lock, damaged_runs, down, forkserver, orphans, runs
-from ...run import environments
-from ...run.runfiles import NEW, REMOVED
-from ...survival import reboot
-from .records import DeadRun, GcResult, Orphan
+from ..bundles import store, working
+from ..bundles.tree import is_bundle_id, remove_tree
+from ..host import locks, paths, programs
+from ..records.answers import Progress
+from ..records.kinds import made
+from ..records.values import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, brief
+from . import cluster_lock, damaged_runs, down, forkserver, orphans, runs
+from ..run import environments
+from ..run.runfiles import NEW, REMOVED
+from ..survival import reboot
+from ..records.gc import DeadRun, GcResult, Orphan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Literal, Optional, Set, TypeVar
 
-    from ...conversation import Conversation
-    from .records import GcRequest
+    from ..conversation import Conversation
+    from ..records.gc import GcRequest
 
     T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dtctl.agent.records import answers
-from dtctl.agent.rooms.gc import records
+from dtctl.agent.records import gc as records
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host

@@ -1,8 +1,8 @@
 """What dead runs have left on a host."""
 
-from ...records.answers import Files, Written
-from ...records.kinds import AtMost, Default, List, Optional, Record
-from ...records.values import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS, Count, Line, Name, Pid, Reason
+from .answers import Files, Written
+from .kinds import AtMost, Default, List, Optional, Record
+from .values import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS, Count, Line, Name, Pid, Reason
 
 
 class GcRequest(Record):

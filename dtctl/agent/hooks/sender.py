@@ -15,14 +15,14 @@ import sys
 import urllib.error
 import urllib.request
 
-from ...host.secrets import Masks
-from ...records.values import brief
+from ..host.secrets import Masks
+from ..records.values import brief
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator
 
-    from .records import Sent
+    from ..records.hooks import Sent
 
 _MOST_SHOWN = 120
 """The most bytes of an answer that is shown as an error."""

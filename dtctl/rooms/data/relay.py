@@ -14,7 +14,7 @@ from typing import Any
 
 from dtctl.dataclass import dataclass
 from dtctl.operations.credentials import Authority
-from dtctl.operations.uplink import Uplink
+from dtctl.rooms.data.uplink import Uplink
 from dtctl.transport.fanout import idle
 
 FAN_OUT = 3

@@ -3,8 +3,8 @@
 import json
 import re
 
-from ...records.kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Unshown, also
-from ...records.values import Line, Name, Reason, Seconds
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Unshown, also
+from .values import Line, Name, Reason, Seconds
 
 EVENTS = ("succeeded", "failed", "stopped", "restarting", "recovered", "stalled")
 """The events of which a hook can be notified."""
