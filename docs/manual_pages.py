@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dtctl.operations.findings import Cost, Signature
+from dtctl.agent.rooms import TOPICS
+from dtctl.operations.findings import Cost, Signature, fails
 from dtctl.render.findings import pattern_of
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, Trouble
-from dtctl.rooms.check import Topic, fails, found
-from dtctl.rooms.check.checking import TOPICS
+from dtctl.rooms.check import Topic, found
 from dtctl.rooms.diagnose.signatures import SIGNATURES
 
 _WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual.yaml; change it there. -->"

@@ -9,9 +9,9 @@ from enum import Enum
 from typing import ClassVar, Literal, TypeVar
 
 from dtctl.agent.host.secrets import hide_text
+from dtctl.agent.records import hooks as records
 from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.values import FINAL
-from dtctl.agent.records import hooks as records
 from dtctl.dataclass import dataclass
 from dtctl.errors import UsageError
 

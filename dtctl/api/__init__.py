@@ -23,6 +23,6 @@ from dtctl.api.values import Task as Task
 from dtctl.model import TaskState as TaskState
 from dtctl.operations.client import Progress as Progress
 from dtctl.operations.snapshot import Outcome as Outcome
-from dtctl.rooms.compare.operation import Metric as Metric
 from dtctl.rooms.metrics.operation import Point as Point
 from dtctl.rooms.metrics.operation import Series as Series
+from dtctl.rooms.pages.comparing import Metric as Metric

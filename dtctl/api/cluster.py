@@ -123,10 +123,9 @@ class Cluster:
 
         `deep`: slow checks that load the hosts and their network, too.
         """
-        from dtctl.operations.up.launch import prepare_check
-        from dtctl.rooms.check import fails
-        from dtctl.rooms.check.checking import check
-        from dtctl.rooms.check.screen import worded
+        from dtctl.operations.findings import fails
+        from dtctl.render.findings import worded
+        from dtctl.rooms.check.checking import check, prepare_check
 
         config, hostname = self.checked.cluster, self.transport.hostname
         context, record = prepare_check(config, hostname, self.overrides, local=local, deep=deep)
@@ -151,8 +150,8 @@ class Cluster:
         `overwrite`: replaces files that others have put there, and that differ. Raises errors.UsageError where the file
         names no data. After an interrupt the next call sends the rest.
         """
-        from dtctl.operations.push import push_data
         from dtctl.rooms.data.operation import data_set, source_of
+        from dtctl.rooms.data.pushing import push_data
 
         source_of(self.checked.cluster)
         self._require_to_write()

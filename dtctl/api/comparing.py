@@ -14,9 +14,9 @@ from dtctl.operations.run_record import record_of
 from dtctl.operations.snapshot import Outcome
 from dtctl.plan import plan_roster
 from dtctl.render.format import number
-from dtctl.rooms.compare.operation import Compared, Metric
-from dtctl.rooms.compare.operation import Comparison as Found
-from dtctl.rooms.compare.operation import compare as compared
+from dtctl.rooms.pages.comparing import Compared, Metric
+from dtctl.rooms.pages.comparing import Comparison as Found
+from dtctl.rooms.pages.comparing import compare as compared
 
 
 @dataclass(frozen=True)

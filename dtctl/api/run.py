@@ -16,6 +16,7 @@ from dtctl.operations.checkpoints import Checkpoints, chosen, each_once
 from dtctl.operations.client import Progress, controller_name, silent
 from dtctl.operations.client.streams import Disconnected
 from dtctl.operations.events import read_events
+from dtctl.operations.findings import fails
 from dtctl.operations.logs import LogLines, LogRequest, checked_pattern
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_tasks
@@ -23,7 +24,6 @@ from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import placed, status, with_checkpoints, with_storage
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.plan import plan_roster
-from dtctl.rooms.check import fails
 from dtctl.rooms.metrics.operation import Series, read_metrics
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Run:
         the code. Any exit code is a result; raises errors.DtctlError where it could not be run. Of much output the end
         is kept.
         """
-        from dtctl.render.machine.results import Outputs
+        from dtctl.rooms.execute.document import Outputs
         from dtctl.rooms.execute.operation import execute, exit_code, targets
 
         outputs = Outputs()

@@ -24,9 +24,9 @@ from dtctl.operations.up.result import UnusedCheckpoint, UpReport, UpResult
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.config.cluster import Cluster as Config
+    from dtctl.operations.findings import Checked as CheckedHosts
     from dtctl.operations.up.launch import Start
     from dtctl.operations.up.succession import Unended
-    from dtctl.rooms.check.checking import Checked as CheckedHosts
 
 
 def up(
@@ -83,8 +83,7 @@ def replace(
     `new`: the first of `spares` if it is None. The new host gets the data set first. Raises errors.UsageError where
     nothing runs or a host cannot give or take tasks, errors.PreflightError where file and run differ, and as `up`.
     """
-    from dtctl.operations.push import push_data
-    from dtctl.operations.replace import check_replaceable, data_to_move, plan_replacement, prepare_replacement
+    from dtctl.operations.replace import bring, check_replaceable, plan_replacement, prepare_replacement
 
     config = cluster.checked.cluster
     exchange = plan_replacement(config, host, new)
@@ -92,9 +91,7 @@ def replace(
     check_replaceable(config, exchange, found)
     _consent(exchange.cluster, cluster.overrides, local=found.record.is_local, typed=False)
     launch = prepare_replacement(exchange, found, cluster.transport.hostname, os.environ)
-    if (data := data_to_move(exchange, launch)) is not None:
-        report = one_at_a_time(progress)
-        push_data(launch.record, data, cluster.transport, report, overwrite=False).or_raise("bring the data")
+    bring(exchange, launch, cluster.transport, one_at_a_time(progress))
     return _start(launch, cluster, progress, force=True)
 
 
@@ -157,7 +154,7 @@ class _Report(UpReport):
             log.info("%s", line)
 
     def checked(self, checked: CheckedHosts) -> None:
-        from dtctl.rooms.check.screen import refuse_certain_failure, worded
+        from dtctl.render.findings import refuse_certain_failure, worded
 
         certain = () if self._force else checked.certain_failures
         for one in (one for one in checked.found if one not in certain and one.signature.level < Level.NOTE):

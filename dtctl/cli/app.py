@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from dtctl import __version__
-from dtctl.cli import commands
 from dtctl.cli.late import errors
 from dtctl.cli.parsing import Command, Group
 from dtctl.cli.table import COMMANDS, GROUPS
@@ -28,7 +27,7 @@ class Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._built:
-            module = import_module(f"{commands.__name__}.{COMMANDS[name].module}")
+            module = import_module(f"dtctl.{COMMANDS[name].module}")
             alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
             alone.command(name, cls=Command, context_settings=SETTINGS.get(name))(getattr(module, name))
             self._built[name] = typer.main.get_command(alone)

@@ -12,12 +12,13 @@ from typing import NoReturn
 import typer
 
 from dtctl.bundle import Bundle
-from dtctl.cli.late import rooms
+from dtctl.cli.late import render
 from dtctl.cli.scope import Announced, Scope
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, ExitCode
 from dtctl.model import TaskId
 from dtctl.operations.client import Progress, controller_name
+from dtctl.operations.findings import Checked
 from dtctl.operations.follow import follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.run_record import RunRecord
@@ -34,7 +35,6 @@ from dtctl.render.logs import LogPrinter, Narrator
 from dtctl.render.progress import StopProgress, UpProgress
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import LastLine, moving
-from dtctl.rooms.check.checking import Checked
 from dtctl.transport.seam import Transport
 
 
@@ -63,9 +63,9 @@ class StartReport(UpReport):
         if not checked.is_noticed:
             return
 
-        rooms.check.screen.show_brief(checked, refused=not self.force)
+        render.findings.show_brief(checked, refused=not self.force)
         if not self.force:
-            rooms.check.screen.refuse_certain_failure(checked, hint="dtctl up --force    starts them anyway")
+            render.findings.refuse_certain_failure(checked, hint="dtctl up --force    starts them anyway")
 
     def moving_ports(self, taken: DtctlError) -> None:
         if self.keep_ports:

@@ -5,8 +5,11 @@ The table imports none of them: one is run, and there are thirty.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
+
+from dtctl.rooms import ROOMS
 
 
 class Effect(Enum):
@@ -19,60 +22,61 @@ class Effect(Enum):
 
 
 class Entry(NamedTuple):
-    """`module` of dtctl/cli/commands has a function of the command's name."""
+    """`module` of dtctl has a function of the command's name."""
 
     module: str
     effect: Effect
     help: str
 
 
-GROUPS = {
+_CORE = {
     "Start": {
-        "init": Entry("cluster_file", Effect.NONE, "Write a trainer and a cluster.yaml that works at once"),
-        "trust": Entry("hosts", Effect.FILE, "Pin the hosts' keys after showing their fingerprints"),
-        "allow": Entry("hosts", Effect.FILE, "Allow what a cluster file would run on this machine"),
-        "check": Entry("hosts", Effect.FILE, "Check every host: network, storage, programs, clocks"),
-        "up": Entry("up", Effect.FILE, "Push the code and start every task"),
-        "push": Entry("up", Effect.FILE, "Push the code and start nothing"),
-        "data": Entry("data", Effect.FILE, "Push, verify or drop the data set on the hosts"),
+        "trust": Entry("cli.commands.hosts", Effect.FILE, "Pin the hosts' keys after showing their fingerprints"),
+        "allow": Entry("cli.commands.hosts", Effect.FILE, "Allow what a cluster file would run on this machine"),
+        "up": Entry("cli.commands.up", Effect.FILE, "Push the code and start every task"),
+        "push": Entry("cli.commands.up", Effect.FILE, "Push the code and start nothing"),
     },
     "Watch": {
-        "status": Entry("status", Effect.READS, "Show the state of the run and what is wrong"),
-        "top": Entry("status", Effect.READS, "Watch the run on a full screen"),
-        "dashboard": Entry("browser", Effect.READS, "Watch the run in a browser"),
-        "logs": Entry("logs", Effect.READS, "Show what tasks print"),
-        "events": Entry("logs", Effect.READS, "List what happened, attempt by attempt"),
-        "metrics": Entry("metrics", Effect.READS, "Show loss, accuracy and other scalars"),
-        "tensorboard": Entry("browser", Effect.READS, "Run TensorBoard next to the event files"),
-        "report": Entry("browser", Effect.READS, "Write one page about the run"),
-        "wait": Entry("status", Effect.READS, "Wait for the run to finish; its result is the exit code"),
-        "runs": Entry("status", Effect.READS, "List the cluster's runs"),
-        "compare": Entry("status", Effect.READS, "Show runs side by side: settings, outcome, speed, metrics"),
+        "status": Entry("cli.commands.status", Effect.READS, "Show the state of the run and what is wrong"),
+        "logs": Entry("cli.commands.logs", Effect.READS, "Show what tasks print"),
+        "events": Entry("cli.commands.logs", Effect.READS, "List what happened, attempt by attempt"),
+        "wait": Entry("cli.commands.status", Effect.READS, "Wait for the run to finish; its result is the exit code"),
+        "runs": Entry("cli.commands.status", Effect.READS, "List the cluster's runs"),
     },
     "Repair": {
-        "diagnose": Entry("status", Effect.READS, "Find out what is wrong, and what to do about it"),
-        "dump": Entry("status", Effect.READS, "Show the Python stacks of live trainers"),
-        "restart": Entry("restart", Effect.CHANGES, "Restart tasks within their run"),
-        "scale": Entry("restart", Effect.CHANGES, "Let more or fewer workers run while the others train"),
-        "drain": Entry("restart", Effect.CHANGES, "Take a host out of the run for its maintenance"),
-        "undrain": Entry("restart", Effect.CHANGES, "Let the tasks of a drained host run again"),
-        "replace": Entry("up", Effect.FILE, "Move the tasks of a host to another one"),
-        "exec": Entry("execute", Effect.CHANGES, "Run a command in the environment of tasks"),
-        "ssh": Entry("execute", Effect.CHANGES, "Log in to the host of a task"),
-        "checkpoints": Entry("checkpoints", Effect.READS, "List, verify, pull, push or prune checkpoints"),
+        "restart": Entry("cli.commands.restart", Effect.CHANGES, "Restart tasks within their run"),
+        "scale": Entry("cli.commands.restart", Effect.CHANGES, "Let more or fewer workers run while the others train"),
+        "drain": Entry("cli.commands.restart", Effect.CHANGES, "Take a host out of the run for its maintenance"),
+        "undrain": Entry("cli.commands.restart", Effect.CHANGES, "Let the tasks of a drained host run again"),
+        "replace": Entry("cli.commands.up", Effect.FILE, "Move the tasks of a host to another one"),
     },
     "Stop and clean up": {
-        "stop": Entry("stop", Effect.CHANGES, "Stop tasks, and make sure that nothing is left"),
-        "down": Entry("stop", Effect.CHANGES, "Stop the run and remove its files"),
-        "gc": Entry("stop", Effect.CHANGES, "Remove what finished runs have left on the hosts"),
+        "stop": Entry("cli.commands.stop", Effect.CHANGES, "Stop tasks, and make sure that nothing is left"),
+        "down": Entry("cli.commands.stop", Effect.CHANGES, "Stop the run and remove its files"),
+        "gc": Entry("cli.commands.stop", Effect.CHANGES, "Remove what finished runs have left on the hosts"),
     },
     "Cluster file": {
-        "validate": Entry("cluster_file", Effect.FILE, "Check the cluster file"),
-        "plan": Entry("cluster_file", Effect.FILE, "Show what `up` would run, and where"),
-        "explain": Entry("cluster_file", Effect.NONE, "Explain a key, an exit code or a term"),
-        "schema": Entry("cluster_file", Effect.NONE, "Print the JSON Schema, for editors"),
+        "validate": Entry("cli.commands.cluster_file", Effect.FILE, "Check the cluster file"),
+        "plan": Entry("cli.commands.cluster_file", Effect.FILE, "Show what `up` would run, and where"),
+        "explain": Entry("cli.commands.cluster_file", Effect.NONE, "Explain a key, an exit code or a term"),
+        "schema": Entry("cli.commands.cluster_file", Effect.NONE, "Print the JSON Schema, for editors"),
     },
 }
+
+
+def _with_rooms(group: str, own: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The commands of a group, those of rooms among them."""
+    names = list(own)
+    entries = dict(own)
+    for room, row in ROOMS.items():
+        for name, command in row.commands.items():
+            if command.group == group:
+                entries[name] = Entry(f"rooms.{room}.command", Effect[command.effect], command.help)
+                names.insert(names.index(command.before) if command.before else len(names), name)
+    return {name: entries[name] for name in names}
+
+
+GROUPS = {group: _with_rooms(group, own) for group, own in _CORE.items()}
 
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 """`exec` and `ssh` count as changes, as the command may be anything."""

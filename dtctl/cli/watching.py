@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from dtctl.cli.late import console, errors, operations, render, rooms
+from dtctl.cli.late import console, errors, operations, render
 from dtctl.errors import DtctlError, ExitCode
 
 if TYPE_CHECKING:

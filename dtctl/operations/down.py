@@ -14,6 +14,7 @@ from dtctl.model import Host
 from dtctl.operations.client import Conversations, Request, is_damaged
 from dtctl.operations.client.persistent import PersistentTransport
 from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.gc import GcResult, Written, collect, without_duplicates
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.runs import known_runs
 from dtctl.operations.stop import (
@@ -27,7 +28,6 @@ from dtctl.operations.stop import (
     stop,
     unseen,
 )
-from dtctl.operations.gc import GcResult, Written, collect, without_duplicates
 from dtctl.transport.seam import Transport
 
 

@@ -10,17 +10,18 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtctl import rooms
 from dtctl.agent.records.reasons import Fact, sentence, why_of
 from dtctl.agent.run.hangs import HANGS
 from dtctl.agent.run.policy import fingerprint, why_ended
 from dtctl.dataclass import dataclass
+from dtctl.errors import DtctlError
 from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.snapshot import RunStatus, TaskStatus
 
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
-    from dtctl.agent.records.vitals import Gpu, GpuUser, Machine
-    from dtctl.agent.rooms.diagnose.records import DiagnoseResult, TaskVitals, Unreached
+    from dtctl.agent.records.vitals import DiagnoseResult, Gpu, GpuUser, Machine, TaskVitals, Unreached
     from dtctl.bundle import LeftOut
 
 PYTHON = "PYTHON"
@@ -258,6 +259,8 @@ class Signature:
     """A few words that a user would search for, in the documentation."""
     cost: Cost = Cost.START
     """What a check pays to find it."""
+    stops: str = ""
+    """Why `up` starts nothing where this is found; empty: it starts."""
 
 
 def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
@@ -282,6 +285,7 @@ def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
             texts.get("follows", ""),
             texts.get("title", ""),
             Cost[texts.get("cost", "start").upper()],
+            texts.get("stops", ""),
         )
 
     return tuple(map(row, sections.sections()))
@@ -357,3 +361,58 @@ class Finding:
     def order(self) -> tuple[bool, int, bool]:
         """By importance; what other tasks wait for comes first."""
         return not self.first, self.signature.level, not self.seen.waiting
+
+
+def used_by(users: list[GpuUser]) -> str:
+    """python of ada (pid 7, 30.1 GB), for the first of them."""
+    return ", ".join(_user(one) for one in users[:3])
+
+
+def _user(one: GpuUser) -> str:
+    whose = f" of {one['user']}" if one["user"] else ""
+    run = f"{one['task']} of run {one['run']}, " if one["run"] else ""
+    used = f", {one['used_bytes'] / 1e9:.1f} GB" if one["used_bytes"] is not None else ""
+    return f"{one['name'] or 'a process'}{whose} ({run}pid {one['pid']}{used})"
+
+
+def fails(finding: Finding) -> bool:
+    """Whether the run would not work; other findings are warnings."""
+    return finding.signature.level <= Level.BLOCKS
+
+
+NOTICED_S = 0.5
+"""A brief check that takes so long is spoken of, though nothing is wrong."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """`found`: by topic, the most important first. `errors`: hosts that could not be asked, and why."""
+
+    hosts: tuple[str, ...]
+    found: tuple[Finding, ...]
+    lines: Mapping[str, tuple[Any, ...]]
+    """By topic."""
+    seconds: float
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    accepted: tuple[str, ...] = ()
+    """Signatures that the cluster file accepts."""
+
+    @property
+    def is_noticed(self) -> bool:
+        """Of a brief one."""
+        return any(one.signature.level < Level.NOTE for one in self.found) or self.seconds >= NOTICED_S
+
+    @property
+    def failed(self) -> bool:
+        return any(fails(one) for one in self.found)
+
+    @property
+    def certain_failures(self) -> tuple[Finding, ...]:
+        """What makes tasks fail for certain, lets two runs fight for a GPU, or loses what was trained."""
+        return tuple(one for one in self.found if one.signature.stops and one.signature.name not in self.accepted)
+
+
+def problems_of(status: RunStatus) -> tuple[Finding, ...]:
+    """What is wrong now, by the status alone, the most important first; nothing where no room looks for problems."""
+    find: Iterator[Callable[[RunStatus], tuple[Finding, ...]]] = rooms.each("problems")
+    return tuple(found for one in find for found in one(status))

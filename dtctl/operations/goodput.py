@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dtctl.agent.records.reasons import headline, why_of
 from dtctl.agent.run import goodput as rules
@@ -23,7 +23,22 @@ from dtctl.operations.snapshot import Outcome, RunStatus
 if TYPE_CHECKING:
     from dtctl.agent.records.checkpoints import Checkpoint
     from dtctl.agent.records.whole_run import Account, Incident
-    from dtctl.rooms.metrics.operation import Point, Series
+
+
+class Point(Protocol):
+    """A scalar that a trainer has written: the step, and when it was made, in Unix seconds."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def time(self) -> float: ...
+
+
+class Series(Protocol):
+    """The points of one tag."""
+
+    @property
+    def points(self) -> Sequence[Point]: ...
 
 
 @dataclass(frozen=True)

@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from contextlib import closing
+from typing import TYPE_CHECKING
 
-from dtctl.agent.rooms.data.records import DataPushResult
 from dtctl.bundle import Bundle
-from dtctl.bundle.sender import IN_MEMORY_BYTES, Sender
-from dtctl.dataclass import dataclass
-from dtctl.errors import ConnectionLost, TransportError
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host
 from dtctl.operations import sending
-from dtctl.operations.client import Progress, Report, final, reporting_failure, request
-from dtctl.rooms.data.relay import Relay, is_worthwhile
+from dtctl.operations.client import Progress, Report, reporting_failure
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.up.readying import converse, sent_bundle
-from dtctl.plan.hosts import DataPlace, task_ports
+from dtctl.operations.up.readying import sent_bundle
 from dtctl.transport.fanout import Outcomes, fan_out
-from dtctl.transport.seam import Session, Transport
+from dtctl.transport.seam import Transport
 
 if TYPE_CHECKING:
-    from dtctl.rooms.data.operation import DataSet
-
-R = TypeVar("R")
-
-
-class NamingTransport(Transport, Protocol):
-    def hostname(self, settings: SshSettings) -> str:
-        """The name or address that SSH connects to."""
-
-
-_LEAST_BYTES = 4 << 20
-RESUMED_AFTER_S: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0)
-"""How long a host whose connection was cut is left alone each time."""
+    pass
 
 
 def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report) -> Outcomes[int]:
@@ -50,88 +30,3 @@ def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report
 
     with sending.sender(bundle, record) as sender:
         return fan_out(list(record.hosts.values()), reporting_failure(work, report))
-
-
-@dataclass(frozen=True)
-class PushedData:
-    """What one directory got."""
-
-    place: DataPlace
-    files: int
-    answer: DataPushResult
-
-
-def push_data(
-    record: RunRecord, data: DataSet, transport: NamingTransport, report: Report, *, overwrite: bool
-) -> Outcomes[Sequence[PushedData]]:
-    """Brings each host what it lacks; what has arrived by a cut or an interrupt is not sent again. Where that is much,
-    hosts that have it hand it to the others (docs/agent.md, "Data")."""
-    shares = {place.share for place in data.places}
-    room = max(_LEAST_BYTES, IN_MEMORY_BYTES // max(1, len(shares)))
-    with ExitStack() as stack:
-        senders = {
-            place.share: stack.enter_context(sending.sender(data.part(place), record, room))
-            for place in {place.share: place for place in data.places}.values()
-        }
-        relays = {share: _relay(record, data, sender, share, transport) for share, sender in senders.items()}
-
-        def put(session: Session, host: Host, place: DataPlace) -> PushedData:
-            sender, relay = senders[place.share], relays[place.share]
-            asked = {"dir": place.directory, "bundle": sender.bundle.id, "overwrite": overwrite}
-            session.send({**request(record, host, "data_push"), **asked, **relay.fields(host.name)})
-            message = converse(session, sender, report, until="result", relay=relay)
-            answer = final(record, session, "data_push", message, DataPushResult)
-            relay.done(host.name, answer["port"])
-            return PushedData(place, len(sender.bundle.manifest.files), answer)
-
-        def work(host: Host) -> Sequence[PushedData]:
-            report(Progress(host.name, "connect"))
-            places = data.on(host.name)
-            with ExitStack() as ending:
-                for place in places:
-                    ending.callback(relays[place.share].leave, host.name)
-                session = ending.enter_context(closing(transport.open(host)))
-                pushed = [put(session, host, place) for place in places]
-                report(Progress(host.name, "prepared"))
-                for place in places:
-                    relays[place.share].stay(host.name)
-            return pushed
-
-        hosts = [record.route_to(name) for name in data.hosts]
-        return fan_out(hosts, reporting_failure(_resuming(work, report), report))
-
-
-def _relay(
-    record: RunRecord, data: DataSet, sender: Sender, share: tuple[int, int] | None, transport: NamingTransport
-) -> Relay:
-    """Of the hosts that get this share, where it is worthwhile, or of none. One without an address is left out."""
-    hosts = [record.route_to(place.host) for place in data.places if place.share == share]
-    if data.cluster.data.relay == "never" or not is_worthwhile(sender.bundle.total_bytes, len(hosts)):
-        hosts = []
-    members = {}
-    for host in hosts:
-        address = host.address
-        if address is None and isinstance(host.reach, SshSettings):
-            address = transport.hostname(host.reach)
-        if address is not None:
-            members[host.name] = address, task_ports(data.cluster, host.name)
-    return Relay(members)
-
-
-def _resuming(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:
-    """The same work, begun again after a cut. A host that cannot be reached at first is not waited for."""
-
-    def resuming(host: Host) -> R:
-        was_cut = False
-        for pause_s in RESUMED_AFTER_S:
-            try:
-                return work(host)
-            except TransportError as error:
-                was_cut = was_cut or isinstance(error, ConnectionLost)
-                if not was_cut:
-                    raise
-            report(Progress(host.name, "connect"))
-            time.sleep(pause_s)
-        return work(host)
-
-    return resuming

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
+from dtctl import rooms
 from dtctl.agent.run import drains
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError, TransportError, UsageError, did_you_mean
 from dtctl.model import TaskId
+from dtctl.operations.client import Report
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.up.launch import Hostname, Start, prepare_launch
 from dtctl.plan import exchanged, plan_roster
-from dtctl.rooms.data.operation import DataSet, data_set
+from dtctl.transport.seam import NamingTransport
 
 
 @dataclass(frozen=True)
@@ -122,14 +125,6 @@ def as_scaled(cluster: Cluster, found: RunStatus) -> Cluster:
     return dataclasses.replace(cluster, jobs=jobs)
 
 
-def data_to_move(exchange: Replacement, launch: Start) -> DataSet | None:
-    """What the new host's tasks read; None where dtctl brings no data, or has none here."""
-    source = exchange.cluster.data.source
-    if launch.record.is_local or source is None or not source.is_dir():
-        return None
-    return data_set(exchange.cluster).only(exchange.new)
-
-
 def _newcomer(cluster: Cluster, record: RunRecord, new: str | None) -> str:
     if new is None:
         if not cluster.spares:
@@ -145,3 +140,18 @@ def _newcomer(cluster: Cluster, record: RunRecord, new: str | None) -> str:
             hint=f"hosts without a task: {', '.join(free) or 'none'}",
         )
     return new
+
+
+class Bring(Protocol):
+    """Brings a host that takes tasks over what they need besides code and environment."""
+
+    def __call__(
+        self, cluster: Cluster, new: str, record: RunRecord, transport: NamingTransport, report: Report
+    ) -> None: ...
+
+
+def bring(exchange: Replacement, launch: Start, transport: NamingTransport, report: Report) -> None:
+    """The new host gets what its tasks need, while the run goes on as far as it does."""
+    everything: Iterator[Bring] = rooms.each("brings")
+    for one in everything:
+        one(exchange.cluster, exchange.new, launch.record, transport, report)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
+from dtctl import rooms
 from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, DtctlError
@@ -56,13 +58,19 @@ def placed(record: RunRecord, transport: Transport) -> RunRecord:
     return dataclasses.replace(found.record, run=record.run or found.record.run) if found.time else record
 
 
+class AtUrls(Protocol):
+    """Reads the checkpoints at the storage URLs of a run, which no host knows of."""
+
+    def __call__(self, record: RunRecord, *, fresh: bool) -> Sequence[Checkpoints]: ...
+
+
 def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
     """And the checkpoints at the storage URLs of the run, which no host knows of; `fresh`: as they are now."""
     if not found.record.checkpoint_urls:
         return found
-    from dtctl.rooms.storage.checkpoints import at_urls
-
-    return dataclasses.replace(found, checkpoints=(*found.checkpoints, *at_urls(found.record, fresh=fresh)))
+    readers: Iterator[AtUrls] = rooms.each("checkpoints")
+    more = (one for read in readers for one in read(found.record, fresh=fresh))
+    return dataclasses.replace(found, checkpoints=(*found.checkpoints, *more))
 
 
 def with_checkpoints(record: RunRecord, transport: Transport) -> RunStatus:

@@ -12,7 +12,6 @@ from dtctl.render.format import duration
 
 if TYPE_CHECKING:
     from dtctl.operations.goodput import Gain, Goodput
-    from dtctl.rooms.pages.report import Report
 
 PARTS = {
     "kept": "steps that were kept",
@@ -52,16 +51,6 @@ def rows(goodput: Goodput) -> dict[str, list[str]]:
         for what in ORDER
         if goodput.seconds.get(what)
     }
-
-
-def of_what(report: Report) -> str:
-    """The explanation of the percentage: of 1h2m until the outcome went into steps that were kept."""
-    elapsed = duration(report.goodput.counted_s if report.goodput else 0.0)
-    paused_s = report.goodput.seconds.get("pause", 0.0) if report.goodput else 0.0
-    paused = f", less pauses of {duration(paused_s)}," if paused_s else ""
-    until = "the outcome" if report.status.verdict.outcome.decided else "now"
-    source = ", by the event files (the logs report no step)" if report.goodput and report.goodput.by_scalars else ""
-    return f" of the {elapsed} until {until}{paused} went into steps that were kept{source}."
 
 
 def gain_text(gain: Gain) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dtctl.agent.records.vitals import Gpu
-from dtctl.operations.findings import Facts
+from dtctl.operations.findings import Facts, used_by
 from dtctl.operations.snapshot import RunStatus
 from dtctl.render.format import size
-from dtctl.rooms.diagnose.gpus import used_by
 
 COLUMNS = {
     **dict.fromkeys(("host", "GPU", "kind", "use", "memory", "temperature", "clock", "held back by"), "nowrap"),

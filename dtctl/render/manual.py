@@ -16,10 +16,12 @@ from typing import Any
 
 import yaml
 
+from dtctl import rooms
 from dtctl.config.habits import meant_anywhere, meant_key
 from dtctl.config.reference import ANY, Key, all_keys, section_texts
 from dtctl.dataclass import dataclass
 from dtctl.errors import ExitCode, UsageError, did_you_mean
+from dtctl.operations.findings import Signature
 from dtctl.render.terminal import console
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -147,13 +149,13 @@ def _by_message(asked: str) -> Iterator[Topic]:
 def _by_signature(asked: str) -> Iterator[Topic]:
     """What `dtctl diagnose` says of an error of a trainer, by the signature's name or title, or the words of a log."""
     from dtctl.render.findings import pattern_of
-    from dtctl.rooms.diagnose.signatures import SIGNATURES  # for this kind of question alone
 
+    signatures: tuple[Signature, ...] = tuple(one for rows in rooms.each("signatures") for one in rows)
     name = asked.lower().replace(" ", "_")
-    named = (one for one in SIGNATURES if name in (one.name, one.family))
-    written = (one for one in SIGNATURES if one.pattern and re.search(one.pattern, asked))
+    named = (one for one in signatures if name in (one.name, one.family))
+    written = (one for one in signatures if one.pattern and re.search(one.pattern, asked))
     words = set(re.findall(r"\w+", asked.lower()))
-    titled = (one for one in SIGNATURES if len(words) > 1 and words <= set(re.findall(r"\w+", one.title.lower())))
+    titled = (one for one in signatures if len(words) > 1 and words <= set(re.findall(r"\w+", one.title.lower())))
     for one in itertools.islice(itertools.chain(named, written, titled), 1):
         remedies = [pattern_of(remedy).partition("    ") for remedy in one.remedy]
         causes = {words: about.strip() for words, _, about in remedies}

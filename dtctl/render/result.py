@@ -17,15 +17,15 @@ from dtctl.render.terminal.console import print_table, table
 from dtctl.render.terminal.safe import log_lines, one_line
 
 if TYPE_CHECKING:
-    from dtctl.agent.records import answers
+    from dtctl.agent.records import gc as records
     from dtctl.operations.down import Waiters
     from dtctl.operations.drain import Scaled, Scaling
     from dtctl.operations.events import EventHistory
+    from dtctl.operations.gc import GcResult, Written
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.stop import Ending, StopResult
     from dtctl.render.logs import LogPrinter
-    from dtctl.operations.gc import GcResult, Written
 
 CAUSE_LINES = 20
 _INCIDENTS = 8
@@ -275,7 +275,7 @@ def _where(one: Written) -> str:
     return f"{what}: {one_line(one.path)} on {fold(one.hosts)}"
 
 
-def _text(one: answers.GcResult) -> str:
+def _text(one: records.GcResult) -> str:
     counts = (
         (len(one["processes"]), "process"),
         (len(one["runs"]), "run"),
@@ -287,7 +287,7 @@ def _text(one: answers.GcResult) -> str:
     return ", ".join(count(number, noun) for number, noun in counts if number)
 
 
-def _details(host: str, one: answers.GcResult) -> list[str]:
+def _details(host: str, one: records.GcResult) -> list[str]:
     lines = [
         f"{host}: process {left['pid']} of {left['run']}{outlived}: {clipped(left['command'], 63)}"
         for outlived, group in (("", one["processes"]), (" outlived SIGKILL", one["survivors"]))

@@ -15,10 +15,10 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import clipped
 from dtctl.model import TaskState, grouped
 from dtctl.operations.findings import Facts
+from dtctl.operations.pace import stragglers
 from dtctl.operations.snapshot import RunStatus, TaskStatus, how_it_ended
 from dtctl.render.format import duration, fold, size, summarize_hosts
 from dtctl.render.terminal.console import styled, table
-from dtctl.rooms.diagnose.hosts import SILENT_S, stragglers
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -212,3 +212,7 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
 def left_behind(task: TaskStatus) -> str:
     """The processes that the trainer left behind; empty if there were none."""
     return sentence(one for one in task.why if one["kind"] == "left_behind")
+
+
+SILENT_S = 30.0
+"""A task that has reported no step for so long is said to."""

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.errors import clipped
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.checkpoints import age, checkpoint_lines
@@ -16,12 +15,11 @@ from dtctl.render.errors import show_host_errors
 from dtctl.render.events import losses_lines
 from dtctl.render.findings import problem_lines
 from dtctl.render.format import by_value, duration, fold, local_time
-from dtctl.render.goodput import goodput_line, percent
+from dtctl.render.goodput import goodput_line
 from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.console import print_table, styled, table
 from dtctl.render.terminal.moving import Redrawn, moving
-from dtctl.render.terminal.safe import one_line
 from dtctl.transport.group_errors import rows
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
     from dtctl.agent.records.whole_run import Contact
     from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
-    from dtctl.rooms.compare.operation import Compared, Comparison, Metric
 
 OUTCOME_STYLE = {
     Outcome.SUCCEEDED: "bold green",
@@ -263,71 +260,3 @@ def _result(run: KnownRun) -> Text:
 
 def _tasks(run: KnownRun) -> str:
     return ", ".join(f"{number} {state.value}" for state, number in Counter(run.tasks.values()).items())
-
-
-_NOTHING = "-"
-
-Row = tuple[str, list[str]]
-
-
-def show_comparison(found: Comparison) -> None:
-    rows = comparison_rows(found)
-    columns = {"": [name for name, _ in rows]}
-    for index, run in enumerate(found.runs):
-        columns[one_line(run)] = [one_line(clipped(values[index])) for _, values in rows]
-    print_table(table(columns))
-
-
-def comparison_rows(found: Comparison) -> list[Row]:
-    """The rows of the comparison, with a value for each run."""
-    rows = [*_results(list(found.runs.values())), *_metrics(list(found.runs.values()))]
-    differences = found.differences
-    rows += [(key, [_NOTHING if value is None else value for value in values]) for key, values in differences.items()]
-    return rows
-
-
-def _results(runs: list[Compared]) -> Iterator[Row]:
-    """The results of the runs, without those that no run has."""
-    for name, shown in _RESULTS.items():
-        values = [shown(one) for one in runs]
-        if any(value != _NOTHING for value in values):
-            yield name, values
-
-
-def _step(one: Compared) -> str:
-    progress = one.status.progress
-    if progress.step is None:
-        return _NOTHING
-    return f"{progress.step}" + (f" of {progress.target}" if progress.target is not None else "")
-
-
-def _checkpoint(one: Compared) -> str:
-    newest = one.status.newest_complete
-    return f"step {newest['step']}" if newest is not None and newest["step"] is not None else _NOTHING
-
-
-_RESULTS: dict[str, Callable[[Compared], str]] = {
-    "outcome": lambda one: one.status.verdict.outcome.value,
-    "reason": lambda one: sentence(one.status.verdict.why),
-    "started": lambda one: local_time(one.status.record.created),
-    "duration": lambda one: duration(one.duration_s) if one.duration_s is not None else _NOTHING,
-    "steps": _step,
-    "steps/s": lambda one: f"{one.steps_per_s:.3g}" if one.steps_per_s else _NOTHING,
-    "goodput": lambda one: percent(one.goodput.share) if one.goodput is not None else _NOTHING,
-    "restarts": lambda one: str(one.restarts),
-    "checkpoint": _checkpoint,
-    "loss": lambda one: one.status.progress.loss or _NOTHING,
-}
-
-
-def _metrics(runs: list[Compared]) -> Iterator[Row]:
-    names = dict.fromkeys(name for one in runs for name in one.metrics)
-    for name in names:
-        yield name, [_metric(one.metrics.get(name)) for one in runs]
-
-
-def _metric(metric: Metric | None) -> str:
-    if metric is None:
-        return _NOTHING
-    best = f", best {metric.best:.4g}" if metric.best is not None and metric.best != metric.last else ""
-    return f"{metric.last:.4g}{best}"

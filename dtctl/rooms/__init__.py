@@ -1,0 +1,103 @@
+"""The rooms: what a run does not need. The rest of dtctl, the core, knows of a room what its row here says.
+
+A room is removed with its folder, its row, and its folder and row in dtctl/agent/rooms; then those of the rooms that
+need it go, too. docs/architecture.md explains rooms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class Command(NamedTuple):
+    """A command: its group in `dtctl --help`, its effect (dtctl/cli/table.py), and its summary.
+
+    `before`: the command of its group before which it is listed; the last one if it is empty.
+    """
+
+    group: str
+    effect: str
+    help: str
+    before: str = ""
+
+
+class Room(NamedTuple):
+    """`commands`: functions of the room's command.py, by their names. The others are functions of the room as
+    MODULE.NAME, with the type of the place that calls them; an empty one has no part there.
+    """
+
+    commands: Mapping[str, Command] = {}
+    problems: str = ""
+    """What is wrong with a run, by its status: operations/findings.py."""
+    signatures: str = ""
+    """All that `explain` knows of such problems: render/manual.py."""
+    inspection: str = ""
+    """What hosts are asked while a run starts: operations/up/inspecting.py."""
+    checkpoints: str = ""
+    """Checkpoints of a run that no host sees: operations/status.py."""
+    brings: str = ""
+    """What a host that takes tasks needs besides code: operations/replace.py."""
+    topic: str = ""
+    """A topic of `check`: rooms/check."""
+    scalars: str = ""
+    """Scalars of a run that no host reads: rooms/metrics/operation.py."""
+    following: str = ""
+    """The same, as they are added."""
+    needs: tuple[str, ...] = ()
+    """Rooms without which it does not work. A module that has another room's name goes with either of the two."""
+
+
+ROOMS: Mapping[str, Room] = {
+    "check": Room(
+        {"check": Command("Start", "FILE", "Check every host: network, storage, programs, clocks", "up")},
+        inspection="checking.inspection",
+        needs=("diagnose",),
+    ),
+    "data": Room(
+        {"data": Command("Start", "FILE", "Push, verify or drop the data set on the hosts")},
+        brings="pushing.bring",
+        topic="check.TOPIC",
+    ),
+    "top": Room({"top": Command("Watch", "READS", "Watch the run on a full screen")}, needs=("metrics",)),
+    "pages": Room(
+        {
+            "dashboard": Command("Watch", "READS", "Watch the run in a browser"),
+            "report": Command("Watch", "READS", "Write one page about the run"),
+            "compare": Command("Watch", "READS", "Show runs side by side: settings, outcome, speed, metrics"),
+        },
+        needs=("metrics", "diagnose"),
+    ),
+    "metrics": Room({"metrics": Command("Watch", "READS", "Show loss, accuracy and other scalars")}),
+    "tensorboard": Room(
+        {"tensorboard": Command("Watch", "READS", "Run TensorBoard next to the event files")},
+        needs=("metrics", "pages", "storage"),
+    ),
+    "diagnose": Room(
+        {"diagnose": Command("Repair", "READS", "Find out what is wrong, and what to do about it", "restart")},
+        problems="operation.in_short",
+        signatures="signatures.SIGNATURES",
+        needs=("metrics",),
+    ),
+    "dump": Room({"dump": Command("Repair", "READS", "Show the Python stacks of live trainers")}),
+    "execute": Room(
+        {
+            "exec": Command("Repair", "CHANGES", "Run a command in the environment of tasks"),
+            "ssh": Command("Repair", "CHANGES", "Log in to the host of a task"),
+        }
+    ),
+    "checkpoints": Room(
+        {"checkpoints": Command("Repair", "READS", "List, verify, pull, push or prune checkpoints")}, needs=("storage",)
+    ),
+    "storage": Room(checkpoints="found.at_urls", scalars="metrics.at_urls", following="metrics.follow"),
+    "init": Room({"init": Command("Start", "NONE", "Write a trainer and a cluster.yaml that works at once", "trust")}),
+}
+
+
+def each(part: str) -> Iterator[Any]:
+    """What the rooms have for this part of `Room`, in the order of the table; each is imported now."""
+    for name, room in ROOMS.items():
+        if own := getattr(room, part):
+            module, _, attribute = own.rpartition(".")
+            yield getattr(import_module(f"{__name__}.{name}.{module}"), attribute)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Type, TypeVar, cast  # noqa: UP
 
 from dtctl.agent.rooms import FRAMES
 from dtctl.dataclass import dataclass
+from dtctl.model import SshSettings
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.timeouts import UNOBSERVED, Waiting
 
@@ -111,3 +112,8 @@ class TransportOptions:
     """Entered with a host's name while `ssh` prompts on the terminal; None without a terminal."""
     waiting: Waiting = UNOBSERVED
     """Reports what is awaited, and silent hosts before they are given up."""
+
+
+class NamingTransport(Transport, Protocol):
+    def hostname(self, settings: SshSettings) -> str:
+        """The name or address that SSH connects to."""

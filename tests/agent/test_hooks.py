@@ -12,12 +12,12 @@ from threading import Thread
 
 import pytest
 
+from dtctl.agent.hooks.posting import Delivery
+from dtctl.agent.hooks.sender import send
 from dtctl.agent.host import programs
+from dtctl.agent.records.hooks import MOST_BYTES, Post, Sent
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact
-from dtctl.agent.hooks.posting import Delivery
-from dtctl.agent.records.hooks import MOST_BYTES, Post, Sent
-from dtctl.agent.hooks.sender import send
 from dtctl.agent.run.run_events import ended, payload
 from dtctl.transport.payload import agent_program
 from tests.agent.host import compiled_program

@@ -40,19 +40,19 @@ def before_imports(factor: float) -> None:
 
 
 def after_imports(factor: float) -> None:
-    from dtctl.operations import push
+    from dtctl.operations import gc
     from dtctl.operations.client import streams
     from dtctl.operations.up import readying
     from dtctl.rooms.data import operation as data
+    from dtctl.rooms.data import pushing
     from dtctl.rooms.dump import operation as dump
-    from dtctl.operations import gc
     from dtctl.transport import payload
 
     gc._PATIENCE_S *= factor
     gc._QUIET_S *= factor
     dump.QUIET_S *= factor
     data.QUIET_S *= factor
-    push.RESUMED_AFTER_S = (0.1, 0.1)
+    pushing.RESUMED_AFTER_S = (0.1, 0.1)
     readying.ROLLBACK_S *= factor
     streams._RETRY_S = (0.1, 0.1, 0.2, 0.2, 0.2)
     payload.opening()

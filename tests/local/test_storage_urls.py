@@ -28,11 +28,12 @@ from dtctl.operations.run_record import RunRecord
 from dtctl.rooms import storage
 from dtctl.rooms.checkpoints.pull import pull
 from dtctl.rooms.checkpoints.upkeep import prune, verify
-from dtctl.rooms.storage import Object, Place, StorageError, cached, events, label
+from dtctl.rooms.storage import Object, Place, StorageError, cached, label
 from dtctl.rooms.storage import checkpoints as urls
+from dtctl.rooms.storage import metrics as events
 from dtctl.rooms.storage.cached import url_hash
-from dtctl.rooms.storage.checkpoints import at_urls, look
-from dtctl.rooms.storage.events import at_urls as scalars_at
+from dtctl.rooms.storage.found import at_urls, look
+from dtctl.rooms.storage.metrics import at_urls as scalars_at
 from tests import event_files, webhdfs
 from tests.browser import Page
 from tests.buckets import Bucket, azure, cloud_storage, hdfs, s3

@@ -8,9 +8,8 @@ from typing import Any
 
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.records.vitals import Machine
+from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
 from dtctl.agent.records.whole_run import Contact, RunView
-from dtctl.agent.rooms.diagnose.records import DiagnoseResult, TaskVitals
 from dtctl.agent.run.cause import cause_of_end
 from dtctl.operations.findings import Facts, Match
 from dtctl.operations.run_record import RunRecord

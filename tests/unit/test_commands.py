@@ -18,8 +18,8 @@ from dtctl.cli import check_working_directory, wants_json
 from dtctl.cli.app import app
 from dtctl.cli.commands import stop as module
 from dtctl.errors import ExitCode, UsageError
-from dtctl.render.terminal import console
 from dtctl.operations.gc import GcResult
+from dtctl.render.terminal import console
 from tests.unit.conftest import Typed
 from tests.unit.wrong_commands import CLUSTER, WRONG_COMMANDS, WrongCommand
 

@@ -17,10 +17,23 @@ from .tree import MOST_BYTES, Manifest, Tree, read_blocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+    from typing import Callable, ContextManager, Dict, Iterable, Iterator, List, Optional, Protocol, Tuple
+
+    class Relay(Protocol):
+        """Other hosts of a push that have the files, or want them (rooms/data/relay.py)."""
+
+        port: Optional[int]
+
+        def has(self, index: int) -> None:
+            """A file is complete here."""
+
+        def growing(self, index: int, part: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+            """The chunks of a file, which others may get while they arrive."""
+
+        def connected(self, address: str, port: int, stays: Callable[[int], bool]) -> ContextManager[Wire]:
+            """A connection to a host that has what is needed."""
 
     from ..records.answers import BlockAt, Progress
-    from ..rooms.data.relay import Relay
 
 _MOST_SOURCES = 8
 _MUCH_BYTES = 1 << 20

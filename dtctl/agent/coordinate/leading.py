@@ -28,10 +28,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, List, Mapping, Optional, Set, Tuple
 
+    from ..hooks.posting import Posting
     from ..link.hub import Hub
     from ..link.peer import FromHub
     from ..records.run_state import Intents, State
-    from ..hooks.posting import Posting
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
     from .view import FromAgent

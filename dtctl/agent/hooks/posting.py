@@ -12,10 +12,10 @@ from contextlib import suppress
 
 from ..host import errors, paths, programs
 from ..records import kinds
+from ..records.hooks import MOST_DELIVERED, Delivered, HookDeliveries, HookFile, Post, Sent
 from ..records.kinds import InvalidValue, checked, made
 from ..records.reasons import Fact, fact
 from ..run import environment, run_events
-from ..records.hooks import MOST_DELIVERED, Delivered, HookDeliveries, HookFile, Post, Sent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

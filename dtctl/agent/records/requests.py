@@ -3,7 +3,6 @@
 Requests that need more records are in starting.py, checkpoints.py and tensorboard.py.
 """
 
-from .gc import GcRequest
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also
 from .reasons import Why
 from .run_state import RunEnd

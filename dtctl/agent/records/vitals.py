@@ -1,7 +1,7 @@
 """The health of machines and processes: samples of agents during a run, and the facts for `diagnose`."""
 
-from .kinds import AtMost, Default, List, OneOf, Optional, Pattern, Record, Within
-from .values import Count, Epoch, Line, Name, Path, Pid, TaskName
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
+from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, Pid, Port, TaskName
 
 MOST_GPUS = 64
 
@@ -177,3 +177,64 @@ class Thread(Record):
     """The kernel function in which it waits; empty if this user may not read it."""
     kernel: AtMost[List[Line], 32]
     """Its stack in the kernel, if this user may read that."""
+
+
+MOST_UNREACHED = 1000
+
+
+MOST_LOG = 16_384
+
+
+class Unreached(Record):
+    """A task of another host whose address cannot be connected to from here."""
+
+    task: TaskName
+    address: Line
+    problem: OneOf["refused", "timeout", "no_route", "denied", "unresolved", "other"]
+    text: Line
+    """The system's error."""
+
+
+class Diverged(Record):
+    """A scalar whose newest value is NaN or infinite."""
+
+    path: Path
+    tag: AtMost[str, 1000]
+    step: Count
+
+
+class TaskVitals(Record):
+    """The current state of a task."""
+
+    cpu: Default[Optional[Processors], None]
+    memory_bytes: Default[Optional[Count], None]
+    frozen: Default[bool, False]
+    """Stopped by a signal."""
+    port: Default[Optional[Port], None]
+    listens: Default[bool, False]
+    """Whether a process of the run listens on its port."""
+    holder: Default[Line, ""]
+    """Another process that listens there."""
+    python: Default[Line, ""]
+    """The program with which it is started."""
+    managed: Default[bool, False]
+    """Whether the system's package manager owns that Python, so that pip refuses to install (PEP 668)."""
+    packages: Default[AtMost[Dict[AtMost[str, 100], AtMost[str, 100]], 100], {}]
+    """Versions of frameworks, as that Python has them."""
+    log: Default[AtMost[str, MOST_LOG], ""]
+    """The end of its newest log, secrets masked."""
+    lost_log: Default[AtMost[str, MOST_LOG], ""]
+    """The end of the log of the last attempt that ended unexpectedly, if another has begun since."""
+
+
+class DiagnoseResult(Record):
+    """The state of one host and of its part of a run."""
+
+    run: Name
+    time: Epoch
+    machine: Machine
+    disks: Default[AtMost[List[Disk], 100], []]
+    busy: Default[AtMost[List[Busy], 10], []]
+    unreached: Default[AtMost[List[Unreached], MOST_UNREACHED], []]
+    diverged: Default[AtMost[List[Diverged], 100], []]
+    tasks: AtMost[Dict[TaskName, TaskVitals], MOST_TASKS]

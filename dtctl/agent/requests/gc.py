@@ -16,13 +16,13 @@ from ..bundles import store, working
 from ..bundles.tree import is_bundle_id, remove_tree
 from ..host import locks, paths, programs
 from ..records.answers import Progress
+from ..records.gc import DeadRun, GcResult, Orphan
 from ..records.kinds import made
 from ..records.values import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, brief
-from . import cluster_lock, damaged_runs, down, forkserver, orphans, runs
 from ..run import environments
 from ..run.runfiles import NEW, REMOVED
 from ..survival import reboot
-from ..records.gc import DeadRun, GcResult, Orphan
+from . import cluster_lock, damaged_runs, down, forkserver, orphans, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

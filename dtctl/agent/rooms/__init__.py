@@ -20,8 +20,9 @@ class Room:
     """`exchanges`: request -> the handler, the record of the request and that of the result.
 
     `topics`: topic of `check` -> the same for its question and its facts. `inspects`: the function that answers such
-    questions, for a start that asks them. `frames` and `words`: the messages of host and controller within a request, by the records that they hold. A name
-    of two parts is one of the room's folder, one of three parts one of the agent's.
+    questions, for a start that asks them. `frames` and `words`: the messages of host and controller within a request,
+    by the records that they hold. A name of two parts is one of the room's folder, one of three parts one of the
+    agent's.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ ROOMS = {
         },
         topics={"data": ("check.inspect", "records.DataQuestion", "records.DataFacts")},
     ),
-    "diagnose": Room({"diagnose": ("serving.diagnose", "records.requests.Request", "records.DiagnoseResult")}),
+    "diagnose": Room({"diagnose": ("serving.diagnose", "records.requests.Request", "records.vitals.DiagnoseResult")}),
     "dump": Room(
         {"dump": ("serving.dump", "records.DumpRequest", "records.answers.RunResult")}, {"dump": "records.Dump"}
     ),

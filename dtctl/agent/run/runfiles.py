@@ -20,8 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
-    from ..records.starting import Credentials
     from ..records.hooks import Post
+    from ..records.starting import Credentials
 
     R = TypeVar("R")
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.completion import complete_runs
 from dtctl.cli.ending import exit_for, exit_without_run, report_errors
-from dtctl.cli.late import document, errors, operations, render, results, rooms
-from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
-from dtctl.cli.watching import chosen, finish, watch
-from dtctl.errors import ExitCode, UsageError
+from dtctl.cli.late import document, errors, operations, render
+from dtctl.cli.options import OutputOption, Scope, on_cluster, on_run, seconds
+from dtctl.cli.watching import finish, watch
 
 if TYPE_CHECKING:
-    from dtctl.model import TaskId
-    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
 
 
@@ -87,45 +82,6 @@ def runs(
     report_errors(known.errors, others=known.runs)
 
 
-@on_cluster
-def compare(
-    scope: Scope,
-    runs: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN RUN...", help="Their ids, as dtctl runs lists them.", autocompletion=complete_runs),
-    ],
-    output: OutputOption = "text",
-) -> None:
-    """Show runs side by side: their settings, outcome, speed and metrics."""
-    if len(named := list(dict.fromkeys(runs))) < 2:
-        raise UsageError("compare takes two runs or more", hint="dtctl runs    lists them")
-    records = [dataclasses.replace(scope, run=run).record() for run in named]
-    with scope.dialling():
-        found = rooms.compare.operation.compare(records, scope.transport)
-    if output == "json":
-        document.print_json("Comparison", results.comparison(found))
-    elif found.runs:
-        render.status.show_comparison(found)
-    report_errors(found.failed, others=found.runs)
-
-
-@on_run
-def diagnose(scope: Scope, output: OutputOption = "text") -> None:
-    """Inspect every host; report what is wrong, why, and the next command."""
-    record = scope.placed()
-    with scope.dialling():
-        found = rooms.diagnose.operation.diagnose(record, scope.transport)
-    if not found.status.time:
-        exit_without_run(found.errors, found.status.record, found.status.without_run)
-    if output == "json":
-        document.print_json("Diagnosis", render.machine.status.diagnosis(found))
-    else:
-        render.findings.show_diagnosis(found)
-    errors.show_host_errors(found.errors)
-    render.result.show_without_run(found.status.record, found.status.without_run)
-    exit_for(found.errors, others=True)
-
-
 @on_run
 def wait(
     scope: Scope,
@@ -142,48 +98,3 @@ def wait(
     if output == "json":
         _print_json(status)
     finish(status, reported=reported)
-
-
-LOG_LINES = 500
-
-
-@on_run
-def top(scope: Scope) -> None:
-    """Watch the run, its tasks and their logs on a full screen (needs dtctl[top])."""
-    record, transport = scope.record(), scope.transport
-    rooms.top.need_screen()
-
-    def open_log(known: RunRecord, task: TaskId) -> operations.client.streams.Feed:
-        return operations.client.streams.Feed(
-            lambda: operations.follow.follow_log(known, transport, task, LOG_LINES)
-        ).start()
-
-    run = operations.client.streams.Feed(lambda: operations.watch.watch_run(record, transport)).start()
-    first = run.first()  # before the screen: errors and questions have the terminal for themselves
-    known = first.record if isinstance(first, operations.snapshot.RunStatus) else record
-    loss = operations.client.streams.Feed(lambda: rooms.metrics.operation.follow_loss(known, transport))
-    try:
-        if isinstance(first, BaseException):
-            raise first
-        status, code = rooms.top.show(run, loss.start(), open_log)
-    finally:
-        run.close()
-        loss.close()
-    if status is not None:
-        scope.memory.remember(status)
-    if code is not None:
-        raise typer.Exit(code)
-
-
-@on_run
-def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
-    """Show the Python stacks of live trainers without stopping them."""
-    record = scope.placed()
-    found = rooms.dump.operation.dump(record, scope.transport, chosen(record, tasks))
-    if output == "json":
-        document.print_json("Dump", results.dumps(found))
-    else:
-        rooms.dump.screen.show_dumps(found)
-    report_errors(found.errors, others=found.tasks)
-    if not found.has_stacks:
-        raise typer.Exit(ExitCode.RUN_FAILED)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import exit_for
-from dtctl.cli.late import console, document, errors, operations, render, results, rooms
+from dtctl.cli.late import console, document, errors, operations, render, results
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
 from dtctl.cli.scope import Announced, facts
 from dtctl.cli.watching import chosen
@@ -19,8 +19,8 @@ from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.down import DownResult
-    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.gc import GcResult
+    from dtctl.operations.run_record import RunRecord
 
 
 LOOK = "dtctl status    shows what is left"
@@ -154,9 +154,7 @@ def gc(
 
     def look(*, dry_run: bool) -> GcResult:
         with scope.dialling():
-            return operations.gc.collect(
-                record, scope.transport, every_cluster=every, written=written, dry_run=dry_run
-            )
+            return operations.gc.collect(record, scope.transport, every_cluster=every, written=written, dry_run=dry_run)
 
     if dry_run or not yes:
         found = look(dry_run=True)

@@ -210,7 +210,11 @@ def replace(
     render.plan.show_left_out(launch.bundle, launch.plan.cluster.file)
     render.plan.show_exposure(operations.local.exposure(cluster))
 
-    _bring_data(scope, exchange, launch, quiet=quiet or output == "json")
+    with (
+        scope.on_interrupt("the run is unchanged; the new host keeps the received files"),
+        render.progress.UpProgress([exchange.new], quiet=quiet or output == "json", rates=True) as progress,
+    ):
+        operations.replace.bring(exchange, launch, scope.transport, progress)
 
     def agree(runs: Collection[str]) -> None:
         if not yes:
@@ -228,20 +232,6 @@ def replace(
         render.starting.show_started(outcome, launch.plan)
         render.starting.show_replacement(exchange)
     return None
-
-
-def _bring_data(scope: Scope, exchange: Replacement, launch: Start, *, quiet: bool) -> None:
-    """The new host gets what its tasks read, while the run goes on as far as it does."""
-    data = operations.replace.data_to_move(exchange, launch)
-    if data is None:
-        return
-    with (
-        scope.on_interrupt("the run is unchanged; the new host keeps the received files"),
-        render.progress.UpProgress(data.hosts, quiet=quiet, rates=True) as progress,
-    ):
-        operations.push.push_data(launch.record, data, scope.transport, progress, overwrite=False).or_raise(
-            "bring the data"
-        )
 
 
 def _agrees_to_unknown_end(scope: Scope, exchange: Replacement, found: RunStatus) -> bool:

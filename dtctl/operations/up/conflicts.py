@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dtctl.agent.records.answers import PortsResult, Prepared
 from dtctl.agent.records.spec import may_be_absent
@@ -16,7 +16,6 @@ from dtctl.model import CHOSEN_PORT, Host, TaskId
 from dtctl.operations.client import Request
 from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.plan import Roster, RosterEntry
-from dtctl.rooms.check.network import set_by_file, takes_others
 from dtctl.transport.fanout import SomeHostsFailed, failures
 
 _MOST_PORTS = 10
@@ -247,3 +246,23 @@ def explained(error: DtctlError, hint: str) -> DtctlError:
 
 def _may_be_absent(roster: Roster, task: RosterEntry) -> bool:
     return may_be_absent(task.role, task.scope, roster.strategy)
+
+
+COORDINATOR = "coordinator"
+"""Whose place it is that is no task's."""
+
+
+def set_by_file(cluster: Cluster) -> list[str]:
+    """The jobs whose port the file sets explicitly, and `the coordinator`, once per port."""
+    jobs = [job.name for job in cluster.jobs.values() if job.own_port]
+    return jobs + [COORDINATOR_OF_START] * cluster.own_coordinator_port
+
+
+def takes_others(cluster: Cluster, whose: Iterable[str]) -> bool:
+    """Whether a start has the hosts choose other ports where these tasks' are in use: the file sets none of them."""
+    jobs = {COORDINATOR_OF_START if one == COORDINATOR else one.partition(":")[0] for one in whose}
+    return bool(jobs) and "ports" not in cluster.settings and jobs.isdisjoint(set_by_file(cluster))
+
+
+COORDINATOR_OF_START = "the coordinator"
+"""As hosts name its port when a run starts."""

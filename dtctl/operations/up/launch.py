@@ -10,8 +10,7 @@ import functools
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +18,15 @@ from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
 from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
-from dtctl.errors import PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client import controller_name, request
 from dtctl.operations.credentials import Authority
-from dtctl.operations.environments import content_with, environment_content
-from dtctl.operations.local import find_hooks, find_secrets, known_secrets, local_python, make_local
+from dtctl.operations.environments import content_with
+from dtctl.operations.local import find_hooks, find_secrets, local_python, make_local
 from dtctl.operations.run_record import RunRecord, record_of
-from dtctl.operations.sending import START, VALUES, require, scan_code, scan_wheels, sendings
+from dtctl.operations.sending import START, require, scan_code, scan_wheels, sendings
 from dtctl.operations.up.conflicts import check_may_go_without
+from dtctl.operations.up.inspecting import Inspection, inspection
 from dtctl.plan import RunPlan
 from dtctl.plan.hosts import output_places
 from dtctl.plan.run import plan_run
@@ -35,7 +34,6 @@ from dtctl.plan.spec import NO_CONTENT, EnvironmentContent, digest, environment_
 
 if TYPE_CHECKING:
     from dtctl.agent.records.spec import Environment, Spec
-    from dtctl.rooms.check import CheckContext
 
 
 Hostname = Callable[[SshSettings], str]
@@ -62,8 +60,8 @@ class Start:
     """Output directories are taken over from other clusters."""
     hooks: tuple[Post, ...] = field(default=(), repr=False)
     """The hooks to which the coordinator posts."""
-    context: CheckContext | None = None
-    """Checks of the hosts that are sent along with the start."""
+    inspect: Callable[[RunPlan], Inspection] | None = None
+    """Begins the questions to the hosts that are sent along with the start; None: they are asked nothing."""
     allow_missing: int | None = None
     """The number of hosts that may be missing; None if the command has no such option."""
     wheels: Bundle | None = None
@@ -103,33 +101,6 @@ def make_plan(cluster: Cluster, hostname: Hostname, *, local: bool = False) -> R
     return plan_run(cluster, names, local_python=local_python(os.environ))
 
 
-def prepare_check(
-    cluster: Cluster,
-    hostname: Hostname,
-    overrides: Sequence[str] | None,
-    *,
-    local: bool = False,
-    deep: bool = False,
-) -> tuple[CheckContext, RunRecord]:
-    """The context to check a cluster that is not started.
-
-    `overrides`: of the file's keys. `local`: all hosts are this machine. `deep`: see CheckContext. On local hosts a
-    check starts only programs that the user has allowed, and it sends only values that he has allowed to be sent.
-    """
-    from dtctl.operations.consent import Consents, may_start
-    from dtctl.rooms.check.checking import context_of
-
-    allowed_here = may_start(cluster, overrides, local=local)
-    plan = make_plan(cluster, hostname, local=local)
-    known: Mapping[str, str] = {}
-    if local or not Consents().missing(sendings(cluster, VALUES, os.environ)):
-        with suppress(PreflightError):  # `up` reports an env file that cannot be used
-            known = known_secrets(cluster, os.environ)
-    content = environment_content(cluster)
-    context = context_of(plan, content, deep=deep, hostname=hostname, allowed_here=allowed_here, secrets=known)
-    return context, record_of(plan)
-
-
 def prepare_launch(
     cluster: Cluster,
     hostname: Hostname,
@@ -150,8 +121,6 @@ def prepare_launch(
     looked at already. `check`: the hosts are to report on themselves. `allow_missing`: so many hosts may be
     done without; None where that is no choice of the command's.
     """
-    from dtctl.rooms.check.checking import context_of
-
     if not local:
         require(sendings(cluster, START, environ))
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
@@ -176,9 +145,7 @@ def prepare_launch(
         replan=lambda cluster: make_plan(cluster, hostname),
         adopt_output=adopt_output,
         hooks=hooks,
-        context=(
-            context_of(plan, content, brief=True, allowed_here=True, bundle=bundle.id, secrets=found) if check else None
-        ),
+        inspect=(functools.partial(inspection, content=content, bundle=bundle.id, secrets=found) if check else None),
         allow_missing=allow_missing,
         wheels=wheels,
         content=content,

@@ -7,8 +7,9 @@ import dataclasses
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from dtctl.agent.records import answers
 from dtctl.agent.records.values import BLOCK_BYTES
@@ -17,7 +18,6 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError
 from dtctl.operations.client import Progress, Report, about, final, request
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong
-from dtctl.rooms.data.relay import MOST_FAILED, Relay
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Message, Session
@@ -96,6 +96,24 @@ def kept(session: Session, report: Report, record: RunRecord, run: str) -> answe
     return final(dataclasses.replace(record, run=run), session, "up", message, answers.UpResult)
 
 
+class Relay(Protocol):
+    """Hosts that hand the files of one bundle to each other (rooms/data/relay.py)."""
+
+    most_failed: int
+    """How many feeders a host tries."""
+
+    def __contains__(self, host: str) -> bool: ...
+
+    def feeder(self, host: str, port: int | None, needed_bytes: int) -> tuple[str, int] | None:
+        """Who has the files that a host needs; None: the controller sends them."""
+
+    def sending(self) -> AbstractContextManager[Callable[[int], None]]:
+        """While the controller sends; called with the bytes that are sent."""
+
+    def stays(self, host: str, received_bytes: int) -> bool:
+        """Whether a host stays with its feeder, of which it has received so much."""
+
+
 class _Needs:
     """A host may ask for each file of the bundle twice, because it may have lost one meanwhile."""
 
@@ -129,7 +147,9 @@ class _Needs:
         self._files += len(need["files"]) + len(need["digests"])
         self._blocks += len(need["blocks"])
         most_blocks = sum(-(-file.size // BLOCK_BYTES) for file in files)
-        rounds = 2 + (MOST_FAILED if self._relay is not None else 0)  # before each feeder it may ask for digests
+        rounds = 2 + (
+            self._relay.most_failed if self._relay is not None else 0
+        )  # before each feeder it may ask for digests
         if self._files > rounds * len(files) or self._blocks > 2 * most_blocks:
             raise untrue(self._host, "requests the same files repeatedly")
         with contextlib.nullcontext(lambda size: None) if self._relay is None else self._relay.sending() as sent:

@@ -10,7 +10,6 @@ from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.run_state import Past, RunEnd
-from dtctl.agent.rooms.check.records import CheckFacts
 from dtctl.agent.run.cause import names_taken_port
 from dtctl.agent.run.policy import fingerprint, why_ended
 from dtctl.bundle import Bundle
@@ -20,11 +19,11 @@ from dtctl.errors import DtctlError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 from dtctl.operations.client import Progress
+from dtctl.operations.findings import Checked
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, TaskStatus, how_it_ended
 from dtctl.operations.stop import Ending, Stopping, StopResult
 from dtctl.operations.up.succession import Unended
-from dtctl.rooms.check.checking import Checked
 from dtctl.transport.seam import Session
 
 EXPECTED_S = 30.0
@@ -270,16 +269,10 @@ def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:
     return newest if newest and newest.report["newest_complete"] else None
 
 
-def saved_at_url(facts: CheckFacts | None) -> bool:
-    """Whether a host has seen a checkpoint at a storage URL that the run writes to."""
-    tried = facts["urls"]["tried"] if facts is not None and facts["urls"] is not None else ()
-    return any(one["saved"] for one in tried)
-
-
 def unseen(prepared: Mapping[str, Prepared], record: RunRecord, previous: RunRecord | None) -> UnusedCheckpoint | None:
     """The newest checkpoint that is out of sight, where none is in sight. `previous`: the last run of this file."""
     lead = record.coordinator
-    if earlier(prepared) or any(saved_at_url(answer["facts"]) for answer in prepared.values()):
+    if earlier(prepared):
         return None
     unused = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if not one["seen"]]
     if unused:

@@ -14,6 +14,7 @@ from dtctl.model import Host, TaskId
 from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.client import Progress, Report, Request, about, reporting_failure
 from dtctl.operations.client.plausible import check_inventory
+from dtctl.operations.findings import Checked
 from dtctl.operations.sending import sender
 from dtctl.operations.snapshot import TaskStatus
 from dtctl.operations.stop import StopOrder, StopResult, stop
@@ -28,10 +29,10 @@ from dtctl.operations.up.conflicts import (
     with_chosen,
     without_ports,
 )
+from dtctl.operations.up.inspecting import NOTHING
 from dtctl.operations.up.launch import Start, environment_on, up_request
 from dtctl.operations.up.readying import Left, Rollback, end
 from dtctl.operations.up.result import UpReport
-from dtctl.rooms.check.checking import Checked, InPassing
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
 from dtctl.transport.seam import Session, Transport
 
@@ -67,7 +68,7 @@ class Joining:
         inventory = joining["inventory"]
         run, created, replaced = inventory["run"], inventory["created"], inventory["replaced"]
         record = dataclasses.replace(launch.record, run=run, created=created, replaced=replaced)
-        self._launch = dataclasses.replace(launch, record=record, authority=None, context=None)
+        self._launch = dataclasses.replace(launch, record=record, authority=None, inspect=None)
         self._run = run
         self._joining = joining
         self._transport = transport
@@ -141,7 +142,7 @@ class Starting:
         self._hosts = tuple(host for name, host in launch.record.hosts.items() if name not in without)
         self._sessions: dict[str, Session] = {}
         self._sender = sender(launch.bundle, launch.record)
-        self._passing = InPassing(launch.context)
+        self._passing = launch.inspect(launch.plan) if launch.inspect is not None else NOTHING
         self._runs: dict[str, str] = {}
         """Host -> the run that it has prepared, or has already."""
         self._rollback = Rollback(self._sessions)
@@ -312,10 +313,9 @@ class Starting:
         hosts = self._hosts
         self.give_back([host.name for host in hosts])
         self._hosts = hosts
-        plan, context = self.launch.replan(without_ports(self.launch.plan.cluster)), self.launch.context
-        context = context and dataclasses.replace(context, plan=plan)
-        self.launch = dataclasses.replace(self.launch, plan=plan, context=context)
-        self._passing = InPassing(context)
+        plan = self.launch.replan(without_ports(self.launch.plan.cluster))
+        self.launch = dataclasses.replace(self.launch, plan=plan)
+        self._passing = self.launch.inspect(plan) if self.launch.inspect is not None else NOTHING
         self.choose_ports()
         return self.prepare_everywhere()
 
@@ -333,6 +333,11 @@ class Starting:
         self._runs[host.name] = answer["run"]
         self.report(Progress(host.name, "prepared"))
         return answer
+
+    @property
+    def saw_checkpoint(self) -> bool:
+        """Whether a host has seen a checkpoint at a storage URL that the run writes to."""
+        return self._passing.saw_checkpoint
 
     def check(self, prepared: Mapping[str, answers.Prepared]) -> Checked | None:
         """Evaluates the facts of the hosts. They probe each other in a second round, all at once."""

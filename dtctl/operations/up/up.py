@@ -97,7 +97,7 @@ def _start(
     prepared = _move_ports(starting, report, prepared)
     brief = starting.check(prepared)
     prepared = _refuse_conflicts(starting, prepared)
-    out_of_sight = unseen(prepared, record, previous)
+    out_of_sight = None if starting.saw_checkpoint else unseen(prepared, record, previous)
     if out_of_sight is not None:
         report.at_zero(out_of_sight)
     replaced = _make_room(starting, report, prepared)

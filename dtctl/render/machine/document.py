@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoints
+    from dtctl.operations.gc import GcResult
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import UnusedCheckpoint, UpResult
     from dtctl.plan import RunPlan
-    from dtctl.operations.gc import GcResult
 
 API_VERSION = "dtctl/v1"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.whole_run import Incident
+from dtctl.operations.findings import fails, problems_of
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Coordination, RunStatus, TaskStatus, Verdict, recovered_after_s, steps_lost
 from dtctl.render.findings import filled, happened, last_lines, remedies, words
@@ -14,14 +15,11 @@ from dtctl.render.format import iso_utc
 from dtctl.render.gpus import every
 from dtctl.render.machine.document import checkpoints, errors, picked, reasoned
 from dtctl.render.roster import gpus_of
-from dtctl.rooms.check import Line, Statement, fails
-from dtctl.rooms.diagnose.operation import Diagnosis, in_short
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Gpu
-    from dtctl.operations.findings import Finding
+    from dtctl.operations.findings import Checked, Finding
     from dtctl.operations.up.result import UpResult
-    from dtctl.rooms.check.checking import Checked
 
 
 def run_status(status: RunStatus) -> dict[str, Any]:
@@ -38,7 +36,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         "cause": _cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
         "progress": picked(status.progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss"),
-        "problems": problems(in_short(status)),
+        "problems": problems(problems_of(status)),
         "goodput": picked(goodput, _GOODPUT) if goodput is not None else None,
         "tasks": [{**task_status(task), **_more(status, task)} for task in tasks],
         "gpus": [{"host": host, **gpu_document(gpu)} for host, gpu in every(status)],
@@ -128,31 +126,6 @@ def _incident(one: Incident) -> dict[str, Any]:
     }
 
 
-def diagnosis(found: Diagnosis) -> dict[str, Any]:
-    return {
-        **picked(found.status.record, "cluster run"),
-        "problems": problems(found.found, typed="diagnose"),
-        "hosts": [
-            {
-                "host": host,
-                **{name: value for name, value in host_vitals.items() if name in _HOST},
-                "machine": {name: value for name, value in host_vitals["machine"].items() if name != "gpus"},
-                "gpus": [gpu_document(gpu) for gpu in found.facts.gpus(host)],
-            }
-            for host, host_vitals in found.facts.hosts.items()
-        ],
-        "tasks": [
-            {"task": task, "host": host, **{name: value for name, value in vitals.items() if name != "log"}}
-            for host, host_vitals in found.facts.hosts.items()
-            for task, vitals in host_vitals["tasks"].items()
-        ],
-        "errors": errors(found.errors),
-    }
-
-
-_HOST = ("machine", "disks", "busy", "unreached", "diverged")
-
-
 def gpu_document(gpu: Gpu) -> dict[str, Any]:
     names = "index name driver lost busy used_bytes memory_bytes degrees clock_mhz most_clock_mhz lanes throttled"
     return picked(gpu, f"{names} ecc_errors xid given=tasks users[pid name user used_bytes run task]")
@@ -210,7 +183,6 @@ def _finding(found: Finding) -> dict[str, Any]:
     }
 
 
-def _line(one: Line | Statement) -> dict[str, Any]:
-    if isinstance(one, Statement):
-        return picked(one, "kind fields")
-    return picked(one, "what values=hosts")
+def _line(one: Any) -> dict[str, Any]:
+    """A fact of a topic: a value of each host, or a statement."""
+    return picked(one, "what values=hosts" if hasattr(one, "values") else "kind fields")

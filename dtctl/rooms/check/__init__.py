@@ -7,20 +7,17 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dtctl.agent.records.values import HOME, PYTHON
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.client.persistent import Greeted
-from dtctl.operations.findings import Cost, Fields, Finding, Level, Match, Signature, table
+from dtctl.operations.findings import Cost, Fields, Finding, Match, Signature, table
 from dtctl.plan import RunPlan
 from dtctl.plan.spec import NO_CONTENT, EnvironmentContent
 from dtctl.rooms.check.programs import Needs
-
-if TYPE_CHECKING:
-    from dtctl.rooms.data.operation import DataSet
 
 Q = TypeVar("Q")
 F = TypeVar("F")
@@ -47,8 +44,8 @@ class CheckContext:
     """Host -> the name or address that SSH connects to, where SSH does."""
     allowed_here: bool = False
     """The user lets the file start its programs on this machine (operations/consent.py)."""
-    data: DataSet | None = None
-    """Where the file has dtctl bring data; as far as it is known without reading it."""
+    known: Mapping[str, Any] = field(default_factory=dict)
+    """Topic -> what its `prepare` has found on this machine."""
     own_python: str = ""
     """The Python of this machine that is used where the file names none."""
     bundle: str | None = None
@@ -155,6 +152,8 @@ class Topic(Generic[Q, F]):
     describe: Callable[[CheckContext, Answers[F]], Iterable[Line | Statement]]
     doors: Callable[[CheckContext, Answers[F]], Sequence[Door]] = lambda context, answers: ()
     """What this machine is to try to connect to itself, during the next round."""
+    prepare: Callable[[RunPlan], Any] = lambda plan: None
+    """Finds out what the topic needs of this machine."""
 
     @property
     def rows(self) -> tuple[Signature, ...]:
@@ -182,8 +181,3 @@ def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **field
 def shown(path: str) -> str:
     """A path with marks as a person writes it."""
     return path.replace(HOME, "~").replace(PYTHON, "Python of trainer.environment")
-
-
-def fails(finding: Finding) -> bool:
-    """Whether the run would not work; other findings are warnings."""
-    return finding.signature.level <= Level.BLOCKS

@@ -6,56 +6,44 @@ import dataclasses
 import os
 import secrets as randomness
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import field
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
+from dtctl import rooms
+from dtctl.agent import rooms as agent_rooms
 from dtctl.agent.records.answers import Facts
 from dtctl.agent.records.kinds import InvalidValue, checked
-from dtctl.agent import rooms as agent_rooms
 from dtctl.agent.rooms.check.records import CheckResult
+from dtctl.config.cluster import Cluster
 from dtctl.config.ranges import fold
-from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.away import ImpatientTransport
 from dtctl.operations.client import Conversations, Progress, Report, Request
 from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
-from dtctl.operations.findings import Finding, Level
-from dtctl.operations.local import local_python
-from dtctl.operations.run_record import RunRecord
+from dtctl.operations.environments import environment_content
+from dtctl.operations.findings import Checked, Finding
+from dtctl.operations.local import known_secrets, local_python
+from dtctl.operations.run_record import RunRecord, record_of
+from dtctl.operations.sending import VALUES, sendings
+from dtctl.operations.up.inspecting import Prepare
+from dtctl.operations.up.launch import Hostname, make_plan
 from dtctl.plan import RunPlan
 from dtctl.plan.spec import NO_CONTENT, EnvironmentContent
-from dtctl.rooms.check import (
-    Answers,
-    CheckContext,
-    Line,
-    Statement,
-    Topic,
-    fails,
-    machine,
-    software,
-    speed,
-    ssh,
-    storage,
-    urls,
-)
+from dtctl.rooms.check import Answers, CheckContext, Topic, machine, software, speed, ssh, storage, urls
 from dtctl.rooms.check.network import tasks
 from dtctl.rooms.check.network.exposure import dial, is_exposed
 from dtctl.rooms.check.programs import needs_of
-from dtctl.rooms.data import check as data
-from dtctl.rooms.data.operation import data_set
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
-TOPICS: tuple[Topic[Any, Any], ...] = (
+_TOPICS: tuple[Topic[Any, Any], ...] = (
     tasks.TOPIC,
     storage.TOPIC,
-    data.TOPIC,
     urls.TOPIC,
     software.TOPIC,
     machine.TOPIC,
@@ -63,52 +51,17 @@ TOPICS: tuple[Topic[Any, Any], ...] = (
     ssh.TOPIC,
 )
 
-STOPPING = (
-    *("python_missing", "modules_missing", "syntax_error"),
-    *("gpus_missing", "gpus_unseen", "gpus_silent", "gpus_taken"),
-    *data.MISSING,
-    *("url_missing", "url_denied", "url_scheme_unknown", "url_unresolved"),
-    *storage.FROM_NOTHING,
-    *("keras_3_fit", "tensorflow_1_used"),
-)
-"""What makes tasks fail for certain, lets two runs fight for a GPU, or loses what was trained: `up` starts nothing."""
+
+def topics() -> tuple[Topic[Any, Any], ...]:
+    """All topics, those of other rooms last."""
+    return (*_TOPICS, *rooms.each("topic"))
 
 
 DEEP_S = 900.0
 """For one round of a deep check: imports and multiplications take their time."""
 
-NOTICED_S = 0.5
-"""A brief check that takes so long is spoken of, though nothing is wrong."""
 
 Clocks = dict[str, tuple[float, float]]
-
-
-@dataclass(frozen=True)
-class Checked:
-    """`found`: by topic, the most important first. `errors`: hosts that could not be asked, and why."""
-
-    hosts: tuple[str, ...]
-    found: tuple[Finding, ...]
-    lines: Mapping[str, tuple[Line | Statement, ...]]
-    """By topic."""
-    seconds: float
-    errors: Mapping[str, DtctlError] = field(default_factory=dict)
-    accepted: tuple[str, ...] = ()
-    """Signatures that the cluster file accepts."""
-
-    @property
-    def is_noticed(self) -> bool:
-        """Of a brief one."""
-        return any(one.signature.level < Level.NOTE for one in self.found) or self.seconds >= NOTICED_S
-
-    @property
-    def failed(self) -> bool:
-        return any(fails(one) for one in self.found)
-
-    @property
-    def certain_failures(self) -> tuple[Finding, ...]:
-        stopping = [name for name in STOPPING if name not in self.accepted]
-        return tuple(one for one in self.found if one.signature.name in stopping)
 
 
 def check(
@@ -116,13 +69,13 @@ def check(
     record: RunRecord,
     transport: Transport,
     report: Report,
-    topics: Iterable[Topic[Any, Any]] = TOPICS,
+    about: Iterable[Topic[Any, Any]] | None = None,
 ) -> Checked:
     """All topics ask at once, until none has a question left; a host that cannot be asked is left out."""
     began = time.monotonic()
     noting = RecordingTransport(ImpatientTransport(transport, record), report)
     with Conversations(record, noting, context.hosts) as hosts:
-        rounds = _Rounds(context, tuple(topics), noting.greeted, hosts.errors)
+        rounds = _Rounds(context, tuple(about) if about is not None else topics(), noting.greeted, hosts.errors)
         while questions := rounds.next():
             with rounds.dialling():
                 answers = hosts.ask(_request(context, questions, rounds.clocks, report), questions)
@@ -236,7 +189,9 @@ class InPassing:
     """The questions of one `up`, which asks them in its own conversations. Without a scene nothing is asked."""
 
     def __init__(self, context: CheckContext | None) -> None:
-        self._rounds = _Rounds(context, TOPICS) if context is not None else None
+        self._rounds = _Rounds(context, topics()) if context is not None else None
+        self.saw_checkpoint = False
+        """Whether a host has seen a checkpoint at a storage URL that the run writes to."""
         self._opened: dict[str, float] = {}
         self._answered: set[str] = set()
         self._seconds = 0.0
@@ -269,6 +224,8 @@ class InPassing:
         }
         self._seconds += max((answer["facts_s"] for answer in answers.values()), default=0.0)
         self._answered |= facts.keys()
+        tried = [one for each in facts.values() for one in each.get("urls", {}).get("tried", ())]
+        self.saw_checkpoint = self.saw_checkpoint or any(one["saved"] for one in tried)
         self.questions = {}
         if self._rounds is not None:
             self._rounds.add(facts)
@@ -338,9 +295,44 @@ def context_of(
             if hostname is not None and isinstance(reach, SshSettings)
         },
         allowed_here=allowed_here,
-        data=data_set(plan.cluster, read=False) if plan.cluster.data.source else None,
+        known={topic.name: topic.prepare(plan) for topic in topics()},
         own_python=local_python(os.environ),
         bundle=bundle,
         content=content,
         secrets=secrets or {},
     )
+
+
+def prepare_check(
+    cluster: Cluster,
+    hostname: Hostname,
+    overrides: Sequence[str] | None,
+    *,
+    local: bool = False,
+    deep: bool = False,
+) -> tuple[CheckContext, RunRecord]:
+    """The context to check a cluster that is not started.
+
+    `overrides`: of the file's keys. `local`: all hosts are this machine. `deep`: see CheckContext. On local hosts a
+    check starts only programs that the user has allowed, and it sends only values that he has allowed to be sent.
+    """
+    from dtctl.operations.consent import Consents, may_start
+
+    allowed_here = may_start(cluster, overrides, local=local)
+    plan = make_plan(cluster, hostname, local=local)
+    known: Mapping[str, str] = {}
+    if local or not Consents().missing(sendings(cluster, VALUES, os.environ)):
+        with suppress(PreflightError):  # `up` reports an env file that cannot be used
+            known = known_secrets(cluster, os.environ)
+    content = environment_content(cluster)
+    context = context_of(plan, content, deep=deep, hostname=hostname, allowed_here=allowed_here, secrets=known)
+    return context, record_of(plan)
+
+
+def inspection(plan: RunPlan, *, content: EnvironmentContent, bundle: str, secrets: Mapping[str, str]) -> InPassing:
+    """The questions of one start, which its own conversations ask."""
+    return InPassing(context_of(plan, content, brief=True, allowed_here=True, bundle=bundle, secrets=secrets))
+
+
+if TYPE_CHECKING:
+    _: Prepare = inspection

@@ -269,7 +269,7 @@ def _in_use(host: str, answer: MachineFacts, given: Collection[int]) -> Iterator
         ours = len(users) < len(gpu["users"])
         used = bool(users) or (not ours and gpu["used_bytes"] > USED_SHARE * gpu["memory_bytes"])
         if gpu["index"] in given and used:
-            from dtctl.rooms.diagnose.gpus import used_by
+            from dtctl.operations.findings import used_by
 
             fields: dict[str, Any] = {"used_bytes": gpu["used_bytes"], "memory_bytes": gpu["memory_bytes"]}
             yield found("gpus_in_use", [host], gpu=gpu["index"], users=used_by(users), **fields)

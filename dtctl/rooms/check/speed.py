@@ -11,8 +11,8 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.rooms.check.records import GpuSpeed, SpeedFacts, SpeedQuestion
 from dtctl.model import grouped
 from dtctl.operations.findings import Finding
+from dtctl.operations.pace import taker
 from dtctl.rooms.check import Answers, CheckContext, Line, Topic, found, software
-from dtctl.rooms.diagnose.hosts import taker
 
 SHARE = 0.8
 _SPREADS = 3.0

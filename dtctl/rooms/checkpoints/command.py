@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import exit_for, report_errors
-from dtctl.cli.late import console, document, errors, operations, render, results, rooms
+from dtctl.cli.late import console, document, errors, operations, render, rooms
 from dtctl.cli.options import OutputOption, Scope, check_action, on_run, seconds
 from dtctl.cli.watching import require_to_write
 from dtctl.errors import ExitCode, UsageError
@@ -117,7 +117,9 @@ def _list(scope: Scope, output: str) -> None:
     known = _find(scope)
     record, found, now, failed = known.record, known.checkpoints, known.time, known.errors
     if output == "json":
-        document.print_json("Checkpoints", {"run": record.run, "checkpoints": results.directories(found)})
+        document.print_json(
+            "Checkpoints", {"run": record.run, "checkpoints": rooms.checkpoints.document.directories(found)}
+        )
     else:
         render.checkpoints.show_checkpoints(
             found, now, lambda place, one: operations.checkpoints.missing_elsewhere(found, place, one)
@@ -135,9 +137,11 @@ def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, 
         errors.note("no checkpoint to verify")
     outcome = rooms.checkpoints.upkeep.verify(record, scope.transport, wanted, limit_s=limit_s)
     if output == "json":
-        document.print_json("Verification", {"run": record.run, "checkpoints": results.verified(outcome)})
+        document.print_json(
+            "Verification", {"run": record.run, "checkpoints": rooms.checkpoints.document.verified(outcome)}
+        )
     else:
-        render.checkpoints.show_verified(outcome)
+        rooms.checkpoints.screen.show_verified(outcome)
     failed = {**failed, **outcome.errors}
     errors.show_host_errors(failed)
     if any(one.report["problems"] for one in outcome.checked):
@@ -151,7 +155,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
     record = known.record
     errors.show_host_errors(known.errors)
     one = operations.checkpoints.chosen(known.checkpoints, words[0] if len(words) == 2 else None)
-    render.checkpoints.show_pull(one, directory)
+    rooms.checkpoints.screen.show_pull(one, directory)
     again = "dtctl checkpoints pull    resumes the transfer"
     with (
         scope.on_interrupt(f"what has arrived is kept in {directory}, without its final name", again),
@@ -161,9 +165,9 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
             errors.note(unchecked)
         pulled = rooms.checkpoints.pull.pull(record, scope.transport, one, directory, progress)
     if output == "json":
-        document.print_json("Pulled", {"run": record.run, **results.pulled(pulled)})
+        document.print_json("Pulled", {"run": record.run, **rooms.checkpoints.document.pulled(pulled)})
     else:
-        render.checkpoints.show_pulled(pulled)
+        rooms.checkpoints.screen.show_pulled(pulled)
     if one.checkpoint["kind"] == "keras":
         errors.note(
             f"checkpoints push takes no file of Keras; to begin with this one, {rooms.checkpoints.local.FOR_KERAS}"
@@ -182,7 +186,7 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
             record, scope.transport, found, keep=keep, dry_run=True, live=not known.is_over
         )
     if outcome is not None and not dry_run and outcome.removed:
-        render.checkpoints.show_pruned(outcome, dry_run=True)
+        rooms.checkpoints.screen.show_pruned(outcome, dry_run=True)
         console.confirm(f"Remove {render.format.count(outcome.removed, 'checkpoint')}?")
     if not dry_run and (outcome is None or outcome.removed):
         if outcome is not None:
@@ -196,9 +200,11 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
             )
     assert outcome is not None
     if output == "json":
-        document.print_json("Pruned", {"run": record.run, "dryRun": dry_run, "directories": results.pruned(outcome)})
+        document.print_json(
+            "Pruned", {"run": record.run, "dryRun": dry_run, "directories": rooms.checkpoints.document.pruned(outcome)}
+        )
     else:
-        render.checkpoints.show_pruned(outcome, dry_run=dry_run)
+        rooms.checkpoints.screen.show_pruned(outcome, dry_run=dry_run)
     failed = {**failed, **outcome.errors}
     report_errors(failed, others=known.time)
 
@@ -219,7 +225,7 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
         errors.note("the last run of this file was on this machine; this goes to its hosts", "--local    keeps it here")
     where = rooms.checkpoints.push.targets(plan, into)
     prefix = rooms.checkpoints.local.find(Path(argument), anywhere=cluster.send_anywhere)
-    render.checkpoints.show_reading(prefix)
+    rooms.checkpoints.screen.show_reading(prefix)
     own = rooms.checkpoints.local.read(prefix)
     if own.unread:
         errors.note(f"not all of it was checked: {own.unread}")
@@ -231,6 +237,6 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
             record, scope.transport, own, where, operations.client.controller_name(), progress
         )
     if output == "json":
-        document.print_json("CheckpointPush", results.pushed(pushed))
+        document.print_json("CheckpointPush", rooms.checkpoints.document.pushed(pushed))
     else:
-        render.checkpoints.show_pushed(pushed)
+        rooms.checkpoints.screen.show_pushed(pushed)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from dtctl.agent.rooms.checkpoints.records import StoreResult
+from dtctl.agent.rooms.checkpoints.records import Landing, StoreResult
 from dtctl.bundle.sender import raise_agents_reason
 from dtctl.dataclass import dataclass
 from dtctl.errors import ConnectionLost, DtctlError, PreflightError
@@ -18,7 +18,6 @@ from dtctl.operations.client import Progress, Report, about, final, frames_of, r
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.rooms.checkpoints.local import OwnCheckpoint
-from dtctl.agent.rooms.checkpoints.records import Landing
 from dtctl.transport.seam import Message, Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 from dtctl.transport.wire import untrue

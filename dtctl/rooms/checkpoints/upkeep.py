@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import field
 
 from dtctl.agent.rooms.checkpoints.records import Pruned, PruneResult, VerifyResult
+from dtctl.agent.rooms.checkpoints.records import Verified as VerifyReport
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
@@ -14,7 +15,6 @@ from dtctl.operations.checkpoints import Checkpoints, Found
 from dtctl.operations.client import Request, ask
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
-from dtctl.agent.rooms.checkpoints.records import Verified as VerifyReport
 from dtctl.rooms.storage import checkpoints as urls
 from dtctl.transport.seam import Transport
 

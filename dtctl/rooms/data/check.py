@@ -7,22 +7,33 @@ from collections.abc import Iterator, Mapping
 from dtctl.agent.rooms.data.records import DataFacts, DataHeld, DataQuestion
 from dtctl.model import grouped
 from dtctl.operations.findings import Finding
+from dtctl.plan import RunPlan
 from dtctl.plan.hosts import DataPlace
 from dtctl.rooms.check import Answers, CheckContext, Line, Topic, found, once, shown
-from dtctl.rooms.data.operation import state_of
+from dtctl.rooms.data.operation import DataSet, data_set, state_of
 
 MISSING = ("data_not_pushed", "data_incomplete", "data_outdated")
 
 
+def _prepare(plan: RunPlan) -> DataSet | None:
+    """Where the file has dtctl bring data; as far as it is known without reading it."""
+    return data_set(plan.cluster, read=False) if plan.cluster.data.source else None
+
+
+def _of(context: CheckContext) -> DataSet | None:
+    known: DataSet | None = context.known.get("data")
+    return known
+
+
 def ask(context: CheckContext, answers: Answers[DataFacts]) -> Mapping[str, DataQuestion]:
-    data = context.data
+    data = _of(context)
     if data is None:
         return {}
     return once(answers, {host: {"dirs": [place.directory for place in data.on(host)]} for host in data.hosts})
 
 
 def judge(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Finding]:
-    data = context.data
+    data = _of(context)
     if data is None or not answers.first:
         return
     states = grouped(
@@ -45,7 +56,7 @@ def judge(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Findin
 
 
 def describe(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Line]:
-    data = context.data
+    data = _of(context)
     if data is None or context.brief:
         return
     states = grouped((place.host, state_of(held, data.wanted(place))) for place, held in _held(context, answers))
@@ -53,12 +64,13 @@ def describe(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Lin
 
 
 def _held(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[tuple[DataPlace, DataHeld]]:
-    assert context.data is not None
+    data = _of(context)
+    assert data is not None
     for host, facts in answers.first.items():
         held = {one["dir"]: one for one in facts["at"]}
-        for place in context.data.on(host):
+        for place in data.on(host):
             if place.directory in held:
                 yield place, held[place.directory]
 
 
-TOPIC = Topic("data", ask, judge, describe)
+TOPIC = Topic("data", ask, judge, describe, prepare=_prepare)

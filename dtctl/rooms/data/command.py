@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import exit_for, report_errors
-from dtctl.cli.late import console, document, errors, operations, render, results, rooms
+from dtctl.cli.late import console, document, errors, operations, render, rooms
 from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, check_action, on_cluster
 from dtctl.cli.watching import require_sending, require_to_write
 from dtctl.errors import ExitCode, UsageError
@@ -72,10 +72,10 @@ def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, s
         scope.on_interrupt("what has arrived stays on the hosts", "dtctl data push    sends the rest"),
         render.progress.UpProgress(found.hosts, quiet=not shows, rates=True) as progress,
     ):
-        outcome = operations.push.push_data(record, found, scope.transport, progress, overwrite=overwrite)
+        outcome = rooms.data.pushing.push_data(record, found, scope.transport, progress, overwrite=overwrite)
     if output == "json":
-        places = results.data_pushed(outcome.results)
-        fields = {**results.data_source(found), **document.not_pushed(found.bundle), "places": places}
+        places = rooms.data.document.data_pushed(outcome.results)
+        fields = {**rooms.data.document.data_source(found), **document.not_pushed(found.bundle), "places": places}
         document.print_json("DataPush", {**fields, "errors": document.errors(outcome.errors)})
     else:
         rooms.data.screen.show_data_pushed(outcome.results)
@@ -91,7 +91,7 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
         outcome = rooms.data.operation.status(record, found, scope.transport)
     states = [one for each in outcome.results.values() for one in each]
     if output == "json":
-        fields = {**results.data_source(found), "places": results.data_states(outcome.results)}
+        fields = {**rooms.data.document.data_source(found), "places": rooms.data.document.data_states(outcome.results)}
         kind = "DataVerification" if verifies else "DataStatus"
         document.print_json(kind, {**fields, "errors": document.errors(outcome.errors)})
     elif states:
@@ -117,7 +117,10 @@ def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output:
     with scope.on_interrupt("hosts that were already asked remove theirs", "dtctl data status    shows what is left"):
         outcome = rooms.data.operation.drop(record, found, scope.transport)
     if output == "json":
-        fields = {"places": results.data_dropped(outcome.results), "errors": document.errors(outcome.errors)}
+        fields = {
+            "places": rooms.data.document.data_dropped(outcome.results),
+            "errors": document.errors(outcome.errors),
+        }
         document.print_json("DataDrop", fields)
     else:
         rooms.data.screen.show_data_dropped(outcome.results)

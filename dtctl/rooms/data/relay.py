@@ -93,6 +93,8 @@ class Relay:
         self._changed = threading.Condition()
         self._settled = 0.0
 
+    most_failed = MOST_FAILED
+
     def __contains__(self, host: str) -> bool:
         return host in self._members
 

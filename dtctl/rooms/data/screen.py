@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dtctl.agent.rooms.data.records import DataDropped
     from dtctl.bundle import Bundle
     from dtctl.bundle.scanning import ScanReport
-    from dtctl.operations.push import PushedData
     from dtctl.rooms.data.operation import DataSet, PlaceState
+    from dtctl.rooms.data.pushing import PushedData
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
 
-from dtctl.agent.records.vitals import Gpu, GpuUser
+from dtctl.agent.records.vitals import Gpu
 from dtctl.config.strategies import CPU_JOBS
 from dtctl.model import TaskId, TaskState, grouped
-from dtctl.operations.findings import Facts, Match
+from dtctl.operations.findings import Facts, Match, used_by
 from dtctl.operations.snapshot import TaskStatus
 
 LEAST_PEERS = 3
@@ -45,18 +45,6 @@ _THROTTLES = {
     "power_brake": "the power supply",
     "hardware": "its protection",
 }
-
-
-def used_by(users: list[GpuUser]) -> str:
-    """python of ada (pid 7, 30.1 GB), for the first of them."""
-    return ", ".join(_user(one) for one in users[:3])
-
-
-def _user(one: GpuUser) -> str:
-    whose = f" of {one['user']}" if one["user"] else ""
-    run = f"{one['task']} of run {one['run']}, " if one["run"] else ""
-    used = f", {one['used_bytes'] / 1e9:.1f} GB" if one["used_bytes"] is not None else ""
-    return f"{one['name'] or 'a process'}{whose} ({run}pid {one['pid']}{used})"
 
 
 def _on_hosts(facts: Facts, has: Callable[[Gpu], object]) -> Iterator[tuple[str, tuple[TaskId, ...], Any, list[Gpu]]]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from statistics import median
-from typing import Any
 
-from dtctl.agent.records.vitals import Busy, Machine, is_full
+from dtctl.agent.records.vitals import is_full
 from dtctl.agent.run import hangs
 from dtctl.model import TaskState, grouped
 from dtctl.operations.findings import ENDED, LIVING, Facts, Match, commonness, versions
+from dtctl.operations.pace import peers_by_job, pressure, shortages
 from dtctl.operations.snapshot import TaskStatus
 
-SLOW_SHARE = 0.6
-"""Of its peers' usual rate."""
-
-LEAST_PEERS = 3
 SILENT_S = 30.0
 BEHIND = 5.0
 """A task that has reported no step for this many times as long as its peers, and for SILENT_S, has fallen behind."""
@@ -29,40 +25,19 @@ STARTS = 5
 IDLE_SOON_S = 30.0
 """Who is idle so soon after its start, in twice the time that the lead took for a step, has not trained in silence."""
 
-PRESSED = 0.4
-MEMORY_PRESSED = 0.1
-STOLEN = 0.15
-RESENT = 0.05
 THROTTLED = 0.3
-LOW_MEMORY = 0.05
-
-
-def _peers(facts: Facts) -> Iterable[list[TaskStatus]]:
-    """The running tasks of each job."""
-    return grouped((task.id.job, task) for task in facts.tasks if task.state is TaskState.RUNNING).values()
-
-
-def stragglers(facts: Facts) -> Iterator[Match]:
-    """Of each job those that run and are far slower than the others of it, with what is short on their hosts."""
-    for peers in _peers(facts):
-        rates = {task.id: task.entry["rate"] for task in peers if task.entry["rate"] is not None}
-        usual = median(rates.values()) if len(rates) >= LEAST_PEERS else 0.0
-        for task in peers:
-            rate = rates.get(task.id)
-            if rate is not None and rate < SLOW_SHARE * usual:
-                yield Match.of(task, rate=rate, usual=usual, **_short(facts, task.host))
 
 
 def behind(facts: Facts) -> Iterator[Match]:
     """Tasks that have reported no step for long while the others of their job continue."""
-    for peers in _peers(facts):
+    for peers in peers_by_job(facts):
         reporting = [task for task in peers if task.entry["step_time"] is not None]
         ages = {task.id: facts.age(task.entry["step_time"]) for task in reporting}
         for task in reporting if len(reporting) > 1 else ():
             age = ages[task.id]
             others = [other for name, other in ages.items() if name != task.id]
             if age >= max(SILENT_S, BEHIND * median(others)):
-                yield Match.of(task, silent_s=age, others_s=median(others), **_short(facts, task.host))
+                yield Match.of(task, silent_s=age, others_s=median(others), **shortages(facts, task.host))
 
 
 def silent(facts: Facts) -> Iterator[Match]:
@@ -92,41 +67,7 @@ def slow(facts: Facts) -> Iterator[Match]:
         alike = [other for other in short.values() if other.keys() & found.keys()]
         rare = {what: share for what, share in found.items() if what == "memory_low" or 2 * len(alike) <= len(short)}
         if rare and any(task.state in (TaskState.RUNNING, TaskState.STARTING) for task in facts.on(host)):
-            yield Match(tuple(task.id for task in facts.on(host)), (host,), _short(facts, host))
-
-
-def pressure(machine: Machine) -> dict[str, float]:
-    """What is short on it, and how much so."""
-    waiting = machine["waiting"]
-    found = {
-        "cpu_share": waiting["cpu"] if (waiting["cpu"] or 0.0) >= PRESSED else None,
-        "memory_share": waiting["memory"] if (waiting["memory"] or 0.0) >= MEMORY_PRESSED else None,
-        "disk_share": waiting["io"] if (waiting["io"] or 0.0) >= PRESSED else None,
-        "stolen_share": machine["stolen"] if (machine["stolen"] or 0.0) >= STOLEN else None,
-        "resent_share": machine["resent"] if (machine["resent"] or 0.0) >= RESENT else None,
-    }
-    if machine["memory_bytes"] and machine["available_bytes"] < LOW_MEMORY * machine["memory_bytes"]:
-        found["memory_low"] = machine["available_bytes"] / machine["memory_bytes"]
-    return {what: share for what, share in found.items() if share is not None}
-
-
-def _short(facts: Facts, host: str) -> dict[str, Any]:
-    """What is short there, and who takes it, as fields."""
-    machine = facts.machines().get(host)
-    vitals = facts.hosts.get(host)
-    found: dict[str, Any] = dict(pressure(machine)) if machine is not None else {}
-    if machine is not None:
-        found.update(load=f"{machine['load']:.3g}", cpus=machine["cpus"])
-        found.update(available_bytes=machine["available_bytes"], memory_bytes=machine["memory_bytes"])
-    return {**found, **taker(vitals["busy"] if vitals is not None else ())}
-
-
-def taker(busy: Sequence[Busy]) -> dict[str, str]:
-    """The process of others that takes most."""
-    if not busy:
-        return {}
-    first = busy[0]
-    return {"taker": f"{first['name']} of {first['user']} (pid {first['pid']})", "taker_cpus": f"{first['cpu']:.2g}"}
+            yield Match(tuple(task.id for task in facts.on(host)), (host,), shortages(facts, host))
 
 
 def full_disks(facts: Facts) -> Iterator[Match]:
@@ -183,7 +124,7 @@ def diverged(facts: Facts) -> Iterator[Match]:
 
 def throttled(facts: Facts) -> Iterator[Match]:
     """Tasks that a CPU limit throttles, if it does not throttle most of their job."""
-    for peers in _peers(facts):
+    for peers in peers_by_job(facts):
         held = [task for task in peers if (task.entry["throttled"] or 0.0) >= THROTTLED]
         if 2 * len(held) <= len(peers):
             for task in held:

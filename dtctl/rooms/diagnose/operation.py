@@ -9,7 +9,7 @@ from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dtctl.agent.rooms.diagnose.records import DiagnoseResult
+from dtctl.agent.records.vitals import DiagnoseResult
 from dtctl.agent.run.cause import is_harmless
 from dtctl.agent.run.policy import may_follow
 from dtctl.dataclass import dataclass

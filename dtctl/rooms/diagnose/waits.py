@@ -9,7 +9,7 @@ from functools import lru_cache
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import UNCONFIRMED, sentence, why_of
 from dtctl.agent.records.run_state import Intent
-from dtctl.agent.rooms.diagnose.records import Unreached
+from dtctl.agent.records.vitals import Unreached
 from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.findings import ENDED, LIVING, Facts, Find, Match, Wait
 from dtctl.operations.snapshot import Coordination, TaskStatus

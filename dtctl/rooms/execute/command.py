@@ -10,7 +10,7 @@ import typer
 
 from dtctl.cli.completion import complete_places, complete_tasks
 from dtctl.cli.ending import report_errors
-from dtctl.cli.late import document, operations, render, results, rooms
+from dtctl.cli.late import document, operations, render, rooms
 from dtctl.cli.options import OutputOption, Raw, Scope, on_run
 from dtctl.errors import UsageError
 
@@ -37,7 +37,7 @@ def exec(  # noqa: A001 (the command's own name)
     printer = render.awaiting.OutputPrinter([place.name for place in places], raw=raw)
     on_output = printer.print
     if output == "json":
-        kept = results.Outputs()
+        kept = rooms.execute.document.Outputs()
         on_output = kept.print
     # What one place alone prints is passed on as it comes, and may end in the midst of a line.
     awaiting = render.awaiting.Awaiting(len(places), shown=len(places) > 1)

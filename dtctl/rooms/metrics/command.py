@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.ending import report_errors
-from dtctl.cli.late import document, errors, operations, results, rooms
+from dtctl.cli.late import document, errors, operations, rooms
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
@@ -74,7 +74,7 @@ def _show(
             _refuse_tags(record, kept, tags)
         status = None if found.series or not found.run else _status(record, kept)
     if forms == ["-o json"]:
-        document.print_json("Metrics", results.metrics(found, status))
+        document.print_json("Metrics", rooms.metrics.document.metrics(found, status))
     elif forms in (["--csv"], ["--jsonl"]):
         if forms == ["--csv"]:
             rooms.metrics.screen.put_csv_head()
@@ -110,7 +110,7 @@ def _printer(*, as_csv: bool, jsonl: bool) -> Print:
     if as_csv:
         return rooms.metrics.screen.put_csv
     if jsonl:
-        return lambda series, point: document.print_json_line(results.line(series, point))
+        return lambda series, point: document.print_json_line(rooms.metrics.document.line(series, point))
     return rooms.metrics.screen.say_point
 
 

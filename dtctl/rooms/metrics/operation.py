@@ -6,14 +6,14 @@ import dataclasses
 import math
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from dtctl.agent.rooms.metrics.records import FolderPoints, MetricsResult, Points, SeriesPoints
-from dtctl.agent.rooms.metrics.records import FolderAt
+from dtctl import rooms
+from dtctl.agent.rooms.metrics.records import FolderAt, FolderPoints, MetricsResult, Points, SeriesPoints
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.away import ImpatientTransport
@@ -69,6 +69,16 @@ class Metrics:
     without_run: tuple[str, ...] = ()
 
 
+AtUrls = Callable[[RunRecord, str, Sequence[str], int], Mapping[str, MetricsResult]]
+"""Reads the scalars at the storage URLs of a run: the run, tags, and the most points of each series."""
+
+FollowUrls = Callable[
+    [Sequence[str], Sequence[str], int, Streams, threading.Event, Callable[[str, Sequence[FolderPoints], bool], None]],
+    None,
+]
+"""Passes on what is added there, until the run has ended: URLs, tags and points, and who gets the points."""
+
+
 def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int) -> Metrics:
     """By one connection to each host. `tags`: names or patterns, none for all; `points`: the most of each series."""
     fields = {"tags": list(tags) or None, "points": points, "follow": False}
@@ -80,9 +90,9 @@ def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *
     for host in outcomes.results.keys() - answers.keys():
         errors[host] = TransportError(f"{host} has another run than {run}: {outcomes.results[host]['run']}")
     if run is not None and record.event_urls:
-        from dtctl.rooms.storage.events import at_urls
-
-        answers |= at_urls(record, run, tags, points)
+        readers: Iterator[AtUrls] = rooms.each("scalars")
+        for read in readers:
+            answers |= read(record, run, tags, points)
     return Metrics(
         run=run,
         series=tuple(_each_once(record, answers)),
@@ -199,12 +209,12 @@ class _FolderReport:
 
 
 def _follow_urls(record: RunRecord, tags: Sequence[str], points: int, streams: Streams, ended: threading.Event) -> None:
-    from dtctl.rooms.storage.events import follow
-
     def put(bucket: str, folders: Sequence[FolderPoints], first: bool) -> None:
         streams.put(_FolderReport(bucket, folders, first))
 
-    follow(record.event_urls, tags, points, streams, ended, put)
+    followers: Iterator[FollowUrls] = rooms.each("following")
+    for follow in followers:
+        follow(record.event_urls, tags, points, streams, ended, put)
     streams.put(Through(_AT_URLS))
 
 

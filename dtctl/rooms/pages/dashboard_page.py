@@ -15,6 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dtctl.errors import DtctlError
+from dtctl.operations.findings import problems_of
 from dtctl.render import errors
 from dtctl.render.findings import filled as worded
 from dtctl.render.findings import happened, remedies, words
@@ -23,7 +24,6 @@ from dtctl.render.machine import document
 from dtctl.render.roster import cells_of, rows_of
 from dtctl.render.status import headline
 from dtctl.render.terminal import console
-from dtctl.rooms.diagnose.operation import in_short as problems_of
 from dtctl.rooms.pages.report import Report, is_over
 from dtctl.rooms.pages.report_page import HEADINGS, about, contents, known_by_hash
 from dtctl.rooms.pages.report_page import STYLE as OF_REPORT

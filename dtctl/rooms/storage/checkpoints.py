@@ -1,42 +1,21 @@
-"""The checkpoints at the storage URLs of a run, as the reader of directories judges them.
-
-The directory that it reads has the names, sizes and times of all files of checkpoints, the content of indexes and of
-the other small files, and holes in the place of tensors. One that is pulled or verified is brought here as a whole: to
-stay, or to be read and removed again.
-"""
+"""Single checkpoints at storage URLs: read as a whole, verified, and removed."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 
 from dtctl.agent.checkpoints import formats, reading, verifying
-from dtctl.agent.checkpoints.tensor_bundle import number_in
 from dtctl.agent.host.budget import Budget
-from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
-from dtctl.agent.rooms.checkpoints.records import Verified
-from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.rooms.checkpoints.records import Arrived, FilePart, Pruned
-from dtctl.folder import PRIVATE, Folder, temporary_folder
-from dtctl.operations.checkpoints import Checkpoints, Found
+from dtctl.agent.records.checkpoints import Checkpoint
+from dtctl.agent.records.kinds import made
+from dtctl.agent.rooms.checkpoints.records import Arrived, FilePart, Pruned, Verified
+from dtctl.folder import temporary_folder
+from dtctl.operations.checkpoints import Found
 from dtctl.operations.client import Progress, Report
-from dtctl.operations.run_record import RunRecord
-from dtctl.rooms.storage import PATIENCE_S, Missing, Object, Place, label
-from dtctl.rooms.storage.cached import LIMIT_S, Cached
-
-_DEPTH = 1
-"""As on hosts: the directory, and those in it."""
-
-_MOST = 20
-"""Checkpoints that are reported, and looked into."""
-
-_MOST_CONTENT_BYTES = 32 << 20
-_ENDS_BYTES = 66_000
-"""Of a file of Keras: where an archive has its table of contents (APPNOTE.TXT, 4.3.16)."""
+from dtctl.rooms.storage import PATIENCE_S, Object, Place, label
+from dtctl.rooms.storage.found import inspect
 
 _MOST_PRUNED = 1000
 _MOST_PRUNED_BYTES = 512 << 20
@@ -46,42 +25,6 @@ _VERIFY_S = 3600.0
 _sound: set[tuple[str, str, float, int]] = set()
 """What was read by this command, which shows what goes before it removes that."""
 
-_LARGEST_NOTE = 4 << 20
-
-
-def at_urls(record: RunRecord, *, fresh: bool = False) -> list[Checkpoints]:
-    """Each of the run's storage URLs for checkpoints. A place that cannot be read is reported with the problem.
-
-    Unless `fresh`, what was found within the last minute is believed.
-    """
-    return [_at(url, fresh=fresh) for url in record.checkpoint_urls]
-
-
-def _at(url: str, *, fresh: bool) -> Checkpoints:
-    kept = Cached(url, "checkpoints", lambda content: checked(CheckpointReport, content))
-    report, problem = kept.find(look, fresh=fresh)
-    if report is None:
-        report = made(CheckpointReport, dir=url, newest_complete=None, incomplete=[], all=[])
-    return Checkpoints(label(url), {**report, "dir": url.rstrip("/"), "problem": problem or report["problem"]})
-
-
-def look(place: Place) -> CheckpointReport:
-    """Raises StorageError."""
-    return checked(CheckpointReport, _look(place, _MOST, _MOST_CONTENT_BYTES))
-
-
-def _look(place: Place, most: int, room: int) -> CheckpointReport:
-    """`room`: bytes of indexes that are fetched."""
-    found = list(place.objects(_DEPTH, lambda name: name == reading.ASIDE))
-    with temporary_folder("dtctl-checkpoints-") as folder:
-        _lay_out(place, _wanted(found, 2 * most), folder, room)
-        report = reading.inspect(str(folder.path), time.monotonic() + LIMIT_S, most)
-        for one in report["all"]:  # by its files, which are others at the next look
-            one["identity"] = one["identity"] and f"{one['time']}"
-        text = json.dumps(report).replace(json.dumps(str(folder.path))[1:-1], place.url)
-    problem = report["problem"] or (f"only the first {len(found)} objects were looked at" if place.cut else None)
-    return {**json.loads(text), "identity": "", "problem": problem}  # type: ignore[typeddict-item]
-
 
 def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
     """As a host does in a directory. `live`: a trainer may be saving there, which writes the file `checkpoint` itself.
@@ -89,7 +32,7 @@ def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
     Raises StorageError.
     """
     place = Place(url, PATIENCE_S)
-    report = _look(place, _MOST_PRUNED, _MOST_PRUNED_BYTES)
+    report = inspect(place, _MOST_PRUNED, _MOST_PRUNED_BYTES)
     removed: list[Checkpoint] = []
     kept: list[Checkpoint] = []
 
@@ -124,62 +67,6 @@ def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
         problem=report["problem"],
         listed=not live,
     )
-
-
-def _wanted(found: Sequence[Object], most: int) -> list[Object]:
-    """The files of the newest checkpoints, with all that a directory of Orbax holds."""
-    groups: dict[str, list[Object]] = {}
-    marked = {one.name.rpartition("/")[0] for one in found if one.name.rpartition("/")[2] in formats.ORBAX_MARKS}
-    for one in found:
-        directory = one.name.rpartition("/")[0]
-        if (prefix := directory if directory in marked else reading.prefix_of(one.name)) is not None:
-            groups.setdefault(prefix, []).append(one)
-
-    def newness(prefix: str) -> tuple[float, int, str]:
-        return max(one.time for one in groups[prefix]), number_in(prefix) or 0, prefix
-
-    newest = sorted(groups, key=newness, reverse=True)[:most]
-    return [one for prefix in newest for one in groups[prefix]]
-
-
-def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder, room: int) -> None:
-    """Indexes and what else is small with their content, as far as there is room; the newest first."""
-    small: list[Object] = []
-    sizes = {one.name: one for one in wanted}
-    for name, one in sizes.items():
-        if _is_note(name) and one.size <= min(room, _LARGEST_NOTE if not name.endswith(".index") else room):
-            small.append(one)
-            room -= one.size
-    contents = place.contents(small)
-    for name, one in sorted(sizes.items(), key=lambda each: each[0].count("/")):
-        if one in small and name not in contents:
-            continue  # it has been removed meanwhile
-        # a bucket may have `a` and `a/b`; what is missing has been removed meanwhile
-        with suppress(FileExistsError, NotADirectoryError, IsADirectoryError, Missing):
-            _write(folder, one, {0: contents[name]} if name in contents else _ends(place, one))
-
-
-def _is_note(name: str) -> bool:
-    return name.endswith(".index") or name.rpartition("/")[2] in formats.ORBAX_MARKS
-
-
-def _ends(place: Place, one: Object) -> dict[int, bytes]:
-    """Of a file of Keras its two ends, by which it is known whether it is whole."""
-    if re.match(formats.KERAS_NAME, one.name) is None:
-        return {}
-    last = max(0, one.size - _ENDS_BYTES)
-    return {0: place.piece(one.name, 0, min(one.size, 4096)), last: place.piece(one.name, last, one.size)}
-
-
-def _write(folder: Folder, one: Object, pieces: dict[int, bytes]) -> None:
-    directory, _, name = one.name.rpartition("/")
-    with folder.below(directory, make=PRIVATE) as inner, inner.new(name) as file:
-        for offset, data in pieces.items():
-            file.seek(offset)
-            file.write(data)
-        file.flush()
-        os.ftruncate(file.fileno(), one.size)
-        os.utime(file.fileno(), (one.time, one.time))
 
 
 def objects_of(place: Place, found: Found) -> list[Object]:

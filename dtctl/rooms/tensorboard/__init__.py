@@ -27,7 +27,7 @@ from dtctl.rooms.storage import label
 from dtctl.transport.seam import Session, Transport
 
 if TYPE_CHECKING:
-    from dtctl.rooms.storage.events import Copies as StorageCopies
+    from dtctl.rooms.storage.metrics import Copies as StorageCopies
 
 Choice = Literal["asked", "no_tensorboard", "several_hosts", "one_host", "no_files", "not_here", "storage"]
 """Why it runs where it does: `asked` for copies; the files are on `one_host`; they are on `several_hosts`, or that
@@ -294,7 +294,7 @@ def follow_copies(
 
 
 def _follow_urls(urls: Sequence[str], copies: Copies, streams: Streams) -> None:
-    from dtctl.rooms.storage.events import keep_up
+    from dtctl.rooms.storage.metrics import keep_up
 
     def show(url: str, kept: StorageCopies) -> None:
         copies.show(url, kept.files)

@@ -9,12 +9,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, because, fact, sentence
-from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.hooks import posting as module
 from dtctl.agent.hooks.posting import MOST_WAITING, Hook
 from dtctl.agent.records.hooks import Delivered, Post, Sent
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import Fact, because, fact, sentence
+from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import run_events
 from dtctl.agent.run.run_events import RunEvent, events_of, payload
 from dtctl.agent.run.runfiles import RunFiles

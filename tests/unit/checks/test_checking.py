@@ -10,20 +10,19 @@ from typing import Any
 
 import pytest
 
-from dtctl import operations
+import dtctl.rooms.check as check_room
 from dtctl.agent.records.answers import Facts, Prepared
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.agent.records.network import NetworkFacts, SshFacts
-from dtctl.agent.rooms.check.records import CheckFacts
 from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError, PreflightError, TransportError
 from dtctl.operations.client import Progress, silent
-from dtctl.operations.findings import Cost
+from dtctl.operations.findings import Checked, Cost
 from dtctl.operations.run_record import record_of
+from dtctl.render import findings
 from dtctl.render.machine import status as machine_form
 from dtctl.rooms.check import CheckContext, Line, Statement
-from dtctl.rooms.check import screen as checks
-from dtctl.rooms.check.checking import TOPICS, Checked, InPassing, _Rounds, check
+from dtctl.rooms.check.checking import InPassing, _Rounds, check, topics
 from dtctl.rooms.check.screen import shown
 from tests.unit.checks.contexts import GB, context, disk, machine, software, storage
 from tests.unit.checks.network.networks import listening, reaching
@@ -34,7 +33,7 @@ SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
 OF_THE_NETWORK = ("network", "ssh")
 """Topics with tests of their own: tests/unit/checks/network."""
 GONE = TransportError("cannot reach b")
-OPERATIONS = Path(str(operations.__file__)).parent
+ROOM = Path(check_room.__file__).parent
 
 
 class Hosts:
@@ -85,7 +84,7 @@ def test_a_host_that_cannot_be_asked_does_not_hinder_the_others() -> None:
     found = checked(FakeTransport(Hosts(), {"b": GONE}))
     assert found.errors == {"b": GONE}
     assert found.found == ()
-    assert checks.summary(found).startswith("a,c,d checked in ")
+    assert findings.summary(found).startswith("a,c,d checked in ")
 
 
 def test_a_host_that_answers_something_else_is_not_trusted() -> None:
@@ -99,7 +98,7 @@ def test_a_host_that_answers_something_else_is_not_trusted() -> None:
 
     found = checked(FakeTransport(Silent()))
     assert list(found.errors) == ["d"]
-    assert "invalid record: facts.machine" in found.errors["d"].detail + found.errors["d"].summary
+    assert "invalid record: facts: expected machine" in found.errors["d"].detail + found.errors["d"].summary
 
 
 def test_progress_of_a_check_is_reported_by_host() -> None:
@@ -161,19 +160,19 @@ def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first
 
 
 def test_findings_and_signatures_have_the_same_names() -> None:
-    paths = (ROOMS / "check").rglob("*.py")
+    paths = [*ROOM.rglob("*.py"), ROOM.parent / "data" / "check.py"]
     nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "found"]
     found = {node.args[0].value for node in calls if isinstance(node.args[0], ast.Constant)}
-    assert found <= {row.name for each in TOPICS for row in each.rows} <= texts
+    assert found <= {row.name for each in topics() for row in each.rows} <= texts
 
 
 def passed(*, brief: bool, **fields: Any) -> Checked:
     """A check of hosts of which one does not see what the lead's saves, one resolves its own name to a loopback
     address, and one has a port that is taken."""
     value = context(cluster(dirs={"output": "/saved"}, **fields), uses=["saves_sharded"], brief=brief)
-    rounds = _Rounds(value, TOPICS)
+    rounds = _Rounds(value, topics())
     first = listening({host: asked["network"] for host, asked in rounds.next().items()})
     first["d"]["resolved"] = [{"name": "d", "addresses": ["127.0.1.1"], "own": True}]
     first["a"]["bound"][0].update({"state": "taken", "holder": "nginx"})
@@ -204,7 +203,7 @@ def test_parts_of_a_checkpoint_on_several_hosts_stop_a_start() -> None:
     with pytest.raises(
         PreflightError, match="no host would have a whole checkpoint, so nothing was started"
     ) as refused:
-        checks.refuse_certain_failure(found, hint="dtctl up --force    starts them anyway")
+        findings.refuse_certain_failure(found, hint="dtctl up --force    starts them anyway")
     assert refused.value.detail.startswith(
         "problem: /saved is not one directory: what c writes there is not seen on b."
     )
@@ -217,13 +216,13 @@ def test_parts_of_a_checkpoint_on_several_hosts_stop_a_start() -> None:
 def test_a_file_that_lets_a_run_start_over_accepts_parts_on_several_hosts() -> None:
     found = passed(brief=True, recovery=Recovery(allow_scratch=True))
     assert found.failed, "it is said all the same"
-    checks.refuse_certain_failure(found, hint="")
+    findings.refuse_certain_failure(found, hint="")
 
 
 def test_a_start_shows_no_notes_and_each_problem_once(capsys: pytest.CaptureFixture[str]) -> None:
-    checks.show_brief(passed(brief=True), refused=True)
+    findings.show_brief(passed(brief=True), refused=True)
     assert "warning" not in capsys.readouterr().err.replace("nothing is wrong", "")
-    checks.show_brief(passed(brief=True))
+    findings.show_brief(passed(brief=True))
     shown = " ".join(capsys.readouterr().err.split())
     assert shown.count("is not one directory") == 1
     assert "127.0.1.1" not in shown

@@ -12,7 +12,6 @@ from dtctl.agent.rooms.data.records import DataFacts
 from dtctl.bundle import Bundle, FileEntry, Manifest
 from dtctl.plan.hosts import DataPlace
 from dtctl.rooms.check import Answers, CheckContext
-from dtctl.rooms.check.checking import STOPPING
 from dtctl.rooms.data.check import TOPIC
 from dtctl.rooms.data.operation import DataSet
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
@@ -24,7 +23,7 @@ WHOLE = {"bundle": BUNDLE.id, "files": 4, "size_bytes": 4}
 
 
 def scene(bundle: Bundle | None = BUNDLE, **fields: Any) -> CheckContext:
-    return context(data=DataSet(cluster(), PLACES, bundle), **fields)
+    return context(known={"data": DataSet(cluster(), PLACES, bundle)}, **fields)
 
 
 def facts(**odd: Any) -> dict[str, DataFacts]:
@@ -47,7 +46,7 @@ def facts(**odd: Any) -> dict[str, DataFacts]:
 def test_a_host_without_the_data_stops_a_start(held: dict[str, Any], signature: str) -> None:
     [one] = judged(TOPIC, scene(), facts(**held))
     assert (one.signature.name, one.seen.hosts) == (signature, ("d",))
-    assert signature in STOPPING
+    assert one.signature.stops
     assert "/data" in sentence(one)
     assert any("dtctl data push" in line for line in one.signature.remedy)
 
@@ -55,7 +54,7 @@ def test_a_host_without_the_data_stops_a_start(held: dict[str, Any], signature: 
 def test_unread_data_source_is_a_note_only() -> None:
     found = judged(TOPIC, scene(None), facts(**{**WHOLE, "bundle": "f" * 64}))
     assert hosts_by_signature(found) == {"data_source_unread": ("c", "d")}
-    assert "data_source_unread" not in STOPPING
+    assert not any(one.signature.stops for one in found)
     without = hosts_by_signature(judged(TOPIC, scene(None), facts()))
     assert without == {"data_not_pushed": ("d",), "data_source_unread": ("c",)}
 

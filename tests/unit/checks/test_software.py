@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from dtctl.config.cluster import Environment, Launch, Trainer
+from dtctl.operations.findings import fails
 from dtctl.plan.run import plan_run
 from dtctl.render.findings import remedies
-from dtctl.rooms.check import Answers, CheckContext, fails
-from dtctl.rooms.check.checking import STOPPING
+from dtctl.rooms.check import Answers, CheckContext
 from dtctl.rooms.check.programs import Needs, broken_line, needs_of, program_of
 from dtctl.rooms.check.software import TOPIC
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, python, sentence, software
@@ -250,7 +250,7 @@ def test_keras_2_is_the_way_out_of_fit_under_a_mirrored_strategy(has: dict[str, 
     *install, variable = remedies(one)
     assert [line.endswith("-m pip install tf_keras") for line in install] == [True] * (not has)
     assert variable.startswith("trainer.env.TF_USE_LEGACY_KERAS: '1' in cluster.yaml")
-    assert one.signature.name in STOPPING
+    assert one.signature.stops
 
 
 ARTICLE = """\
@@ -305,7 +305,7 @@ def test_the_program_of_an_article_is_refused_with_what_helps_for_each(tmp_path:
     value = context(brief=True)
     value = dataclasses.replace(value, needs=dict.fromkeys(("ps", "worker"), needs(tmp_path, ARTICLE)))
     (one,) = judged(TOPIC, value, {host: software(tensorflow="2.21.0") for host in "abcd"})
-    assert one.signature.name in STOPPING
+    assert one.signature.stops
     assert (
         "which lacks tf.examples (train.py:2), tf.app (train.py:4), tf.train.Server (train.py:9), "
         "tf.train.replica_device_setter (train.py:10), tf.placeholder (train.py:11), 1 more"

@@ -8,7 +8,8 @@ import pytest
 
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.rooms.check.records import SpeedFacts
-from dtctl.rooms.check import Answers, Line, fails
+from dtctl.operations.findings import fails
+from dtctl.rooms.check import Answers, Line
 from dtctl.rooms.check.speed import TOPIC, least_usual
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, machine, sentence
 

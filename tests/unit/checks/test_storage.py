@@ -12,9 +12,9 @@ from dtctl.agent.rooms.check.storage import filesystem_of
 from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Local
-from dtctl.operations.findings import Cost
+from dtctl.operations.findings import Cost, fails
 from dtctl.render.findings import remedies
-from dtctl.rooms.check import Answers, Line, Statement, fails
+from dtctl.rooms.check import Answers, Line, Statement
 from dtctl.rooms.check.storage import TOPIC, data_findings, data_text
 from tests.unit.checks.contexts import GB, context, hosts_by_signature, judged, sentence, storage
 from tests.unit.clusters import cluster, job, ssh_host

@@ -13,7 +13,6 @@ from dtctl.agent.rooms.check.records import UrlsFacts
 from dtctl.config.cluster import Launch, Trainer
 from dtctl.render.findings import remedies
 from dtctl.rooms.check import Answers, CheckContext
-from dtctl.rooms.check.checking import STOPPING
 from dtctl.rooms.check.urls import TOPIC
 from tests.unit.checks.contexts import context, judged, sentence
 from tests.unit.clusters import cluster, job
@@ -82,7 +81,7 @@ def test_hosts_without_access_are_reported_together() -> None:
     assert sentence(one) == (
         "p,w may not write in gs://runs/digits: HTTP response code 401: Anonymous caller (TensorFlow 2.21.0)"
     )
-    assert one.signature.name in STOPPING
+    assert one.signature.stops
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_each_refusal_has_the_hosts_message_and_the_next_command(
     assert means in sentence(one)
     assert "words" in sentence(one)
     assert remedy in "\n".join(remedies(one))
-    assert (one.signature.name in STOPPING) is (kind != "other")
+    assert bool(one.signature.stops) is (kind != "other")
 
 
 def test_a_key_that_is_named_is_looked_for_first() -> None:
@@ -124,7 +123,7 @@ def test_a_key_that_is_named_is_looked_for_first() -> None:
 def test_a_python_without_a_library_is_a_note_unless_the_setup_may_bring_one() -> None:
     silent: Any = {"w": {"path": "/usr/bin/python3", "problem": "No module named 'fsspec'", "tried": []}}
     (one,) = judged(TOPIC, of({"output": OUT}), silent)
-    assert (one.signature.name, one.signature.name in STOPPING) == ("url_not_tried", False)
+    assert (one.signature.name, one.signature.stops) == ("url_not_tried", "")
     assert (
         judged(TOPIC, of({"output": OUT}, trainer=Trainer(code=Path("/p"), setup="pip install fsspec")), silent) == []
     )

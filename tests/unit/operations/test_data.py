@@ -16,14 +16,14 @@ from dtctl.agent.rooms.data.records import DataHeld
 from dtctl.config.cluster import Data
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.operations import push as pushing
-from dtctl.rooms.data import relay
 from dtctl.operations.client import silent
-from dtctl.operations.push import push_data
-from dtctl.rooms.data.relay import FAN_OUT, Relay, is_worthwhile
 from dtctl.operations.sending import scan_code
-from dtctl.rooms.data.uplink import BUFFERED_BYTES
 from dtctl.plan.hosts import DataPlace
+from dtctl.rooms.data import relay
 from dtctl.rooms.data.operation import DataSet, DataState, check_held, data_set, state_of
+from dtctl.rooms.data.pushing import push_data
+from dtctl.rooms.data.relay import FAN_OUT, Relay, is_worthwhile
+from dtctl.rooms.data.uplink import BUFFERED_BYTES
 from tests.unit.clusters import cluster
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport

@@ -11,6 +11,7 @@ import pytest
 
 from dtctl.agent.records.vitals import FULL_BYTES, Machine
 from dtctl.model import TaskId, TaskState
+from dtctl.operations import pace
 from dtctl.operations.findings import Facts, Match
 from dtctl.operations.snapshot import TaskStatus
 from dtctl.rooms.diagnose import hosts
@@ -35,20 +36,20 @@ def workers(*rates: float | None, **fields: Any) -> list[TaskStatus]:
     ],
 )
 def test_stragglers_are_far_slower_than_the_middle_of_a_job(rates: tuple[float | None, ...], slow: list[str]) -> None:
-    assert who(hosts.stragglers(facts(*workers(*rates)))) == slow
+    assert who(pace.stragglers(facts(*workers(*rates)))) == slow
 
 
 def test_only_running_tasks_of_the_same_job_are_peers() -> None:
     tasks = workers(10.0, 10.0, 1.0)
-    assert who(hosts.stragglers(facts(*tasks[:2], replace(tasks[2], state=TaskState.BACKOFF)))) == []
-    assert who(hosts.stragglers(facts(*tasks[:2], running("chief:0", rate=1.0)))) == []
-    assert who(hosts.stragglers(facts(replace(tasks[0], state=TaskState.FAILED), *tasks[1:]))) == []
+    assert who(pace.stragglers(facts(*tasks[:2], replace(tasks[2], state=TaskState.BACKOFF)))) == []
+    assert who(pace.stragglers(facts(*tasks[:2], running("chief:0", rate=1.0)))) == []
+    assert who(pace.stragglers(facts(replace(tasks[0], state=TaskState.FAILED), *tasks[1:]))) == []
 
 
 def test_a_straggler_is_reported_with_its_rate_and_what_is_short_on_its_host() -> None:
     busy = [{"pid": 9, "name": "stress", "user": "eve", "cpu": 3.94}, {"pid": 8, "name": "x", "user": "y", "cpu": 1.0}]
     hosts_facts = {"gpu-2": host(machine=machine(load=9.126, waiting={"cpu": 0.4}), busy=busy)}
-    (seen,) = hosts.stragglers(facts(*workers(10.0, 12.0, 1.0), hosts=hosts_facts))
+    (seen,) = pace.stragglers(facts(*workers(10.0, 12.0, 1.0), hosts=hosts_facts))
     assert seen == Match(
         (TaskId("worker", 2),),
         ("gpu-2",),
@@ -64,7 +65,7 @@ def test_a_straggler_is_reported_with_its_rate_and_what_is_short_on_its_host() -
             "taker_cpus": "3.9",
         },
     )
-    (seen,) = hosts.stragglers(facts(*workers(10.0, 12.0, 1.0)))
+    (seen,) = pace.stragglers(facts(*workers(10.0, 12.0, 1.0)))
     assert seen.fields == {"rate": 1.0, "usual": 10.0}
 
 
@@ -161,7 +162,7 @@ def test_a_silent_run_is_reported_with_who_uses_no_processor() -> None:
     ],
 )
 def test_what_is_short_on_a_host_is_reported_from_a_limit_on(usage: dict[str, Any], short: dict[str, float]) -> None:
-    assert hosts.pressure(machine(**usage)) == short
+    assert pace.pressure(machine(**usage)) == short
 
 
 BUSY: Machine = machine(waiting={"cpu": 0.8})

@@ -9,10 +9,10 @@ import pytest
 
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.gc import Written, collect, without_duplicates
 from dtctl.operations.snapshot import Progress, TaskStatus, progress_of
 from dtctl.render.machine import document
 from dtctl.render.result import show_kept, show_remains, written_line
-from dtctl.operations.gc import Written, collect, without_duplicates
 from dtctl.rooms.metrics.operation import Series, follow_metrics, read_metrics
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport

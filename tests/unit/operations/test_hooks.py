@@ -13,10 +13,10 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.run.run_events import RunEvent
 from dtctl.config.cluster import Hook
 from dtctl.errors import PreflightError
-from dtctl.operations.local import find_hooks
-from dtctl.plan.spec import digest
 from dtctl.operations import hooks as module
 from dtctl.operations.hooks import MOST_WAITING, CommandHooks, cluster_with_hooks
+from dtctl.operations.local import find_hooks
+from dtctl.plan.spec import digest
 from tests.unit.clusters import cluster
 
 

@@ -15,6 +15,7 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.coordinator import status_of_hosts
 from dtctl.operations.down import down
 from dtctl.operations.events import read_events
+from dtctl.operations.gc import collect
 from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.restart import restart
@@ -23,7 +24,6 @@ from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status
 from dtctl.operations.stop import StopOrder, stop
 from dtctl.rooms.execute.operation import Target, execute
-from dtctl.operations.gc import collect
 from tests.unit.coordinated import HOSTS, Agents, Script, entry, inventory, moved_record, record, state_of, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.operations.test_gc import NOTHING

@@ -26,9 +26,9 @@ from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict, judge
 from dtctl.operations.status import status
-from dtctl.render.machine.results import comparison
-from dtctl.rooms.compare.operation import Comparison, Metric, compare, compared
 from dtctl.rooms.metrics.operation import Metrics, Point, Series
+from dtctl.rooms.pages.comparing import Comparison, Metric, compare, compared
+from dtctl.rooms.pages.comparing_document import comparison
 from tests.fuzz import cases
 from tests.unit.agent.coordinate.world import spec_of
 from tests.unit.coordinated import Agents, entry, record, state_of, with_states

@@ -13,12 +13,14 @@ from dtctl.config.outgoing import Sending
 from dtctl.errors import PreflightError
 from dtctl.operations.client import silent
 from dtctl.operations.consent import Consents
-from dtctl.operations.push import push, push_data
+from dtctl.operations.push import push
 from dtctl.operations.run_record import record_of
 from dtctl.operations.sending import EVERY, allowable, not_allowed, scan_code, sendings
-from dtctl.operations.up.launch import prepare_check, prepare_launch
+from dtctl.operations.up.launch import prepare_launch
 from dtctl.plan import plan_roster
+from dtctl.rooms.check.checking import prepare_check
 from dtctl.rooms.data.operation import data_set
+from dtctl.rooms.data.pushing import push_data
 from tests.unit.fakes import FakeTransport
 
 FILE = """\

@@ -20,13 +20,14 @@ from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError,
 from dtctl.model import Local
 from dtctl.operations.client import Progress
 from dtctl.operations.credentials import Authority
+from dtctl.operations.findings import Checked
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.up import up
 from dtctl.plan.run import plan_run
-from dtctl.rooms.check.checking import Checked, context_of
+from dtctl.rooms.check.checking import InPassing, context_of
 from tests.unit.checks.network.networks import listening, reaching
 from tests.unit.clusters import cluster
 from tests.unit.fakes import Answer, FakeSession, FakeTransport, rolled_back
@@ -182,7 +183,7 @@ def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(la
         return [{**READY, "facts": {"network": reached}, "facts_s": 0.1}]
 
     report = Hearing()
-    launch = replace(launch, context=context_of(launch.plan, brief=True))
+    launch = replace(launch, inspect=lambda plan: InPassing(context_of(plan, brief=True)))
     result = up(launch, FakeTransport(agents(order, look=looked, up=prepared)), report, Notes())
     assert [one.partition(" ")[0] for one in order] == ["up"] * 4 + ["look"] * 4 + ["start"] * 4 + ["keep"] * 4
     (checked,) = report.found

@@ -19,8 +19,9 @@ from dtctl.operations.checkpoints import newest_of_run
 from dtctl.operations.consent import Program
 from dtctl.render.checkpoints import checkpoint_lines, show_checkpoints
 from dtctl.render.machine import document
-from dtctl.render.machine.results import allow, metrics, point
+from dtctl.render.machine.results import allow
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, find, listed, names, show
+from dtctl.rooms.metrics.document import metrics, point
 from dtctl.rooms.metrics.operation import Metrics, Point, Series
 from dtctl.rooms.metrics.screen import Curve, csv_line, line_of, plot, show_plots, show_table, sparkline
 from tests.fuzz import cases

@@ -21,15 +21,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl import render
+from dtctl import render, rooms
 from dtctl.agent.records import answers
 from dtctl.agent.records import gc as gc_records
-from dtctl.agent.rooms.checkpoints.records import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Frame, Stack, Thread
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.agent.rooms.checkpoints.records import Pruned
+from dtctl.agent.rooms.checkpoints.records import Verified as VerifiedRecord
 from dtctl.agent.rooms.data.records import DataDropped, DataHeld, DataPushResult
 from dtctl.agent.rooms.dump.records import Dump, ProcessDump
 from dtctl.agent.rooms.metrics.records import MetricsResult
@@ -45,12 +45,12 @@ from dtctl.operations.consent import Program
 from dtctl.operations.down import Waiters
 from dtctl.operations.drain import Scaled, Scaling
 from dtctl.operations.events import Attempted, EventHistory
-from dtctl.operations.findings import Facts
+from dtctl.operations.findings import Checked, Facts
 from dtctl.operations.follow import Onward
+from dtctl.operations.gc import GcResult, Written
 from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.reading import SavedLog
-from dtctl.operations.push import PushedData
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
@@ -60,41 +60,42 @@ from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
 from dtctl.plan.hosts import DataPlace
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, errors, logs, result, starting, status
-from dtctl.render import findings as diagnosis
+from dtctl.render import checkpoints, errors, findings, logs, result, starting, status
 from dtctl.render import plan as plans
 from dtctl.render.awaiting import OutputPrinter
 from dtctl.render.events import history_line
 from dtctl.render.logs import LogPrinter, Narrator, show_onward
-from dtctl.render.machine import document, results
-from dtctl.render.machine import results as machine_checkpoints
+from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_checks
-from dtctl.render.machine import status as machine_diagnosis
 from dtctl.render.machine import status as machine_status
 from dtctl.render.progress import UpProgress
 from dtctl.render.starting import show_wanted
-from dtctl.render.status import show_comparison
 from dtctl.render.terminal import console
 from dtctl.rooms.check import Line, Statement, found
 from dtctl.rooms.check import screen as checks
-from dtctl.rooms.check.checking import Checked
 from dtctl.rooms.check.network.firewall import Rules
+from dtctl.rooms.checkpoints import document as checkpoints_document
+from dtctl.rooms.checkpoints import screen as checkpoints_screen
 from dtctl.rooms.checkpoints.delivery import StoredCheckpoint
 from dtctl.rooms.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.rooms.checkpoints.pull import Pulled
 from dtctl.rooms.checkpoints.push import Pushed
 from dtctl.rooms.checkpoints.upkeep import Pruning, Verification, Verified
-from dtctl.rooms.compare.operation import Comparison, compared
 from dtctl.rooms.data import screen as data
 from dtctl.rooms.data.operation import DataState, PlaceState
+from dtctl.rooms.data.pushing import PushedData
+from dtctl.rooms.diagnose import document as diagnose_document
+from dtctl.rooms.diagnose import screen as diagnose_screen
 from dtctl.rooms.diagnose.operation import Diagnosis, in_short
 from dtctl.rooms.dump import screen as dump
 from dtctl.rooms.dump.operation import Dumped, Dumps
-from dtctl.operations.gc import GcResult, Written
 from dtctl.rooms.metrics import screen as scalars
 from dtctl.rooms.metrics.operation import Metrics, Point, Series
+from dtctl.rooms.pages import comparing_document as compare_document
 from dtctl.rooms.pages import dashboard_page as page
 from dtctl.rooms.pages import report_page as report
+from dtctl.rooms.pages.comparing import Comparison, compared
+from dtctl.rooms.pages.comparing_screen import show_comparison
 from dtctl.rooms.tensorboard import Location as BoardPlace
 from dtctl.rooms.tensorboard import screen as tensorboard
 from tests.fuzz import cases
@@ -407,12 +408,12 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_checkpoints of several": lambda: checkpoints.show_checkpoints(
         [poisoned(dataclasses.replace(FOUND, others=("b",)))], 10.0, lambda place, one: poisoned({0: "b"})
     ),
-    "show_verified": lambda: checkpoints.show_verified(poisoned(VERIFIED)),
-    "show_pull": lambda: checkpoints.show_pull(poisoned(PICKED), Path(f"a{BAD}")),
-    "show_pulled": lambda: checkpoints.show_pulled(dataclasses.replace(PULLED, files=(Path(f"a{BAD}"),))),
-    "show_reading": lambda: checkpoints.show_reading(Path(f"a{BAD}")),
-    "show_pushed": lambda: checkpoints.show_pushed(poisoned(PUSHED)),
-    "show_pruned": lambda: checkpoints.show_pruned(poisoned(PRUNED), dry_run=True),
+    "show_verified": lambda: checkpoints_screen.show_verified(poisoned(VERIFIED)),
+    "show_pull": lambda: checkpoints_screen.show_pull(poisoned(PICKED), Path(f"a{BAD}")),
+    "show_pulled": lambda: checkpoints_screen.show_pulled(dataclasses.replace(PULLED, files=(Path(f"a{BAD}"),))),
+    "show_reading": lambda: checkpoints_screen.show_reading(Path(f"a{BAD}")),
+    "show_pushed": lambda: checkpoints_screen.show_pushed(poisoned(PUSHED)),
+    "show_pruned": lambda: checkpoints_screen.show_pruned(poisoned(PRUNED), dry_run=True),
     "show_moving_ports": lambda: starting.show_moving_ports(poisoned(ERROR)),
     "show_data_states": lambda: data.show_data_states([poisoned(one) for one in DATA_STATES]),
     "show_data_examples": lambda: data.show_data_examples([poisoned(one) for one in DATA_STATES]),
@@ -461,12 +462,12 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),
     "show_log_metrics": lambda: scalars.show_log_metrics(poisoned(METRICS), poisoned(run_status()), table_too=True),
     "show_checked": lambda: checks.show_checked(CHECKED),
-    "show_findings": lambda: checks.show_findings(CHECKED),
-    "show_brief": lambda: checks.show_brief(CHECKED),
+    "show_findings": lambda: findings.show_findings(CHECKED),
+    "show_brief": lambda: findings.show_brief(CHECKED),
     "show_rules": lambda: checks.show_rules(
         [Rules((f"a{BAD}",), (7,), (f"accept{BAD}",), (f"undo{BAD}",))], "ufw", "text"
     ),
-    "show_diagnosis": lambda: diagnosis.show_diagnosis(poisoned(DIAGNOSIS)),
+    "show_diagnosis": lambda: diagnose_screen.show_diagnosis(poisoned(DIAGNOSIS)),
     "redrawn": draw,
     "narrator": narrate,
     "show_failed_exit": lambda: starting.show_failed_exit(
@@ -499,7 +500,11 @@ def _own_choice() -> Iterator[None]:
 
 
 def test_every_function_that_shows_something_is_tried_with_poison() -> None:
-    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(render.__path__, "dtctl.render.")]
+    walked = [
+        *pkgutil.walk_packages(render.__path__, "dtctl.render."),
+        *pkgutil.walk_packages(rooms.__path__, "dtctl.rooms."),
+    ]
+    modules = [importlib.import_module(one.name) for one in walked if not one.name.endswith(".command")]
     shows = {
         name
         for module in modules
@@ -528,19 +533,19 @@ def test_shown_output_holds_no_poison(name: str, color: Any, capsys: pytest.Capt
 def test_json_is_valid_whatever_a_host_sends(capsys: pytest.CaptureFixture[str]) -> None:
     bodies: list[Mapping[str, Any]] = [
         machine_status.run_status(poisoned(run_status())),
-        results.comparison(poisoned(COMPARISON)),
+        compare_document.comparison(poisoned(COMPARISON)),
         document.started(f"c{BAD}", poisoned(UP)),
-        machine_diagnosis.diagnosis(poisoned(DIAGNOSIS)),
+        diagnose_document.diagnosis(poisoned(DIAGNOSIS)),
         machine_checks.checked(CHECKED),
         machine_checks.checked(CHECKED),
         document.plan(poisoned(plan())),
         document.stop(poisoned(STOP)),
         document.gc(poisoned(REMAINS), dry_run=True),
         document.started(f"c{BAD}", poisoned(dataclasses.replace(UP, unseen=LOST_SIGHT))),
-        {"checkpoints": machine_checkpoints.directories([poisoned(FOUND)])},
-        {"checkpoints": machine_checkpoints.verified(poisoned(VERIFIED))},
-        {"directories": machine_checkpoints.pruned(poisoned(PRUNED))},
-        machine_checkpoints.pulled(dataclasses.replace(PULLED, files=(Path(f"a{BAD}"),))),
+        {"checkpoints": checkpoints_document.directories([poisoned(FOUND)])},
+        {"checkpoints": checkpoints_document.verified(poisoned(VERIFIED))},
+        {"directories": checkpoints_document.pruned(poisoned(PRUNED))},
+        checkpoints_document.pulled(dataclasses.replace(PULLED, files=(Path(f"a{BAD}"),))),
         document.known_run(dataclasses.replace(RUN, created=1e300)),
         document.event(poisoned({**happenings()[0], "time": float("nan")})),
         {"problems": document.problems(poisoned_mistakes().problems)},

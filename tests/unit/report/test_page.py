@@ -14,7 +14,7 @@ from markupsafe import Markup
 from dtctl.agent.run.goodput import PARTS as SPENT
 from dtctl.errors import DtctlError
 from dtctl.model import TaskState
-from dtctl.rooms.compare.operation import Comparison, compared
+from dtctl.rooms.pages.comparing import Comparison, compared
 from dtctl.rooms.pages.report import MARK, Report
 from dtctl.rooms.pages.report_page import STYLE, markdown, page, policy
 from dtctl.rooms.pages.report_page.drawings import across, path, scaled, templates

@@ -1,8 +1,8 @@
 """Single checkpoints: requests to verify, send, store and remove them, and the results."""
 
-from ...records.checkpoints import MOST_STORED, Checkpoint, OutputMark
 import re
 
+from ...records.checkpoints import MOST_STORED, Checkpoint, OutputMark
 from ...records.kinds import AtMost, Default, InvalidValue, List, Optional, Pattern, Record, Within, also
 from ...records.requests import Request
 from ...records.values import By, Count, Hex32, Hex64, Name, Path, Reason, Seconds, refuse_unfit

@@ -11,6 +11,7 @@ from ...host import paths, ports, processes
 from ...host.secrets import Masks
 from ...network import connecting
 from ...records.run_state import Entry, Start, State
+from ...records.vitals import MOST_LOG, MOST_UNREACHED, DiagnoseResult, Diverged, TaskVitals, Unreached
 from ...requests import runs
 from ...rooms.metrics.reading import Reader
 from ...run import environment
@@ -18,7 +19,6 @@ from ...vitals import machine_load
 from ...vitals.machine_load import MachineLoad
 from ...vitals.usage import Others, Usage
 from ..metrics.serving import LOOK_LIMIT_S
-from .records import MOST_LOG, MOST_UNREACHED, DiagnoseResult, Diverged, TaskVitals, Unreached
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

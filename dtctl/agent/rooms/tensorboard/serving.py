@@ -12,7 +12,8 @@ from ...conversation import Aborted
 from ...host.errors import Refused
 from ...requests import runs
 from ...run import environment
-from ..metrics.event_files import Copying, find, outermost, text
+from ..metrics.event_files import find, outermost, text
+from .copying import Copying
 from .records import LIFELINE, MOST_FOLDERS, PROBE
 from .relay import Relay
 

@@ -8,12 +8,9 @@ from dataclasses import field, replace
 from typing import Any
 
 from dtctl.agent.records.network import Bound, NetworkFacts, Resolved
-from dtctl.config.cluster import Cluster
 from dtctl.dataclass import dataclass
+from dtctl.operations.up.conflicts import COORDINATOR
 from dtctl.plan import RunPlan
-
-COORDINATOR = "coordinator"
-"""Whose place it is that is no task's."""
 
 TELLS_ITS_ADDRESS = ("ddp", "kvstore")
 """Strategies whose tasks send each other what their own names resolve to. They do not speak gRPC."""
@@ -109,22 +106,6 @@ def open_endpoints(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[
             address = f"{endpoint.address.rpartition(':')[0]}:{slot['port']}"
             found[replace(endpoint, address=address)] = slot["state"] == "live"
     return found
-
-
-def set_by_file(cluster: Cluster) -> list[str]:
-    """The jobs whose port the file sets explicitly, and `the coordinator`, once per port."""
-    jobs = [job.name for job in cluster.jobs.values() if job.own_port]
-    return jobs + [COORDINATOR_OF_START] * cluster.own_coordinator_port
-
-
-def takes_others(cluster: Cluster, whose: Iterable[str]) -> bool:
-    """Whether a start has the hosts choose other ports where these tasks' are in use: the file sets none of them."""
-    jobs = {COORDINATOR_OF_START if one == COORDINATOR else one.partition(":")[0] for one in whose}
-    return bool(jobs) and "ports" not in cluster.settings and jobs.isdisjoint(set_by_file(cluster))
-
-
-COORDINATOR_OF_START = "the coordinator"
-"""As hosts name its port when a run starts."""
 
 
 def is_loopback(address: str) -> bool:

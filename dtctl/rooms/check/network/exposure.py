@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dtctl.agent.records.network import NetworkFacts
 from dtctl.model import TaskId, grouped
 from dtctl.operations.findings import Finding
+from dtctl.operations.up.conflicts import COORDINATOR
 from dtctl.rooms.check import Answers, CheckContext, Dialled, Door, Statement, found
 from dtctl.rooms.check.network import (
-    COORDINATOR,
     TELLS_ITS_ADDRESS,
     Endpoint,
     addresses_of,

@@ -16,9 +16,9 @@ from dtctl.config.strategies import PS
 from dtctl.dataclass import dataclass
 from dtctl.model import CHOSEN_PORT, grouped
 from dtctl.operations.findings import Finding
+from dtctl.operations.up.conflicts import COORDINATOR, takes_others
 from dtctl.rooms.check import Answers, CheckContext, Line, Statement, Topic, found
 from dtctl.rooms.check.network import (
-    COORDINATOR,
     TELLS_ITS_ADDRESS,
     Attempt,
     Cause,
@@ -29,7 +29,6 @@ from dtctl.rooms.check.network import (
     exposure,
     measuring,
     open_endpoints,
-    takes_others,
 )
 from dtctl.rooms.check.network.judging import judge as causes_of
 

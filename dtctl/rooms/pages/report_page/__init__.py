@@ -19,16 +19,17 @@ from dtctl.render import goodput, gpus
 from dtctl.render.errors import note
 from dtctl.render.events import event_line
 from dtctl.render.format import by_value, count, duration, fold, local_time, size
-from dtctl.render.status import comparison_rows, restarts_lines
+from dtctl.render.status import restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
+from dtctl.rooms.pages.comparing_screen import comparison_rows
 from dtctl.rooms.pages.report import MARK, HostFacts, Report
 from dtctl.rooms.pages.report_page import drawings
 from dtctl.rooms.pages.report_page.drawings import templates
 from dtctl.transport.group_errors import rows
 
 if TYPE_CHECKING:
-    from dtctl.rooms.compare.operation import Comparison
+    from dtctl.rooms.pages.comparing import Comparison
 
 STYLE = Path(__file__).with_name("report.css").read_text("utf-8")
 """For light and dark, narrow and wide screens, and paper. It fetches nothing."""
@@ -242,3 +243,13 @@ FUNCTIONS = {
     "version": __version__,
 }
 """Functions for the templates, besides those of all pages."""
+
+
+def of_what(report: Report) -> str:
+    """The explanation of the percentage: of 1h2m until the outcome went into steps that were kept."""
+    elapsed = duration(report.goodput.counted_s if report.goodput else 0.0)
+    paused_s = report.goodput.seconds.get("pause", 0.0) if report.goodput else 0.0
+    paused = f", less pauses of {duration(paused_s)}," if paused_s else ""
+    until = "the outcome" if report.status.verdict.outcome.decided else "now"
+    source = ", by the event files (the logs report no step)" if report.goodput and report.goodput.by_scalars else ""
+    return f" of the {elapsed} until {until}{paused} went into steps that were kept{source}."

@@ -15,8 +15,9 @@ from dtctl.agent.records.network import Bound
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Local
 from dtctl.operations.client import silent
+from dtctl.operations.findings import fails
 from dtctl.operations.run_record import record_of
-from dtctl.rooms.check import Answers, CheckContext, Dialled, Door, Statement, checking, fails
+from dtctl.rooms.check import Answers, CheckContext, Dialled, Door, Statement, checking
 from dtctl.rooms.check.network import exposure
 from dtctl.rooms.check.network.exposure import MOST_DOORS, dial, doors
 from dtctl.rooms.check.network.tasks import TOPIC

@@ -12,8 +12,9 @@ from dtctl.agent.records.network import SshFacts
 from dtctl.config.cluster import Recovery
 from dtctl.errors import PreflightError
 from dtctl.operations.client.persistent import Greeted
+from dtctl.operations.findings import fails
 from dtctl.plan.run import plan_run
-from dtctl.rooms.check import Answers, fails
+from dtctl.rooms.check import Answers
 from dtctl.rooms.check.network.firewall import Kind, Rules, addresses_of, firewall, rules_of
 from dtctl.rooms.check.screen import shown
 from dtctl.rooms.check.ssh import TOPIC

@@ -12,9 +12,9 @@ from dtctl.agent.records.network import Measured, NetworkFacts
 from dtctl.config.cluster import Launch
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Local
-from dtctl.operations.findings import Level
+from dtctl.operations.findings import Level, fails
 from dtctl.render.findings import remedies
-from dtctl.rooms.check import Answers, CheckContext, Statement, fails
+from dtctl.rooms.check import Answers, CheckContext, Statement
 from dtctl.rooms.check.network.tasks import TOPIC
 from dtctl.rooms.check.screen import shown
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence

@@ -1,0 +1,36 @@
+"""The machine form of runs side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dtctl.render.machine import document
+from dtctl.render.machine.document import picked
+from dtctl.rooms.pages.comparing import Compared, Comparison
+
+
+def comparison(found: Comparison) -> dict[str, Any]:
+    return {
+        "runs": [_compared(one) for one in found.runs.values()],
+        "differences": [
+            {"key": key, "values": dict(zip(found.runs, values, strict=True))}
+            for key, values in found.differences.items()
+        ],
+        "errors": [{"run": run, **document.error_fields(error)} for run, error in found.errors.items()],
+    }
+
+
+def _compared(one: Compared) -> dict[str, Any]:
+    roster = one.status.record.roster
+    progress = "status.progress.step status.progress.target=targetStep status.progress.loss steps_per_s=stepsPerSecond"
+    kept = "goodput.share=goodput restarts status.newest_complete.step=checkpointStep"
+    return {
+        **picked(one, "status.record.run status.record.cluster status.verdict.outcome"),
+        **document.reasoned(one.status.verdict.why),
+        **picked(one, f"status.record.created=startTime@ duration_s {progress} {kept}"),
+        "hosts": list(dict.fromkeys(roster.values())),
+        "tasks": len(roster),
+        "metrics": {name: picked(metric, "last best") for name, metric in one.metrics.items()},
+        **picked(one, "settings"),
+        "errors": document.errors(one.errors),
+    }

@@ -1,0 +1,81 @@
+"""Runs side by side as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dtctl.agent.records.reasons import sentence
+from dtctl.errors import clipped
+from dtctl.render.format import duration, local_time
+from dtctl.render.goodput import percent
+from dtctl.render.terminal.console import print_table, table
+from dtctl.render.terminal.safe import one_line
+from dtctl.rooms.pages.comparing import Compared, Comparison, Metric
+
+_NOTHING = "-"
+
+
+Row = tuple[str, list[str]]
+
+
+def show_comparison(found: Comparison) -> None:
+    rows = comparison_rows(found)
+    columns = {"": [name for name, _ in rows]}
+    for index, run in enumerate(found.runs):
+        columns[one_line(run)] = [one_line(clipped(values[index])) for _, values in rows]
+    print_table(table(columns))
+
+
+def comparison_rows(found: Comparison) -> list[Row]:
+    """The rows of the comparison, with a value for each run."""
+    rows = [*_results(list(found.runs.values())), *_metrics(list(found.runs.values()))]
+    differences = found.differences
+    rows += [(key, [_NOTHING if value is None else value for value in values]) for key, values in differences.items()]
+    return rows
+
+
+def _results(runs: list[Compared]) -> Iterator[Row]:
+    """The results of the runs, without those that no run has."""
+    for name, shown in _RESULTS.items():
+        values = [shown(one) for one in runs]
+        if any(value != _NOTHING for value in values):
+            yield name, values
+
+
+def _step(one: Compared) -> str:
+    progress = one.status.progress
+    if progress.step is None:
+        return _NOTHING
+    return f"{progress.step}" + (f" of {progress.target}" if progress.target is not None else "")
+
+
+def _checkpoint(one: Compared) -> str:
+    newest = one.status.newest_complete
+    return f"step {newest['step']}" if newest is not None and newest["step"] is not None else _NOTHING
+
+
+_RESULTS: dict[str, Callable[[Compared], str]] = {
+    "outcome": lambda one: one.status.verdict.outcome.value,
+    "reason": lambda one: sentence(one.status.verdict.why),
+    "started": lambda one: local_time(one.status.record.created),
+    "duration": lambda one: duration(one.duration_s) if one.duration_s is not None else _NOTHING,
+    "steps": _step,
+    "steps/s": lambda one: f"{one.steps_per_s:.3g}" if one.steps_per_s else _NOTHING,
+    "goodput": lambda one: percent(one.goodput.share) if one.goodput is not None else _NOTHING,
+    "restarts": lambda one: str(one.restarts),
+    "checkpoint": _checkpoint,
+    "loss": lambda one: one.status.progress.loss or _NOTHING,
+}
+
+
+def _metrics(runs: list[Compared]) -> Iterator[Row]:
+    names = dict.fromkeys(name for one in runs for name in one.metrics)
+    for name in names:
+        yield name, [_metric(one.metrics.get(name)) for one in runs]
+
+
+def _metric(metric: Metric | None) -> str:
+    if metric is None:
+        return _NOTHING
+    best = f", best {metric.best:.4g}" if metric.best is not None and metric.best != metric.last else ""
+    return f"{metric.last:.4g}{best}"
