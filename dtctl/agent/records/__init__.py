@@ -34,6 +34,7 @@ EXCHANGES = {
     "drain": Exchange("requests.drain.drain", "records.requests.DrainRequest", "records.answers.StopResult"),
     "undrain": Exchange("requests.drain.undrain", "records.requests.UndrainRequest", "records.answers.RestartResult"),
     "down": Exchange("requests.down.down", "records.requests.DownRequest", "records.answers.DownResult"),
+    "gc": Exchange("requests.gc.collect", "records.gc.GcRequest", "records.gc.GcResult"),
     "events": Exchange("requests.logs.events", "records.requests.EventsRequest", "records.answers.EventsResult"),
 }
 """Request type -> its records. A request without parameters has the plain `Request`."""

@@ -1,7 +1,7 @@
 """What dead runs have left on a host."""
 
 from .answers import Files, Written
-from .kinds import AtMost, Default, List, Optional, Record
+from .kinds import AtMost, Default, InvalidValue, List, Optional, Record, also
 from .values import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS, Count, Line, Name, Pid, Reason
 
 
@@ -56,3 +56,9 @@ class GcResult(Record):
     omitted: Default[Count, 0]
     """The number of items, of any kind, for which the lists have no room."""
     freed_bytes: Default[Count, 0]
+
+
+@also(GcRequest)
+def _is_of_one_or_all(request: GcRequest) -> None:
+    if not request["all"] and request["cluster"] is None:
+        raise InvalidValue.at(("cluster",), "the name of a cluster, or `all`", None)

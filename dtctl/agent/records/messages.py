@@ -1,7 +1,5 @@
 """Messages between agents and their coordinator."""
 
-from ..coordinate.following import hello
-from ..supervise.rebuilding import state
 from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Record, Within
 from .run_state import Advance, AgentProcess, Intents, State
 from .spec import Moved

@@ -1,6 +1,5 @@
 """The questions of `check` about the network between tasks, and the answers of a host."""
 
-from ..host.ports import bound, taken
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .values import Count, Hex32, Line, Name, Port, Seconds
 

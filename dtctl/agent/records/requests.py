@@ -201,9 +201,3 @@ def _resumes_at_places(request: LogsRequest) -> None:
         raise InvalidValue.at(("errors",), "false, as lines are searched for", True)
     if request["follow"] and request["until"] is not None:
         raise InvalidValue.at(("until",), "null, as the logs are followed", request["until"])
-
-
-@also(GcRequest)
-def _is_of_one_or_all(request: GcRequest) -> None:
-    if not request["all"] and request["cluster"] is None:
-        raise InvalidValue.at(("cluster",), "the name of a cluster, or `all`", None)

@@ -1,6 +1,5 @@
 """spec.json: the part of a run that one host knows. It never changes."""
 
-from ..host.ports import listening
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Pattern, Record, Within, also, checked
 from .values import (
     MOST_TASKS,

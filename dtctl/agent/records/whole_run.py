@@ -1,7 +1,5 @@
 """The coordinator's records: cluster.json, requests.json, and the lines of the event history."""
 
-from ..requests.drain import drain, undrain
-from ..requests.stop import restart, stop
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
 from .run_state import Intents, RunEnd, State, ahead_s

@@ -78,7 +78,6 @@ ROOMS = {
         {"dump": ("serving.dump", "records.DumpRequest", "records.answers.RunResult")}, {"dump": "records.Dump"}
     ),
     "execute": Room({"exec": ("serving.execute", "records.ExecRequest", "records.ExecResult")}),
-    "gc": Room({"gc": ("serving.collect", "records.GcRequest", "records.GcResult")}),
     "metrics": Room(
         {"metrics": ("serving.metrics", "records.MetricsRequest", "records.MetricsResult")},
         frames={"points": "records.Points"},

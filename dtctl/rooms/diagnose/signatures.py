@@ -13,6 +13,7 @@ from dtctl.agent.records.vitals import Disk
 from dtctl.agent.run.cause import taken_port
 from dtctl.agent.run.installing import reached_no_index
 from dtctl.config.strategies import PS
+from dtctl.operations import pace
 from dtctl.operations.findings import Facts, Fields, Join, Match, Signature, table
 from dtctl.operations.snapshot import TaskStatus
 from dtctl.rooms.diagnose import hosts, modules, waits
@@ -319,7 +320,7 @@ def _function(words: str) -> Any:
     module, _, own = name.rpartition(".")
     if module == "gpus":
         return lambda facts: _of_gpus(facts, own)
-    function = getattr({"waits": waits, "hosts": hosts}[module], own) if module else globals()[own]
+    function = getattr({"waits": waits, "hosts": hosts, "pace": pace}[module], own) if module else globals()[own]
     return function(*arguments) if arguments else function
 
 

@@ -1,7 +1,7 @@
 """What lies at a storage URL: listed, read, written and removed from this machine by fsspec.
 
-The readers of TensorFlow's formats (dtctl/agent/checkpoints, dtctl/agent/rooms/metrics) read files: what they need of
-a place is copied into a directory here (../checkpoints/urls.py, events.py), and they judge it as they judge one on a host.
+The readers of TensorFlow's formats (dtctl/agent/checkpoints, dtctl/agent/rooms/metrics) read files: what they need
+of a place is copied into a directory here (../checkpoints/urls.py, events.py), and they judge it as they judge one on a host.
 """
 
 from __future__ import annotations

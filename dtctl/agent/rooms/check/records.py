@@ -1,6 +1,5 @@
 """The questions of `check` to a host before a run: a question and its facts for each topic (`Room.topics`)."""
 
-from ...coordinate.lifecycle import missing
 from ...records.kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from ...records.requests import Request
 from ...records.spec import Environment, Paths

@@ -3,7 +3,6 @@
 from ...records.kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
 from ...records.requests import Request
 from ...records.values import Count, Inode, Line, Name, Path, Tail
-from ...run.run_events import ended
 from ..metrics.records import FolderAt
 
 MOST_FOLDERS = 1000
