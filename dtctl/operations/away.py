@@ -37,7 +37,7 @@ class ImpatientTransport:
         self._lost: Collection[str] | None = None
 
     def open(self, host: Host) -> Session:
-        """Raises TransportError."""
+        """Opens a session. Raises TransportError."""
         if host.is_local or host.name in self._awaits:
             return self._transport.open(host)
         opening: Future[Session] = Future()

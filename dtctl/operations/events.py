@@ -32,7 +32,7 @@ TICK_S = 0.25
 
 @dataclass(frozen=True)
 class EventHistory:
-    """`away` and `errors`: why it was put together from what each host knows of itself, and who gave no answer."""
+    """`away` and `errors`: why it was merged from the hosts' own histories, and which hosts gave no answer."""
 
     lines: tuple[HistoryEvent, ...]
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class EventHistory:
 
 
 def read_events(record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None) -> EventHistory:
-    """The last so many lines (None: all): the coordinator's own, or else those of all hosts, merged by time.
+    """The last lines (None: all): the coordinator's, or else those of all hosts, merged by time.
 
     `begin`: of the coordinator's own those from this number on.
     """
@@ -67,7 +67,7 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, be
 def follow_events(
     record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None
 ) -> Iterator[HistoryEvent | Disconnected | Reconnected]:
-    """The coordinator's lines as they are written, until the run has ended; no line is lost or doubled.
+    """The coordinator's lines as they are written, until the run has ended; no line is lost or repeated.
 
     From the number `begin` on, where it is given.
 
@@ -136,7 +136,7 @@ _ENDS = frozenset({"backoff", "succeeded", "failed", "stopped", "pending"})
 
 
 _MOST_PASSED = 200
-"""How far back a line that arrives late is inserted."""
+"""How many entries back a line that arrives late is inserted."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Attempted:
 
     @property
     def is_failure(self) -> bool:
-        """It ended by itself, and not well."""
+        """Whether the attempt ended by itself with a failure."""
         return self.state in ("backoff", "failed")
 
     @property

@@ -69,20 +69,20 @@ class LogStream:
 
 
 PATIENCE_S = 120.0
-"""For a run that is about to begin where another was stopped for it: its hosts end the old one first."""
+"""How long to wait for a run that replaces another one: its hosts first stop the old one."""
 
 _LOOK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True)
 class Onward:
-    """`record` None: the run for which the old one was stopped has not begun."""
+    """The run to follow next; `record` None: the run for which the old one was stopped has not begun."""
 
     record: RunRecord | None
 
 
 def made_room(ended: RunStatus) -> bool:
-    """It was stopped for another run."""
+    """Whether the run was stopped for another run."""
     return any(fact["kind"] in ("makes_room", "replaced") for fact in ended.verdict.why)
 
 
@@ -94,7 +94,7 @@ def onward(
     wait: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> Onward | None:
-    """The run that the cluster has now; one for which the old one was stopped is waited for. None: there is none.
+    """The cluster's current run; waits for one that replaces the stopped run. None: there is none.
 
     `record`: how the cluster's hosts are reached.
     """
@@ -111,7 +111,7 @@ def onward(
 
 
 def _current(record: RunRecord, transport: Transport) -> RunRecord | None:
-    """None while no host has one: it may be about to start."""
+    """The current run; None while no host has one: it may be about to start."""
     try:
         return status(dataclasses.replace(record, run=None), transport).record
     except DtctlError:
@@ -131,8 +131,8 @@ Event = LogLines | Reading | Through | Disconnected | Reconnected | RunStatus | 
 def follow_for(
     record: RunRecord, transport: Transport, wanted: LogRequest, timeout_s: float | None
 ) -> Generator[Event | None, None, None]:
-    """As `follow`. After `timeout_s` it raises TimeoutError, or ends though some tasks of a run that is decided are
-    still being ended."""
+    """Follows a run for a limited time, like `follow`. After `timeout_s` it raises TimeoutError, or ends though some
+    tasks of a run that is decided are still being ended."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     decided = False
     for event in follow(record, transport, wanted):

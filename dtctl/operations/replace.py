@@ -1,4 +1,4 @@
-"""Move the tasks of a host to another one: the same cluster with the one in place of the other."""
+"""Moves the tasks of a host to another one: the same cluster with one host in place of the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dtctl.plan import exchanged, plan_roster
 
 @dataclass(frozen=True)
 class Replacement:
-    """`cluster` is the one of the file with `new` in every place of `old`."""
+    """`cluster` is the file's cluster with `new` in every place of `old`."""
 
     old: str
     new: str
@@ -31,7 +31,7 @@ class Replacement:
 
 
 def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement:
-    """`new` None: the first of the spares. Raises UsageError for hosts that cannot give or take tasks."""
+    """`new` None: the first spare. Raises UsageError for hosts that cannot give or take tasks."""
     record = record_of(plan_roster(cluster))
     if old not in record.task_hosts:
         hint = did_you_mean(old, list(record.task_hosts)) or f"hosts with tasks: {', '.join(record.task_hosts)}"
@@ -45,7 +45,7 @@ def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement
 
 
 def unanswered(exchange: Replacement, found: RunStatus) -> Mapping[str, DtctlError]:
-    """Errors of hosts that may know a run where no other does; one that is unreachable, and replaced, need not."""
+    """The errors of hosts that may know a run that no other host has; the replaced host may be unreachable."""
     if found.time:
         return {}
     gone = isinstance(found.errors.get(exchange.old), TransportError)
@@ -53,7 +53,7 @@ def unanswered(exchange: Replacement, found: RunStatus) -> Mapping[str, DtctlErr
 
 
 def check_replaceable(cluster: Cluster, exchange: Replacement, found: RunStatus) -> None:
-    """Raises UsageError where there is no run, and PreflightError unless it has the cluster's tasks on its hosts.
+    """Raises UsageError if there is no run, and PreflightError unless it has the cluster's tasks on its hosts.
 
     Or on those of the exchange: a `replace` that was killed at its end is typed again.
     """
@@ -85,7 +85,7 @@ def check_replaceable(cluster: Cluster, exchange: Replacement, found: RunStatus)
 
 
 def _how_to_agree(cluster: Cluster, run: RunRecord) -> str:
-    """A host that was replaced may be broken: the hint never leads back to it."""
+    """The hint for hosts that disagree; it never leads back to the replaced host, which may be broken."""
     if run.replaced:
         moves = ", ".join(f"{new} in the place of {old}" for old, new in run.replaced.items())
         return f"write {moves} into {cluster.file}, and type the command again"
@@ -95,7 +95,7 @@ def _how_to_agree(cluster: Cluster, run: RunRecord) -> str:
 def prepare_replacement(
     exchange: Replacement, found: RunStatus, hostname: Hostname, environ: Mapping[str, str]
 ) -> Start:
-    """What is to be started in place of the live run; it goes without the hosts that this goes without."""
+    """The start that replaces the live run; it leaves out the hosts that the live run left out."""
     absent = found.coordination.absent_hosts if found.coordination else ()
     missing = sum(name != exchange.old for name in absent)
     launch = prepare_launch(
@@ -110,7 +110,7 @@ def prepare_replacement(
 
 
 def as_scaled(cluster: Cluster, found: RunStatus) -> Cluster:
-    """With as many tasks of each job as the live run has by `scale`, which the file does not know."""
+    """The cluster with the task numbers that `scale` has set in the live run, which the file does not have."""
     if found.coordination is None or found.verdict.outcome.decided:
         return cluster
     intents = found.coordination.view["intents"]
@@ -123,7 +123,7 @@ def as_scaled(cluster: Cluster, found: RunStatus) -> Cluster:
 
 
 def data_to_move(exchange: Replacement, launch: Start) -> DataSet | None:
-    """What the new host's tasks read; None where dtctl brings no data, or has none here."""
+    """The data that the new host's tasks read; None if dtctl pushes no data, or has none here."""
     source = exchange.cluster.data.source
     if launch.record.is_local or source is None or not source.is_dir():
         return None

@@ -31,7 +31,7 @@ AWAY_CONNECT_S = 2.0
 """The time for a connection to a host that its coordinator reports as away."""
 
 _PLAIN = ("cluster", "run", "success", "created", "replaced", "grace_s", "file_sha256", "begun", "outcome", "elected")
-"""Fields that JSON holds as they are; where a record lacks one, earlier versions had none."""
+"""Fields that are stored in JSON unchanged; records of earlier versions may lack them."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class RunRecord:
     outcome: str = ""
     """The outcome of the run, if known here."""
     target_step: int | None = None
-    """As a host of the run reports it."""
+    """The target step, as a host of the run reports it."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Keys of the cluster file as the run was started, as trainer.args.rate -> 0.1."""
     checkpoint_urls: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class RunRecord:
 
     @property
     def unknown_hosts(self) -> tuple[str, ...]:
-        """Hosts with tasks that this machine knows no way to."""
+        """Hosts with tasks to which this machine knows no route."""
         return tuple(name for name in dict.fromkeys(self.roster.values()) if name not in self.hosts)
 
     def route_to(self, name: str) -> Host:

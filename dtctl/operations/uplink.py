@@ -1,4 +1,4 @@
-"""How fast this machine sends to the hosts of a push, measured while it does."""
+"""Measures how fast this machine sends to the hosts of a push."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ WINDOW_S = 5.0
 
 
 class Uplink:
-    """Safe for many threads. `share_bytes_per_s`: what one more host would get from here; None while that is not known.
+    """The rate of this machine's uplink. Safe for many threads. `share_bytes_per_s`: what one more host would get from
+    here; None while that is not known.
 
     It follows from the best rate over WINDOW_S so far, which no host that reads slowly can lower.
     """

@@ -27,28 +27,28 @@ from dtctl.operations.storage import PATIENCE_S, Missing, Object, Place, label
 from dtctl.operations.storage.cached import LIMIT_S, Cached
 
 _DEPTH = 1
-"""As on hosts: the directory, and those in it."""
+"""The depth of the search, as on hosts: the directory and its subdirectories."""
 
 _MOST = 20
-"""Checkpoints that are reported, and looked into."""
+"""The most checkpoints that are reported and read."""
 
 _MOST_CONTENT_BYTES = 32 << 20
 _ENDS_BYTES = 66_000
-"""Of a file of Keras: where an archive has its table of contents (APPNOTE.TXT, 4.3.16)."""
+"""The bytes read at each end of a .keras file: an archive has its table of contents there (APPNOTE.TXT, 4.3.16)."""
 
 _MOST_PRUNED = 1000
 _MOST_PRUNED_BYTES = 512 << 20
-"""Of indexes: what there is no room for is not judged, and stays."""
+"""The most bytes of indexes that are read; checkpoints beyond that are not judged, and stay."""
 
 _VERIFY_S = 3600.0
 _sound: set[tuple[str, str, float, int]] = set()
-"""What was read by this command, which shows what goes before it removes that."""
+"""Checkpoints that this command has already read in full: pruning lists them before it removes any."""
 
 _LARGEST_NOTE = 4 << 20
 
 
 def at_urls(record: RunRecord, *, fresh: bool = False) -> list[Checkpoints]:
-    """Each of the run's storage URLs for checkpoints. A place that cannot be read is reported with the problem.
+    """The checkpoints at each of the run's storage URLs. A place that cannot be read is reported with the problem.
 
     Unless `fresh`, what was found within the last minute is believed.
     """
@@ -82,7 +82,8 @@ def _look(place: Place, most: int, room: int) -> CheckpointReport:
 
 
 def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
-    """As a host does in a directory. `live`: a trainer may be saving there, which writes the file `checkpoint` itself.
+    """Prunes a storage URL by the same rules as a host prunes a directory. `live`: a trainer may be saving there, which
+    writes the file `checkpoint` itself.
 
     Raises StorageError.
     """
@@ -141,7 +142,7 @@ def _wanted(found: Sequence[Object], most: int) -> list[Object]:
 
 
 def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder, room: int) -> None:
-    """Indexes and what else is small with their content, as far as there is room; the newest first."""
+    """Writes indexes and other small files with their content, as far as there is room, the newest first."""
     small: list[Object] = []
     sizes = {one.name: one for one in wanted}
     for name, one in sizes.items():
@@ -162,7 +163,7 @@ def _is_note(name: str) -> bool:
 
 
 def _ends(place: Place, one: Object) -> dict[int, bytes]:
-    """Of a file of Keras its two ends, by which it is known whether it is whole."""
+    """Reads both ends of a .keras file; they show whether it is complete."""
     if re.match(formats.KERAS_NAME, one.name) is None:
         return {}
     last = max(0, one.size - _ENDS_BYTES)
@@ -221,7 +222,7 @@ class Download:
 
 
 def verify(found: Found, limit_s: float) -> Verified:
-    """Reads every byte of it, in a directory that is removed then. Raises StorageError, OSError."""
+    """Reads every byte of the checkpoint, in a temporary directory. Raises StorageError, OSError."""
     begun = time.monotonic()
     verdict = verifying.Verdict()
     if found.checkpoint["kind"] == "orbax":

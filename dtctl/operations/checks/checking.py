@@ -1,4 +1,4 @@
-"""Asks all hosts of a plan what they have of what it needs: one connection and one process each, round by round."""
+"""Asks all hosts of a plan for the facts that it depends on: one connection and one process each, round by round."""
 
 from __future__ import annotations
 
@@ -70,14 +70,16 @@ STOPPING = (
     *storage.FROM_NOTHING,
     *("keras_3_fit", "tensorflow_1_used"),
 )
-"""What makes tasks fail for certain, lets two runs fight for a GPU, or loses what was trained: `up` starts nothing."""
+"""Signatures that make `up` refuse to start: tasks fail for certain, two runs compete for a GPU, or trained state is
+lost.
+"""
 
 
 DEEP_S = 900.0
-"""For one round of a deep check: imports and multiplications take their time."""
+"""The time limit of one round of a deep check: imports and multiplications are slow."""
 
 NOTICED_S = 0.5
-"""A brief check that takes so long is spoken of, though nothing is wrong."""
+"""A brief check that takes this long is reported even if nothing is wrong."""
 
 Clocks = dict[str, tuple[float, float]]
 
@@ -89,7 +91,7 @@ class Checked:
     hosts: tuple[str, ...]
     found: tuple[Finding, ...]
     lines: Mapping[str, tuple[Line | Statement, ...]]
-    """By topic."""
+    """The facts to show, by topic."""
     seconds: float
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     accepted: tuple[str, ...] = ()
@@ -97,7 +99,7 @@ class Checked:
 
     @property
     def is_noticed(self) -> bool:
-        """Of a brief one."""
+        """Whether a brief check is worth mentioning: it has a finding above a note, or it took long."""
         return any(one.signature.level < Level.NOTE for one in self.found) or self.seconds >= NOTICED_S
 
     @property
@@ -117,7 +119,7 @@ def check(
     report: Report,
     topics: Iterable[Topic[Any, Any]] = TOPICS,
 ) -> Checked:
-    """All topics ask at once, until none has a question left; a host that cannot be asked is left out."""
+    """Asks for all topics at once, until none has a question left; hosts that cannot be asked are left out."""
     began = time.monotonic()
     noting = RecordingTransport(ImpatientTransport(transport, record), report)
     with Conversations(record, noting, context.hosts) as hosts:
@@ -147,7 +149,7 @@ class _Rounds:
 
     @contextmanager
     def dialling(self) -> Iterator[None]:
-        """While the hosts answer, this machine tries what topics want tried."""
+        """Connects to the doors of all topics while the hosts answer."""
         doors = [door for topic in self._topics for door in topic.doors(self._context, self._answers(topic))]
         with ThreadPoolExecutor(1) as beside:
             tried = beside.submit(dial, doors, self._context.nonce) if doors else None
@@ -157,7 +159,7 @@ class _Rounds:
                 self._known = dataclasses.replace(self._known, dialled=tried.result(), tried_doors=count)
 
     def next(self) -> dict[str, Questions]:
-        """By host."""
+        """The questions of the next round, by host."""
         asked: dict[str, dict[str, Any]] = {}
         for topic in self._topics:
             for host, question in topic.ask(self._context, self._answers(topic)).items():
@@ -166,7 +168,7 @@ class _Rounds:
         return {host: made(Questions, **questions) for host, questions in asked.items()}
 
     def add(self, facts: Mapping[str, CheckFacts]) -> None:
-        """A topic that asked no host in this round gets no answer; its rounds count on, and it is done."""
+        """Stores the answers of a round. A topic that asked no host in this round is done."""
         for topic in self._topics:
             answer: Mapping[str, Mapping[str, Any]] = facts
             own = {host: each[topic.name] for host, each in answer.items() if each[topic.name] is not None}
@@ -216,14 +218,16 @@ def _request(
 
 
 def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
-    """Each answer was given between its question and its arrival."""
+    """Narrows the bounds of a host's clock: it read its clock between the question and the arrival of the answer."""
     before = clocks.get(host, (least, most))
     least, most = max(least, before[0]), min(most, before[1])
     clocks[host] = (least, max(least, most))
 
 
 class InPassing:
-    """The questions of one `up`, which asks them in its own conversations. Without a scene nothing is asked."""
+    """The questions that one `up` asks in its own conversations; none without a context. Without a scene nothing is
+    asked.
+    """
 
     def __init__(self, context: CheckContext | None) -> None:
         self._rounds = _Rounds(context, TOPICS) if context is not None else None
@@ -231,7 +235,7 @@ class InPassing:
         self._answered: set[str] = set()
         self._seconds = 0.0
         self.questions: Mapping[str, Questions] = self._rounds.next() if self._rounds is not None else {}
-        """Of the next round, by host."""
+        """The questions of the next round, by host."""
 
     def question(self, host: str) -> Questions | None:
         return self.questions.get(host)
@@ -241,20 +245,20 @@ class InPassing:
         return opening()
 
     def met(self, session: Session) -> None:
-        """Its greeting has the host's time since the conversation was opened."""
+        """Stores a host's greeting, which has its time since the conversation was opened."""
         answer, host = session.facts.get("time"), session.host.name
         if answer is not None and self._rounds is not None:
             self._rounds.clocks[host] = (answer - session.greeted(), answer - self._opened[host])
 
     def check(self, host: str, answer: Facts) -> None:
-        """Raises InvalidValue for facts that are not those that the host was asked for."""
+        """Raises InvalidValue for facts that the host was not asked for."""
         asked = {name for name, question in (self.questions.get(host) or {}).items() if question is not None}
         reported = {name for name, facts in (answer["facts"] or {}).items() if facts is not None}
         if asked != reported:
             raise wrong("facts", ", ".join(sorted(asked)) or "nothing", sorted(reported))
 
     def add(self, answers: Mapping[str, Facts]) -> None:
-        """The answers to `questions`, which lead to new ones. Of a run that is there already there are none."""
+        """Stores the answers to `questions`, which may lead to new ones. A run that already exists gives no answers."""
         facts = {host: answer["facts"] for host, answer in answers.items() if answer["facts"] is not None}
         self._seconds += max((answer["facts_s"] for answer in answers.values()), default=0.0)
         self._answered |= facts.keys()
@@ -264,7 +268,7 @@ class InPassing:
             self.questions = self._rounds.next() if facts else {}
 
     def judged(self) -> Checked | None:
-        """None if no host was asked, or none answered."""
+        """The result of the check; None if no host was asked, or none answered."""
         if self._rounds is None or not self._answered:
             return None
         found = self._rounds.judged(self._seconds)

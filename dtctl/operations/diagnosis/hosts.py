@@ -13,7 +13,7 @@ from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Match, commonness, 
 from dtctl.operations.snapshot import TaskStatus
 
 SLOW_SHARE = 0.6
-"""Of its peers' usual rate."""
+"""A rate below this share of its peers' median rate is slow."""
 
 LEAST_PEERS = 3
 SILENT_S = 30.0
@@ -24,10 +24,11 @@ PATIENCE_S = 120.0
 """A start may take this long before it is a finding."""
 
 STARTS = 5
-"""One that takes so many times as long as its peers for its first step has not begun."""
+"""A task that takes this many times as long as its peers for its first step has not begun."""
 
 IDLE_SOON_S = 30.0
-"""Who is idle so soon after its start, in twice the time that the lead took for a step, has not trained in silence."""
+"""A task that is idle for this long after its start, and for twice the lead's time per step, is not training silently.
+"""
 
 PRESSED = 0.4
 MEMORY_PRESSED = 0.1
@@ -43,7 +44,7 @@ def _peers(facts: Facts) -> Iterable[list[TaskStatus]]:
 
 
 def stragglers(facts: Facts) -> Iterator[Match]:
-    """Of each job those that run and are far slower than the others of it, with what is short on their hosts."""
+    """Running tasks that are far slower than the others of their job, with the shortages on their hosts."""
     for peers in _peers(facts):
         rates = {task.id: task.entry["rate"] for task in peers if task.entry["rate"] is not None}
         usual = median(rates.values()) if len(rates) >= LEAST_PEERS else 0.0
@@ -54,7 +55,7 @@ def stragglers(facts: Facts) -> Iterator[Match]:
 
 
 def behind(facts: Facts) -> Iterator[Match]:
-    """Tasks that have reported no step for long while the others of their job continue."""
+    """Tasks that have not reported a step for long while the others of their job continue."""
     for peers in _peers(facts):
         reporting = [task for task in peers if task.entry["step_time"] is not None]
         ages = {task.id: facts.age(task.entry["step_time"]) for task in reporting}
@@ -66,7 +67,7 @@ def behind(facts: Facts) -> Iterator[Match]:
 
 
 def silent(facts: Facts) -> Iterator[Match]:
-    """A run that made steps, and in which no task has reported one for a while."""
+    """A run that made steps and in which no task has reported one for a while."""
     if facts.status.verdict.outcome.decided:
         return
     reporting = [
@@ -85,7 +86,7 @@ def silent(facts: Facts) -> Iterator[Match]:
 
 
 def slow(facts: Facts) -> Iterator[Match]:
-    """Hosts on which something is short that is not on most others; where there are no others, memory alone."""
+    """Hosts with a shortage that most others do not have; without others, a shortage of memory only."""
     machines = {host: one for host, one in facts.machines().items() if host in facts.status.record.roster.values()}
     short = {host: pressure(machine) for host, machine in machines.items()}
     for host, found in short.items():
@@ -96,7 +97,7 @@ def slow(facts: Facts) -> Iterator[Match]:
 
 
 def pressure(machine: Machine) -> dict[str, float]:
-    """What is short on it, and how much so."""
+    """The shortage on the host, and its size."""
     waiting = machine["waiting"]
     found = {
         "cpu_share": waiting["cpu"] if (waiting["cpu"] or 0.0) >= PRESSED else None,
@@ -111,7 +112,7 @@ def pressure(machine: Machine) -> dict[str, float]:
 
 
 def _short(facts: Facts, host: str) -> dict[str, Any]:
-    """What is short there, and who takes it, as fields."""
+    """The fields of a shortage: what is short, and which process takes it."""
     machine = facts.machines().get(host)
     vitals = facts.hosts.get(host)
     found: dict[str, Any] = dict(pressure(machine)) if machine is not None else {}
@@ -122,7 +123,7 @@ def _short(facts: Facts, host: str) -> dict[str, Any]:
 
 
 def taker(busy: Sequence[Busy]) -> dict[str, str]:
-    """The process of others that takes most."""
+    """The process of others that takes the most."""
     if not busy:
         return {}
     first = busy[0]
@@ -130,7 +131,7 @@ def taker(busy: Sequence[Busy]) -> dict[str, str]:
 
 
 def full_disks(facts: Facts) -> Iterator[Match]:
-    """One for all hosts that report the same of a path, which they usually share."""
+    """One finding for all hosts that report the same path and sizes, which they usually share."""
     sampled = {host: [machine["full"]] if machine["full"] else [] for host, machine in facts.status.machines.items()}
     disks = {**sampled, **{host: vitals["disks"] for host, vitals in facts.hosts.items()}}
     found = grouped(
@@ -144,7 +145,7 @@ def full_disks(facts: Facts) -> Iterator[Match]:
 
 
 def versions_differ(facts: Facts) -> Iterator[Match]:
-    """Of what trains: where hosts have several."""
+    """Packages that train and have different versions on different hosts."""
     for package in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "mxnet"):
         found = versions(
             (task["packages"][package], host)
@@ -158,7 +159,7 @@ def versions_differ(facts: Facts) -> Iterator[Match]:
 
 
 def diverged(facts: Facts) -> Iterator[Match]:
-    """Losses that are NaN or infinite: in logs, or in event files."""
+    """Losses that are NaN or infinite, in logs or event files."""
     bad = [
         task
         for task in facts.tasks
@@ -182,7 +183,7 @@ def diverged(facts: Facts) -> Iterator[Match]:
 
 
 def throttled(facts: Facts) -> Iterator[Match]:
-    """Tasks that a CPU limit throttles, if it does not throttle most of their job."""
+    """Tasks that a CPU limit throttles, unless it throttles most of their job."""
     for peers in _peers(facts):
         held = [task for task in peers if (task.entry["throttled"] or 0.0) >= THROTTLED]
         if 2 * len(held) <= len(peers):
@@ -206,7 +207,9 @@ def _is_new(task: TaskStatus) -> bool:
 
 
 def _others_took(facts: Facts, task: TaskStatus) -> float | None:
-    """For their first steps. The lead is not a peer, as in many programs only the lead prints steps."""
+    """The median time that the peers took for their first step. The lead is not a peer, as in many programs only the
+    lead prints steps.
+    """
     lead = facts.status.tasks.get(facts.status.record.lead)
     peers = [one for one in facts.tasks if one.id.job == task.id.job and one is not task and one is not lead]
     taught = [one.entry["first_step_s"] for one in peers if one.entry["step"] is not None and one.entry["first_step_s"]]
@@ -219,7 +222,7 @@ def _others_took(facts: Facts, task: TaskStatus) -> float | None:
 
 
 def nobody_begins(facts: Facts) -> Iterator[Match]:
-    """A run that should make steps, has reported none, and in which every task is idle."""
+    """A run that should make steps but has reported none, while every task is idle."""
     tasks = [task for task in facts.tasks if task.state is TaskState.RUNNING and task.id.job != "evaluator"]
     if facts.status.verdict.outcome.decided or not _is_to_begin(facts, tasks):
         return
@@ -240,7 +243,9 @@ def nobody_begins(facts: Facts) -> Iterator[Match]:
 
 
 def _is_to_begin(facts: Facts, tasks: list[TaskStatus]) -> bool:
-    """A program that counts no steps may wait for anything, once it listens where the others expect it."""
+    """Whether the run is expected to make steps: a program that counts none may wait for anything once it listens as
+    expected.
+    """
     counts = facts.status.progress.target is not None or any(
         task.id.job == "ps" or not task.entry["ready"] for task in tasks
     )

@@ -13,7 +13,7 @@ from dtctl.dataclass import dataclass
 from dtctl.plan import RunPlan
 
 COORDINATOR = "coordinator"
-"""Whose place it is that is no task's."""
+"""The owner of a port that belongs to no task."""
 
 TELLS_ITS_ADDRESS = ("ddp", "kvstore")
 """Strategies whose tasks send each other what their own names resolve to. They do not speak gRPC."""
@@ -26,9 +26,9 @@ class Endpoint:
     whose: str
     host: str
     address: str
-    """HOST:PORT, as the others are given it."""
+    """HOST:PORT, as the other tasks receive it."""
     serves: bool = True
-    """Other tasks connect to it, as they do not to an evaluator."""
+    """Whether other tasks connect to it; none connects to an evaluator."""
 
     @property
     def name(self) -> str:
@@ -42,14 +42,14 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One host connected, or tried to connect, to a place of another."""
+    """One host's connection, or attempt to connect, to an endpoint of another host."""
 
     source: str
     endpoint: Endpoint
     at: str = ""
-    """What the place's name resolves to on the source."""
+    """The addresses that the endpoint's name resolves to on the source."""
     hindrance: str = ""
-    """As in agent.records.network.Reached; empty: it was reached."""
+    """The reason of agent.records.network.Reached; empty: the endpoint was reached."""
     by: str = ""
     text: str = ""
 
@@ -64,16 +64,16 @@ class Attempt:
 
 @dataclass(frozen=True)
 class View:
-    """Mappings are by host, of those that have answered."""
+    """The network as the hosts report it; mappings are by host, for the hosts that have answered."""
 
     bound: Mapping[str, Sequence[Bound]] = field(default_factory=dict)
     of_interfaces: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Addresses, as are those of `resolved`."""
+    """IP addresses, as in `resolved`."""
     resolved: Mapping[str, Sequence[Resolved]] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
 
     def addresses(self, host: str) -> frozenset[str]:
-        """By which others can reach it, by its own report."""
+        """The addresses at which others can reach the host, by its own report."""
         own = set(self.of_interfaces.get(host, ()))
         for named in self.resolved.get(host, ()):
             own |= {address for address in named["addresses"] if named["own"] and not is_loopback(address)}
@@ -81,12 +81,14 @@ class View:
 
 
 def addresses_of(facts: NetworkFacts) -> list[str]:
-    """Of a host's interfaces."""
+    """The addresses of a host's interfaces."""
     return [one["address"] for one in facts["interfaces"]]
 
 
 def endpoints_of(plan: RunPlan) -> list[Endpoint]:
-    """Of all tasks, and of the coordinator and those that may be elected if there is more than one host."""
+    """The endpoints of all tasks and, if there is more than one host, of the coordinator and those that may be
+    elected.
+    """
     found = [Endpoint(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
     if len(plan.members) > 1:
         listeners = plan.voters or (plan.coordinator,)
@@ -95,7 +97,8 @@ def endpoints_of(plan: RunPlan) -> list[Endpoint]:
 
 
 def open_endpoints(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[Endpoint, bool]:
-    """Those where a program listens now, with the ports that hosts have chosen; True: a trainer of the live run does.
+    """The endpoints where a program listens now, with the ports that hosts have chosen; True: a trainer of the live run
+    does.
 
     What a host reports of ports that the plan knows, or of tasks that it does not have, counts for nothing.
     """
@@ -118,13 +121,13 @@ def set_by_file(cluster: Cluster) -> list[str]:
 
 
 def takes_others(cluster: Cluster, whose: Iterable[str]) -> bool:
-    """Whether a start has the hosts choose other ports where these tasks' are in use: the file sets none of them."""
+    """Whether hosts may choose other ports at a start if these are in use: the file sets none of them."""
     jobs = {COORDINATOR_OF_START if one == COORDINATOR else one.partition(":")[0] for one in whose}
     return bool(jobs) and "ports" not in cluster.settings and jobs.isdisjoint(set_by_file(cluster))
 
 
 COORDINATOR_OF_START = "the coordinator"
-"""As hosts name its port when a run starts."""
+"""The coordinator's port as hosts name it when a run starts."""
 
 
 def is_loopback(address: str) -> bool:
@@ -135,7 +138,7 @@ def is_loopback(address: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """One that the internet routes."""
+    """Whether the internet routes the address."""
     try:
         return ipaddress.ip_address(address).is_global
     except ValueError:
@@ -144,7 +147,7 @@ def is_public(address: str) -> bool:
 
 @dataclass(frozen=True)
 class Cause:
-    """One cause of whatever many connections have failed of it.
+    """One cause, which may explain many failed connections.
 
     `hosts`: where it is to be fixed. `others`: whom it concerns there.
     """
