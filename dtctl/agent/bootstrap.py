@@ -32,7 +32,9 @@ def fail(code: str, summary: str, detail: str, hint: str) -> None:
 
 
 def content(path: str, most: int) -> bytes:
-    """At most `most` bytes of a regular file of its directory's owner, which no other user may write to; else none."""
+    """The content of a regular file of at most `most` bytes that belongs to its directory's owner and that no other
+    user may write; else none.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except EnvironmentError:

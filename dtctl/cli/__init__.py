@@ -122,7 +122,7 @@ def _signal_again(number: int) -> None:
 
 
 def _spare_imports() -> None:
-    """Invoke, which Fabric and paramiko import, takes 80 ms more for what its own users test and configure it with."""
+    """Spares the import of Invoke's parts that Fabric and paramiko do not use, which takes 80 ms."""
     for name in ("unittest.mock", "invoke.vendor.yaml"):
         unused = ModuleType(name)
         unused.__dict__["Mock"] = None
@@ -132,8 +132,8 @@ def _spare_imports() -> None:
 
 
 class _Metadata(ModuleType):
-    """For paramiko, which reads its own version on import: with parsers of mail and archives, 15 ms. The first other
-    use brings the module itself."""
+    """Stands in for importlib.metadata when paramiko reads its own version on import, which saves the 15 ms for parsers
+    of mail and archives. The first other use imports the module itself."""
 
     def version(self, package: str) -> str:
         from pathlib import Path
@@ -177,7 +177,7 @@ def _main() -> None:
 
 
 def wants_json(args: Sequence[str]) -> bool:
-    """By the words of a command line, which may make no sense otherwise."""
+    """Whether the words of a command line ask for JSON; they may be invalid otherwise."""
     own = list(args[: args.index("--")]) if "--" in args else list(args)
     if next((arg for arg in own if not arg.startswith("-")), None) in OTHERS_OPTIONS:
         return False

@@ -1,4 +1,4 @@
-"""Words that the shell completes: those of the cluster that the command would mean. No host is asked."""
+"""Completes words in the shell: those of the cluster that the command would mean. No host is asked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def complete_tasks(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_places(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Before `--`; what follows it is a command of the hosts."""
+    """Completes tasks and hosts before `--`; the words after it are a command for the hosts."""
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
     return [] if "--" in typed.split() else complete_tasks(ctx, incomplete)
 
@@ -90,14 +90,16 @@ def _quietly(find: Callable[[], T]) -> T | None:
 
 INSTRUCTION = "_DTCTL_COMPLETE"
 BEHIND = ":="
-"""They belong to the word before them and to the one behind."""
+"""Characters that belong to the word before them and to the next one."""
 BEFORE = "@"
-"""It belongs to the word behind it: TASK may be @HOST. Readline replaces it with that (rl_special_prefixes)."""
+"""Characters that belong to the next word: TASK may be @HOST. Readline replaces it with that (rl_special_prefixes)."""
 
 
 @contextmanager
 def whole_words(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """For the process that bash has started to complete a word; nothing for any other."""
+    """Joins the words that bash has split, in the process that bash starts to complete a word; does nothing in any
+    other.
+    """
     if environ.get(INSTRUCTION, "") != "complete_bash":
         yield
         return

@@ -67,7 +67,7 @@ class Scope:
     def on_interrupt(
         self, what: str | Callable[[], str], *next_steps: str, announced: Announced | None = None
     ) -> AbstractContextManager[None]:
-        """As `ending.on_interrupt`, once a host was reached; before that nothing can have changed.
+        """Does the same as `ending.on_interrupt` once a host was reached; before that nothing can have changed.
 
         Nor has it before what is about to end was announced, where that is done, and agreed to.
         """

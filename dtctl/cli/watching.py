@@ -158,8 +158,8 @@ def require_consent(
     typed: bool = False,
     sends: Collection[str] = (),
 ) -> None:
-    """To what is about to start here, which is no hook, and to what is about to be sent: asks on a terminal, and raises
-    PreflightError elsewhere.
+    """Asks on a terminal for consent to the programs that are about to start here, without hooks, and to what is about
+    to be sent. Raises PreflightError elsewhere.
 
     `typed`: the command line itself says that it is to run here (`up --local`), which is consent. What `overrides` say
     is typed, too: the file is what is asked about. `sends`: keys of the file (operations/sending.py).

@@ -343,7 +343,9 @@ class Launch:
     template: tuple[str, ...] = ()
     """Words with {fields}, for the dialect `template`."""
     platform: tuple[str, ...] = ()
-    """Of PLATFORM_NAMES: those in small letters are handed over as flags, those in capitals as variables."""
+    """Variables of PLATFORM_NAMES: names in small letters are passed as flags, those in capitals as environment
+    variables.
+    """
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -397,7 +399,7 @@ class Cluster(Settings):
     name: str
     file: Path
     hosts: Mapping[str, Host]
-    """In the order of the file."""
+    """The hosts, in the order of the file."""
     jobs: Mapping[str, Job]
     """In the order of the file, which is also the order of the addresses in the trainers' flags."""
     trainer: Trainer

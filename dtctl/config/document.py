@@ -123,7 +123,7 @@ class Findings:
 
     @property
     def doubts_and_problems(self) -> tuple[Problem, ...]:
-        """For what shows a file that cannot be started yet."""
+        """Problems and doubts, for a command that shows a file that cannot be started yet."""
         return tuple(sorted({*self._doubts, *self._problems}))[:MOST_PROBLEMS]
 
     def _place(self, path: KeyPath, at_key: bool) -> Place:

@@ -21,7 +21,7 @@ from dtctl.errors import did_you_mean
 LONGEST_TO_SPLIT = 10_000
 """Characters; `shlex` takes time with the square of a word."""
 LARGEST_WHOLE = 2**53
-"""Beyond it JSON's numbers are not exact."""
+"""The largest integer that JSON's numbers represent exactly."""
 SMALLEST_BYTES = 10 * 10**6
 _SIZE_UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 SIZE_SCHEMA = r"^([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(MB|GB|TB)$"

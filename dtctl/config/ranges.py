@@ -23,7 +23,7 @@ LONGEST = 10_000_000
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NUMERIC_BRACKETS = re.compile(r"\[([0-9][0-9,-]*)\]")
 _PART = re.compile(r"(?:[^,\[]|\[[^\[\]]*\]|\[)*")
-"""Up to a comma outside of brackets."""
+"""The text up to a comma outside brackets."""
 _SPAN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _NUMBER = re.compile(r"([0-9]+)")
 

@@ -122,7 +122,7 @@ LocalPath = Annotated[str, _LOCAL_PATH]
 
 
 def _read_wheels(raw: Any) -> object:
-    """In earlier versions `true` had pip of this machine download and build wheels."""
+    """Reads the directory of wheels. In earlier versions `true` had pip of this machine download and build wheels."""
     if isinstance(raw, Scalar) and isinstance(raw.value, bool):
         fill = "pip download --only-binary=:all: --dest wheels -r requirements.txt    fills one: wheels: wheels"
         raise Unfit(_WHEELS, fill if raw.value else "leave it out")

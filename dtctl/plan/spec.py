@@ -141,7 +141,7 @@ def run_spec(
 
 @dataclass(frozen=True)
 class EnvironmentContent:
-    """From what the hosts create an environment, identified by content."""
+    """The files from which the hosts create an environment, identified by their content."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     """Files of the code, with their SHA-256."""

@@ -66,7 +66,7 @@ class Awaiting(ExitStack):
 def dialling(
     waits: Callable[[], Mapping[str, float]], failed: Callable[[], Mapping[str, DtctlError]] = dict
 ) -> Iterator[None]:
-    """While a command connects to hosts before it shows anything: shows which have `failed` and which are awaited."""
+    """Shows, while a command connects to hosts before it prints anything, which have `failed` and which are awaited."""
     if not console.interactive():
         with failures_noted(waits, failed):
             yield

@@ -123,7 +123,7 @@ def _pace(status: RunStatus) -> list[str]:
 
 
 SILENT_S = 30.0
-"""After this long without a step the rate does not predict the remaining time."""
+"""The rate does not predict the remaining time after this long without a step."""
 
 
 def status_table(status: RunStatus, *, every: bool = False) -> Table:

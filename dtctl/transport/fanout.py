@@ -29,7 +29,7 @@ LOOKED_EVERY_S = 0.5
 """The interval at which waiting threads are counted while there are hosts in the queue."""
 
 LAST_WORDS_S = 2.0
-"""If every host is needed and one has failed: how long the others may still report their own failures."""
+"""How long hosts may still report their own failures after one has failed that is needed."""
 
 H = TypeVar("H")
 R = TypeVar("R")

@@ -61,7 +61,7 @@ def test_hosts_that_the_coordinator_has_lost_are_not_waited_for(fleet: Fleet, us
     eventually(lambda: not away.processes(), RECOVERY_S, "the end of worker:2")
 
 
-def test_a_stop_during_an_election_reports_whom_it_did_not_reach_until_that_has_ended(fleet: Fleet, user: Desk) -> None:
+def test_stop_during_an_election_reports_unreached_hosts_until_they_end(fleet: Fleet, user: Desk) -> None:
     scene, away = stand_in(fleet, user, THREE), fleet["gpu-3"]
     scene.up()
     with faults.drop_incoming(away), faults.drop_outgoing(away):

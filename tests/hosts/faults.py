@@ -159,7 +159,7 @@ def without_large_packets(host: FleetHost, ports: str) -> Iterator[None]:
 
 @contextmanager
 def name_stands_for(host: FleetHost, name: str, address: str) -> Iterator[None]:
-    """In the /etc/hosts of that host alone."""
+    """Adds a name to the /etc/hosts of that host only."""
     file = host.directory / "hosts"
     before = file.read_text()
     lines = [line for line in before.splitlines() if line.split()[1:] != [name]]

@@ -105,7 +105,7 @@ def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(
     assert none == PartResult(False, "3 not begun in -1 min; no test has run", whole=False)
 
 
-def test_a_short_night_begins_with_other_tests_each_time_and_every_worker_with_the_same(
+def test_short_night_begins_with_other_tests_each_time_alike_in_every_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def order(seed: str) -> tuple[Any, ...]:
@@ -140,7 +140,7 @@ def test_lower_bounds_become_the_versions_that_pip_is_held_to() -> None:
         list(lower_bounds(["typer"], "3.10"))
 
 
-def test_every_dependency_and_those_of_the_extras_for_screens_have_a_lower_bound_on_every_python() -> None:
+def test_dependencies_and_screen_extras_have_a_lower_bound_on_every_python() -> None:
     for version in CONTROLLER:
         held = list(lower_bounds(dependencies(ROOT), version))
         names = [one.partition("==")[0] for one in held]

@@ -355,7 +355,7 @@ def test_only_the_log_writes_to_an_agents_stderr() -> None:
     assert [path.name for path in agent if "file=sys.stderr" in path.read_text()] == ["errors.py"]
 
 
-def test_files_of_this_machine_are_read_and_sent_by_one_module_which_requires_consent() -> None:
+def test_one_module_reads_and_sends_files_of_this_machine_and_requires_consent() -> None:
     """Whoever makes a Sender, or scans a directory to be sent, would have to ask for consent by himself."""
     outside = [name for name in MODULES if not below(name, "dtctl.bundle", "dtctl.agent")]
     scans = {name for name in outside if "dtctl.bundle.scanning.scan" in imports_at_run_time()[name]}

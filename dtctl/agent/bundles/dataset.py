@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _INCOMING = ".dtctl-incoming"
 GIVEN_UP_S = 60.0
-"""After this long without a byte another push takes over the received files."""
+"""Another push takes over the received files after this long without a byte."""
 _MOST_BYTES = 256 * 1024 * 1024
 _NAMED = 10
 

@@ -41,7 +41,7 @@ _PAUSE_S = 0.05
 """A guest that is woken for each file takes the processor from what brings the files."""
 _BACKLOG = 128
 _MOST_GUESTS = 16
-"""Beyond it the oldest guest of the address that has the most is sent away."""
+"""The most guests; another one displaces the oldest guest of the address that has the most."""
 
 
 class Relay:

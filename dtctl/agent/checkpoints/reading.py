@@ -97,7 +97,7 @@ class _Look:
 
 
 def report(directories: List[str]) -> List[CheckpointReport]:
-    """For each directory: the newest complete checkpoint, newer incomplete ones, and all (newest first)."""
+    """The newest complete checkpoint of each directory, newer incomplete ones, and all (newest first)."""
     until = time.monotonic() + LOOK_S
     return [_answer(directory, max(until, time.monotonic() + LEAST_S)) for directory in directories]
 

@@ -217,7 +217,8 @@ def _varint(part: _Part, buffer: bytes) -> Tuple[int, int, bytes]:
 def divide(
     report: CheckpointReport, keep: int, is_damaged: Callable[[Checkpoint], bool]
 ) -> Iterator[Tuple[str, List[Checkpoint], List[Checkpoint]]]:
-    """For each directory with complete TensorFlow checkpoints: those that stay and those to remove, the newest first.
+    """The checkpoints to keep and those to remove, newest first, for each directory with complete TensorFlow
+    checkpoints.
 
     If those to keep are damaged, older ones stay, too.
     """

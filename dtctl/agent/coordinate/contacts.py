@@ -228,7 +228,7 @@ CUT_S = 5.0
 """A host that was away for less may have had another agent."""
 
 AWAY_S = 45.0
-"""So long a host is away before its machine is asked: an agent that was killed is replaced sooner, and dials."""
+"""How long a host is unreachable before its machine is probed: a killed agent is replaced and dials sooner."""
 
 ASK_AGAIN_S = 30.0
 LIMIT_S = 5.0

@@ -259,7 +259,7 @@ class Election:
         self._expect_leases(now)
 
     def _settle(self, now: float) -> None:
-        """There is a coordinator."""
+        """Records that there is a coordinator."""
         self._stuck_at = now + STUCK_S
         self._runs = 0
         if now - self._since >= LASTING_S:

@@ -83,7 +83,7 @@ class History:
         self._next = self._log.count
         self._received: Dict[str, int] = {}
         self._quotas: Dict[Tuple[str, str], Quota] = {}
-        """By the host and the kind of line."""
+        """Quotas by host and kind of line."""
         self._used: Dict[Tuple[str, str], int] = {}
         for line in self._log.records(HistoryEvent):
             if line is None or not line["host"]:
@@ -181,7 +181,7 @@ class Accounting:
             goodput.missed(self._view.data["account"], seconds)
 
     def update(self, passed_s: float, away: Collection[str]) -> None:
-        """So long after it was called before. `away`: the hosts that are."""
+        """Updates the account, `passed_s` seconds after the last call. `away`: the unreachable hosts."""
         self._passed_s += passed_s
         account = self._view.data["account"]
         if account is not None and self._passed_s >= LOOK_S:

@@ -42,7 +42,7 @@ def may_run(view: View, blocked: Collection[str]) -> Dict[str, bool]:
 
 
 def _unready(view: View) -> Dict[str, List[str]]:
-    """For each waiting task: the tasks that it needs and that are not ready."""
+    """Waiting task -> the tasks that it needs and that are not ready."""
     waiting = [task for task in view.tasks if view.waits(task)]
     if not waiting:
         return {}

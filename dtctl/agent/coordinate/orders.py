@@ -27,7 +27,7 @@ STARTS = 2
 
 
 def first_steps(view: View) -> Dict[str, float]:
-    """For each task that may have hung since its start: how long its peers took for the first step.
+    """Task that may have hung since its start -> how long its peers took for the first step.
 
     A task is left out if not every peer reports steps, unless it has done nothing at all while the lead trained.
     """

@@ -136,7 +136,7 @@ class Voter:
         self._note_claims(now)
 
     def _note_claims(self, now: float) -> None:
-        """Once for each host and kind in agent.log."""
+        """Logs each unconfirmed claim once for each host and kind."""
         for (host, what), term in self.unconfirmed(now).items():
             if (host, what) not in self._reported:
                 self._reported.add((host, what))
@@ -205,7 +205,7 @@ class Voter:
         return lease
 
     def reception(self, now: float) -> Reception:
-        """While this host's agent follows."""
+        """A reception for other hosts while this host's agent follows."""
         return Reception(self, self._files, self._places[self._own], now)
 
     def due(self) -> float:

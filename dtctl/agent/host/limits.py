@@ -23,7 +23,7 @@ _OPTIONS = {
     "Max file size": (FILE_SIZE, 1024, "%d kB"),
     "Max cpu time": (CPU_TIME, 1, "%d s"),
 }
-"""As /proc/PID/limits calls them: the option of `ulimit`, the size of its unit there, and how it is shown."""
+"""Limits by their names in /proc/PID/limits: the option of `ulimit`, the size of its unit, and how it is shown."""
 
 _MEMORY = (
     r"\bMemoryError\b|std::bad_alloc|Cannot allocate memory|Unable to allocate|(?:not enough|can't allocate) memory|"
@@ -87,7 +87,9 @@ _TICKS = 0.9
 
 
 def _before_warning(limit: Fact) -> Fact:
-    """As it was set: with each SIGXCPU Linux moves it on by a second (check_process_timers of posix-cpu-timers.c)."""
+    """The limit as it was set: Linux raises it by a second with each SIGXCPU (check_process_timers of
+    posix-cpu-timers.c).
+    """
     return fact("limit", what=limit["what"], text="%d s" % (int(limit["text"].split()[0]) - 1))
 
 

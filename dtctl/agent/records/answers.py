@@ -247,7 +247,7 @@ class DataPushResult(Record):
     removed_files: Default[Count, 0]
     """Files of an earlier push that the data set no longer contains."""
     port: Default[Optional[Port], None]
-    """As in `need`."""
+    """The same as `port` in `need`."""
 
 
 class DataDropped(Record):
@@ -336,7 +336,7 @@ class RunsResult(Record):
     """The number of runs for which the list has no room."""
     damaged: Default[AtMost[List[DamagedRun], MOST_DAMAGED], []]
     foreign: Default[AtMost[List[ForeignRun], MOST_DAMAGED], []]
-    """Only if the request is for all clusters."""
+    """Live runs of other accounts; only if the request is for all clusters."""
 
 
 class Survivor(Record):

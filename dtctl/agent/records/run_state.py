@@ -110,7 +110,7 @@ class Intent(Because):
 
     want: Default[Want, "run"]
     holds: Default[AtMost[List[Hold], MOST_HOLDS], []]
-    """While `want` is `hold`: the task cannot start before all of these are released."""
+    """The holds, while `want` is `hold`: the task cannot start before all of these are released."""
     released: Default[Optional[Release], None]
     """The last release, while nothing has been ordered since."""
     generation: Default[Count, 1]
@@ -123,7 +123,7 @@ class Intent(Because):
     early: Default[bool, False]
     """Whether it may start before the tasks that it needs are ready: a failure until then does not count."""
     ends_as: Default[Optional[RunEnd], None]
-    """While `want` is `stop`: what the order means for the run; null: it is stopped, or the task alone is."""
+    """The effect of the order on the run, while `want` is `stop`; null: the run is stopped, or only the task is."""
     ends_run: Default[Optional[How], None]
     """The request to end the whole run that a session on the task's host received."""
     after: Default[Count, 0]
@@ -131,7 +131,8 @@ class Intent(Because):
     without: Default[AtMost[List[TaskRange], MOST_TASKS], []]
     """Tasks that do not train together with this one, since it was last allowed to run (run/gang.py)."""
     repair: Default[Optional[Repair], None]
-    """While the lead is held: its host sets damaged checkpoints aside, before the next attempt restores one."""
+    """The repair, while the lead is held: its host sets damaged checkpoints aside before the next attempt restores one.
+    """
 
 
 Intents = Dict[TaskName, Intent]
@@ -285,7 +286,7 @@ class Entry(Because):
     throttled: Default[Optional[Share], None]
     """The share of recent time in which their control group had used up its quota; null: no limit."""
     idle_since: Default[Optional[Epoch], None]
-    """Since when they have been idle: no processor time, no bytes, no output but complaints about others."""
+    """The time since when they have been idle: no processor time, no bytes, no output but complaints about others."""
     complaint: Default[Optional[Complaint], None]
     """The newest complaint in its log since the last step."""
     left: Default[AtMost[List[Left], MOST_LEFT], []]

@@ -47,7 +47,7 @@ IDLE_S = 120.0
 """A run whose tasks have all been idle for so long has not begun."""
 
 NEVER_BEGAN_S = 600.0
-"""After so long it is restarted also if its tasks may wait for something else than one of their own."""
+"""A task that has not begun is restarted after this long even if it may wait for something outside the run."""
 
 APART_S = 10.0
 """A task that was idle so much before all others is likely to be the one that they wait for."""
@@ -58,7 +58,7 @@ WAITING_AT_START = (
     "tasks to connect",
     "Example stragglers",
 )
-"""In complaints of tasks that wait for a peer at their start."""
+"""Words in complaints of tasks that wait for a peer at their start."""
 
 
 def has_begun(entries: Iterable[Entry]) -> bool:
@@ -100,7 +100,7 @@ GAPS = 10
 """The estimated limit, in longest gaps between two signs of progress."""
 
 MOST_DOUBLINGS = 10
-"""With this many doublings the shortest limit is three days."""
+"""The most doublings, after which the shortest limit is three days."""
 
 
 def learnt_limit(longest_s: float, least_s: Optional[float] = None) -> float:

@@ -188,7 +188,7 @@ def _loss(entry: Entry) -> Optional[Past]:
 
 
 def _why_lost(entry: Entry, lost: Past) -> List[Fact]:
-    """As its agent has seen the end; while it is held, its reason may be that of another task."""
+    """Why the attempt was lost, as its agent saw the end; the reason of a held task may be that of another task."""
     if entry["state"] == "backoff":
         return why_of(entry)
     return [*why_ended(lost), *([fact("cause", text=lost["cause"])] if lost["cause"] else [])]

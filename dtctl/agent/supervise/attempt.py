@@ -60,7 +60,7 @@ START_LIMIT_S = 10.0
 """If start.json is missing for this long, the keeper counts as killed."""
 
 EXEC_LIMIT_S = 2.0
-"""After this long a live process counts as the trainer even if its environment cannot be read."""
+"""A live process counts as the trainer after this long even if its environment cannot be read."""
 
 CONTAINER_LIMIT_S = 120.0
 """The same for a container, whose file system may have to be unpacked first."""
@@ -101,7 +101,7 @@ class Attempt:
         self._ladder: Optional[processes.Ladder] = None
         self._leaving_since: Optional[float] = None
         self._gone_since: Optional[float] = None
-        """Since when its process is gone while its keeper has not written the exit."""
+        """The time since when its process is gone while its keeper has not written the exit."""
         self._samples = Samples(directory)
 
     @property

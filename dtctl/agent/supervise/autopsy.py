@@ -75,7 +75,9 @@ def hung_in(directory: str, log: str) -> List[Fact]:
 
 
 def _where(frames: List[Frame]) -> str:
-    """As in `read_batch (input.py:12), in get (queue.py:171)`. The innermost frame is the first."""
+    """The position as text, such as `read_batch (input.py:12), in get (queue.py:171)`. The innermost frame is the
+    first.
+    """
     own = next((one for one in frames if _is_users(one)), frames[0])
     shown = [own] if own is frames[0] else [own, frames[0]]
     return ", in ".join(map(_frame, shown))[:_LONGEST_FRAME]

@@ -58,9 +58,9 @@ class TaskContext:
         """Whether tasks must not act: this host is cut off, and others may have been started in their place."""
         self.hold_s = hold_s(spec) or 0.0
         self.first_steps: Mapping[str, float] = {}
-        """For each task whose peers have reported steps: how long they took for the first."""
+        """Task whose peers have reported steps -> how long they took for the first."""
         self.left_behind: Mapping[str, float] = {}
-        """For each task that a cut of the network may have left hanging: for how long it has made no step."""
+        """Task that a cut of the network may have left hanging -> how long it has made no step."""
         self._inherited = inherited
         self._secrets = secrets
         self._marks = environment.Marks(environment.code_directory(run.root, spec), inherited)

@@ -53,7 +53,7 @@ class AttemptSpec:
         self.env = env
         self.cwd = cwd
         self.removal = removal
-        """Of a trainer in a container: what removes that; empty: nothing has to."""
+        """The command that removes a trainer's container; empty: there is none."""
 
 
 class Fault:
@@ -278,7 +278,7 @@ def _clears(path: str) -> bool:
 
 
 def _read_all(descriptor: int) -> bytes:
-    """Until every copy of the other end is closed: for `fault`, by a successful exec."""
+    """Reads until every copy of the other end is closed; a successful exec closes that of `fault`."""
     data = b""
     while True:
         chunk = os.read(descriptor, 4096)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 ENDING_LOOK_S = 0.1
 EARLY_S = 5.0
-"""So long after those that it needs are ready a program may end that has not found them."""
+"""A program that ends within this time after the tasks that it needs are ready may not have found them."""
 
 
 class Task:

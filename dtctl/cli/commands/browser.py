@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dtctl.operations.tensorboard.tunnel import Upstream
 
     Begin = Callable[[Callable[[], Upstream], list[str]], None]
-    "Lets browsers come, once there are connections for them; with the directories that are shown."
+    "Starts to admit browsers, once connections for them exist; with the directories that are shown."
 
 
 Port = Annotated[

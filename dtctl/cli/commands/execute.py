@@ -54,7 +54,7 @@ def exec(  # noqa: A001 (the command's own name)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Typer takes a -- that comes before any argument; one that follows them is still there."""
+    """Splits the words at `--`: Typer removes one that comes before any argument, and keeps one that follows them."""
     if "--" in sys.argv:
         command = sys.argv[sys.argv.index("--") + 1 :]
         where = [argument for argument in arguments[: len(arguments) - len(command)] if argument != "--"]

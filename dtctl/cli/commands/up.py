@@ -245,7 +245,7 @@ def _bring_data(scope: Scope, exchange: Replacement, launch: Start, *, quiet: bo
 
 
 def _agrees_to_unknown_end(scope: Scope, exchange: Replacement, found: RunStatus) -> bool:
-    """Asks before anything is changed where it could not be known whether tasks of the old host still act.
+    """Asks, before anything is changed, whether to continue if tasks of the old host may still act.
 
     False where there is nothing to ask.
     """

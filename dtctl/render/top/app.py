@@ -56,7 +56,7 @@ class Top(App[ExitCode]):
         *(Binding(key.keys, key.action, key.does, show=False, priority=True) for key in TABLE),
         *(Binding(keys, f"{action}({by!r})", show=False, priority=True) for keys, action, by in _MOVES),
     ]
-    """With priority, so that keys are handled in order, however fast they are typed."""
+    """The keys, with priority, so that they are handled in order however fast they are typed."""
 
     def __init__(
         self, run: Feed, loss: Feed, open_log: OpenLog, *, fine: bool = True, heeds_signals: bool = False

@@ -211,7 +211,7 @@ def test_a_hang_posts_stalled_and_restarting(why: Fact, kinds: tuple[str, ...]) 
     assert names(found) == [kinds]
 
 
-def test_a_task_that_is_lost_twice_is_reported_twice_and_a_culprit_that_is_found_later_too() -> None:
+def test_task_lost_twice_is_reported_twice_and_so_is_a_cause_found_later() -> None:
     found = events_of(
         view(
             incidents=[

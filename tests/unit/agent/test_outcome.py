@@ -271,7 +271,7 @@ SUCCEEDED = {
         ({**ENDED, "ps:0": "stopped"}, {}, None),
     ],
 )
-def test_the_outcome_follows_from_the_orders_of_all_reachable_tasks_once_they_have_ended(
+def test_outcome_follows_from_the_orders_of_all_reachable_ended_tasks(
     tasks: dict[str, str | None], wants: dict[str, Any], expected: tuple[str, str] | None
 ) -> None:
     found = outcome.decided_elsewhere(facts(tasks, {**dict.fromkeys(ROSTER, "stop"), **wants}))

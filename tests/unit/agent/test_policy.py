@@ -161,7 +161,7 @@ def test_a_task_of_which_nothing_runs_follows_its_intent(
         (code(1), {"step": 0}, OTHERS, True, True, False),
     ],
 )
-def test_an_end_is_early_until_the_peers_are_ready_and_shortly_after_that_if_they_caused_it(
+def test_end_is_early_before_the_peers_are_ready_or_shortly_after_because_of_them(
     ending: Ending, entry: dict[str, Any], kind: str, early: bool, lately: bool, expected: bool
 ) -> None:
     judged = Verdict(True)
@@ -174,7 +174,7 @@ def test_a_long_life_gives_the_budget_and_the_short_delay_back() -> None:
     assert (decision.state, decision.restarts, decision.delay_s) == ("backoff", 1, 0.0)
 
 
-def test_the_first_restart_is_at_once_and_then_the_delay_doubles_up_to_its_limit_with_up_to_a_tenth_of_jitter() -> None:
+def test_first_restart_is_immediate_then_the_delay_doubles_to_its_limit_with_jitter() -> None:
     assert [back_off(count, recovery(), 0) for count in (1, 2, 3, 4, 8, 10_000)] == [0, 1, 2, 4, 60, 60]
     assert back_off(4, recovery(), 1) == pytest.approx(4.4)
 

@@ -228,7 +228,7 @@ def scalars(*found: Series) -> Metrics:
     return Metrics("digits-1", found)
 
 
-def test_only_what_differs_is_shown_and_a_key_that_is_not_set_differs_from_one_that_is() -> None:
+def test_only_differences_are_shown_and_an_unset_key_differs_from_a_set_one() -> None:
     runs = [run("r-1", rate="0.1", grace="30s"), run("r-2", rate="0.5", grace="30s", steps="9")]
     found = Comparison({str(one.record.run): compared(one, scalars()) for one in runs}, {})
     assert found.differences == {"rate": ("0.1", "0.5"), "steps": (None, "9")}

@@ -161,7 +161,7 @@ def test_relative_directory_is_seen_by_the_next_run_that_names_it(tree: Path, di
     assert rows(new, before) == [("r-1", f"{tree}/out/model.ckpt-200", seen)]
 
 
-def test_a_directory_that_no_argument_names_is_seen_from_the_same_working_directory_alone(tree: Path) -> None:
+def test_unnamed_directory_is_found_only_from_the_same_working_directory(tree: Path) -> None:
     save(tree / "out")
     new = run_of(tree, name="r-2")
     assert rows(new, run_of(tree)) == [("r-1", f"{tree}/out/model.ckpt-200", True)]

@@ -46,7 +46,7 @@ def test_restart_that_affects_no_other_task_is_decided_by_the_agent(
     assert lost(views.running(), task, *others)["own"] is own
 
 
-def test_an_incident_is_open_until_it_is_recovered_or_closed_and_waits_until_it_begins() -> None:
+def test_incident_is_open_until_recovered_or_closed_and_waits_until_it_begins() -> None:
     view = views.running()
     recovered, closed, begun, waiting = (lost(view, "ps:0") for _ in range(4))
     recovered["recovered"] = 1020.0

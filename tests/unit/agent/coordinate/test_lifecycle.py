@@ -321,7 +321,7 @@ def test_host_that_never_connected_has_unknown_state() -> None:
     assert set(view.facts().entries) == {"worker:0"}
 
 
-def test_a_task_is_ready_that_runs_listens_and_can_be_reached_in_the_generation_that_is_wanted() -> None:
+def test_task_is_ready_when_it_runs_listens_and_is_reachable_in_its_generation() -> None:
     view = views.running()
     assert view.ready("worker:0")
     for entry in ({"ready": False}, {"state": "stalled"}):

@@ -223,7 +223,7 @@ def test_stopped_task_does_not_delay_a_restart() -> None:
     assert run.incidents[0]["begun"] is not None
 
 
-def test_without_the_lead_checkpoints_stay_as_they_are_and_a_ps_goes_back_to_the_newest() -> None:
+def test_loss_of_a_ps_without_the_lead_restores_the_newest_checkpoint_unchecked() -> None:
     run = lost("ps:0")
     run.begins("ps:0")
     assert (run.incidents[0]["back_to"], run.view.data["warnings"]) == (100, [])
@@ -705,7 +705,7 @@ def idle(checkpoint: int | None, **fields: Any) -> Run:
 
 
 @pytest.mark.parametrize(("checkpoint", "restarted"), [(100, ALL), (None, ALL - {"ps:0", "ps:1"})])
-def test_a_run_that_never_began_is_restarted_but_for_ps_tasks_that_may_have_what_is_not_saved(
+def test_run_that_never_began_is_restarted_except_ps_tasks_with_unsaved_state(
     checkpoint: int | None, restarted: set[str]
 ) -> None:
     run = idle(checkpoint)
@@ -750,9 +750,7 @@ def test_silence_is_counted_from_zero_after_a_host_was_away() -> None:
 
 
 @pytest.mark.parametrize(("unreadable", "distrusted"), [("ps:0", True), ("chief:0", True), ("", False)])
-def test_checkpoints_are_distrusted_when_any_of_those_that_were_lost_could_not_restore_one(
-    unreadable: str, distrusted: bool
-) -> None:
+def test_checkpoints_are_verified_when_any_lost_task_could_not_restore_one(unreadable: str, distrusted: bool) -> None:
     run = Run("sync-ps", recovery={"allow_scratch": True})
     if unreadable:
         views.reported(run.view, unreadable, **because([fact("cannot_restore")]))
@@ -763,7 +761,7 @@ def test_checkpoints_are_distrusted_when_any_of_those_that_were_lost_could_not_r
     assert run.distrusted == [distrusted]
 
 
-def test_a_restart_waits_for_the_repair_wherever_the_run_is_coordinated_but_not_for_ever() -> None:
+def test_restart_waits_for_the_repair_on_any_host_for_a_limited_time() -> None:
     run = lost("chief:0", coordinator={"host": "a", "address": "a:2221", "port": 2221})
     run.answers = False
     run.cleared("chief:0")
