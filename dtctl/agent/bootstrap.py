@@ -200,7 +200,7 @@ def enter_session() -> None:
     from importlib import import_module
 
     with suppress(EnvironmentError):
-        os.utime(program, None)  # in use again: `gc` must not remove it
+        os.utime(program, None)  # it is in use again: `gc` must not remove it
     import_module("dtctl_agent.requests.session").main(root, [word.decode("ascii") for word in stay])
 
 

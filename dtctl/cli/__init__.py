@@ -40,8 +40,8 @@ def program() -> None:
     except SystemExit as ending:
         if ending.code not in (_INTERRUPTED, *_ENDS.values()):
             raise
-        atexit._run_exitfuncs()  # what was registered restores a terminal
-        os._exit(int(ending.code))  # the console has flushed what it has written
+        atexit._run_exitfuncs()  # the registered function restores a terminal
+        os._exit(int(ending.code))  # the console has flushed its output
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def main() -> None:
             raise
         from dtctl.render.errors import note
 
-        note("interrupted")  # so early or late that no command was there to say more
+        note("interrupted")  # so early or late that no command could report more
         sys.exit(_interrupted())
     except SystemExit as ending:
         if ending.code == _INTERRUPTED:
@@ -81,9 +81,9 @@ def main() -> None:
         reader_gone(stderr=False, code=_ENDS[signal.SIGHUP])
     finally:
         signal.signal(signal.SIGHUP, hang_up)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # no traceback from where Python ends
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # no traceback from Python's shutdown
         signal.signal(signal.SIGINT, before)
-        gc.freeze()  # or Python searches them all once more before it ends
+        gc.freeze()  # otherwise Python searches all of them once more before it ends
 
 
 def _interrupted() -> int:
@@ -108,7 +108,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGHUP:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if number in _ENDS:
-        raise KeyboardInterrupt(signal.Signals(number).name)  # there is no terminal where a question could be asked
+        raise KeyboardInterrupt(signal.Signals(number).name)  # there is no terminal to ask on
     raise KeyboardInterrupt
 
 
@@ -181,7 +181,7 @@ def wants_json(args: Sequence[str]) -> bool:
     own = list(args[: args.index("--")]) if "--" in args else list(args)
     if next((arg for arg in own if not arg.startswith("-")), None) in OTHERS_OPTIONS:
         return False
-    pairs = zip(own, [*own[1:], ""], strict=False)  # no words at all make no pair
+    pairs = zip(own, [*own[1:], ""], strict=False)  # an empty command line makes no pair
     return any(
         (arg in ("-o", "--output") and value in _FORMS)
         or arg in [f"{option}{form}" for option in ("-o", "--output=") for form in _FORMS]

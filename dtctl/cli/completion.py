@@ -62,7 +62,7 @@ def _record(options: Mapping[str, Any]) -> RunRecord | None:
 
     def find() -> RunRecord | None:
         if scope.run is not None:
-            return scope.memory.load(scope.run)  # to find another one hosts would have to be asked
+            return scope.memory.load(scope.run)  # finding another one would need a query of the hosts
         return scope.record(for_its_hosts=True)
 
     return _quietly(find)
@@ -74,7 +74,7 @@ def _scope(options: Mapping[str, Any]) -> Scope:
     given = {name: options[name] for name in DEFAULTS if name != "command" and options.get(name) is not None}
     if "config" in given:
         given["config"] = Path(given["config"])  # still text here with Typer 0.21
-    return Scope("status", **given)  # nothing is changed by words that are offered
+    return Scope("status", **given)  # offering words changes nothing
 
 
 def _quietly(find: Callable[[], T]) -> T | None:
@@ -121,7 +121,7 @@ def rejoined(parts: Sequence[str]) -> tuple[list[str], str]:
     joins = False
     for number, part in enumerate(parts):
         breaks = bool(part) and not part.strip(BEHIND + BEFORE)
-        joins = joins and bool(part)  # an empty one is new: a blank comes before it
+        joins = joins and bool(part)  # an empty word is new: a blank precedes it
         if made and number and (joins or (breaks and part[0] in BEHIND)):
             begun = made[-1] if not breaks else made[-1] + part
             made[-1] += part

@@ -222,5 +222,5 @@ def is_allowed(cluster: Cluster | None, hook: Hook) -> bool:
     this = [one for one in programs if one.what == f"hook {hook.name}"]
     try:
         return bool(this) and not operations.consent.Consents().missing(this)
-    except DtctlError:  # others may write there now
+    except DtctlError:  # others may write there by now
         return False

@@ -63,7 +63,7 @@ class _Reader:
         known_hosts = said.get("known_hosts")
         if not {"known_hosts", "host_keys"} & own.keys() or said.get("host_keys") != "accept-new" or not known_hosts:
             return
-        with suppress(UsageError):  # no such home directory, which is reported elsewhere
+        with suppress(UsageError):  # there is no such home directory, which is reported elsewhere
             if reason := why_not_written(Path(local_path(known_hosts, self.home)), self.home):
                 at = (*path, "known_hosts" if "known_hosts" in own else "host_keys")
                 summary = f"{self.findings.name(*at)}: new host keys are not written to {known_hosts!r}: {reason}"

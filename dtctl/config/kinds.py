@@ -102,7 +102,7 @@ class ListOf:
                 raise Unfit(f"{self.description}, of at most {LONGEST_TO_SPLIT} characters", "write a list")
             try:
                 raw = [Scalar(word, word) for word in split(written(raw))]
-            except ValueError as error:  # of shlex: a quotation without its end
+            except ValueError as error:  # from shlex: a quotation without an end
                 raise Unfit(f"{self.description} ({str(error).lower()})", "close the quotation") from error
         if not isinstance(raw, list) or not (raw or self.may_be_empty):
             raise Unfit()
@@ -159,7 +159,7 @@ def written(raw: Any) -> str:
     if not isinstance(raw, Scalar):
         raise Unfit()
     if "\0" in raw.text:
-        # Neither an argument nor a variable nor a path can hold one (execve(2)).
+        # Neither an argument nor a variable nor a path can hold a NUL (execve(2)).
         raise Unfit("text without a NUL character")
     return raw.text
 

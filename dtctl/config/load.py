@@ -383,7 +383,7 @@ def _read_data(content: ClusterFile, home: Path, findings: Findings) -> Data:
     if said.from_ is None:
         return Data(**_shared(DataKeys, said))
     source = Path(os.path.realpath(home / Path(said.from_).expanduser()))
-    if not source.is_dir():  # the hosts may have it all the same, from another machine
+    if not source.is_dir():  # the hosts may still have it all, from another machine
         summary = f"data.from is {said.from_!r}, but there is no directory {source}"
         findings.doubt(("data", "from"), summary, "a relative path begins at this file; dtctl data push    needs it")
     return Data(source=source, **_shared(DataKeys, said))

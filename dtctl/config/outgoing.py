@@ -93,7 +93,7 @@ def why_none_of(directory: Path, home: Path | None = None) -> str | None:
     """Why no file of the resolved directory is sent."""
     if rule := rule_of_directory(str(directory)):
         return f"in {rule}, where secrets usually are"
-    is_own = home is not None and directory.is_relative_to(home)  # a file of the system, or one read from a pipe
+    is_own = home is not None and directory.is_relative_to(home)  # a system file, or one read from a pipe
     if any(directory.is_relative_to(one) for one in _OF_THE_SYSTEM) and not (is_own or _is_of_users(directory)):
         return "in a directory of the system"
     return None

@@ -168,6 +168,6 @@ def circle(waits: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     try:
         TopologicalSorter(waits).prepare()
     except CycleError as error:
-        ring: list[str] = error.args[1]  # each is waited for by the next; the last is the first again
+        ring: list[str] = error.args[1]  # each waits for the previous one; after the last comes the first again
         return tuple(reversed(ring[1:]))
     return ()

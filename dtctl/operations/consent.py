@@ -53,7 +53,7 @@ class Program:
 
     @property
     def digest(self) -> str:
-        place = self.file.absolute().parent  # where it runs, which is not where a link to the file leads
+        place = self.file.absolute().parent  # the path where it runs, not the target of a link to the file
         said = [*map(os.path.realpath, (self.file, place)), self.what, self.argv, sorted(self.settings.items())]
         return hashlib.sha256(json.dumps(said).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -136,7 +136,7 @@ def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:
     local = [host for host in cluster.hosts.values() if host.is_local]
     installed = _installed(cluster) if local else {}
     for host in local:
-        # One without a task may take the place of another.
+        # A host without a task may take the place of another.
         jobs = [job for job in cluster.jobs.values() if host.name in job.hosts] or cluster.jobs.values()
         for one in (
             *_environment(cluster, host, installed),

@@ -362,7 +362,7 @@ def _key(inventory: Inventory) -> str:
     They may learn at different times of a new coordinator or of moved tasks.
     """
     roster = inventory["roster"]
-    if inventory["spares"]:  # where tasks have moved, their addresses have changed with them
+    if inventory["spares"]:  # addresses change with the places of tasks
         roster = [
             {**member, "host": member["seat"] or member["host"], "seat": None, "address": None} for member in roster
         ]

@@ -70,7 +70,7 @@ class Authority:
 
         key = ec.generate_private_key(ec.SECP256R1())
         ends = [ExtendedKeyUsageOID.CLIENT_AUTH, *[ExtendedKeyUsageOID.SERVER_AUTH] * coordinates]
-        # A common name holds 64 characters, a host's name has up to 253.
+        # A common name holds 64 characters, a host name up to 253.
         names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(f"dtctl:{self._run}/{host}")])
         builder = (
             _builder(self._name, x509.Name([]), key.public_key(), self._key.public_key())

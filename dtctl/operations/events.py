@@ -46,7 +46,7 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, be
     """
 
     def request(asked: RunRecord, own: Own) -> list[HistoryEvent]:
-        numbered = begin if asked is record else None  # another coordinator numbers its own
+        numbered = begin if asked is record else None  # another coordinator has its own numbering
         return _ask(asked, transport, asked.coordinator, last, begin=numbered, whole=True)
 
     try:

@@ -165,7 +165,7 @@ def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Gener
                     if isinstance(report, Over):
                         ended = True
                         continue
-                    if isinstance(report, RunStatus):  # a coordinator says itself when all is over
+                    if isinstance(report, RunStatus):  # a coordinator itself reports the end
                         last, ended = report, report.coordination is None and report.is_over
                     yield report
                 if watching.moved or (ended and not logs.unread):

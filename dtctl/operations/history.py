@@ -184,7 +184,7 @@ class Memory:
         """The record with the routes to its hosts from the current cluster file, which are stored."""
 
         def read(file: Path) -> Cluster:
-            from dtctl.config.load import load_cluster  # not before: few files have changed, and this imports YAML
+            from dtctl.config.load import load_cluster  # imported late: few files have changed, and this imports YAML
 
             return load_cluster(file, needs_files=False)
 
@@ -222,7 +222,7 @@ class Memory:
             if record.is_local:
                 make_private(self._places)
                 write_record(place, dataclasses.replace(record, run=None))
-        except OSError as error:  # of a run that is gone there is little to know
+        except OSError as error:  # little is known about a run that is gone
             self._report(f"{place} cannot be written: {error.strerror}")
 
     def forget_removed(self, cluster: str, removed: Mapping[str, Collection[str]]) -> None:

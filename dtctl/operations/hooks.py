@@ -43,7 +43,7 @@ def cluster_with_hooks(file: Path | None, name: str) -> Cluster | None:
     from dtctl.config.load import load_cluster
 
     try:
-        if file is None or b"hooks" not in file.read_bytes():  # which saves most commands the reading of the file
+        if file is None or b"hooks" not in file.read_bytes():  # this saves most commands from reading the file
             return None
         found = load_cluster(file, needs_files=False)
     except (OSError, DtctlError):
@@ -149,7 +149,7 @@ def run_command(hook: Hook, body: Mapping[str, Any], directory: Path) -> tuple[F
             code = process.wait(hook.timeout_s)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # not reaped yet: it is this process's own group
+                os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so the group is still its own
             process.wait()
             return (fact("hook_late", what=hook.run[0], seconds=hook.timeout_s),)
         if code == 0:

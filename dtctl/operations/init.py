@@ -87,7 +87,7 @@ def _named(text: str, cluster: str) -> str:
     """The cluster file of a template with another name, also in the paths on the hosts."""
     own = _NAMED.search(text)
     assert own is not None, "each template has a name"
-    # Only in quotes are these words text.
+    # These words are text only in quotes.
     written = f'"{cluster}"' if cluster.lower() in ("true", "false", "null") else cluster
     return _NAMED.sub(f"name: {written}", text.replace(f"~/dtctl/{own[1]}", f"~/dtctl/{cluster}"), count=1)
 

@@ -59,7 +59,7 @@ class LocalPorts:
         try:
             choice.bind(_CHOOSING.format(port))
         except OSError as error:
-            return error.errno != errno.EADDRINUSE  # without such names there is nothing to be asked
+            return error.errno != errno.EADDRINUSE  # without such names there is nothing to query
         return True
 
     def _is_claimed(self, port: int) -> bool:
@@ -115,7 +115,7 @@ def local_python(environ: Mapping[str, str], own: Runtime | None = None) -> str:
         return python
     if own.in_environment and not own.is_of_a_tool:
         return own.executable
-    # Conda's `base` is active everywhere: it gives way to a virtual environment whose dtctl was typed by its path.
+    # Conda's `base` is active everywhere; a virtual environment whose dtctl was typed by its path takes precedence.
     if python := _in(environ.get("CONDA_PREFIX")):
         return python
     found = shutil.which("python3", path=environ.get("PATH")) if own.is_of_a_tool else None
@@ -125,7 +125,7 @@ def local_python(environ: Mapping[str, str], own: Runtime | None = None) -> str:
 def _in(environment: str | None) -> str | None:
     if not environment:
         return None
-    python = Path(environment).absolute() / "bin" / "python"  # a link, which is to stay one
+    python = Path(environment).absolute() / "bin" / "python"  # the link is kept as it is
     return str(python) if os.access(python, os.X_OK) else None
 
 

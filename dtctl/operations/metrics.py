@@ -288,7 +288,7 @@ class Losses:
             return
         points = self._points.setdefault(name, [])
         points.extend(series.points)
-        if len(points) > 4 * POINTS:  # a curve has no room for more
+        if len(points) > 4 * POINTS:  # a curve has no room for more points
             points[:] = [*points[:-1:2], points[-1]]
 
     def best(self) -> list[Point]:

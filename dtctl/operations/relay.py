@@ -154,7 +154,7 @@ class Relay:
                 return True
             me.slow_since = now if me.slow_since is None else me.slow_since
             if now < me.slow_since + PATIENCE_S * self._slow_above(host):
-                return True  # its feeder waits itself, and leaves its own first
+                return True  # its feeder itself waits, and leaves its own feeder first
             if share is None:
                 return not self._probes(me, now)
             return False

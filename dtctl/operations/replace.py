@@ -62,7 +62,7 @@ def check_replaceable(cluster: Cluster, exchange: Replacement, found: RunStatus)
             return
         raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
     run = found.record
-    if found.verdict.outcome.decided:  # the next one starts wherever the file, and this command, say
+    if found.verdict.outcome.decided:  # the next start uses the place that the file, and this command, name
         return
     if run.moved:
         lines = [f"{new} has taken the place of {old}" for old, new in run.moved.items()]

@@ -222,7 +222,7 @@ def _with_short_timeout(host: Host) -> Host:
 
 def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> RunRecord:
     """The record of a plan; without `run` it means the current run of the cluster on each host."""
-    from dtctl.plan.hosts import checkpoint_places, directories, event_places  # making the plan has imported it
+    from dtctl.plan.hosts import checkpoint_places, directories, event_places  # already imported to make the plan
 
     hosts = plan.cluster.hosts
     lead = next(task.host for task in plan.tasks if task.id == plan.lead)
@@ -255,7 +255,7 @@ def _reach_json(reach: Reach) -> dict[str, Any]:
 
 def _host(entry: Mapping[str, Any]) -> Host:
     said = dict(entry)
-    if "ssh" in said:  # of earlier versions, which wrote null for this machine
+    if "ssh" in said:  # records of earlier versions have null for this machine
         settings = said.pop("ssh")
         said["reach"] = {"transport": "ssh", **settings} if settings else {"transport": "local"}
     return Host(**_known(Host, {**said, "reach": _reach(**said["reach"])}))

@@ -82,7 +82,7 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
         for entry in answer["runs"]:
             own = entry["cluster"] == record.cluster
             if (own and entry["host"] != host) or (entry["run"], entry["host"]) in seen:
-                continue  # of another host that shares this one's home directory, and speaks for itself
+                continue  # the run of another host that shares this home directory, and reports for itself
             seen.add((entry["run"], entry["host"]))
             known = found.get(entry["run"])
             if entry["condition"]:

@@ -61,7 +61,7 @@ def _mean(record: RunRecord, selector: str) -> list[TaskId]:
         return tasks
     wanted = [_range(part, selector) for part in indexes.split(",")]
     known = {task.index for task in tasks}
-    for each in wanted:  # a range may be of any length
+    for each in wanted:  # a range may have any length
         if missing := [index for index in (each.start, each.stop - 1) if index not in known]:
             raise UsageError(f"there is no task {job}:{missing[0]}", hint=f"the last one is {job}:{max(known)}")
     return [task for task in tasks if any(task.index in each for each in wanted)]

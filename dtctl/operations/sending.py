@@ -158,7 +158,7 @@ def _of_environment(cluster: Cluster, environ: Mapping[str, str], to: Mapping[st
     """Values of variables that the env_file does not have."""
     env_file, known = cluster.trainer.env_file, dict[str, str]()
     if env_file is not None:
-        with suppress(PreflightError):  # whoever needs the file reports that
+        with suppress(PreflightError):  # whoever needs the file reports the error
             known = read_env_file(env_file)
     secrets = cluster.trainer.secrets
     if not _is_typed(cluster, "trainer.secrets") and _any_of(environ, known, secrets):

@@ -34,7 +34,7 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
     found = status_by_coordinator(known, answer)
     lost = found.coordination.lost_hosts if found.coordination else ()
     asked = found.record.with_short_timeouts((*lost, found.record.roster[found.record.lead]))
-    if found.coordination and found.coordination.in_doubt:  # it may have been replaced while it was cut off
+    if found.coordination and found.coordination.in_doubt:  # the host may have been replaced while it was cut off
         every = status_of_hosts(asked, transport)
         newer = dataclasses.replace(every.record, hosts={**every.record.hosts, **_known_routes(found.record, every)})
         if newer.created > found.record.created or newer.coordinator != found.record.coordinator:

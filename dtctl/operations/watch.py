@@ -168,7 +168,7 @@ def _converse_with_coordinator(
         began = time.monotonic()
         if _report_changes(known, session, streams, answer, asked, look_again_s):
             return True
-        if look_again_s is None or time.monotonic() - began < look_again_s / 2:  # only where nothing more will happen
+        if look_again_s is None or time.monotonic() - began < look_again_s / 2:  # only if nothing more will happen
             answer = request_of_status(known).put(known, session)
             if answer["coordination"] is not None:
                 streams.put(status_by_coordinator(known, answer))
@@ -195,7 +195,7 @@ def _report_changes(
                 return True
             with about(session.host.name, "sent invalid `states`"):
                 check_view(view, known.run, possible_tasks(answer["inventory"]))
-            now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be some seconds old
+            now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be a few seconds old
             latest: StatusResult = {**answer, "coordination": view, "time": now}
             streams.put(status_by_coordinator(known, latest), message.size)
     return False
@@ -213,7 +213,7 @@ class _Alone:
         self._answers: dict[str, StatusResult] = {}
         self._errors: dict[str, DtctlError] = {coordinator.host: coordinator.error}
         self._away: CoordinatorUnreachable | None = None
-        with suppress(DtctlError):  # something else than that it is away
+        with suppress(DtctlError):  # another error than that the host is away
             self._away = coordinator_away(coordinator.host, coordinator.error)
         self._changed = True
         self._next = 0.0
@@ -261,5 +261,5 @@ def _converse_with_host(record: RunRecord, streams: Streams, alone: _Alone, sess
             changed: StatusResult = {**answer, "state": state, "time": answer["time"] + time.monotonic() - asked}
             streams.put(_OwnReport(name, changed), message.size)
         if time.monotonic() - asked < LOOK_AGAIN_S / 2:
-            return False  # all that it had to do is done
+            return False  # everything that it had to do is done
     return False

@@ -99,7 +99,7 @@ class Door:
 
     def knows(self, cookies: str) -> bool:
         """Whether the browser has the cookie. `cookies`: the header of a request."""
-        # Other servers of this address set cookies, too: none of them is to hide ours.
+        # Other servers at this address set cookies, too: none of them must hide ours.
         values = (
             value for name, _, value in (one.strip().partition("=") for one in cookies.split(";")) if name == COOKIE
         )
@@ -129,7 +129,7 @@ class Visit(BaseHTTPRequestHandler):
         self.close_connection = True
         path, _, query = self.path.partition("?")
         if self.headers.get("Host", "").partition(":")[0] not in self.server.names:
-            return self.refuse(400)  # the name may be anybody's, and lead here for a moment (DNS rebinding)
+            return self.refuse(400)  # a stranger's name may resolve to this machine (DNS rebinding)
         if path == "/":
             return self._enter(query)
         if not path.startswith(self.server.door.place):

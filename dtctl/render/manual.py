@@ -146,7 +146,7 @@ def _by_message(asked: str) -> Iterator[Topic]:
 
 def _by_signature(asked: str) -> Iterator[Topic]:
     """What `dtctl diagnose` says of an error of a trainer, by the signature's name or title, or the words of a log."""
-    from dtctl.operations.diagnosis.signatures import SIGNATURES  # for this kind of question alone
+    from dtctl.operations.diagnosis.signatures import SIGNATURES  # needed for this kind of question only
     from dtctl.render.diagnosis import pattern_of
 
     name = asked.lower().replace(" ", "_")

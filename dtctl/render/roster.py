@@ -177,7 +177,7 @@ def note(task: TaskStatus, status: RunStatus) -> str:
     if task.state is TaskState.STOPPED:
         killed = [one for one in task.why if one["kind"] == "killed_after"]
         rest = [one for one in task.why if one["kind"] != "killed_after"]
-        shown = tuple(rest[1:]) == status.verdict.why  # it is above the table already
+        shown = tuple(rest[1:]) == status.verdict.why  # the line above the table already shows it
         why = sentence([*killed, *(rest[:1] if shown else rest)])
         how = (
             sentence([fact("exited", code=task.exit["code"])])

@@ -249,7 +249,7 @@ def show_runs(known: KnownRuns) -> None:
         "HOSTS": [fold(one.hosts) for one in every],
         "TASKS": [*map(_tasks, runs), *("" for _ in foreign)],
     }
-    print_table(table(columns, dropped=("STARTED", "BY", "TASKS", "HOSTS")))  # its name also contains the start
+    print_table(table(columns, dropped=("STARTED", "BY", "TASKS", "HOSTS")))  # the name also contains the start
 
 
 def _result(run: KnownRun) -> Text:

@@ -125,7 +125,7 @@ class Relay:
                     one.connection.shutdown(socket.SHUT_RDWR)
         try:
             threading.Thread(target=self._attend, args=(caller,), daemon=True).start()
-        except RuntimeError:  # as many threads as the user may have
+        except RuntimeError:  # the user's limit of threads is reached
             self._leave(caller)
 
     def _attend(self, caller: Caller) -> None:

@@ -156,7 +156,7 @@ def _collect(listing: _Look, below: str) -> List[str]:
                         directories.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
         pass  # nothing has been saved yet
-    except OSError as error:  # what others make there must not hide the rest
+    except OSError as error:  # foreign entries there must not hide the rest
         listing.problem = listing.problem or f"{error.filename}: {error.strerror}"
     return sorted(directories)
 

@@ -112,7 +112,7 @@ def _verify(prefix: str, verdict: Verdict, check: Callable[[], None]) -> None:
         end = 0
         try:
             for number in inside:
-                if tensors[number].offset < end:  # a small file could otherwise stand for any amount of reading
+                if tensors[number].offset < end:  # a small file could otherwise expand to any amount of reading
                     verdict.unread = "%s lies within another tensor: what follows it was not read" % names[number]
                     break
                 end = tensors[number].offset + tensors[number].size

@@ -254,7 +254,7 @@ class Answering:
             self._asking.add(host)
             try:
                 threading.Thread(target=self._ask, args=(host, address, port), daemon=True).start()
-            except RuntimeError:  # as many threads as the user may have
+            except RuntimeError:  # the user's limit of threads is reached
                 self._asking.discard(host)
         return self._answers.get(host)
 

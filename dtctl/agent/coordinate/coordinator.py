@@ -359,7 +359,7 @@ class Coordinator:
                 mine["version"] = max(mine["version"], intent["version"])
                 self.view.wanted([task], generation=max(mine["generation"], intent["generation"]))
         for task in intents.contradicted(self.view.intents, offered):
-            if offered[task]["by"] not in ("coordinator", host, ""):  # what a person wants comes first
+            if offered[task]["by"] not in ("coordinator", host, ""):  # a user's request comes first
                 self.view.intents[task] = offered[task].copy()
             self.view.wanted([task])
         may_hold = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
@@ -370,7 +370,7 @@ class Coordinator:
                 own_doing = why_of(intent)
             elif intent["by"] not in ("coordinator", "") and intents.wish(intent) != intents.wish(before):
                 self._record("request", why_of(intent), host=host, task=task, by=intent["by"])
-        if own_doing:  # it shuts down, or is back from that
+        if own_doing:  # it shuts down, or has returned from a shutdown
             self._record("contact", own_doing, host=host)
         end = next((intent["ends_run"] for intent in offered.values() if intent["ends_run"] is not None), None)
         if end is not None and not self._stop_requested:
@@ -396,7 +396,7 @@ class Coordinator:
         """The reason for a run to fail although no task has finally failed."""
         if self.view.own_host in self._lost_sessions:  # of others it says nothing, or it ends a join
             return Judgement("Failed", [fact("session_lost")], start="abandoned")
-        # others may have been elected, and train on without a host that this one misses
+        # others may have been elected, and continue training without a host that this one misses
         knows = self.may_start or self._spec["min_workers"] is None
         found = (self._draining.needs_one_of(now) if knows else None) or self._deadline()
         if found is not None or not self.may_start:
@@ -423,7 +423,7 @@ class Coordinator:
         limit_s = self._spec["start_timeout_s"]
         if lifecycle.unreached(self.view):
             if self._rebuilt or (now - self._last_joined < lifecycle.REACH_LIMIT_S and now - self._began < limit_s):
-                return None  # those of a run that was under way are awaited as any that is away
+                return None  # hosts of a run that was under way are awaited like any unreachable host
             return Judgement("Failed", lifecycle.unconnected(self.view))
         waiting = [task for task in lifecycle.awaited(self.view) if self.view.reached(task)]
         self._unready = {task: self._unready.get(task, now) for task in waiting}

@@ -222,7 +222,7 @@ class Following:
                 self._was_cut_off = True
             self.connected = False
         elif message["type"] == "welcome" and 0 < message["term"] < self._term:
-            self._move_at = now  # its term is over, and it will hear of it
+            self._move_at = now  # its term is over, and it will learn that
         else:
             if message["type"] == "welcome" or message["type"] == "lease":
                 self._claimed = message["term"]

@@ -122,7 +122,7 @@ class Shutdown:
         self._stopped: Optional[float] = None
         self._well = view.data["condition"]["type"] == "Succeeded"
         self._how = made(How, grace_s=None, by="coordinator", ends_as=self._end(), **self._why)
-        if self._well:  # from now on whatever ends stays ended
+        if self._well:  # every task that ends from now on stays ended
             view.wanted(self._not_stopped(), want="finish", by="coordinator", **self._why)
 
     def stop_now(self, how: How, now: float) -> None:

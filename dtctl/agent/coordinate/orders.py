@@ -216,7 +216,7 @@ class Commits:
             yield host, message
         if self._held and decided and not self._awaits_voters(now):
             held, self._held = self._held, []
-            for _, host, message in held:  # what was to be started before is to end now
+            for _, host, message in held:  # tasks that were to be started before must end now
                 intents = {task: view.intents[task].copy() for task in message["intents"]}
                 yield host, {**message, "intents": intents}
 

@@ -84,7 +84,7 @@ class Beginning:
         elif view.roster[view.lead]["listens"]:
             limit_s = NEVER_BEGAN_S
         else:
-            return None  # it may wait for anything
+            return None  # it may wait for anything else
         idle_s = now - max(self._idle.values())
         return idle_s if idle_s >= min(limit_s, view.spec["start_timeout_s"]) else None
 

@@ -122,7 +122,7 @@ class Voter:
         if self._open_lease is not None and self.follows(self._open_lease[0], self._open_lease[1]["term"]):
             self.take_lease(*self._open_lease)
         self.election.step(now)
-        self._save()  # before any of it is said
+        self._save()  # before any of it is sent
         for host, message in self.election.take():
             if message["type"] in ("canvass", "query"):
                 self._call(host, message, now)
@@ -171,7 +171,7 @@ class Voter:
                 if "view" in lease and self.election.memo < version and version[0] <= lease["term"]:
                     self._keep(version, lease["view"])
                 self._copy.add(lease["term"], lease.get("history", []), lease["lines"])
-            except OSError as error:  # a full disk: what it holds is still what it held before
+            except OSError as error:  # a full disk: the file keeps its previous content
                 errors.note("memo: %s" % error)
         self.election.receive(host, lease, time.monotonic())
 

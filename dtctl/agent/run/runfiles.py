@@ -399,7 +399,7 @@ class EventLog:
             pass  # nothing has happened yet
         except files.Unfit:
             self._starts = [0]
-            with suppress(OSError):  # then it is written over
+            with suppress(OSError):  # the record is overwritten then
                 os.rename(self._path, "%s.damaged-%s" % (self._path, os.urandom(4).hex()))
 
     def _find_lines(self) -> bool:

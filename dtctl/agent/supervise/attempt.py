@@ -52,7 +52,7 @@ class Samples:
         try:
             paths.append_line(self._times, "%.3f %d" % (wall, size))
         except OSError:
-            return  # the disk is full: the next sample will do
+            return  # the disk is full: the next sample is written
         self._size = size
 
 
@@ -234,7 +234,7 @@ class Attempt:
         if child is not None and processes.find(child) is not None:
             return None
         self._gone_since = self._gone_since or now
-        awaited = _keeper_lives(start)  # asked first: what is not written by then never will be
+        awaited = _keeper_lives(start)  # asked first: an exit that is not written by then never will be
         try:
             recorded = self._read("exit.json", Ending)
         except paths.Damaged as damage:

@@ -139,7 +139,7 @@ def _met(ending: Ending, cause: str) -> List[Fact]:
 def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[Fact]:
     """Other possible causes of an unrequested exit: another process on the port, a host without memory."""
     found: List[Fact] = []
-    if port is not None and ports.listening(port):  # of the attempt nothing is left that could
+    if port is not None and ports.listening(port):  # no process of the attempt is left that could
         found.append(fact("port_held", port=port, text=ports.holder(port)))
     killed = machine.oom_kills() - attempt.oom_kills_before if ending["signal"] == signal.SIGKILL else 0
     if killed > 0:

@@ -74,7 +74,7 @@ class TaskContext:
         box = self._box
         inherited = box.inherited(self._inherited) if box else self._inherited
         env = environment.of_task(inherited, self.spec, task, self._secrets, attempt, key=directory)
-        env["DTCTL_RUN_DIR"] = self.run.directory  # by it `gc` proves whose a process is
+        env["DTCTL_RUN_DIR"] = self.run.directory  # `gc` uses it to prove whose process it is
         if env.get("PYTHONFAULTHANDLER"):
             env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it writes its stacks
         marks = self._marks.of_task(self.spec, task["id"], without)
@@ -112,7 +112,7 @@ class _Looks:
         if self._thread is None and now >= self._next:
             self._next = now + self._every_s
             thread = threading.Thread(target=self._look, daemon=True)
-            with suppress(RuntimeError):  # as many threads as the user may have
+            with suppress(RuntimeError):  # the user's limit of threads is reached
                 thread.start()
                 self._thread = thread
         return has_ended
@@ -186,6 +186,6 @@ class SharedStorage:
         try:
             os.close(os.open(lead_mark(directory, self._run), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
         except FileNotFoundError:
-            pass  # the trainer makes it
+            pass  # the trainer creates it
         except OSError as error:
             errors.note("checkpoints: %s" % error)

@@ -263,7 +263,7 @@ def _record_exit(
             break
         except OSError as in_the_way:
             if not errors.passes(in_the_way) and not _clears(path):
-                break  # the trainer has seen to it that nothing can be written
+                break  # the trainer has made sure that nothing can be written
             time.sleep(1.0)
     wake.ring(what.run.wake_path)
 

@@ -146,7 +146,7 @@ def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
 def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoverySpec, masks: Masks, wall: float) -> None:
     """Completes an entry with the fields that follow from its rebuilt state."""
     if entry["state"] in _LIVE:
-        entry["state"] = "starting"  # its start, and its end if it has ended, are found as those of a new one
+        entry["state"] = "starting"  # its start, and its end if it has ended, are read like those of a new attempt
         return
     if entry["state"] == "backoff" and task["own"] and not policy.was_early(entry):
         entry["next_start"] = wall

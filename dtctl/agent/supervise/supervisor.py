@@ -106,7 +106,7 @@ class Supervisor:
             self._step_tasks(now, wall)
             self._sample(now, wall)
             self._publish(now)
-            self._save()  # what is reported is on the disk
+            self._save()  # every reported fact is on the disk
             if self._has_new_orders(now, wall):
                 continue
             if self._over() and self._has_said_farewell(now) and self._finish():

@@ -309,7 +309,7 @@ class Task:
         self._forget_attempt()
         self._early_until = 0.0
         number = max(self.entry["attempt"], intent["after"]) + 1
-        with suppress(OSError):  # too many files, say: then the next number will do
+        with suppress(OSError):  # the error is, for example, too many open files: the next number is tried
             number = max(number, paths.last_attempt(self._context.run.directory, self.id) + 1)
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})

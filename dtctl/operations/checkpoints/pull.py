@@ -157,7 +157,7 @@ def _refuse_half(found: Found, lacking: Set[str]) -> None:
 def _refuse_damaged(found: Found, parts: Path) -> None:
     """Raises DtctlError if the parts of several hosts make no intact checkpoint; no host could verify all of it."""
     path = str(parts / found.name)
-    if found.checkpoint["kind"] == "keras":  # a small archive may stand for years of reading
+    if found.checkpoint["kind"] == "keras":  # a small archive may expand to years of reading
         problems = verifying.verify_keras(path, Budget(time.monotonic() + _ARCHIVE_S, 0).check).problems
     else:
         problems = verifying.verify(path).problems

@@ -144,7 +144,7 @@ class Upload(Delivery):
         *others, index = self._own.files
         self._index = None if self._at(index) in there else index
         for one in others:
-            if self._index is not None:  # what is there is of a push that was cut off: without an index it is nothing
+            if self._index is not None:  # left from an interrupted push: no checkpoint without its index
                 self._upload(one)
         if self._index is None:
             self._refuse_other(there)
@@ -174,7 +174,7 @@ class Upload(Delivery):
     def _refuse_other(self, there: dict[str, Object]) -> None:
         for one in self._own.files:
             found = there.get(self._at(one))
-            if one.path.name.endswith(".meta"):  # the graph is none of its values
+            if one.path.name.endswith(".meta"):  # the graph (.meta) holds no values
                 continue
             if found is None or found.size != one.size or self._digest(found) != one.sha256:
                 raise PreflightError(

@@ -74,7 +74,7 @@ def _look(place: Place, most: int, room: int) -> CheckpointReport:
     with temporary_folder("dtctl-checkpoints-") as folder:
         _lay_out(place, _wanted(found, 2 * most), folder, room)
         report = reading.inspect(str(folder.path), time.monotonic() + LIMIT_S, most)
-        for one in report["all"]:  # by its files, which are others at the next look
+        for one in report["all"]:  # the files differ at the next query
             one["identity"] = one["identity"] and f"{one['time']}"
         text = json.dumps(report).replace(json.dumps(str(folder.path))[1:-1], place.url)
     problem = report["problem"] or (f"only the first {len(found)} objects were looked at" if place.cut else None)
@@ -113,7 +113,7 @@ def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
             place.write(state, text.encode("utf-8", "surrogateescape"))
         for one in going:
             for each in reversed(objects_of(place, Found(url, one, ("",)))):
-                place.remove(each.name)  # the index first: it makes it a checkpoint
+                place.remove(each.name)  # the index first, because it makes the checkpoint valid
     return made(
         Pruned,
         dir=url,
@@ -152,8 +152,8 @@ def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder, room: int) 
     contents = place.contents(small)
     for name, one in sorted(sizes.items(), key=lambda each: each[0].count("/")):
         if one in small and name not in contents:
-            continue  # it has been removed meanwhile
-        # a bucket may have `a` and `a/b`; what is missing has been removed meanwhile
+            continue  # it was removed meanwhile
+        # a bucket may have `a` and `a/b`; a missing object was removed meanwhile
         with suppress(FileExistsError, NotADirectoryError, IsADirectoryError, Missing):
             _write(folder, one, {0: contents[name]} if name in contents else _ends(place, one))
 

@@ -221,7 +221,7 @@ def _there(answer: MachineFacts) -> set[int]:
 def gpu_findings(context: CheckContext, facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
     for host, answer in facts.items():
         tasks = [task for task in context.plan.on_host(host) if task.gpus]
-        if not (context.brief and context.host(host).is_local):  # where a run for real machines may be tried out
+        if not (context.brief and context.host(host).is_local):  # a run for real machines may be tried out there
             yield from _missing(host, answer, tasks)
         yield from _shared(context, host, answer)
         given = {index for task in tasks for index in task.gpus or ()} & _there(answer)

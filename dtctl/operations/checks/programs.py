@@ -199,7 +199,7 @@ def _imported(roots: Sequence[Path], files: list[Path]) -> tuple[dict[str, tuple
             top = name.partition(".")[0]
             if own or any((root / top).is_dir() or list(root.glob(f"{top}.*")) for root in roots):
                 files += own
-            elif name not in tried:  # else it may be made or installed in the meantime
+            elif name not in tried:  # otherwise it may be made or installed in the meantime
                 wanted.setdefault(top, (file, line))
     return wanted, seen
 

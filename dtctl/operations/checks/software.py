@@ -88,7 +88,7 @@ def _each(context: CheckContext, answers: Answers[Facts]) -> Iterator[tuple[str,
 
 def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     trainer = context.plan.cluster.trainer
-    # A start asks when all has been made.
+    # A start asks when everything has been created.
     made_by_setup = not context.brief and (trainer.setup is not None or trainer.environment is not None)
     each = list(_each(context, answers))
     yield from _absent([one for one in each if not one[1]["path"]], made_by_setup)

@@ -145,7 +145,7 @@ def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
     yield Line("processors are", {host: answer["model"] for host, answer in facts.items()})
     yield Line("multiplies at_flops", {host: answer["flops"] or None for host, answer in facts.items()})
     slowest = {host: min((one["flops"] for one in answer["gpus"]), default=None) for host, answer in facts.items()}
-    yield Line("its GPUs multiply at_flops", slowest)  # the others wait for it
+    yield Line("its GPUs multiply at_flops", slowest)  # the other hosts wait for it
     yield Line("copies a second_bytes", {host: answer["copied_bytes"] or None for host, answer in facts.items()})
 
 

@@ -74,7 +74,7 @@ def _second(context: CheckContext, facts: Mapping[str, Facts]) -> Mapping[str, S
     wrote = {one["path"]: one["up"] for one in (answer["written"] if answer else ()) if not one["problem"]}
     questions = {}
     for host in concerned(context.plan):
-        # the n-th directory of one host is the n-th of another; a home may lie elsewhere there
+        # the n-th directory of one host corresponds to the n-th of another; home directories may differ
         pairs = zip(context.plan.checkpoint_dirs[lead], context.plan.checkpoint_dirs[host], strict=False)
         look = [made(LookFor, path=own, up=wrote[path], hosts=[lead]) for path, own in pairs if path in wrote]
         if look:
@@ -95,7 +95,7 @@ def _unwritable(facts: Mapping[str, Facts]) -> Iterator[Finding]:
         ((one["path"], one["problem"], one["at"] if one["up"] else ""), host)
         for host, answer in facts.items()
         for one in answer["written"]
-        if one["problem"] and not one["full"]  # a full disk is among the machine's
+        if one["problem"] and not one["full"]  # the topic `machine` reports a full disk
     )
     for (path, problem, there), hosts in same.items():
         fields = {"there": there} if there else {}

@@ -102,7 +102,7 @@ def judge(context: CheckContext, answers: Answers[UrlsFacts]) -> Iterator[Findin
         if kind == "scheme":
             fields |= _remedies(url, library, answers.first[hosts[0]]["path"])
         yield found(_ROWS[kind], hosts, _tasks(context, hosts), doing=doing, said=said, library=library, **fields)
-    if context.plan.cluster.trainer.setup is None:  # which may bring a library
+    if context.plan.cluster.trainer.setup is None:  # the environment may have a library
         yield from _unasked(context, answers.first)
 
 

@@ -199,7 +199,7 @@ def frames_of(
         try:
             message = session.receive(min(limits, default=None))
             if deadline is not None and message.type != "result" and time.monotonic() > deadline:
-                raise TimeoutError  # so much comes that there is always a frame to be had
+                raise TimeoutError  # frames arrive faster than they are read
         except TimeoutError:
             quiet = quiet_s is not None and (deadline is None or time.monotonic() < deadline)
             raise TransportError(

@@ -218,7 +218,7 @@ class _Lent:
         except TimeoutError:
             self._late = True
             raise
-        except AgentError:  # an answer too
+        except AgentError:  # this counts as an answer, too
             self._broken = True
             self._asked.clear()
             raise
@@ -260,5 +260,5 @@ class _Lent:
                 self._session.send(fields, payload)
         except BaseException:
             self._broken = True
-            self._asked.clear()  # why is known
+            self._asked.clear()  # the reason is known
             raise

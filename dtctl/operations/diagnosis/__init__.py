@@ -150,7 +150,7 @@ class Facts:
         if self._failed_of(task):
             return False
         if not (last["cause"] or last["short_of_memory"] or len(alike) > 1):
-            return True  # nothing says that it would end so again
+            return True  # nothing suggests that it would end the same way again
         if task.entry["step"] is not None and task.entry["step"] > max(
             -1 if past["step"] is None else past["step"] for past in alike
         ):

@@ -92,7 +92,7 @@ def _standing(facts: Facts, task: TaskStatus) -> str:
         return "frozen"
     listens = (
         vitals["listens"] if vitals is not None else task.entry["ready"]
-    )  # `ready` says less of a program that does not serve
+    )  # `ready` says less about a program that does not serve
     return "listens" if task.state is TaskState.RUNNING and listens else "starting"
 
 

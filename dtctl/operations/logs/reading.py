@@ -97,8 +97,8 @@ class _Reading:
                 self._sessions.discard(session)
                 session.close()
         except DtctlError as error:
-            self.errors[host.name] = error.with_traceback(None)  # it keeps frames alive
-        except BaseException as other:  # raised in the thread that shows
+            self.errors[host.name] = error.with_traceback(None)  # the error keeps frames alive
+        except BaseException as other:  # raised in the thread that shows the lines
             bug = other
         finally:
             self._merging.end(host.name, bug)
@@ -269,7 +269,7 @@ class _Files(AbstractContextManager["_Files"]):
     def keep(self) -> list[SavedLog]:
         """Renames the files to their final names."""
         with self._saving():
-            self._close()  # what is not written yet may find no room
+            self._close()  # unwritten data may find no room
             for task, attempt in self._begun:
                 self._folder.move(_part(task, attempt), self._folder, _name(task, attempt))
         return [SavedLog(*key, self._folder.path / _name(*key), self._begun[key]) for key in sorted(self._begun)]

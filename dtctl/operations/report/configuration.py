@@ -83,7 +83,7 @@ def _entry(head: str, key: str, value: Any, masks: Masks, indent: str) -> Iterat
         yield from (f"{indent}  {line}" for line in masks.hide_text(value.text.rstrip()).split("\n"))
     elif isinstance(value, Scalar):
         yield f"{head} {MASK if is_secret_name(key) else _scalar(value, masks)}"
-    elif is_secret_name(key) and key != "secrets":  # that one has names alone
+    elif is_secret_name(key) and key != "secrets":  # that file has only names
         yield f"{head} {MASK}"
     else:
         yield head

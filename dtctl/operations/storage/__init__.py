@@ -142,7 +142,7 @@ class Place:
             )
             for one, end in zip(found, ends, strict=True):
                 if isinstance(one, Exception) and not isinstance(one, FileNotFoundError):
-                    raise one  # that it cannot be read does not mean that it is gone
+                    raise one  # an unreadable object is not necessarily gone
                 _refuse_short(one, end)
             return found
 
@@ -247,7 +247,7 @@ def _is_name(name: str) -> bool:
     """Whether the name is valid: it may become the name of a file here."""
     try:
         size = len(os.fsencode(name))
-    except UnicodeEncodeError:  # half a character
+    except UnicodeEncodeError:  # a character was cut in half
         return False
     return name not in ("", ".", "..") and not {"\0", "/"} & set(name) and size <= 255
 
@@ -288,7 +288,7 @@ def _time(entry: Mapping[str, Any]) -> float:
                 found = datetime.fromisoformat(found[:100].replace("Z", "+00:00"))
             seconds = found.timestamp() if isinstance(found, datetime) else found
             if isinstance(seconds, int | float):
-                seconds = seconds / 1000.0 if seconds > 1e11 else float(seconds)  # webhdfs counts milliseconds
+                seconds = seconds / 1000.0 if seconds > 1e11 else float(seconds)  # WebHDFS reports milliseconds
                 return min(max(0.0, seconds), _LAST_TIME) if seconds == seconds else 0.0
     return 0.0
 
@@ -308,6 +308,6 @@ def is_passing(error: BaseException | None) -> bool:
             if str(code).isdecimal() and int(str(code)) in _PASSING_CODES:
                 return True
         if getattr(error, "errno", None) == errno.EBUSY or _PASSING & {one.__name__ for one in type(error).__mro__}:
-            return True  # s3fs makes EBUSY of SlowDown
+            return True  # s3fs turns SlowDown into EBUSY
         error = error.__cause__
     return False

@@ -80,7 +80,7 @@ class Server:
         own = _address(self._host) or self._address
         if str(address) in _METADATA:
             raise self._refused(host, "where a cloud gives out credentials")
-        if own is None:  # by a proxy of the user's, which connects
+        if own is None:  # the user's proxy connects
             return
         if _reach(address) not in (_reach(own), "public"):
             raise self._refused(host, f"{address}, a {_reach(address)} address, from a {_reach(own)} one")
@@ -118,7 +118,7 @@ def _address(host: str) -> Address | None:
     try:
         found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        # what a resolver takes for an address in another form, such as 0x7f000001 or 127.1, is no name of a domain
+        # resolvers accept other forms of addresses, such as 0x7f000001 or 127.1, which are no domain names
         return ipaddress.ip_address("0.0.0.0") if re.fullmatch(r"(0x[0-9a-f]*|[0-9.])+", host) else None
     mapped = getattr(found, "ipv4_mapped", None)
     return mapped if mapped is not None else found

@@ -76,7 +76,7 @@ class Here(AbstractContextManager["Here"]):
         self._line.settimeout(_LOOK_S)
 
     def __exit__(self, *_: object) -> None:
-        self._line.close()  # it ends by itself then
+        self._line.close()  # the process ends by itself then
         try:
             self._child.wait(END_LIMIT_S)
         except subprocess.TimeoutExpired:

@@ -176,7 +176,7 @@ class Tunnel(AbstractContextManager["Tunnel"]):
             with suppress(DtctlError, ConnectionError):
                 self.send({"type": "closed", "channel": channel.number})
 
-    # what the thread does that reads
+    # the work of the reading thread
 
     def _receive(self) -> None:
         try:
@@ -209,7 +209,7 @@ class Tunnel(AbstractContextManager["Tunnel"]):
             raise untrue(self._session.host.name, f"speaks of connection {number}, which was not opened")
         channel = self._channels.get(number)
         if channel is None:
-            return  # it was closed here meanwhile
+            return  # the channel was closed here meanwhile
         if message.type == "taken":
             channel.room = min(WINDOW_BYTES, channel.room + message.of(TakenWord)["size"])
         elif message.type == "closed":

@@ -129,7 +129,7 @@ class _Needs:
         self._files += len(need["files"]) + len(need["digests"])
         self._blocks += len(need["blocks"])
         most_blocks = sum(-(-file.size // BLOCK_BYTES) for file in files)
-        rounds = 2 + (MOST_FAILED if self._relay is not None else 0)  # before each feeder it may ask for digests
+        rounds = 2 + (MOST_FAILED if self._relay is not None else 0)  # it may ask for digests before each feeder
         if self._files > rounds * len(files) or self._blocks > 2 * most_blocks:
             raise untrue(self._host, "requests the same files repeatedly")
         with contextlib.nullcontext(lambda size: None) if self._relay is None else self._relay.sending() as sent:
@@ -218,7 +218,7 @@ class Rollback:
             if isinstance(error, AgentError):
                 self.done.update([host] if error.code not in _UNSURE else [])
                 self._news.notify_all()
-            elif self.started:  # a thread that was reading when the start was cancelled may have received it just now
+            elif self.started:  # a thread that was reading when the start was cancelled may have just received it
                 self._news.wait_for(lambda: host in self.done, _NEWS_S)
 
 

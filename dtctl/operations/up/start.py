@@ -95,7 +95,7 @@ class Joining:
     def _converse(self, session: Session, host: Host) -> answers.Started:
         live = self._joining["inventory"]
         asked = up_request(self._launch, host, live["absent"])
-        # the same values may be written otherwise now, and an earlier dtctl has started it
+        # values may be written in another way now, and an earlier dtctl may have started the run
         asked["spec"] = {**asked["spec"], "settings": live["settings"], "hold_s": live["hold_s"]}
         self._check_same(host, asked["spec"])
         asked = {**asked, "credentials": self._joining["credentials"][host.name]}
@@ -381,7 +381,7 @@ class Starting:
             if isinstance(error, AgentError):
                 self._rollback.fail(host.name, error)
             if self._has_task(host.name):
-                self._rollback.begin()  # or the other hosts would wait for this one
+                self._rollback.begin()  # otherwise the other hosts would wait for this one
             raise
         self.report(Progress(host.name, "started"))
         return answer

@@ -120,7 +120,7 @@ def _start(
         aside={host: tuple(answer["aside"]) for host, answer in kept.items() if answer["aside"]},
         absent=starting.absent,
         unconfirmed=starting.unconfirmed,
-        unremembered=unsaved and unbegun,  # what was begun is found again
+        unremembered=unsaved and unbegun,  # so that the begun run is found again
         lead=starting.hand_over(),
     )
 
@@ -173,7 +173,7 @@ def _unchanged(prepared: Prepared, with_tasks: Collection[str]) -> str | None:
     if not unchanged:
         return None
     runs: set[str] = set(unchanged.values())
-    # A host whose tasks have all ended still belongs to the run that goes on elsewhere.
+    # A host whose tasks have all ended still belongs to the run that continues elsewhere.
     there = {host: prepared[host]["current"] for host in with_tasks if host in prepared and host not in unchanged}
     others = [host for host, current in there.items() if current not in runs]
     if len(runs) > 1 or others:

@@ -49,7 +49,7 @@ class Top(App[ExitCode]):
 
     TITLE = "dtctl top"
     ENABLE_COMMAND_PALETTE = False
-    CSS_PATH = Path(__file__).with_name("top.tcss")  # a subclass in another directory finds it, too
+    CSS_PATH = Path(__file__).with_name("top.tcss")  # so that a subclass in another directory finds it, too
     BINDINGS = [  # noqa: RUF012
         Binding("ctrl+c", "interrupted", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
@@ -104,7 +104,7 @@ class Top(App[ExitCode]):
         """Takes the news and draws it; without any, draws the ages regularly."""
         try:
             news = self.model.poll(time.monotonic())
-        except BaseException as error:  # shown below the screen, once that is gone
+        except BaseException as error:  # shown below the screen, after it has closed
             self.failure = error
             self.exit()
             return

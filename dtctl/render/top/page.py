@@ -248,7 +248,7 @@ def _run_lines(snapshot: Snapshot) -> Iterator[Line]:
     open_ones = [one for one in coordination.view["incidents"] if one["recovered"] is None and one["closed"] is None]
     for incident in open_ones[-2:]:
         if TaskId.parse(incident["task"]) in named:
-            continue  # its line says the same
+            continue  # its own line says the same
         yield _line("yellow", "", incident_lines(incident, snapshot.now)[0])
     for text in coordination.view["warnings"]:
         yield _line("yellow", "warning", text)

@@ -176,7 +176,7 @@ def _dialled(door: Door, nonce: str, limit_s: float) -> Dialled | None:
             if door.live or _greets(connection, door.host, nonce):
                 return Dialled(door, connection.getpeername()[0], connection.getsockname()[0])
     except (OSError, UnicodeError):
-        pass  # closed, as it should be
+        pass  # the port is closed, as it should be
     return None
 
 

@@ -271,7 +271,7 @@ def _wholes(attempts: Sequence[Attempt], failed: set[Attempt]) -> list[_Whole]:
         ports = [port for port, line in by_port.items() if all(one in failed for one in line)]
         limited = len(ports) < len(by_port)
         covers = frozenset(one for port in ports for one in by_port[port])
-        # of a port that one host alone has, one connection does not show who is to blame
+        # one failed connection to a port that only one host has does not show which side is at fault
         if ports and (not limited or len({one.pair for one in covers}) > 1):
             found.append(_Whole(host, direction, tuple(sorted(ports)), limited, covers))
     return found

@@ -228,7 +228,7 @@ def _once_more(rounds: Sequence[Round], several: int) -> tuple[Pair, ...]:
     for host in slow[: len(fast)]:
         partner = next((one for one in fast if frozenset((host, one)) not in met), fast[0])
         fast.remove(partner)
-        # the other end measures the next time
+        # the other end measures in the next round
         pairs.append((host, partner) if (len(rounds) - several) % 2 == 0 else (partner, host))
     return tuple(pairs)
 

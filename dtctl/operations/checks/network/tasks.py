@@ -145,7 +145,7 @@ def _view(context: CheckContext, answers: Answers[Facts]) -> View:
         {endpoint for endpoints in _doubted(context, answers).values() for endpoint in endpoints} if second else set()
     )
     gone = {endpoint for endpoint in doubted if _is_gone(endpoint, answers)}
-    # what listens on a host that was lost meanwhile is unknown
+    # the listeners of a host that was lost meanwhile are unknown
     endpoints = {
         (endpoint.whose, endpoint.host): endpoint
         for endpoint in _open_endpoints(context, answers)
@@ -222,7 +222,7 @@ def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | 
     yield from measuring.describe(context, answers, _measured_since(context, answers))
 
 
-assert CHOSEN_PORT == 0  # in a Slot, too, it is a port that the host is to choose
+assert CHOSEN_PORT == 0  # in a Slot, too, it means a port that the host chooses
 
 TOPIC = Topic("network", ask, judge, describe, exposure.doors)
 
