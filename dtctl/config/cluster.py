@@ -264,7 +264,7 @@ class TrainerKeys(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class DataKeys(Section):
-    """Who gets which of the data."""
+    """Which hosts get which part of the data."""
 
     shard: DataShard = key("none", "worker")
     """`none`: every host gets all files; `worker`: the files are dealt out to the tasks that train, as
@@ -279,7 +279,7 @@ class DataKeys(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class JobKeys(Section):
-    """What a job says of its tasks."""
+    """Settings of a job's tasks."""
 
     gpus_per_task: v.Gpus | None = key(None, "1")
     """GPUs that each task sees; if left out, none for `ps` and `evaluator`, and an even share of the host's for the
@@ -295,7 +295,7 @@ class JobKeys(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Section):
-    """What the whole run goes by."""
+    """Settings of the whole run."""
 
     tf_config: TfConfig = key(TfConfig())
     """what `TF_CONFIG` holds"""

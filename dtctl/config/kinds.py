@@ -153,7 +153,7 @@ MAPPING = "a mapping (lines of KEY: VALUE)"
 
 
 def written(raw: Any) -> str:
-    """The text of a value as it stands in the file; a number keeps its zeros."""
+    """The text of a value as it is in the file; a number keeps its zeros."""
     if isinstance(raw, str):
         return raw
     if not isinstance(raw, Scalar):
@@ -165,7 +165,7 @@ def written(raw: Any) -> str:
 
 
 def text(description: str, pattern: str = "", hint: str = "") -> Kind:
-    """Text that is not empty; true and false are not taken for text, because they were hardly meant as such."""
+    """A text that is not empty; true and false are refused, because they were hardly intended as text."""
     compiled = re.compile(pattern or r"(?s:.+)")
 
     def read(raw: Any) -> str:
@@ -181,7 +181,7 @@ def text(description: str, pattern: str = "", hint: str = "") -> Kind:
 
 
 def path(description: str, pattern: str, hint: str = "") -> Kind:
-    """Text that is no URL: made a path, `gs://bucket/x` would be a directory `gs:` below another one."""
+    """A path; a URL is refused, because `gs://bucket/x` would become a directory `gs:` below another one."""
     plain = text(description, f"(?!{ANY_URL}){pattern}", hint)
 
     def read(raw: Any) -> object:

@@ -137,7 +137,7 @@ class _Ledger:
         self._next: dict[Claim, int] = {}
 
     def reserve(self, first: int, tasks: list[tuple[TaskId, str]], findings: Findings) -> list[int]:
-        """`first` for the job's first task on a machine, then one up for each of its next ones there."""
+        """Reserves `first` for the job's first task on a machine, and the next ports for its next tasks there."""
         ports = []
         used: dict[Claim, int] = {}
         clashes: dict[str, list[str]] = {}

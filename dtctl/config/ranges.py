@@ -15,7 +15,7 @@ from dtctl.errors import UsageError, clipped
 from dtctl.model import grouped
 
 LIMIT = 10_000
-"""The most names that one text may stand for; more is a slip of the keyboard."""
+"""The most names that one text may stand for; more is a typing error."""
 
 LONGEST = 10_000_000
 """Characters that all of these names may have together."""

@@ -41,7 +41,7 @@ _NAMES = r"[A-Za-z0-9._:%@+\\\[\],-]+"
 
 
 def _duration(most: str = "") -> Kind:
-    """More than no time, and at most so much."""
+    """A duration above zero, and at most this long."""
     most_s = durations.seconds(most) if most else durations.LONGEST_S
 
     def read(raw: Any) -> float:
