@@ -394,7 +394,7 @@ def _read_data(content: ClusterFile, home: Path, findings: Findings) -> Data:
 def _recovery(content: ClusterFile) -> Recovery:
     """The recovery settings; the mode `never` allows no restarts.
 
-    Of the exit codes a default gives way to what the file says of the other list.
+    A default list of exit codes gives way to codes that the file puts in the other list.
     """
     said = content.recovery
     budgets: dict[str, Any] = {"max_restarts": 0, "max_run_restarts": 0} if said.mode == "never" else {}

@@ -248,7 +248,7 @@ class Consents:
 def may_start(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool) -> bool:
     """Whether a command that only checks may start the file's programs for local hosts.
 
-    Not on a host that what is typed has made local: no consent was asked for that.
+    They may not on a host that the command line has made local, because no consent was requested for that.
     """
     written = as_written(cluster, overrides or ()).hosts
     known = {name for name, host in written.items() if host.is_local}

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
-"""The date of a certificate without an expiry (RFC 5280, 4.1.2.5). With the beginning: valid whatever the hosts' clocks
-say.
+"""The date of a certificate without an expiry (RFC 5280, 4.1.2.5). With _BEGINNING, certificates are valid whatever the
+hosts' clocks say.
 """
 
 

@@ -83,8 +83,9 @@ def source_of(cluster: Cluster) -> Path:
 
 
 def data_set(cluster: Cluster, report: ScanReport | None = None, *, read: bool = True) -> DataSet:
-    """Raises PreflightError for a source that cannot be sent. Without `read` no file is read: what has changed since
-    the last push makes the bundle unknown, and so does a source that is not on this machine."""
+    """Raises PreflightError for a source that cannot be sent. No file is read without `read`: the bundle is then
+    unknown if files have changed since the last push, and so it is for a source that is not on this machine.
+    """
     source = cluster.data.source
     places = data_places(cluster)
     if source is None:

@@ -56,7 +56,7 @@ def drain(
 ) -> StopResult:
     """Ends the host's tasks and holds them, with all that cannot continue without them.
 
-    By the coordinator; where that is away, or does not reach the host, the host is asked itself, about its own tasks.
+    The coordinator does so; if it is away, or does not reach the host, the host itself is asked about its own tasks.
     `before` is called with the tasks that will be held.
     """
 

@@ -149,7 +149,7 @@ def follow_for(
 def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Generator[Event | None, None, None]:
     """Log lines and the coordinator's view as they come; None now and then; `Ended` last.
 
-    Without tasks in `wanted` one connection follows it all. Raises DtctlError when there is no run to follow.
+    One connection follows everything if `wanted` has no tasks. Raises DtctlError when there is no run to follow.
     """
     watching = Watching(record, transport, look_again_s=None)
     logs = _Logs(wanted)

@@ -134,7 +134,7 @@ class RunRecord:
     def with_short_timeouts(self, names: Collection[str]) -> RunRecord:
         """The same run; hosts of these names are given up if they cannot be connected to within AWAY_CONNECT_S.
 
-        For hosts that the run's coordinator reports as away: most are down, and others have only lost their link to it.
+        The run's coordinator reports these hosts as away: most are down, and others have only lost their link to it.
         """
         hosts = {name: _with_short_timeout(host) if name in names else host for name, host in self.hosts.items()}
         return dataclasses.replace(self, hosts=hosts)

@@ -90,7 +90,7 @@ Still = Callable[[float], None]
 def idle(counts_from: float | None = None) -> Iterator[Still]:
     """While it lasts, this thread's work only waits for a host, and needs neither processor nor network.
 
-    From `counts_from` on (monotonic; None: in IDLE_S) another host is served meanwhile.
+    Another host is served meanwhile, from `counts_from` on (monotonic; None: in IDLE_S).
     """
     crew: _Crew[Any, Any] | None = getattr(_here, "crew", None)
     if crew is None:

@@ -47,7 +47,7 @@ def unobserved(*_: object) -> None:
 
 
 class Waiting:
-    """Reports what a command waits for, in a thread that lives while it waits for something. For all hosts."""
+    """Reports what a command waits for, in a thread that lives while it waits for something. It covers all hosts."""
 
     def __init__(self, on_silence: OnSilence = unobserved, on_wait: OnWait = unobserved) -> None:
         self.on_silence = on_silence

@@ -57,8 +57,8 @@ def lay_out(root: str, cluster: str, run: str, bundle: str) -> List[str]:
 def clear(root: str, cluster: str, dry_run: bool = False) -> Tuple[int, Optional[Written]]:
     """Takes the code away again, and the directory too if trainers have written nothing.
 
-    Returns the bytes that this sets free, and what is left. For a cluster without a run here; a directory that a
-    session is about to use is left alone.
+    Returns the bytes that this sets free, and what is left. The cluster has no run here; a directory that a session is
+    about to use is left alone.
     """
     place = _WorkingDirectory(root, cluster)
     with place.alone() as alone:

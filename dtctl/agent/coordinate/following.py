@@ -112,7 +112,9 @@ class Following:
 
     @property
     def recovering(self) -> bool:
-        """A task or a host was lost and is not back yet: tasks that wait for it do not hang. Also while unknown."""
+        """A task or a host was lost and is not back yet: tasks that wait for it do not hang. True also while that is
+        unknown.
+        """
         return self._recovering or not self.connected
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:

@@ -70,7 +70,7 @@ class Beginning:
         self._idle: Dict[str, float] = {}
 
     def update(self, view: View, now: float) -> Optional[float]:
-        """Seconds, once they are too many. Once in a run: what is silent again may be a program that only waits.
+        """Seconds, once they are too many. It does so once in a run: a program that is silent again may only wait.
 
         A restart costs a start that has done nothing little, but is of use only if the tasks wait for one of them.
         """

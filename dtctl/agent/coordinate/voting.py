@@ -332,7 +332,7 @@ def _ballot(files: RunFiles, spec: Spec, memo: Optional[Memo]) -> Ballot:
 
 
 def _as_memo(view: RunView) -> RunView:
-    """The view as a memo. Of a large run without the hosts' states: their agents report them again, if they live."""
+    """The view as a memo. A large run's memo leaves out the hosts' states, which their agents report again."""
     if sum(len(known["state"]["tasks"]) for known in view["hosts"].values() if known["state"]) <= MOST_STATES:
         return view
     hosts: Any = {host: {**known, "state": None} for host, known in view["hosts"].items()}

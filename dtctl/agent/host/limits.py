@@ -45,7 +45,7 @@ _MAY_END = (
 def soft_limits(pid: int) -> Dict[str, int]:
     """Those that are set, by their option of `ulimit`: bytes, seconds or a number (proc_pid_limits(5)).
 
-    Also of a process that has ended and was not waited for yet.
+    The process may have ended without having been waited for.
     """
     lines = machine.text("/proc/%d/limits" % pid).splitlines()
     found = (

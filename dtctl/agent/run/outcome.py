@@ -118,7 +118,7 @@ def by_request(why: List[Fact], ends_as: Optional[RunEnd], tasks: Collection[str
 def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
     """The outcome by the reachable tasks, if all of them have ended as ordered: the others have the same orders.
 
-    For a caller that cannot query the coordinator. The orders show its decision; an order of a person means a stop.
+    The caller cannot query the coordinator. The orders show its decision; an order of a person means a stop.
     """
     unknown = [task for task in facts.present if task not in facts.entries]
     ordered = [facts.intents[task] for task in facts.present if task in facts.entries]

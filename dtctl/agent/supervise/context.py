@@ -153,7 +153,7 @@ def _times(directory: str) -> List[Tuple[str, int]]:
 class SharedStorage:
     """Whether this host sees the checkpoints that the lead writes: by a file that the lead's agent puts beside them.
 
-    Of a run with spares. `directories`: of checkpoints, as they are here.
+    A run with spares has one. `directories`: the checkpoint directories on this host.
     """
 
     def __init__(self, spec: Spec, directories: List[str]) -> None:

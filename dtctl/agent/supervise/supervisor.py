@@ -85,7 +85,7 @@ class Supervisor:
         self._leaves_since: Optional[float] = None
 
     def leave(self) -> None:
-        """The host shuts down. For a handler of signals: `run` does the rest."""
+        """The host shuts down. Signal handlers call this; `run` does the rest."""
         self._is_to_leave = True
         wake.ring(self._files.wake_path)
 
@@ -341,7 +341,7 @@ class Supervisor:
 
 
 def agent_of(files: RunFiles) -> Union[Supervisor, Waiting]:
-    """What works for a run on this host. Of one that was taken down nothing is left to supervise."""
+    """What works for a run on this host. A run that was taken down has nothing left to supervise."""
     with suppress(paths.Damaged):
         awaited = files.awaited()
         if awaited is not None and awaited["is_removed"]:

@@ -225,8 +225,8 @@ def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
 
 
 class InPassing:
-    """The questions that one `up` asks in its own conversations; none without a context. Without a scene nothing is
-    asked.
+    """The questions that one `up` asks in its own conversations; none without a context. Nothing is asked without a
+    context.
     """
 
     def __init__(self, context: CheckContext | None) -> None:

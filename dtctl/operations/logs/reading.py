@@ -204,7 +204,7 @@ class LogsSaved(LogsRead):
 
 
 def save_logs(record: RunRecord, transport: Transport, wanted: LogRequest, directory: Path) -> LogsSaved:
-    """Saves logs to a new or empty directory. Of a host that does not send all there are no files."""
+    """Saves logs to a new or empty directory. A host that does not send everything gets no files."""
     try:
         folder = Folder(directory, record.project, make=PRIVATE)
     except OSError as error:

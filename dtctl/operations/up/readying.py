@@ -34,7 +34,7 @@ def converse(
     session: Session, sender: Sender | None, report: Report, *, until: str, relay: Relay | None = None
 ) -> Message:
     """Answers the agent's needs (`sender` None: no more of them), passes on its progress, and returns the `until`
-    frame. With a `relay` other hosts may have it.
+    frame. With a `relay`, another host may have the files.
 
     Raises TransportError for any other frame, and for needs that no bundle has.
     """

@@ -1,8 +1,8 @@
 """Determines when the tasks of a stopped run certainly act no more, also on hosts that gave no answer.
 
 A host that misses its coordinator holds its tasks still by itself (dtctl/agent/coordinate/fence.py), and lets them
-continue only if the coordinator answers, which nobody does after the end of the run. So time alone decides: from when
-the coordinator last heard the host, or, without a coordinator, from the stop of most voters.
+continue only if the coordinator answers, which nobody does after the end of the run. Time alone decides, therefore:
+since the coordinator last heard the host, or, without a coordinator, since the stop of most voters.
 """
 
 from __future__ import annotations

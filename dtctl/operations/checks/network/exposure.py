@@ -28,8 +28,8 @@ MOST_DOORS = 256
 def doors(context: CheckContext, answers: Answers[NetworkFacts]) -> tuple[Door, ...]:
     """The doors that this machine tries while the hosts listen: each host by its address and by its SSH address.
 
-    Of many hosts one port each. How a host is reached is never taken from a host. The coordinator's port is not among
-    them: it answers no client without the run's credentials.
+    If there are many hosts, one port of each is tried. How a host is reached is never taken from a host. The
+    coordinator's port is not among them: it answers no client without the run's credentials.
     """
     if not context.asks_for("exposed") or len(answers.rounds) != 1:
         return ()
