@@ -225,9 +225,7 @@ def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
 
 
 class InPassing:
-    """The questions that one `up` asks in its own conversations; none without a context. Nothing is asked without a
-    context.
-    """
+    """The questions that one `up` asks in its own conversations; none without a context."""
 
     def __init__(self, context: CheckContext | None) -> None:
         self._rounds = _Rounds(context, TOPICS) if context is not None else None
