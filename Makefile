@@ -41,7 +41,7 @@ nightly: $(VENV)/.browser packages environments
 	tests/hosts/install-packages chromium
 	$(BIN)/python -m tests.nightly $(PARTS)
 
-# Another part of the nightly for each landing, in 20 minutes at most; SLICE=3/10 chooses which.
+# Another part of the nightly for each landing, in 20 minutes at most; SLICE=3/12 chooses which.
 SLICE ?=
 rotation: $(VENV)/.browser packages
 	tests/hosts/install-packages chromium

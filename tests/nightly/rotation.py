@@ -18,7 +18,7 @@ from tests.nightly import history, slices, until
 from tests.nightly.parts import BESIDE, MARKED, PIECES, Piece
 from tests.nightly.running import ROOT, Limits, PartResult, pytest
 
-SLICES = 10
+SLICES = 12
 BEGINS_MIN = 15.0
 """Nothing begins later than that; what has begun then gets the time that it needs."""
 
@@ -52,7 +52,7 @@ class Turn:
     def parse(cls, text: str) -> Turn:
         number, _, of = text.partition("/")
         if not (number.isdecimal() and of.isdecimal() and int(number) < int(of)):
-            raise argparse.ArgumentTypeError(f"{text!r} is no slice; expected K/N with 0 <= K < N, as in 3/10")
+            raise argparse.ArgumentTypeError(f"{text!r} is no slice; expected K/N with 0 <= K < N, as in 3/12")
         return cls(int(number), int(of))
 
     def pieces(self) -> list[str]:

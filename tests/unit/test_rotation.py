@@ -144,7 +144,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
 
 
 def test_changed_tests_run_first_and_each_step_keeps_time_for_the_others(steps: Steps) -> None:
-    assert rotation.run(Turn(0, SLICES), ["tests/test_it.py"], "c0ffee00") == 1, "the wheel failed"
+    assert rotation.run(Turn(0, 10), ["tests/test_it.py"], "c0ffee00") == 1, "the wheel failed"
     pieces = [("wheel", 1.3), ("pythons:agent-3.12", 1.3), ("elections:seeds", 1.3)]
     assert steps.begun == [("changed", 4.0), ("slice", 7.0), *pieces]
 
@@ -153,6 +153,6 @@ def test_what_would_begin_too_late_is_not_begun_and_is_no_failure(
     steps: Steps, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps.longer_min = 4.0
-    assert rotation.run(Turn(0, SLICES), [], "c0ffee00") == 0
+    assert rotation.run(Turn(0, 10), [], "c0ffee00") == 0
     assert steps.begun == [("slice", 11.0)]
     assert "== wheel: passed in part: not begun: no time was left" in capsys.readouterr().out
