@@ -2,13 +2,15 @@
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
-from .run_state import Intents, RunEnd, State, ahead_s
+from .run_state import Intents, Past, RunEnd, State, ahead_s
 from .spec import Moved
 from .values import (
+    AlertTopic,
     By,
     Count,
     Epoch,
     HistoryKind,
+    Loss,
     Name,
     Outcome,
     Phase,
@@ -68,6 +70,13 @@ MOST_WARNINGS = 100
 MOST_REQUESTS = 1000
 
 
+class GoneHost(Record):
+    """A host that was unreachable for too long."""
+
+    host: Name
+    seconds: Seconds
+
+
 class Condition(Because):
     """The condition of the run since a moment, in the terms of Kubeflow's TFJob."""
 
@@ -76,6 +85,16 @@ class Condition(Because):
     since: Epoch
     start: Default[Optional[StartEnd], None]
     """How the start ended, if the run ended before it was complete."""
+    hung: Default[bool, False]
+    """Whether the task that failed hung."""
+    replaced: Default[bool, False]
+    """Whether another run of the cluster takes the place of this one."""
+    gone: Default[Optional[GoneHost], None]
+    """The host without which the run cannot continue."""
+    unready: Default[Tasks, []]
+    """Tasks that ran when the start took too long, and never listened."""
+    of: Default[Optional[Count], None]
+    """In a run that goes on: how many tasks take part."""
 
 
 class Contact(Record):
@@ -105,10 +124,20 @@ def clock_ahead_s(contact: Contact) -> float:
     return ahead_s(contact["heard"], machine["time"]) if machine is not None and contact["heard"] is not None else 0.0
 
 
+class Alert(Because):
+    """A warning for a person."""
+
+    topic: Default[AlertTopic, "other"]
+    host: Default[Optional[Name], None]
+    """The host that it is about."""
+
+
 class Collateral(Because):
     """A task whose failure followed from another's."""
 
     task: TaskName
+    damaged_file: Default[bool, False]
+    """Whether it could not read a file: the checkpoint that it restored may be damaged."""
 
 
 class Incident(Because):
@@ -119,6 +148,11 @@ class Incident(Because):
     host: Name
     attempt: Count
     """The attempt that was lost."""
+    loss: Default[Loss, "exit"]
+    damaged_file: Default[bool, False]
+    """As of a task whose failure followed from this one's."""
+    cause: Default[Reason, ""]
+    """The cause of the attempt's end, by its log."""
     ended: Epoch
     noticed: Epoch
     scope: Scope
@@ -161,8 +195,7 @@ class RunView(Record):
     """Past conditions, oldest first."""
     warnings: AtMost[List[Reason], MOST_WARNINGS]
     """The sentences of `alerts`."""
-    alerts: Default[AtMost[List[Because], MOST_WARNINGS], []]
-    """Warnings for a person. Empty from builds without kinds of warnings."""
+    alerts: Default[AtMost[List[Alert], MOST_WARNINGS], []]
     hosts: AtMost[Dict[Name, Contact], MOST_HOSTS]
     intents: Intents
     incidents: AtMost[List[Incident], MOST_INCIDENTS]
@@ -248,9 +281,14 @@ Event = Record(
         "to": TaskState,
         "reason": Default[Reason, ""],
         "why": Default[Why, []],
+        "end": Default[Optional[Past], None],
+        "asked": Default[bool, False],
     },
 )
-"""A line of events.jsonl: a transition of a task of this host."""
+"""A line of events.jsonl: a transition of a task of this host.
+
+`end`: the attempt that ended with it. `asked`: dtctl requests the end of its process with it.
+"""
 
 HistoryEvent = Record(
     "HistoryEvent",
@@ -266,6 +304,8 @@ HistoryEvent = Record(
         "to": Default[Optional[AtMost[str, 100]], None],
         "reason": Default[Reason, ""],
         "why": Default[Why, []],
+        "end": Default[Optional[Past], None],
+        "asked": Default[bool, False],
         "by": Default[By, ""],
     },
 )

@@ -163,4 +163,4 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised, "paths", own)
     monkeypatch.setattr(supervised, "keeper", SimpleNamespace(launch=lambda _: None))
     monkeypatch.setattr(autopsy, "end_of", lambda *_: "")
-    monkeypatch.setattr(autopsy, "found_beside", lambda *_: [])
+    monkeypatch.setattr(autopsy, "note_beside", lambda *_: None)

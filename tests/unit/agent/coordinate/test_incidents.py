@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.stalls import NEVER_BEGAN, Beginning, in_vain, whom_to_restart
+from dtctl.agent.coordinate.stalls import Beginning, in_vain, whom_to_restart
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Past
+from dtctl.agent.records.values import Loss
 from dtctl.agent.records.whole_run import Incident, has_steps
 from dtctl.agent.run.hangs import APART_S, IDLE_S, NEVER_BEGAN_S
 from tests.unit.agent.coordinate import views
@@ -20,7 +21,7 @@ WHY = [fact("killed", signal=9)]
 
 
 def lost(view: View, task: str, *others: str, wall: float = 1010.0) -> Incident:
-    return view.open_incident(task, {"attempt": 3, "ended": 1009.0}, WHY, [task, *others], wall)
+    return view.open_incident(task, {"attempt": 3, "ended": 1009.0}, "exit", WHY, [task, *others], wall)
 
 
 def test_incident_records_lost_tasks_and_time() -> None:
@@ -143,10 +144,8 @@ def judged(view: View) -> float | None:
     return beginning.update(view, 100.0 + NEVER_BEGAN_S)
 
 
-def lose(view: View, kind: str = "stalled") -> Any:
-    return view.open_incident(
-        "worker:0", {"attempt": 1, "ended": 1000.0}, [fact(kind, seconds=1.0)], ["worker:0"], 1001.0
-    )
+def lose(view: View, loss: Loss = "hung") -> Any:
+    return view.open_incident("worker:0", {"attempt": 1, "ended": 1000.0}, loss, WHY, ["worker:0"], 1001.0)
 
 
 def test_failed_restarts_of_all_tasks_are_counted_backwards() -> None:
@@ -206,7 +205,7 @@ def with_ended_and_evaluator(view: View) -> None:
 
 
 def restarted_for_that(view: View) -> None:
-    lose(view, NEVER_BEGAN)["closed"] = "x"
+    lose(view, "never_began")["closed"] = "x"
     lose(view)["closed"] = "x"
 
 

@@ -75,8 +75,8 @@ def test_the_only_checkpoint_is_damaged_and_the_run_fails_at_once() -> None:
     world.until(lambda: world.data["phase"] == "ended")
     assert (world.condition, world.attempts["chief:0"]) == ("Failed", 1)
     why = world.data["condition"]["why"]
-    assert {"kind": "damaged_checkpoint", "what": "/out/model.ckpt-200", "text": "the index is cut short"} in why
-    assert {"kind": "complete_elsewhere", "what": "/old/model.ckpt-50"} in why
+    assert fact("damaged_checkpoint", what="/out/model.ckpt-200", text="the index is cut short") in why
+    assert fact("complete_elsewhere", what="/old/model.ckpt-50") in why
     assert "recovery.allow_scratch: true" in world.data["condition"]["reason"]
 
 

@@ -108,8 +108,7 @@ def test_the_innermost_frame_of_the_users_code_is_reported(
     tmp_path: Path, stack: str, log: str, frame: str | None
 ) -> None:
     (tmp_path / "stack").write_text(stack)
-    wanted = [] if frame is None else [fact("hung_in", text=frame)]
-    assert hung_in(str(tmp_path), log) == wanted
+    assert hung_in(str(tmp_path), log) == (frame or "")
 
 
 class Table:

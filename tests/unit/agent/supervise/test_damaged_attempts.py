@@ -12,7 +12,7 @@ import pytest
 
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import fact, sentence
+from dtctl.agent.records.reasons import fact, read, sentence
 from dtctl.agent.records.run_state import Entry, Start, State
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import keeper
@@ -201,7 +201,7 @@ def test_start_fault_survives_encoding_up_to_the_length_limit() -> None:
         fault = keeper.Fault.decode(keeper.Fault([fact("said", text=text_)], final).encode())
         assert fault is not None
         assert fault.final is final
-        assert len(fault.why[0]["text"]) <= 4096
+        assert len(read(fault.why[0])["text"]) <= 4096
     assert keeper.Fault.decode(b"") is None
 
 
