@@ -410,16 +410,21 @@ def test_only_few_modules_outside_render_make_sentences() -> None:
 def decisions_by_reasons(code: ast.AST) -> Iterator[str]:
     """Conditions on a reason and comparisons of one; `why_of(intent) or [fact("stopped")]` only chooses words."""
     for node in ast.walk(code):
-        if isinstance(node, ast.Compare) and any(map(_is_reason, [node.left, *node.comparators])):
-            yield ast.unparse(node)
-        elif isinstance(node, ast.If | ast.IfExp | ast.While) and _is_reason(node.test):
-            yield ast.unparse(node.test)
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and _is_reason(node.operand):
-            yield ast.unparse(node)
-        elif isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And) and any(map(_is_reason, node.values)):
-            yield ast.unparse(node)
-        elif isinstance(node, ast.comprehension):
-            yield from (ast.unparse(one) for one in node.ifs if _is_reason(one))
+        if any(map(_is_reason, _decides_by(node))):
+            yield type(node).__name__ + ": " + ", ".join(map(ast.unparse, _decides_by(node)))
+
+
+def _decides_by(node: ast.AST) -> list[ast.expr]:
+    """The expressions on whose values it depends what happens."""
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    if isinstance(node, ast.If | ast.IfExp | ast.While):
+        return [node.test]
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        return node.values
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return [node.operand]
+    return node.ifs if isinstance(node, ast.comprehension) else []
 
 
 def _is_reason(node: ast.AST) -> bool:

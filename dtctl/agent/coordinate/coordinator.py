@@ -15,7 +15,7 @@ from ..records.kinds import made
 from ..records.reasons import Fact, because, fact, sentence, why_of
 from ..records.run_state import How
 from ..records.spec import Spec, fence_s, voters_of
-from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent, PostedRequest, RunView
+from ..records.whole_run import MOST_CONDITIONS, HistoryEvent, PostedRequest, RunView
 from ..run import drains, gang, intents, outcome
 from ..run.outcome import Facts, Judgement
 from . import lifecycle
@@ -311,7 +311,7 @@ class Coordinator:
             left = any(known["connected"] and not self._is_done(host) for host, known in self.view.hosts.items())
             if data["phase"] == "finishing" and not left:
                 data["phase"] = "ended"
-        del data["incidents"][:-MOST_INCIDENTS]
+        self.view.forget_incidents()
         del data["conditions"][:-MOST_CONDITIONS]
 
     def due(self) -> Optional[float]:

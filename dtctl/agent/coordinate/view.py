@@ -7,17 +7,18 @@ from ..records.reasons import Fact, because, fact
 from ..records.run_state import Entry, Intents
 from ..records.spec import Member, RecoverySpec, Spec, Stage, comes_back_alone, hosts_of
 from ..records.values import FINAL, Role, TaskState
-from ..records.whole_run import MOST_WARNINGS, Alert, Condition, Contact, Incident, RunView, has_steps
+from ..records.whole_run import MOST_INCIDENTS, MOST_WARNINGS, Alert, Condition, Contact, Incident, RunView, has_steps
 from ..run import drains, goodput, hangs, intents, outcome
 from ..run.cause import names_damaged_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple, TypedDict, Union
+    from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, TypedDict, TypeVar, Union
 
     from ..records.messages import Events, Hello, News, Progress
     from ..records.values import AlertTopic, Loss
 
+    T = TypeVar("T")
     FromAgent = Union[Hello, News, Progress, Events]
 
     class LostAttempt(TypedDict):
@@ -267,7 +268,7 @@ class View:
         return held != new
 
     def _set_alerts(self, alerts: List[Alert]) -> None:
-        self.data["alerts"] = alerts[-MOST_WARNINGS:]
+        self.data["alerts"] = _without_oldest(alerts, lambda one: one["topic"] == "other", MOST_WARNINGS)
         self.data["warnings"] = [one["reason"] for one in self.data["alerts"]]
 
     def step(self) -> Optional[int]:
@@ -314,7 +315,13 @@ class View:
         return incident
 
     def open_incidents(self) -> Iterator[Incident]:
-        return (one for one in self.data["incidents"] if one["recovered"] is None and one["closed"] is None)
+        return filter(_is_open, self.data["incidents"])
+
+    def forget_incidents(self) -> None:
+        """Forgets the oldest incidents that are over."""
+        known = self.data["incidents"]
+        if len(known) > MOST_INCIDENTS:
+            self.data["incidents"] = _without_oldest(known, lambda one: not _is_open(one), MOST_INCIDENTS)
 
     def waiting_incidents(self) -> Iterator[Incident]:
         """Incidents whose tasks are being cleared away, or wait for the end of a delay."""
@@ -351,6 +358,17 @@ class View:
             return True
         before = incident["told"]
         return any(self.entry(task)["step"] not in (None, before.get(task)) for task in self.trainers)
+
+
+def _is_open(one: Incident) -> bool:
+    return one["recovered"] is None and one["closed"] is None
+
+
+def _without_oldest(every: List[T], may_go: Callable[[T], bool], most: int) -> List[T]:
+    """The same without the oldest of those that may go, so that at most so many of them are left."""
+    kept = [one for one in every if may_go(one)][-most:]
+    ids = {id(one) for one in kept}
+    return [one for one in every if id(one) in ids or not may_go(one)]
 
 
 def awaited_hosts(spec: Spec, data: RunView) -> List[str]:

@@ -5,6 +5,7 @@ from .reasons import Because, Why
 from .run_state import Intents, Past, RunEnd, State, ahead_s
 from .spec import Moved
 from .values import (
+    MOST_TASKS,
     AlertTopic,
     By,
     Count,
@@ -65,8 +66,12 @@ class Account(Record):
 
 MOST_HOSTS = 4096
 MOST_INCIDENTS = 200
+"""The most incidents that are over; of more the oldest are forgotten. Those that are open decide, and all are kept."""
 MOST_CONDITIONS = 200
 MOST_WARNINGS = 100
+"""The most warnings without a topic; of more the oldest are forgotten."""
+MOST_ALERTS = 4 * MOST_HOSTS
+"""With those of each host, which are compared with what is so now and therefore never left out."""
 MOST_REQUESTS = 1000
 
 
@@ -193,12 +198,12 @@ class RunView(Record):
     condition: Condition
     conditions: AtMost[List[Condition], MOST_CONDITIONS]
     """Past conditions, oldest first."""
-    warnings: AtMost[List[Reason], MOST_WARNINGS]
+    warnings: AtMost[List[Reason], MOST_ALERTS]
     """The sentences of `alerts`."""
-    alerts: Default[AtMost[List[Alert], MOST_WARNINGS], []]
+    alerts: Default[AtMost[List[Alert], MOST_ALERTS], []]
     hosts: AtMost[Dict[Name, Contact], MOST_HOSTS]
     intents: Intents
-    incidents: AtMost[List[Incident], MOST_INCIDENTS]
+    incidents: AtMost[List[Incident], MOST_TASKS + MOST_INCIDENTS]
     restarts: Count
     request_serial: Count
     missing: Optional[Reason]

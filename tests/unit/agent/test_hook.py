@@ -12,7 +12,7 @@ import pytest
 from dtctl.agent.hooks import posting as module
 from dtctl.agent.hooks.posting import MOST_WAITING, Hook
 from dtctl.agent.records.hooks import Delivered, Post, Sent
-from dtctl.agent.records.kinds import made
+from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.records.whole_run import Condition, RunView
@@ -303,3 +303,17 @@ def test_a_coordinator_that_was_elected_sends_again_only_what_may_have_been_left
     for now in range(100, 110):
         posting.step(view, over=False, now=now)
     assert receiver.ids == ["digits-1/ps:1/2/exit"]
+
+
+def test_nothing_is_sent_again_after_a_restart_however_many_tasks_were_lost(receiver: Receiver) -> None:
+    many = [str(number) for number in range(3000)]
+    desk = Desk()
+    desk.happens(*many)
+    desk.hook.pass_over(desk.found)
+    again = Desk(checked(Delivered, json.loads(json.dumps(desk.hook.record))))
+    again.happens(*many, "new")
+    again.runs(5)
+    assert receiver.received == ["new"]
+    again.found = again.found[-10:]
+    again.runs(1)
+    assert again.hook.record["events"] == [one.id for one in again.found], "those that the run has forgotten"

@@ -13,7 +13,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.records.values import Loss
-from dtctl.agent.records.whole_run import Incident, has_steps
+from dtctl.agent.records.whole_run import MOST_INCIDENTS, MOST_WARNINGS, Incident, has_steps
 from dtctl.agent.run.hangs import APART_S, IDLE_S, NEVER_BEGAN_S
 from tests.unit.agent.coordinate import views
 
@@ -301,3 +301,26 @@ def test_servers_that_are_idle_from_the_start_are_not_what_a_start_waits_for() -
     views.reported(view, "chief:0", "worker:0", "worker:1", idle_since=1060.0)
     assert beginning.update(view, 160.0) is None
     assert beginning.update(view, 159.0 + NEVER_BEGAN_S) is None
+
+
+def test_open_incidents_are_kept_and_the_oldest_of_those_that_are_over_forgotten() -> None:
+    view = views.running()
+    waiting = [lost(view, "ps:0") for _ in range(MOST_INCIDENTS + 50)]
+    over = [lost(view, "ps:1") for _ in range(MOST_INCIDENTS + 7)]
+    for one in over:
+        one["recovered"] = 1020.0
+    view.forget_incidents()
+    assert view.data["incidents"] == [*waiting, *over[7:]]
+    assert list(view.waiting_incidents()) == waiting
+
+
+def test_a_warning_about_each_of_many_hosts_is_set_once() -> None:
+    view = views.running()
+    hosts = [f"h{number}" for number in range(3 * MOST_WARNINGS)]
+    for _ in range(2):
+        changed = [view.replace_alert("agent_gone", fact("agent_gone", host=host), host) for host in hosts]
+    assert not any(changed), "the oldest were forgotten, and are new each time"
+    for number in range(MOST_WARNINGS + 5):
+        view.warn([fact("said", text=str(number))])
+    assert len(view.data["alerts"]) == len(hosts) + MOST_WARNINGS
+    assert view.data["alerts"][-1]["why"] == [fact("said", text=str(MOST_WARNINGS + 4))]
