@@ -23,6 +23,7 @@ from dtctl.agent.records.reasons import (
     fields_of,
     headline,
     named,
+    read,
     sentence,
     why_of,
 )
@@ -61,7 +62,7 @@ def test_each_kind_has_its_fields_and_its_sentence(kind: str, fields: dict[str, 
 @pytest.mark.parametrize(("kind", "fields", "expected"), TABLE, ids=[kind for kind, _, _ in TABLE])
 def test_a_fact_is_a_record_of_its_fields_and_no_others(kind: str, fields: dict[str, Any], expected: str) -> None:
     one = fact(kind, **fields)
-    assert checked(FactFields, one) == one == {"kind": kind, **fields}
+    assert checked(FactFields, read(one)) == read(one) == {"kind": kind, **fields}
     assert why_of(made(Because, reason=expected, why=[one])) == [one]
 
 

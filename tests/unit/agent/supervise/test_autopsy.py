@@ -205,7 +205,7 @@ def test_survivors_are_in_the_entry_of_the_task(tmp_path: Path, hanging: process
     reasons: list[object] = []
     spec = supervised.spec(supervised.task("worker:0"))
     around = TaskContext(
-        RunFiles(str(tmp_path)), spec, {"PATH": "/bin"}, {}, lambda *fields: reasons.append(fields), reasons.append
+        RunFiles(str(tmp_path)), spec, {"PATH": "/bin"}, {}, lambda *fields, **_: reasons.append(fields), reasons.append
     )
     entry = made(Entry, state="running", attempt=1)
     directory = tmp_path / "tasks" / "worker-0" / "attempt-1"

@@ -60,7 +60,7 @@ EXITS = {
     "a negative code": record(code=-1),
     "signal 0": record(signal=0),
     "a code in words": record(code="0"),
-    "a long error": record(error="x" * 100_000),
+    "a long reason": record(fault="unknown", why=[{"kind": "said", "text": "x" * 100_000}]),
     "an end after the last": record(code=0, ended=1e300),
 }
 
@@ -77,7 +77,7 @@ class Adopted:
 
     def begin(self, now: float = 100.0) -> Task:
         around = TaskContext(
-            RunFiles(str(self.directory)), self.spec, {"PATH": "/bin"}, {}, lambda *_: None, lambda _: None
+            RunFiles(str(self.directory)), self.spec, {"PATH": "/bin"}, {}, lambda *_, **__: None, lambda _: None
         )
         return Task(self.spec["tasks"][0], self.entry, around, now, 1000.0)
 

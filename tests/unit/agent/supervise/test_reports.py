@@ -146,8 +146,11 @@ class Teller:
         ):
             yield
 
-    def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because) -> None:
-        event = {"time": 1.0, "task": task, "attempt": attempt, "from": before, "to": after, **why}
+    def _changed(
+        self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because, **fields: Any
+    ) -> None:
+        known = {"time": 1.0, "task": task, "attempt": attempt, "from": before, "to": after, **why}
+        event = {**known, "end": fields.get("end"), "asked": fields.get("asked", False)}
         assert checked(Event, json.loads(json.dumps(event))) == event
 
 
