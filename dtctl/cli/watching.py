@@ -127,7 +127,7 @@ def watch(
 
 def end_of(status: RunStatus) -> Sequence[RunEvent]:
     """The events that hooks receive for a run that has ended, also without a coordinator."""
-    from dtctl.agent.run.run_events import ENDED, ended, events_of
+    from dtctl.agent.run.run_events import ENDED, cause_of, ended, events_of
 
     if status.coordination is not None:
         return events_of(status.coordination.view)
@@ -135,7 +135,10 @@ def end_of(status: RunStatus) -> Sequence[RunEvent]:
     if run is None or verdict.outcome.value not in ENDED:
         return ()
     cause = str(verdict.cause) if verdict.cause else None
-    return [ended(run, verdict.outcome.value, list(verdict.why), cause, time.time())]
+    failed = status.tasks.get(verdict.cause) if verdict.cause is not None and not verdict.hung else None
+    text = cause_of(failed.entry) if failed is not None else ""
+    why, hung = list(verdict.why), verdict.hung
+    return [ended(run, verdict.outcome.value, why, cause, time.time(), hung=hung, cause=text)]
 
 
 def finish(

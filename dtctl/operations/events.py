@@ -155,6 +155,8 @@ class Attempted:
     state: str
     why: Sequence[Fact]
     again: bool = False
+    cause: str = ""
+    """The cause of its end, by its log."""
 
     @property
     def ended(self) -> bool:
@@ -167,7 +169,7 @@ class Attempted:
 
     @property
     def lost_peer(self) -> bool:
-        return self.is_failure and any(one["kind"] == "cause" and lost_peer(one["text"]) for one in self.why)
+        return self.is_failure and lost_peer(self.cause)
 
 
 class Folding:
@@ -182,7 +184,7 @@ class Folding:
     def take(self, one: HistoryEvent) -> Iterator[HistoryEvent | Attempted]:
         """The entries to show now: an attempt at its end, and other lines as they are."""
         if one["kind"] != "task" or one["task"] is None or one["from"] == one["to"]:
-            if one["kind"] != "task" or not _is_ending(one):
+            if one["kind"] != "task" or not one["asked"]:  # which is shown with the task's end
                 yield one
             return
         key = (one["task"], one["attempt"] or 0)
@@ -218,7 +220,9 @@ class Folding:
         state = state or str(end["to"])
         why = self._stalled.pop(key, ()) if state == "pending" else ()
         ran_s = None if began is None else max(0.0, end["time"] - began)
-        return Attempted(key[0], last["host"] or end["host"], key[1], end["time"], ran_s, state, why or why_of(end))
+        cause = end["end"]["cause"] if end["end"] is not None else ""
+        host, why = last["host"] or end["host"], why or why_of(end)
+        return Attempted(key[0], host, key[1], end["time"], ran_s, state, why, cause=cause)
 
 
 def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:
@@ -275,8 +279,3 @@ def _with_sequel(entry: HistoryEvent | Attempted, newest: Mapping[str, int]) -> 
     if isinstance(entry, Attempted) and entry.attempt < newest[entry.task]:
         return dataclasses.replace(entry, again=True)
     return entry
-
-
-def _is_ending(one: HistoryEvent) -> bool:
-    """Whether the line is a request to stop a task, which is shown with the task's end."""
-    return [fact["kind"] for fact in why_of(one)] == ["ending"]

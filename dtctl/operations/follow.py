@@ -81,11 +81,6 @@ class Onward:
     record: RunRecord | None
 
 
-def made_room(ended: RunStatus) -> bool:
-    """Whether the run was stopped for another run."""
-    return any(fact["kind"] in ("makes_room", "replaced") for fact in ended.verdict.why)
-
-
 def onward(
     ended: RunStatus,
     record: RunRecord,
@@ -103,7 +98,7 @@ def onward(
         found = _current(record, transport)
         if found is not None and found.run and found.run != ended.record.run and found.created > ended.record.created:
             return Onward(found)
-        if not made_room(ended):
+        if not ended.verdict.replaced:
             return None
         if now() > deadline:
             return Onward(None)

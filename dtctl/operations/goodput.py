@@ -12,10 +12,8 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import headline, why_of
 from dtctl.agent.run import goodput as rules
 from dtctl.agent.run.goodput import STALL_GAPS, STALL_S
-from dtctl.agent.run.hangs import STALLS
 from dtctl.dataclass import dataclass
 from dtctl.model import TaskId
 from dtctl.operations.snapshot import Outcome, RunStatus
@@ -217,7 +215,7 @@ def _by_saving(found: Goodput, saves: Sequence[Checkpoint]) -> list[Gain]:
 
 
 def _by_noticing(found: Goodput, incidents: Sequence[Incident], gap_s: float) -> list[Gain]:
-    hangs = sum(headline(why_of(one)) in STALLS for one in incidents)
+    hangs = sum(one["loss"] == "hung" for one in incidents)
     if not hangs:
         return []
     now_s = found.seconds["stall"] / hangs

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import HOLDING, Fact, fact, why_of
+from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry, Exit, Intent, on_clock
 from dtctl.agent.records.whole_run import clock_ahead_s
 from dtctl.agent.run import outcome
@@ -22,9 +22,10 @@ from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult
     from dtctl.agent.records.checkpoints import Checkpoint
+    from dtctl.agent.records.run_state import Hold
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.vitals import Machine
-    from dtctl.agent.records.whole_run import Condition, Contact, Incident, RunView
+    from dtctl.agent.records.whole_run import Condition, Contact, GoneHost, Incident, RunView
     from dtctl.operations.run_record import RunRecord
 
 
@@ -52,25 +53,37 @@ class Verdict:
     why: tuple[Fact, ...]
     cause: TaskId | None = None
     """The task whose failure came first; of a failed run only."""
-
-    @classmethod
-    def of(cls, kind: str, why: Iterable[Fact], cause: str | None) -> Verdict:
-        """Makes a verdict from the fields of a record."""
-        return cls(Outcome(kind), tuple(why), TaskId.parse(cause) if cause else None)
+    hung: bool = False
+    """Whether that task hung."""
+    replaced: bool = False
+    """Whether another run of the cluster takes the place of this one."""
+    gone: GoneHost | None = None
+    """The host without which the run cannot continue."""
+    unready: tuple[TaskId, ...] = ()
+    """Tasks that ran when the start took too long, and never listened."""
+    of: int | None = None
+    """In a run that goes on: how many tasks take part."""
 
     @classmethod
     def of_condition(cls, condition: Condition) -> Verdict:
-        return cls.of(condition["type"], why_of(condition), condition["cause"])
+        return cls(
+            Outcome(condition["type"]),
+            tuple(why_of(condition)),
+            TaskId.parse(condition["cause"]) if condition["cause"] else None,
+            condition["hung"],
+            condition["replaced"],
+            condition["gone"],
+            tuple(map(TaskId.parse, condition["unready"])),
+            condition["of"],
+        )
 
 
 def seen_now(verdict: Verdict, tasks: Mapping[TaskId, TaskStatus]) -> Verdict:
     """The verdict with the current number of running tasks: that of its reasons may be older."""
+    if verdict.of is None:
+        return verdict
     running = sum(task.state in _RUNS for task in tasks.values())
-    return dataclasses.replace(verdict, why=tuple(_counted(one, running) for one in verdict.why))
-
-
-def _counted(one: Fact, running: int) -> Fact:
-    return one if one["kind"] != "tasks_run" else fact("tasks_run", count=running, of=one["of"])
+    return dataclasses.replace(verdict, why=(fact("tasks_run", count=running, of=verdict.of),))
 
 
 def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
@@ -79,10 +92,11 @@ def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
     found = outcome.decided(facts) or outcome.decided_elsewhere(facts)
     found = found or outcome.standing(facts, outcome.waits_for_restart(facts))
     if found is not None:
-        return Verdict.of(found.kind, found.why, found.cause)
+        return Verdict.of_condition(found.condition(0.0))
     if len(facts.in_state("pending", "starting")) == len(facts.roster):
         return Verdict(Outcome.CREATED, (fact("no_task_runs"),))
-    return Verdict(Outcome.RUNNING, (fact("tasks_run", count=0, of=len(facts.roster)),))
+    of = len(facts.roster)
+    return Verdict(Outcome.RUNNING, (fact("tasks_run", count=0, of=of),), of=of)
 
 
 def _facts(run: Inventory, answers: Mapping[str, StatusResult]) -> outcome.Facts:
@@ -126,11 +140,9 @@ class TaskStatus:
         return why_of(self.entry)
 
     @property
-    def held(self) -> Fact | None:
+    def held(self) -> Hold | None:
         """Why nothing of the task runs, whatever becomes of its host: a drain, a shutdown, or the size of its job."""
-        if self.entry["state"] != "pending":
-            return None
-        return next((one for one in self.why if one["kind"] in HOLDING), None)
+        return self.entry["hold"] if self.entry["state"] == "pending" else None
 
     @property
     def exit(self) -> Exit:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.reasons import read, sentence
 from dtctl.errors import clipped
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
@@ -102,7 +102,7 @@ def in_short(status: RunStatus) -> list[str]:
 
 
 def _all_run(verdict: Verdict) -> bool:
-    return all(one["kind"] != "tasks_run" or one["count"] == one["of"] for one in verdict.why)
+    return all(one["kind"] != "tasks_run" or one["count"] == one["of"] for one in map(read, verdict.why))
 
 
 def _age(status: RunStatus) -> str:

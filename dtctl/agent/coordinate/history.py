@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 from ..records.kinds import made
-from ..records.reasons import Fact, because, fact, headline
+from ..records.reasons import Fact, because, fact
 from ..records.whole_run import Account, Event, HistoryEvent, Incident
 from ..run import drains, goodput
-from ..run.hangs import STALLS
 from ..run.runfiles import EventLog
 
 TYPE_CHECKING = False
@@ -233,7 +232,7 @@ class Accounting:
         return not {self._view.state(task) for task in self._view.trainers}.isdisjoint(states)
 
     def _is_hung(self, lost: List[Incident]) -> bool:
-        return self._is_in(("stalled",)) or any(headline(one["why"]) in STALLS for one in lost)
+        return self._is_in(("stalled",)) or any(one["loss"] == "hung" for one in lost)
 
 
 _LOST = ("backoff", "failed")

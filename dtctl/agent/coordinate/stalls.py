@@ -9,10 +9,8 @@ is silent.
 
 from __future__ import annotations
 
-from ..records.reasons import headline
 from ..run.hangs import (
     IDLE_S,
-    LOST_PROGRESS,
     NEVER_BEGAN_S,
     awaits_a_peer,
     has_begun,
@@ -34,7 +32,8 @@ SILENCE_S = 120.0
 
 
 def after_a_hang(one: Incident) -> bool:
-    return headline(one["why"]) in LOST_PROGRESS
+    """Whether tasks were lost that had made progress before: a program that only waits makes none."""
+    return one["loss"] in ("hung", "still_silent")
 
 
 def silence_limit(view: View, one: Incident) -> Optional[float]:
@@ -54,13 +53,10 @@ def in_vain(view: View) -> int:
     """How many of the last incidents restarted all tasks, and no step followed."""
     count = 0
     for one in reversed(view.data["incidents"]):
-        if headline(one["why"]) != "still_silent" or one["recovered"] is not None:
+        if one["loss"] != "still_silent" or one["recovered"] is not None:
             break
         count += 1
     return count
-
-
-NEVER_BEGAN = "never_began"
 
 
 class Beginning:
@@ -99,7 +95,7 @@ def _may_be_judged(view: View) -> bool:
     """The user's own limit wins. A program that listens on no port, and trains alone, may wait for anything."""
     recovery, lead = view.recovery, view.roster[view.lead]
     learns = recovery["first_step_s"] is None and recovery["stall_s"] != 0
-    is_new = not any(headline(one["why"]) == NEVER_BEGAN for one in view.data["incidents"])
+    is_new = not any(one["loss"] == "never_began" for one in view.data["incidents"])
     trains = lead["listens"] or lead["scope"] == "gang"
     return learns and trains and is_new and not has_begun(view.entry(task) for task in view.tasks)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from ..link.hub import Hub
     from ..records.messages import Lease
+    from ..records.values import AlertTopic
     from .claims import Claim
     from .history import History
 
@@ -48,6 +49,13 @@ MOST_MEMO_BYTES = 700_000
 LISTEN_AGAIN_S = 5.0
 
 FIRST_TERM = 1
+
+_CLAIMS: Mapping[str, AlertTopic] = {
+    "term": "claims_term",
+    "candidate": "claims_candidate",
+    "coordinator": "claims_coordinator",
+}
+"""Kinds of claims in an election -> the topics of their warnings."""
 
 
 class Voter:
@@ -106,9 +114,11 @@ class Voter:
         """What it claims of itself, by the ballot that is on the disk."""
         return stance_of(self._written or self.election.ballot)
 
-    def unconfirmed(self, now: float) -> Dict[Tuple[str, str], int]:
-        """What other voters claim and no majority confirms: host and kind of the fact -> term."""
-        claims = {(host, "claims_" + what): term for (host, what), term in self.election.unconfirmed(now).items()}
+    def unconfirmed(self, now: float) -> Dict[Tuple[str, AlertTopic], int]:
+        """What other voters claim and no majority confirms: host and kind of claim -> term."""
+        claims: Dict[Tuple[str, AlertTopic], int] = {
+            (host, _CLAIMS[what]): term for (host, what), term in self.election.unconfirmed(now).items()
+        }
         claims.update({(host, "claims_end"): 0 for host in self.end.over if not self.end.is_over})
         return claims
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import signal
 
-from ..records.reasons import Fact, fact
+from ..records.kinds import MOST
 from . import machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional
+
+    from ..records.run_state import ProcessLimit
 
 ADDRESS_SPACE, DATA, PROCESSES, OPEN_FILES, FILE_SIZE, CPU_TIME = "-v", "-d", "-u", "-n", "-f", "-t"
 """The options of `ulimit`."""
@@ -57,16 +59,19 @@ def soft_limits(pid: int) -> Dict[str, int]:
     return {option: int(words[0]) for option, words in found if words and words[0].isdigit()}
 
 
-def limits_of(pid: int) -> List[Fact]:
-    """The same, as facts."""
-    how = {option: (unit, shown) for option, unit, shown in _OPTIONS.values()}
-    return [
-        fact("limit", what="ulimit %s" % option, text=how[option][1] % (value // how[option][0]))
-        for option, value in soft_limits(pid).items()
-    ]
+def limits_of(pid: int) -> List[ProcessLimit]:
+    """The same, as records."""
+    return [_limit(option, value) for option, value in soft_limits(pid).items()]
 
 
-def met(limits: List[Fact], cause: str, number: Optional[int] = None, cpu_s: Optional[float] = None) -> List[Fact]:
+def _limit(option: str, value: int) -> ProcessLimit:
+    unit, shown = next((unit, shown) for name, unit, shown in _OPTIONS.values() if name == option)
+    return {"option": option, "value": min(value, MOST), "text": shown % (value // unit)}
+
+
+def met(
+    limits: List[ProcessLimit], cause: str, number: Optional[int] = None, cpu_s: Optional[float] = None
+) -> List[ProcessLimit]:
     """Those that may have caused such an end, by its message, its signal and the CPU time that it has used.
 
     A limit of CPU time that cannot be raised ends with SIGKILL (setrlimit(2)); the system counts that time by its
@@ -76,22 +81,18 @@ def met(limits: List[Fact], cause: str, number: Optional[int] = None, cpu_s: Opt
     options = {signal.SIGXCPU: (CPU_TIME,), signal.SIGXFSZ: (FILE_SIZE,)}.get(number, options)  # type: ignore[call-overload]
     if number == signal.SIGKILL and cpu_s is not None:
         options = (CPU_TIME,)
-        limits = [one for one in limits if _option(one) == CPU_TIME and cpu_s >= _TICKS * int(one["text"].split()[0])]
+        limits = [one for one in limits if one["option"] == CPU_TIME and cpu_s >= _TICKS * one["value"]]
     if number == signal.SIGXCPU:
-        limits = [_before_warning(one) if _option(one) == CPU_TIME else one for one in limits]
-    return [one for one in limits if _option(one) in options]
+        limits = [_before_warning(one) if one["option"] == CPU_TIME else one for one in limits]
+    return [one for one in limits if one["option"] in options]
 
 
 _TICKS = 0.9
 """A limit of CPU time counts as used up from this share on."""
 
 
-def _before_warning(limit: Fact) -> Fact:
+def _before_warning(limit: ProcessLimit) -> ProcessLimit:
     """The limit as it was set: Linux raises it by a second with each SIGXCPU (check_process_timers of
     posix-cpu-timers.c).
     """
-    return fact("limit", what=limit["what"], text="%d s" % (int(limit["text"].split()[0]) - 1))
-
-
-def _option(limit: Fact) -> str:
-    return limit["what"].split()[-1]
+    return _limit(CPU_TIME, limit["value"] - 1)

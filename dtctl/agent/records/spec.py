@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, List
 
-VERSION = 4
+VERSION = 5
 OLDEST = 3
 """Runs of versions from this on are shown and stopped while their own agents live; no agent of this version starts."""
 

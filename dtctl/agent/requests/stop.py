@@ -8,7 +8,7 @@ from contextlib import closing
 from ..host import errors
 from ..host.errors import NO_ROOM, Refused
 from ..records.kinds import made
-from ..records.reasons import because, fact, headline
+from ..records.reasons import because, fact
 from ..records.run_state import How
 from ..records.spec import inventory_of
 from ..records.values import MOST_PROCESSES
@@ -291,7 +291,7 @@ def await_begin(
 
 def _is_unwritten(handle: RunHandle, task: str) -> bool:
     entry = handle.entry(task)
-    return entry is not None and headline(entry["why"]) == "exit_unwritten"
+    return entry is not None and entry["unwritten"]
 
 
 def _no_room(handle: RunHandle, task: str) -> Refused:

@@ -229,7 +229,7 @@ class Attempt:
         if start is None:
             return self._find_exit_without_start(now, wall)
         if start["pid"] is None:
-            return policy.unknown_exit(start["started"], fact("never_started"))
+            return policy.unknown_exit(start["started"], "unknown", fact("never_started"))
         child = processes.trainer(start)
         if child is not None and processes.find(child) is not None:
             return None
@@ -242,8 +242,8 @@ class Attempt:
         if recorded is not None or awaited:
             return recorded
         if start["boot_id"] != processes.boot_id():
-            return policy.unknown_exit(None, fact("host_restarted"))
-        return policy.unknown_exit(wall, fact("keeper_killed"))
+            return policy.unknown_exit(None, "host_restarted", fact("host_restarted"))
+        return policy.unknown_exit(wall, "unknown", fact("keeper_killed"))
 
     def _find_exit_without_start(self, now: float, wall: float) -> Optional[Ending]:
         try:
@@ -282,7 +282,7 @@ def _damaged(path: str, error: OSError) -> Exception:
 
 
 def _unknown(wall: float, damage: Exception) -> Ending:
-    return policy.unknown_exit(wall, fact("exit_damaged", text=str(damage)))
+    return policy.unknown_exit(wall, "unknown", fact("exit_damaged", text=str(damage)))
 
 
 def _keeper_lives(start: Start) -> bool:

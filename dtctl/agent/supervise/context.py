@@ -24,13 +24,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Collection, List, Mapping, Optional, Sequence, Tuple
 
-    from ..records.reasons import Because
-    from ..records.values import TaskState
     from ..run.runfiles import RunFiles
 
 
 class TaskContext:
-    """`changed` is called for each transition: (task, from, to, attempt, why).
+    """`changed` is called for each transition: (task, from, to, attempt, why), and of an Event `end` or `asked`.
 
     `touched` is called for other changes of an entry in state.json: True for one that others wait for.
     """
@@ -41,7 +39,7 @@ class TaskContext:
         spec: Spec,
         inherited: Mapping[str, str],
         secrets: Mapping[str, str],
-        changed: Callable[[str, TaskState, TaskState, int, Because], None],
+        changed: Callable[..., None],
         touched: Callable[[bool], None],
     ) -> None:
         self.run = run

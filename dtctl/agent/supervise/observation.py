@@ -22,8 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Deque, Optional, Tuple
 
-    from ..records.reasons import Fact
-    from ..records.run_state import Entry
+    from ..records.run_state import Entry, Hang
     from ..records.spec import TaskSpec
     from ..records.vitals import Complaint
     from .attempt import Attempt
@@ -107,8 +106,8 @@ class Observation:
     def _shown(self, line: bytes) -> str:
         return " ".join(self._context.masks.hide(line).decode("utf-8", "replace").split())[:LONGEST_LINE]
 
-    def update(self, now: float, wall: float) -> Optional[Fact]:
-        """Why the task counts as hung, or None; updated once a second."""
+    def update(self, now: float, wall: float) -> Optional[Hang]:
+        """The hang of the task, or None; looked for once a second."""
         if now < self._next_look:
             return None
         self._next_look = now + LOOK_S

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..coordinate.superseded import Farewell
     from ..coordinate.voting import Voter
     from ..coordinate.waiting import Waiting
-    from ..records.run_state import Intent
+    from ..records.run_state import Intent, Past
     from ..records.whole_run import Event
     from ..run.runfiles import RunFiles
 
@@ -215,7 +215,17 @@ class Supervisor:
 
         return Voter(self._files, self._spec, now)
 
-    def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because) -> None:
+    def _changed(
+        self,
+        task: str,
+        before: TaskState,
+        after: TaskState,
+        attempt: int,
+        why: Because,
+        *,
+        end: Optional[Past] = None,
+        asked: bool = False,
+    ) -> None:
         self._changes = True
         event: Event = {
             "time": time.time(),
@@ -223,6 +233,8 @@ class Supervisor:
             "attempt": attempt,
             "from": before,
             "to": after,
+            "end": end,
+            "asked": asked,
             **why,
         }
         self._files.events.add(event)

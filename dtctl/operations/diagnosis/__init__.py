@@ -121,9 +121,9 @@ class Facts:
         vitals = self.vitals(task)
         past = task.entry["history"][-1] if task.entry["history"] else None
         if task.state in ENDED:
-            if (past is not None and (past["asked"] or past["early"])) or _is_hang(task.why):
+            if (past is not None and (past["asked"] or past["early"])) or task.entry["hang"] is not None:
                 return None
-            cause = next((one["text"] for one in task.why if one["kind"] == "cause"), past["cause"] if past else "")
+            cause = past["cause"] if past is not None else ""
             log = vitals["log"] if vitals is not None and vitals["log"] else task.exit["tail"]
             at = past["ended"] if past else task.entry["since"]
             return End(task.exit["code"], task.exit["signal"], at, cause, log, _in_a_row(task), task.why[:1])
@@ -165,7 +165,7 @@ class Facts:
         found = [
             (one["noticed"], sentence(why_of(one)))
             for one in incidents
-            if one["task"] == str(task.id) and _is_hang(why_of(one))
+            if one["task"] == str(task.id) and one["loss"] in HANGS
         ]
         return found or [(past["ended"], sentence(why_ended(past))) for past in task.entry["history"] if past["hung"]]
 
@@ -178,10 +178,6 @@ class Facts:
 
     def on(self, host: str) -> Iterator[TaskStatus]:
         return (task for task in self.tasks if task.host == host)
-
-
-def _is_hang(why: Iterable[Fact]) -> bool:
-    return any(one["kind"] in HANGS for one in why)
 
 
 def _losses(task: TaskStatus) -> list[Past]:

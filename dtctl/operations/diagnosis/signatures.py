@@ -85,10 +85,10 @@ def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """
     end, vitals = facts.end_of(task), facts.vitals(task)
     own = facts.address(task.id).rpartition(":")[2]
-    held = next((one for one in task.why if one["kind"] == "port_held"), None)
+    held = task.exit["evidence"]["port"]
     named = taken_port(f"{end.log}\n{end.cause}" if end is not None else facts.complaint(task))
     if held is not None:
-        number, holder = str(held["port"]), held["text"]
+        number, holder = str(held["port"]), held["holder"]
     elif named is not None:
         number, holder = str(named), ""
     elif vitals is not None and vitals["holder"]:
@@ -111,10 +111,10 @@ def disk(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
     One that is not full is not named: it may have been freed since, or another one is meant.
     """
-    mount = next((one for one in task.why if one["kind"] in ("disk_full", "own_disk_full")), None)
+    mount = next(iter(task.exit["evidence"]["full_disks"]), None)
     if mount is not None:
-        other = {"elsewhere": shlex.quote(mount["what"])} if mount["kind"] == "disk_full" else {}
-        return {"mount": mount["what"], "path": "", **other}
+        other = {} if mount["own"] else {"elsewhere": shlex.quote(mount["path"])}
+        return {"mount": mount["path"], "path": "", **other}
     vitals = facts.hosts.get(task.host)
     known = list(vitals["disks"]) if vitals is not None else []
     path = str(fields.get("path") or fields.get("file") or "")
@@ -146,13 +146,13 @@ def _free_share(one: Disk) -> float:
 
 def limits(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """The limits of the process that the agent found set."""
-    found = [f"{one['what']} is {one['text']}" for one in task.why if one["kind"] == "limit"]
+    found = [f"ulimit {one['option']} is {one['text']}" for one in task.exit["evidence"]["limits"]]
     return {"limit": " and ".join(found)} if found else {}
 
 
 def cpu_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
     """The limit of CPU time: SIGXCPU shows it, or SIGKILL where the agent found that the time was used up."""
-    found = [one["text"] for one in task.why if one["kind"] == "limit" and one["what"] == "ulimit -t"]
+    found = [one["text"] for one in task.exit["evidence"]["limits"] if one["option"] == "-t"]
     if not found and killed_by("SIGXCPU")(facts, task, fields) is None:
         return None
     return {"limit": f"ulimit -t is {found[0]}"} if found else {}
@@ -175,7 +175,7 @@ def memory_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | Non
     known = memory(facts, task, fields)
     free, of = known.get("available_bytes", 0), known.get("memory_bytes", 0)
     asked = _bytes(str(fields.get("asked", "")))
-    killed = any(one["kind"] == "out_of_memory" for one in task.why)
+    killed = task.exit["evidence"]["oom_kills"] > 0
     return known if of and free > FREE_SHARE * of and asked <= free and not killed else None
 
 
@@ -225,7 +225,7 @@ def in_parts(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
 def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
     """Fields for an unrequested SIGKILL while the kernel reports that it killed processes for lack of memory."""
     before = task.entry["history"][-1]["short_of_memory"] if task.entry["history"] else False
-    if not before and not any(one["kind"] == "out_of_memory" for one in task.why):
+    if not before and not task.exit["evidence"]["oom_kills"]:
         return None
     return memory(facts, task, fields)
 
@@ -254,13 +254,13 @@ def ended_itself(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | Non
 
 def with_its_host(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
     end = facts.end_of(task)
-    return {} if end is not None and any(one["kind"] == "host_restarted" for one in end.how) else None
+    return {} if end is not None and task.exit["fault"] == "host_restarted" else None
 
 
 def cannot_run(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
     """Fields for a program that the keeper could not start; there is no log."""
-    why = next((one for one in task.why if one["kind"] == "cannot_run"), None)
-    return {"what": why["what"], "text": why["text"]} if why is not None else None
+    obstacle = task.exit["cannot_run"]
+    return {**obstacle} if obstacle is not None else None
 
 
 _TREE = re.compile(r"/.*/\.dtctl/work/[^/]+/tree/")

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import UNCONFIRMED, sentence, why_of
-from dtctl.agent.records.run_state import Intent
+from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.run_state import Hang, Intent
+from dtctl.agent.records.values import HangKind
 from dtctl.agent.records.vitals import Unreached
 from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Find, Match, Wait
@@ -143,33 +144,33 @@ def unexplained(facts: Facts) -> Iterator[Match]:
 
 def never_ready(facts: Facts) -> Iterator[Match]:
     """Tasks that never listened on their ports, so that the start waited in vain."""
-    for one in facts.status.verdict.why:
-        task = facts.status.tasks.get(TaskId.parse(one["task"])) if one["kind"] == "waits_to_listen" else None
+    for one in facts.status.verdict.unready:
+        task = facts.status.tasks.get(one)
         if task is not None:
             yield _seen(facts, task, ())
 
 
 def timed_out(facts: Facts) -> Iterator[Match]:
     """The host that was unreachable for so long that the run failed."""
-    for one in facts.status.verdict.why:
-        if one["kind"] == "host_gone":
-            tasks = tuple(task.id for task in facts.on(one["host"]))
-            yield Match(tasks, (one["host"],), {"away_s": one["seconds"]})
+    gone = facts.status.verdict.gone
+    if gone is not None:
+        tasks = tuple(task.id for task in facts.on(gone["host"]))
+        yield Match(tasks, (gone["host"],), {"away_s": gone["seconds"]})
 
 
 def frozen(facts: Facts) -> Iterator[Match]:
     waiting = waits(facts)
     for task in facts.tasks:
         vitals = facts.vitals(task)
-        if _hangs(task, "frozen") or (vitals is not None and vitals["frozen"]):
+        if _hangs(task, "frozen") is not None or (vitals is not None and vitals["frozen"]):
             yield _seen(facts, task, waiting.get(task.id, ()), pid=task.entry["pid"])
 
 
 def stalled(facts: Facts) -> Iterator[Match]:
     for task in facts.tasks:
-        if _hangs(task, "stalled", "still_silent"):
-            seconds = next((one["seconds"] for one in task.why if "seconds" in one), None)
-            frame = next((one["text"] for one in task.why if one["kind"] == "hung_in"), None)
+        hang = _hangs(task, "silent")
+        if hang is not None:
+            seconds, frame = hang["seconds"], task.exit["evidence"]["hung_in"] or None
             lives = task.state is TaskState.STALLED
             then = {"live": str(task.id), "restarts": "restarts"} if lives else {"ended": str(task.id)}
             yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds, frame=frame, **then)
@@ -191,7 +192,7 @@ def ps_ended(facts: Facts) -> Iterator[Match]:
     """ps tasks that exited with 0 although the run still needed them."""
     coordination = facts.status.coordination
     incidents = coordination.view["incidents"] if coordination is not None else ()
-    ended = [one["task"] for one in incidents if any(why["kind"] == "ps_ended" for why in why_of(one))]
+    ended = [one["task"] for one in incidents if one["loss"] == "ps_ended"]
     for task in facts.tasks:
         if count := ended.count(str(task.id)):
             yield Match((task.id,), (task.host,), {"times": _times(count)})
@@ -201,10 +202,10 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _hangs(task: TaskStatus, *kinds: str) -> bool:
-    """Whether the task was found hanging and is being ended for that, or was."""
-    hung = task.state is TaskState.STALLED or task.state in ENDED
-    return hung and any(one["kind"] in kinds for one in task.why)
+def _hangs(task: TaskStatus, kind: HangKind) -> Hang | None:
+    """The hang for which the task is ended, or was, if it is of this kind."""
+    hang = task.entry["hang"] if task.state is TaskState.STALLED or task.state in ENDED else None
+    return hang if hang is not None and hang["kind"] == kind else None
 
 
 def away(facts: Facts) -> Iterator[Match]:
@@ -238,9 +239,8 @@ def unconfirmed_claims(facts: Facts) -> Iterator[Match]:
     """Claims of voters about the coordinator's election that no majority confirms."""
     coordination = facts.status.coordination
     for alert in coordination.view["alerts"] if coordination is not None else ():
-        first = why_of(alert)[0] if alert["why"] else None
-        if first is not None and first["kind"] in UNCONFIRMED:
-            yield Match((), (first.get("host", ""),), {"claim": sentence([first])})
+        if alert["topic"].startswith("claims_"):
+            yield Match((), (alert["host"] or "",), {"claim": sentence(why_of(alert))})
 
 
 def coordinator_away(facts: Facts) -> Iterator[Match]:

@@ -65,7 +65,8 @@ class FailedStart:
         """The effect of the order to stop on the run; None if its coordinator has decided the outcome."""
         if self.cause is None or not self._is_ended_here:
             return None
-        return {"outcome": "Failed", "cause": str(self.cause.id), "start": "failed"}
+        hung = any(past["hung"] for past in self.ends[-1:])
+        return made(RunEnd, outcome="Failed", cause=str(self.cause.id), start="failed", hung=hung)
 
     @property
     def why(self) -> list[Fact]:
@@ -78,7 +79,8 @@ class FailedStart:
             return [fact("start_failed", task=str(cause.id)), *how_it_ended(cause)]
         text = [fact("cause", text=last["cause"])] if last["cause"] else []
         if names_taken_port(last["cause"]):
-            held = [one for one in cause.why if one["kind"] == "port_held"]
+            port = cause.exit["evidence"]["port"]
+            held = [fact("port_held", port=port["port"], text=port["holder"])] if port is not None else []
             return [fact("cannot_bind", task=str(cause.id)), *text, *held]
         return [fact("start_failed", task=str(cause.id)), *why_ended(last), *text]
 

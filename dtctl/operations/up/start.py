@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from dtctl.agent.records import answers
+from dtctl.agent.records.run_state import REPLACED
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.records.starting import EnvironmentResult
 from dtctl.errors import AgentError, DtctlError, PreflightError
@@ -191,7 +192,7 @@ class Starting:
             record,
             self.transport,
             tuple(record.roster),
-            StopOrder(launch.controller, why="makes_room"),
+            StopOrder(launch.controller, why="makes_room", ends_as=REPLACED),
             self.report.stopped,
             self.report.stopping,
         )

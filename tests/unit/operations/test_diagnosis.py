@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import Fact, because, fact
+from dtctl.agent.records.reasons import Fact, because, fact, read
 from dtctl.agent.records.run_state import Intent
-from dtctl.agent.records.whole_run import Contact, Incident
+from dtctl.agent.records.whole_run import Alert, Contact, GoneHost, Incident
 from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
@@ -73,9 +73,11 @@ def with_incidents(found: Facts, *incidents: Incident) -> Facts:
     return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
 
 
-def with_alert(found: Facts, alert: Fact) -> Facts:
+def with_alert(found: Facts, topic: str, alert: Fact) -> Facts:
     assert found.status.coordination is not None
-    told_by = with_view(found.status.coordination, alerts=[because([alert])])
+    told_by = with_view(
+        found.status.coordination, alerts=[made(Alert, topic=topic, host=read(alert)["host"], **because([alert]))]
+    )
     return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
 
 
@@ -163,6 +165,7 @@ NOT_BEGUN = [
     running("worker:3", "gpu-3", since=700.0),
 ]
 BESIDE_LEAD = [NOT_BEGUN[0], running("worker:1", "gpu-b", since=700.0, idle_since=712.0)]
+GONE: GoneHost = {"host": "gpu-a", "seconds": 61.0}
 NOT_READY = (fact("not_ready", seconds=600.0), fact("waits_to_listen", task="worker:0"))
 
 
@@ -326,7 +329,7 @@ BY_FACTS = [
     ("host_away", scaled_down("worker:1"), "the state of worker:1 is unknown\n"),
     (
         "host_timed_out",
-        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, (fact("host_gone", host="gpu-a", seconds=61.0),))),
+        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, (fact("host_gone", **GONE),), gone=GONE)),
         "gpu-a was unreachable for 1m1s, longer than recovery.host_timeout",
     ),
     (
@@ -336,7 +339,9 @@ BY_FACTS = [
     ),
     (
         "unconfirmed_claim",
-        with_alert(facts(running("worker:0"), PS), fact("claims_coordinator", host="gpu-b", count=3000)),
+        with_alert(
+            facts(running("worker:0"), PS), "claims_coordinator", fact("claims_coordinator", host="gpu-b", count=3000)
+        ),
         "gpu-b claims to coordinate in term 3000, which no majority of the voters confirms; no host follows it",
     ),
     (
@@ -392,7 +397,7 @@ BY_FACTS = [
     ("waits", facts(WAITS, PS), "listens on gpu-b:2223, but other tasks still wait for it"),
     (
         "never_listened",
-        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, NOT_READY)),
+        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, NOT_READY, unready=(TaskId("worker", 0),))),
         "did not listen on gpu-a:2222",
     ),
     (

@@ -25,7 +25,7 @@ from dtctl.operations.credentials import Authority
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts
-from dtctl.operations.snapshot import Coordination, RunStatus, Verdict
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.operations.up import up as starting
@@ -208,7 +208,7 @@ def view_with(idle: Mapping[str, Mapping[str, Any]]) -> Any:
 
 def status_of(known: RunRecord, idle: Mapping[str, Mapping[str, Any]]) -> RunStatus:
     coordination = Coordination.of(view_with(idle), known.roster, known.idle_hosts)
-    return RunStatus(known, coordination.tasks, Verdict.of("Running", [], None), (), 1010.0, coordination)
+    return RunStatus(known, coordination.tasks, Verdict(Outcome.RUNNING, ()), (), 1010.0, coordination)
 
 
 UP, AWAY, ABSENT = {"connected": True}, {"connected": False}, {"absent": True, "connected": False}

@@ -86,7 +86,7 @@ def test_a_task_that_saves_is_not_taken_for_hung(tmp_path: Path) -> None:
         verdict = verdict or observation.update(now, now)
         eventually(lambda: signs._looks._thread is not None and not signs._looks._thread.is_alive())
     assert verdict is not None
-    assert verdict["kind"] == "stalled"
+    assert verdict["kind"] == "silent"
 
 
 def test_a_task_is_idle_since_the_first_time_that_nothing_was_seen_of_it() -> None:

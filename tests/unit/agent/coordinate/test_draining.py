@@ -6,7 +6,7 @@ import pytest
 
 from dtctl.agent.coordinate.lifecycle import END_LIMIT_S
 from dtctl.agent.coordinate.view import first_view
-from dtctl.agent.records.reasons import fact, headline, why_of
+from dtctl.agent.records.reasons import fact, headline, read, why_of
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.values import FINAL
 from dtctl.agent.run import drains, goodput, intents
@@ -218,8 +218,8 @@ def test_pause_counts_neither_for_a_deadline_nor_for_the_goodput() -> None:
     parts = goodput.parts(account)
     assert parts["pause"] == pytest.approx(1000.0, abs=5.0)
     text = goodput.summary(parts)
-    assert text[0]["count"] > 90
-    assert text[-1]["kind"] == "spent_pause"
+    assert read(text[0])["count"] > 90
+    assert read(text[-1])["kind"] == "spent_pause"
     world.request("undrain", host="b", by=ANNA)
     world.run_for(200.0)
     assert world.condition == "Failed"

@@ -13,7 +13,6 @@ from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.run import intents
-from dtctl.agent.supervise import autopsy
 from tests.unit.agent.coordinate.world import World, async_ps, spec_of
 
 PLACES = {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "d", "evaluator:0": "d"}
@@ -161,17 +160,15 @@ def test_failure_before_the_peers_are_ready_is_retried_with_them_uncounted() -> 
     assert (world.data["restarts"], world.data["incidents"], world.decisions) == (0, [], [])
 
 
-def test_end_at_the_time_the_peers_are_ready_counts_as_early_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(autopsy, "end_of", lambda *_: "ConnectionRefusedError: [Errno 111]")
+def test_end_at_the_time_the_peers_are_ready_counts_as_early_once() -> None:
+    log = "ConnectionRefusedError: [Errno 111]"
     world = World("async-ps", PLACES)
     world.until(lambda: any(world.attempts.values()))
     world.until(lambda: not any(intent["early"] for intent in world.data["intents"].values()))
-    world.die("worker:1", code=1)
+    world.die("worker:1", code=1, log=log)
     world.run_for(1)
     assert (world.states["worker:1"], world.attempts["worker:1"], world.data["restarts"]) == ("running", 2, 0)
-    world.die("worker:1", code=1)
+    world.die("worker:1", code=1, log=log)
     world.run_for(2)  # another task may have failed first
     assert world.data["restarts"] == 1
 
