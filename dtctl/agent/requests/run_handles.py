@@ -42,6 +42,13 @@ AWAY_S = 30.0
 SILENT_S = 30.0
 """A coordinator writes cluster.json three times as often, whether anything has changed or not."""
 
+COORDINATOR_LOOK_S = 1.0
+"""How often a session that waits reads whether its host still coordinates the run."""
+
+
+class NotTaken(Refused):
+    """The request was not carried out, as far as this host knows: the coordinator has not taken it, or is another."""
+
 
 class RunHandle:
     """The tasks of this host, as its own agent knows them, if no coordinator answers, or if it is on another host.
@@ -203,6 +210,7 @@ class WholeRun(RunHandle):
         self._read: Optional[RunView] = None
         self._version: Optional[Tuple[int, int, int]] = None
         self._problem = ""
+        self._look_at = time.monotonic() + COORDINATOR_LOOK_S
 
     def refresh(self) -> None:
         """Reads cluster.json, of a live coordinator unless the run has ended: the file of a dead one is outdated."""
@@ -359,13 +367,25 @@ class WholeRun(RunHandle):
         return found
 
     def until(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Whether `done` came true in time. A coordinator that is killed is replaced. Raises as `pause`."""
+        """Whether `done` came true in time. A coordinator that is killed is replaced.
+
+        Raises as `pause`, and NotTaken when another host has been elected: cluster.json does not change any more.
+        """
 
         def refresh() -> bool:
             self._run.keep_supervised()
+            self._refuse_superseded()
             return self.peek() is not None and done()
 
         return self._talk.wait(refresh, limit_s)
+
+    def _refuse_superseded(self) -> None:
+        now = time.monotonic()
+        if self._run.spec["voters"] and now >= self._look_at:
+            self._look_at = now + COORDINATOR_LOOK_S
+            spec = self._run.files.spec()
+            if not coordinates(spec):
+                raise NotTaken("not_answering", "%s coordinates the run now" % spec["coordinator"]["host"])
 
     def _contact(self, task: str) -> Contact:
         assert self.view is not None
