@@ -141,3 +141,31 @@ def test_a_stop_ends_a_run_while_the_coordinators_home_takes_not_a_byte(way: Way
         assert "Stopped" in head(user)
         user.dtctl("down", "--yes")
         eventually(lambda: not full.processes(), RECOVERY_S, "the end of all")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("way", "name"), [(THREE, "gpu-3"), (THREE, "gpu-4"), (ALONE, "gpu-3")], ids=["coordinator", "other", "one host"]
+)
+def test_down_removes_a_run_while_a_home_takes_not_a_byte(way: Way, name: str, fleet: Fleet, user: Desk) -> None:
+    scene, full = stand_in(fleet, user, way), fleet[name]
+    with faults.small_home(fleet, full, HOME_MIB):
+        user.dtctl("up", timeout_s=120)
+        eventually(lambda: user.status()["progress"]["step"], RECOVERY_S, "the run to train")
+        trainers = [scene.pid(task) for task, host in scene.places().items() if host == full.name]
+        (scene.run_directory(full) / "reserve").unlink()
+        with faults.full_home(full):
+            time.sleep(1.0)
+            begun = time.monotonic()
+            done = user.run("down", "--yes", timeout_s=180)
+            print(f"down took {time.monotonic() - begun:.1f} s\n{done.stdout}{done.stderr}")
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert time.monotonic() - begun < 2 * BUSY_S
+            assert not any(faults.has_process(full, pid) for pid in trainers)
+            eventually(lambda: not fleet.busy(), RECOVERY_S, "the end of all")
+            assert [path for host in fleet.hosts for path in (host.home / ".dtctl").glob("runs/*")] == []
+            assert "no run" in user.dtctl("status", code=None)
+        user.dtctl("up", timeout_s=120)
+        eventually(lambda: user.status()["progress"]["step"], RECOVERY_S, "another run to train")
+        user.dtctl("down", "--yes")
+        eventually(lambda: not full.processes(), RECOVERY_S, "the end of all")

@@ -7,7 +7,7 @@ from ..records.reasons import Because, Fact, because, fact, said
 from ..records.run_state import Entry, Intents
 from ..records.spec import Member, RecoverySpec, Spec, Stage, comes_back_alone, hosts_of
 from ..records.values import FINAL, Role, TaskState
-from ..records.whole_run import MOST_WARNINGS, Contact, Incident, RunView, has_steps
+from ..records.whole_run import MOST_WARNINGS, Contact, Incident, RunView, has_steps, is_waiting
 from ..run import drains, goodput, hangs, intents, outcome
 
 TYPE_CHECKING = False
@@ -304,8 +304,7 @@ class View:
         return (one for one in self.data["incidents"] if one["recovered"] is None and one["closed"] is None)
 
     def waiting_incidents(self) -> Iterator[Incident]:
-        """Incidents whose tasks are being cleared away, or wait for the end of a delay."""
-        return (one for one in self.open_incidents() if one["begun"] is None)
+        return filter(is_waiting, self.data["incidents"])
 
     def held_by_incidents(self) -> Set[str]:
         """Tasks that must not be released yet."""

@@ -14,7 +14,7 @@ from ..records.kinds import made
 from ..records.reasons import because, fact
 from ..records.spec import Member, coordinates, job_of
 from ..records.values import FINAL
-from ..records.whole_run import MOST_REQUESTS, Contact, PostedRequest, RequestBook, RunView
+from ..records.whole_run import MOST_REQUESTS, Contact, PostedRequest, RequestBook, RunView, is_waiting
 from ..run import drains, intents, outcome
 from . import runs
 
@@ -104,6 +104,10 @@ class RunHandle:
         return intent["generation"] if intent is not None else None
 
     def unreached(self, tasks: List[str]) -> List[str]:
+        return []
+
+    def awaited(self, tasks: List[str]) -> List[str]:
+        """Hosts that are away, and for which the recovery waits that holds these tasks."""
         return []
 
     def may_dial(self, hosts: List[str], within_s: float) -> bool:
@@ -280,6 +284,12 @@ class WholeRun(RunHandle):
     def unreached(self, tasks: List[str]) -> List[str]:
         """Hosts of these tasks that the coordinator has no contact with."""
         return list(dict.fromkeys(self.hosts[task] for task in tasks if not self._contact(task)["connected"]))
+
+    def awaited(self, tasks: List[str]) -> List[str]:
+        assert self.view is not None
+        held = [one["tasks"] for one in self.view["incidents"] if is_waiting(one) and not one["own"]]
+        with_them = {other for together in held if not set(together).isdisjoint(tasks) for other in together}
+        return self.unreached([task for task in with_them if self.intents()[task]["want"] != "stop"])
 
     def may_dial(self, hosts: List[str], within_s: float) -> bool:
         assert self.view is not None

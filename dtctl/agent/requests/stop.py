@@ -273,11 +273,17 @@ def await_begin(
     """
     tasks = handle.tasks(named)
     limit_s = run.spec["grace_s"] + RESTART_LIMIT_S
+    patience = time.monotonic() + REACH_S
+
+    def waits_for_away(task: str) -> bool:
+        hosts = handle.awaited([task])
+        return bool(hosts) and not (handle.may_dial(hosts, REACH_S) and time.monotonic() < patience)
 
     def all_begun() -> bool:
         open_ = [task for task in tasks if not _has_begun(handle, task)]
         away = handle.unreached(open_)
-        waiting = [task for task in open_ if not (handle.hosts[task] in away or handle.waits(task))]
+        there = [task for task in open_ if handle.hosts[task] not in away]
+        waiting = [task for task in there if not (handle.waits(task) or waits_for_away(task))]
         return all(_is_unwritten(handle, task) for task in waiting)
 
     if not (is_taken(handle, serial, limit_s) and handle.until(all_begun, limit_s)):
@@ -295,7 +301,7 @@ def await_begin(
     return {
         "run": run.id,
         "tasks": {task: entry for task in here for entry in [handle.entry(task)] if entry is not None},
-        "unreached": unreached + handle.absent(named),
+        "unreached": list(dict.fromkeys([*unreached, *handle.awaited(open_), *handle.absent(named)])),
         "coordination": handle.view,
         "away": handle.away.fields() if handle.away else None,
         "inventory": inventory_of(run.spec),

@@ -17,7 +17,7 @@ from dtctl.agent.records.reasons import fact, sentence
 from dtctl.agent.records.requests import DrainRequest, RestartRequest, StopRequest, UndrainRequest
 from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
-from dtctl.agent.records.whole_run import Contact, PostedRequest, RunView
+from dtctl.agent.records.whole_run import Contact, Incident, PostedRequest, RunView
 from dtctl.agent.requests import drain, run_handles, runs, stop
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
@@ -237,6 +237,37 @@ def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator)
     coordinator.cut("c", heard=time.time())
     answer = ask(stop.restart, tasks=["worker:1"], by="me")
     assert (answer["tasks"], answer["unreached"]) == ({}, ["c"])
+
+
+def test_restart_does_not_wait_for_a_recovery_that_waits_for_a_host_that_is_away(coordinator: Coordinator) -> None:
+    """Its tasks start together, and nobody knows when."""
+    together = list(TASKS)
+    lost = {"task": "worker:1", "host": "c", "attempt": 1, "tasks": together, "scope": "gang"}
+    coordinator.view["incidents"] = [made(Incident, **lost, **NOTHING_YET)]
+    for task in together:
+        coordinator.view["intents"][task].update({"want": "hold", "generation": 2})
+        coordinator.set(task, state="pending", generation=2)
+    coordinator.does = takes
+    coordinator.cut("c", heard=time.time() - 60.0)
+    begun = time.monotonic()
+    answer = ask(stop.restart, tasks=["ps:0"], by="me")
+    assert time.monotonic() - begun < 10.0
+    assert (list(answer["tasks"]), answer["unreached"]) == (["ps:0"], ["c"])
+
+
+NOTHING_YET: dict[str, Any] = {
+    "id": 1,
+    "ended": 1.0,
+    "noticed": 1.0,
+    "own": False,
+    "collateral": [],
+    "step": None,
+    "told": {},
+    "back_to": None,
+    "begun": None,
+    "recovered": None,
+    "closed": None,
+}
 
 
 def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> None:
