@@ -33,7 +33,8 @@ _SAMPLED_S = 1.0
 _LEAST_SHARE = 0.25
 """It is too slow if it sends less than this fraction of what the host would get from here."""
 _PROBED_BYTES_PER_S = 1 << 20
-"""While it is not known how fast this machine sends, it sends to a host that is fed more slowly, one in PATIENCE_S."""
+"""While it is not known how fast this machine sends, it sends to a host that is fed more slowly: one at a time, and one
+in PATIENCE_S if that takes longer."""
 _SETTLED_S = 3.0
 """So long the first hosts wait for the others' words: one that has everything is to feed them."""
 _MOST_STANDING = 24
@@ -90,6 +91,7 @@ class Relay:
         self._uplink = Uplink(now)
         self._now = now
         self._next_probe = 0.0
+        self._probed: _Member | None = None
         self._changed = threading.Condition()
         self._settled = 0.0
 
@@ -170,7 +172,7 @@ class Relay:
         """Whether this machine sends it the rest, and so learns its own rate. Its feeder may be blameless."""
         if now < self._next_probe:
             return False
-        self._next_probe = now + PATIENCE_S
+        self._next_probe, self._probed = now + PATIENCE_S, me
         me.feeder, me.failed = None, MOST_FAILED
         return True
 
@@ -198,6 +200,8 @@ class Relay:
         if (me := self._members.get(host)) is not None:
             me.port = port
             me.is_fed_by(None, self._now())
+            if me is self._probed:
+                self._next_probe, self._probed = self._now(), None
             self._hear(me)
 
     def _hear(self, me: _Member) -> None:
