@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.desk import Desk
-from tests.faults.scene import RECOVERY_S, Scene, Way, stand_in
+from tests.faults.scene import RECOVERY_S, SYNC, Scene, Way, stand_in
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet, FleetHost
 from tests.waiting import eventually
@@ -95,6 +95,28 @@ def test_status_counts_no_task_that_nobody_sees_and_names_the_missing_majority(f
     for name in ("gpu-4", "gpu-5"):
         fleet.boot(fleet[name])
     scene.recover()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["gpu-5", "gpu-3"], ids=["a worker's host", "the coordinator's host"])
+def test_restart_of_a_task_that_waits_for_a_host_that_is_away_names_it(name: str, fleet: Fleet, user: Desk) -> None:
+    """All tasks of `sync-ps` are restarted with a ps, and begin together."""
+    scene, away = stand_in(fleet, user, SYNC), fleet[name]
+    scene.up()
+    fleet.crash(away)
+    eventually(lambda: scene.coordinator() is not away and lost(scene, away), RECOVERY_S, "the loss to be noticed")
+    scene.kill("ps:0")
+    eventually(lambda: scene.task("ps:0")["state"] == "pending", RECOVERY_S, "the recovery to hold ps:0")
+    begun = time.monotonic()
+    done = user.run("restart", "ps:0", timeout_s=180)
+    took_s = time.monotonic() - begun
+    assert took_s < 2 * BUSY_S, f"{took_s:.1f} s\n{done.stdout}{done.stderr}"
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert "ps:0 on gpu-1" in done.stdout
+    assert f"{name} is away from the coordinator" in done.stderr
+    fleet.boot(away)
+    scene.recover()
+    user.dtctl("down", "--yes", timeout_s=120)
 
 
 def test_commands_answer_soon_while_the_coordinators_home_is_full(fleet: Fleet, user: Desk) -> None:
