@@ -4,13 +4,15 @@ Everything else is the genuine agent: it has the push's credentials, its frames 
 one. Only the words -ISc CODE are understood.
 """
 
-import importlib.machinery
+import builtins
 import sys
 import time
 from pathlib import Path
 
-MODULE = ".bundles.relay"
+MODULE = "dtctl_agent.bundles.relay"
 PAUSE_S = 1.0
+
+genuine = builtins.__import__
 
 
 def drip(self, index, at, end, wire):  # type: ignore[no-untyped-def]
@@ -23,23 +25,17 @@ def drip(self, index, at, end, wire):  # type: ignore[no-untyped-def]
             time.sleep(PAUSE_S)
 
 
-class Compromised(importlib.machinery.PathFinder):
-    @classmethod
-    def find_spec(cls, fullname, path=None, target=None):  # type: ignore[no-untyped-def]
-        spec = super().find_spec(fullname, path, target) if fullname.endswith(MODULE) else None
-        if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
-
-            def exec_module(module):  # type: ignore[no-untyped-def]
-                load(module)
-                module.Relay._send = drip
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+def compromised(*args, **fields):  # type: ignore[no-untyped-def]
+    """The agent's modules come from an importer of its own."""
+    found = genuine(*args, **fields)
+    relay = getattr(sys.modules.get(MODULE), "Relay", None)
+    if relay is not None:
+        relay._send = drip
+    return found
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, Compromised)
+    builtins.__import__ = compromised
     _, code, *words = sys.argv[1:]
     sys.argv = ["-c", *words]
     exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
