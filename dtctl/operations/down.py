@@ -106,6 +106,7 @@ def _down(
         stop=dataclasses.replace(
             stopped,
             promised=(),
+            unwritten=tuple(host for host in stopped.unwritten if not _is_removed(answers.get(host))),
             stopped=tuple(dict.fromkeys((*stopped.stopped, *rest.stopped))),
             killed={**rest.killed, **stopped.killed},
             survivors=stopped.survivors + rest.survivors,
@@ -130,6 +131,11 @@ def _down(
         ),
         unasked=left.errors,
     )
+
+
+def _is_removed(answer: records.DownResult | None) -> bool:
+    """Whether nothing of a run is left on the host: what was not written there matters no more."""
+    return answer is not None and bool(answer["removed"]) and not answer["survivors"]
 
 
 def _awaited(answers: Mapping[str, records.DownResult]) -> dict[str, Waiters]:

@@ -33,8 +33,8 @@ _SAMPLED_S = 1.0
 _LEAST_SHARE = 0.25
 """A feeder is too slow if it sends less than this share of what the host would get from here."""
 _PROBED_BYTES_PER_S = 1 << 20
-"""The rate below which this machine probes: while its own rate is unknown, it takes over one slowly fed host every
-PATIENCE_S.
+"""The rate below which this machine probes: while its own rate is unknown, it takes over one slowly fed host at a time,
+and one in PATIENCE_S if that takes longer.
 """
 _SETTLED_S = 3.0
 """How long the first hosts wait for the reports of others: a host that has everything should feed them."""
@@ -92,6 +92,7 @@ class Relay:
         self._uplink = Uplink(now)
         self._now = now
         self._next_probe = 0.0
+        self._probed: _Member | None = None
         self._changed = threading.Condition()
         self._settled = 0.0
 
@@ -172,7 +173,7 @@ class Relay:
         """Whether this machine sends the host the rest, to measure its own rate; the feeder may be blameless."""
         if now < self._next_probe:
             return False
-        self._next_probe = now + PATIENCE_S
+        self._next_probe, self._probed = now + PATIENCE_S, me
         me.feeder, me.failed = None, MOST_FAILED
         return True
 
@@ -200,6 +201,8 @@ class Relay:
         if (me := self._members.get(host)) is not None:
             me.port = port
             me.is_fed_by(None, self._now())
+            if me is self._probed:
+                self._next_probe, self._probed = self._now(), None
             self._hear(me)
 
     def _hear(self, me: _Member) -> None:

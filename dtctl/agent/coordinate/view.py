@@ -7,7 +7,17 @@ from ..records.reasons import Fact, because, fact
 from ..records.run_state import Entry, Intents
 from ..records.spec import Member, RecoverySpec, Spec, Stage, comes_back_alone, hosts_of
 from ..records.values import FINAL, Role, TaskState
-from ..records.whole_run import MOST_INCIDENTS, MOST_WARNINGS, Alert, Condition, Contact, Incident, RunView, has_steps
+from ..records.whole_run import (
+    MOST_INCIDENTS,
+    MOST_WARNINGS,
+    Alert,
+    Condition,
+    Contact,
+    Incident,
+    RunView,
+    has_steps,
+    is_waiting,
+)
 from ..run import drains, goodput, hangs, intents, outcome
 from ..run.cause import names_damaged_file
 
@@ -324,8 +334,7 @@ class View:
             self.data["incidents"] = _without_oldest(known, lambda one: not _is_open(one), MOST_INCIDENTS)
 
     def waiting_incidents(self) -> Iterator[Incident]:
-        """Incidents whose tasks are being cleared away, or wait for the end of a delay."""
-        return (one for one in self.open_incidents() if one["begun"] is None)
+        return filter(is_waiting, self.data["incidents"])
 
     def held_by_incidents(self) -> Set[str]:
         """Tasks that must not be released yet."""

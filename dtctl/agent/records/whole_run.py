@@ -180,6 +180,11 @@ class Incident(Because):
     """Why its recovery is no longer awaited."""
 
 
+def is_waiting(incident: Incident) -> bool:
+    """Whether its tasks are being cleared away, or wait for the end of a delay."""
+    return incident["recovered"] is None and incident["closed"] is None and incident["begun"] is None
+
+
 def has_steps(incident: Incident) -> bool:
     """Whether its run had reported steps. If not, dtctl cannot observe that it trains."""
     return any(step is not None for step in (incident["step"], *incident["told"].values()))
