@@ -46,30 +46,32 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
     rows = [row for row in BY_FACTS if row.after_end or outcome not in (Outcome.STOPPED, Outcome.SUCCEEDED)]
     found = [] if outcome is Outcome.STOPPED else [*_of_ends(facts), *_of_complaints(facts)]
     found += [Finding(row, seen) for row in rows for seen in row.find(facts)]
-    found = _causes_of_losses(found)
+    found = _causes_of_losses(facts, found)
     current = [_first(facts, one) for one in _without_repeats(one for one in found if not one.seen.over)]
     past = [] if outcome.decided else _of_the_past(found)
     return tuple(sorted([*_without_collateral(current), *past], key=lambda one: one.order))
 
 
-def _causes_of_losses(found: list[Finding]) -> list[Finding]:
+def _causes_of_losses(facts: Facts, found: list[Finding]) -> list[Finding]:
     """Ends of restarted tasks count as current as long as other tasks suffer from them.
 
     The loss of a connection is not over, and the task that it was lost to was killed, and runs again.
     """
-    suffer = [
-        one.seen.end.at for one in found if one.signature.follows == "ends" and one.seen.end and not one.seen.over
-    ]
+    losses = [one for one in found if one.signature.follows == "ends" and not one.seen.over]
+    suffer = [began for one in losses if (began := _began(facts, one)) is not None]
 
     def is_cause(one: Finding) -> bool:
-        at = one.seen.end.at if one.seen.end is not None and one.seen.over else None
-        return (
-            at is not None
-            and one.signature.follows != "ends"
-            and any(may_follow(ended, at) for ended in suffer if ended)
-        )
+        at = _began(facts, one) if one.seen.end is not None and one.seen.over else None
+        return at is not None and one.signature.follows != "ends" and any(may_follow(lost, at) for lost in suffer)
 
     return [dataclasses.replace(one, seen=_current(one.seen)) if is_cause(one) else one for one in found]
+
+
+def _began(facts: Facts, one: Finding) -> float | None:
+    """When its tasks have ended, or have begun to complain: seconds before now, and so negative."""
+    if one.seen.end is not None:
+        return -facts.age(one.seen.end.at) if one.seen.end.at else None
+    return -float(one.seen.fields["said_s"]) if one.seen.complaint else None
 
 
 def _current(seen: Match) -> Match:

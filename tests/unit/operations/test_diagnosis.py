@@ -20,7 +20,7 @@ from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, TaskStatus, Verdict
 from dtctl.render.diagnosis import FIELD, advice_lines, last_lines, paragraph, remedies
 from tests.unit.coordinated import incident, with_view
-from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
+from tests.unit.diagnosing import NOW, decided, ended, facts, host, machine, running, says, vitals
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES, LOGS, EndedLog
 from tests.unit.holds import held
 from tests.unit.operations.test_diagnosis_gpus import OF_GPUS, gpu, on
@@ -794,6 +794,20 @@ def test_a_killed_ps_leads_and_not_those_that_lost_their_connection_by_it() -> N
         assert first_hint(killed_ps(at)).startswith("ps:0 on gpu-b was killed by SIGKILL at ")
     assert now_and_past(killed_ps(900.0))[0] == ["peer_lost"], "which was long before"
     assert now_and_past(killed_ps(step=5)) == ([], ["killed"]), "which the workers have overcome"
+
+
+def test_a_killed_ps_leads_where_its_workers_live_and_complain() -> None:
+    """As TensorFlow's asynchronous workers do: they wait for the ps in their sessions."""
+    lost = "Cleanup partition error: UNAVAILABLE: sendmsg: Broken pipe (32)"
+
+    def killed(seconds_ago: float) -> Facts:
+        ps = restarted_once("ps:0", "gpu-b", NOW - seconds_ago, code=None, signal=9)
+        workers = [says(running(f"worker:{n}", f"gpu-{n}", step=9), lost, for_s=3.0) for n in range(2)]
+        return facts(*workers, ps)
+
+    assert now_and_past(killed(3.2)) == (["killed"], [])
+    assert first_hint(killed(20.0)).startswith("ps:0 on gpu-b was killed by SIGKILL at ")
+    assert now_and_past(killed(90.0))[0] == ["peer_lost", "peer_lost"], "which was long before"
 
 
 def test_what_the_run_failed_of_is_reported_though_it_had_been_restarted() -> None:
