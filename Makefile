@@ -1,4 +1,4 @@
-# make demo | test | nightly PARTS="wheel lowest" MINUTES=20 | templates | faults | check | mutants | fleet N=4 | bench | docs | screens | site | golden | clean
+# make demo | test | rotation | nightly PARTS="wheel lowest" MINUTES=20 | templates | faults | check | mutants | fleet N=4 | bench | docs | screens | site | golden | clean
 # Each target makes the virtual environment that it needs in .venv; PYTHON chooses the interpreter (3.10 or later).
 
 PYTHON ?= python3
@@ -18,7 +18,7 @@ TESTS := $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --reruns 1 -r aR
 # An environment that happens to be active is not the one of these targets.
 unexport VIRTUAL_ENV CONDA_PREFIX
 
-.PHONY: demo test nightly templates faults quick check mutants fleet bench docs screens site golden clean packages environments
+.PHONY: demo test nightly rotation templates faults quick check mutants fleet bench docs screens site golden clean packages environments
 
 demo: $(VENV)/.train
 	@rm -rf demo
@@ -40,6 +40,12 @@ environments: | $(VENV)
 nightly: $(VENV)/.browser packages environments
 	tests/hosts/install-packages chromium
 	$(BIN)/python -m tests.nightly $(PARTS)
+
+# Another part of the nightly for each landing, in 20 minutes at most; SLICE=3/12 chooses which.
+SLICE ?=
+rotation: $(VENV)/.browser packages
+	tests/hosts/install-packages chromium
+	$(BIN)/python -m tests.nightly.rotation $(addprefix --slice ,$(SLICE))
 
 # Every template on this machine and on separate hosts, with its variants.
 templates: $(VENV)/.all packages environments

@@ -31,8 +31,8 @@ TRANSPORTS = {
     "ssh": "dtctl.transport.ssh.transport:SshTransport.of",
     "local": "dtctl.transport.local:LocalTransport.of",
 }
-"""By names in a cluster file, MODULE:NAME of what makes a `Transport` from `dtctl.transport.seam.TransportOptions`. It
-is imported when the first host needs it."""
+"""Transports by their names in a cluster file: MODULE:NAME of a function that makes a `Transport` from
+`dtctl.transport.seam.TransportOptions`. It is imported when the first host needs it."""
 
 OPENSSH = "dtctl.transport.ssh.kept:OpensshTransport.of"
 """The transport used for `ssh` if its section has `client: openssh`."""

@@ -18,7 +18,7 @@ BY_NAME = tuple(Path(__file__).with_suffix(".txt").read_text("utf-8").split())
 """Rules in the language of gitignore(5). Each holds at any depth and ignores case."""
 
 UNLESS_PUBLIC = ("*.pem", "*.key")
-"""Also left out, unless they hold only certificates and public keys."""
+"""Files that are left out unless they hold only certificates and public keys."""
 
 # Not compiled here: that would take longer than all else that most commands do with this module.
 _PRIVATE = rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-"

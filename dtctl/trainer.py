@@ -46,7 +46,9 @@ class Stop:
         self._calls = 0
 
     def due(self) -> bool:
-        """Whether to stop now, for a loop that asks before each step. From the first call on signals do not kill."""
+        """Whether to stop now, for a loop that asks before each step. Signals do not kill the process from the first
+        call on.
+        """
         if not self._due and self._calls % self._every == 0:
             self._due = self._agree(self._asked)
         self._calls += 1

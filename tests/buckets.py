@@ -30,11 +30,11 @@ class Bucket:
     url: str
     env: Mapping[str, str]
     system: Any
-    """As fsspec opens it."""
+    """The file system, as fsspec opens it."""
     root: str = BUCKET
-    """There."""
+    """The root of the bucket in it."""
     server: Any = None
-    """Of webhdfs.py, which can be made to fail."""
+    """The server of webhdfs.py, which can be made to fail."""
 
     def put(self, name: str, data: bytes) -> None:
         self.system.pipe_file(f"{self.root}/{name}", data)
@@ -96,7 +96,7 @@ def hdfs() -> Iterator[Bucket]:
 
 
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""Of its only account, as its documentation has it."""
+"""The key of Azurite's only account, from its documentation."""
 
 
 @contextmanager

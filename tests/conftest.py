@@ -27,7 +27,7 @@ _LONGEST_ID = 100
 
 @pytest.hookimpl(trylast=True)  # pytest-rerunfailures connects its workers by the network that they then leave
 def pytest_configure(config: pytest.Config) -> None:
-    """Of tests that run beside each other each worker has a network of its own, where that can be."""
+    """Gives each worker a network of its own where that is possible, because workers run beside each other."""
     is_worker = hasattr(config, "workerinput")
     config.pluginmanager.register(skips)
     keys.key_directory()  # of the first process, for all workers
@@ -43,7 +43,7 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """For pytest-xdist with --dist loadgroup: of each group one test at a time."""
+    """Groups tests for pytest-xdist with --dist loadgroup: of each group one test runs at a time."""
     if group := _group(item):
         item.add_marker(pytest.mark.xdist_group(group))
 

@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE_S, eventually
 STAND_IN = Path(__file__).with_name("stand_in.py")
 
 TREE = {name: str(Path(path).resolve()) for name, path in os.environ.items() if name == "PYTHONPATH"}
-"""Where a worktree is tested with the installation of another one: a command is of the tree of its test, too."""
+"""The worktree, which may be tested with the installation of another one: a command is of the tree of its test, too."""
 
 LOCAL_HOSTS = "hosts:\n  node-[1-2]:\n"
 

@@ -71,7 +71,7 @@ def environment(name: str) -> Path:
 
 
 def made(name: str) -> Path:
-    """As `environment`, for who is no test: raises Unfit."""
+    """Does the same as `environment` outside tests. Raises Unfit."""
     return build(name, RECIPES[name])
 
 

@@ -40,12 +40,12 @@ def summary(*values: bytes) -> bytes:
 
 
 def simple(tag: str, value: float) -> bytes:
-    """As TF1 writes a scalar."""
+    """A scalar as TF1 writes it."""
     return piece(1, tag.encode()) + real(2, value)
 
 
 def tensor(tag: str, message: bytes, plugin: str | None = "scalars") -> bytes:
-    """As TF2 does; `message`: a TensorProto."""
+    """A scalar as TF2 writes it; `message`: a TensorProto."""
     metadata = piece(9, piece(1, piece(1, plugin.encode()))) if plugin is not None else b""
     return piece(1, tag.encode()) + metadata + piece(8, message)
 

@@ -17,4 +17,4 @@ cases = settings(
 """A decorator for a test, above `given`."""
 
 few = settings(cases, max_examples=max(CASES // 5, 1))
-"""Of those where each case is many: all kinds of records, or a whole run."""
+"""Fewer examples, for tests in which each example is many: all kinds of records, or a whole run."""

@@ -57,7 +57,7 @@ def of_file(path: Path) -> Iterator[str]:
 
 
 def _texts(node: ast.AST, *, is_command: bool) -> Iterator[str]:
-    """With {} around what is filled in; without what stands for readers of the code."""
+    """The texts with {} in place of values, without those for readers of the code."""
     for child in ast.iter_child_nodes(node):
         if child in (getattr(node, "annotation", None), getattr(node, "returns", None)):
             continue

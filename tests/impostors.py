@@ -16,7 +16,7 @@ def fifo(path: Path) -> None:
 
 
 def link_to_a_file(path: Path) -> None:
-    """Of this user's, which must be neither read nor written."""
+    """A link to a file of this user, which must be neither read nor written."""
     victim(path).write_text("the user's own\n")
     path.symlink_to(victim(path))
 
@@ -72,7 +72,7 @@ NO_FILES: dict[str, Callable[[Path], None]] = {
     "is a directory": directory,
     "is a socket": local_socket,
 }
-"""By what is said of them, or how that begins."""
+"""Makers of paths that are no regular files, by the words of an error about them, or how these begin."""
 
 
 def said(name: str) -> str:

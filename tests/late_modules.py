@@ -1,4 +1,4 @@
-"""For mypy: behind dtctl/cli/late.py are all modules of its packages, though no import names them."""
+"""Lists for mypy all modules of the packages behind dtctl/cli/late.py, though no import names them."""
 
 from __future__ import annotations
 

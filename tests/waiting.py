@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 PATIENCE_S = 120.0
-"""For machines that are busy with other tests; what works is there long before."""
+"""The time limit on machines that are busy with other tests; what works is there long before."""
 
 _OF_THE_WAIT = 0.05
 _LONGEST_PAUSE_S = 0.5

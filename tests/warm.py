@@ -52,7 +52,9 @@ class Warm:
             self._process = subprocess.Popen(command, stdin=there.fileno(), stdout=subprocess.DEVNULL, env=env)
 
     def start(self, args: Sequence[str], cwd: Path, env: Mapping[str, str], out: int, err: int, **more: Any) -> Started:
-        """As subprocess.Popen of `dtctl WORDS`, nothing on its stdin. These descriptors are closed on this side."""
+        """Starts `dtctl WORDS` like subprocess.Popen, with nothing on its stdin. These descriptors are closed on this
+        side.
+        """
         read, write = os.pipe()
         request = json.dumps({"words": list(args), "cwd": str(cwd), "env": dict(env), **more}).encode()
         assert len(request) < _LONGEST
@@ -96,7 +98,7 @@ def _usual() -> Warm:
 
 
 def run(args: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """As subprocess.run of `dtctl WORDS` with nothing on its stdin and both its outputs captured."""
+    """Runs `dtctl WORDS` like subprocess.run, with nothing on its stdin and both its outputs captured."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = _usual().start(args, cwd, env, os.dup(out.fileno()), os.dup(err.fileno()))
         in_time = started.has_ended(timeout_s)
@@ -167,7 +169,9 @@ def _watch(child: int, descriptors: Sequence[int]) -> None:
 
 
 def end(main: Callable[[], None]) -> None:
-    """As Python ends, but for what it has imported: to take that down takes longer than most commands."""
+    """Ends the process as Python does, but without unloading imported modules, which takes longer than most
+    commands.
+    """
     code: Any = 0
     try:
         main()

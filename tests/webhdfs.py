@@ -62,7 +62,7 @@ class Server:
 
 @contextmanager
 def serving() -> Iterator[tuple[Server, str]]:
-    """With the address, as 127.0.0.1:9870."""
+    """Serves WebHDFS; yields the address, such as 127.0.0.1:9870."""
     server = Server()
 
     class Handler(_Handler):

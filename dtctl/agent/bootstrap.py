@@ -32,7 +32,9 @@ def fail(code: str, summary: str, detail: str, hint: str) -> None:
 
 
 def content(path: str, most: int) -> bytes:
-    """At most `most` bytes of a regular file of its directory's owner, which no other user may write to; else none."""
+    """The content of a regular file of at most `most` bytes that belongs to its directory's owner and that no other
+    user may write; else none.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except EnvironmentError:
@@ -198,7 +200,7 @@ def enter_session() -> None:
     from importlib import import_module
 
     with suppress(EnvironmentError):
-        os.utime(program, None)  # in use again: `gc` must not remove it
+        os.utime(program, None)  # it is in use again: `gc` must not remove it
     import_module("dtctl_agent.requests.session").main(root, [word.decode("ascii") for word in stay])
 
 

@@ -88,7 +88,7 @@ class Cluster:
     name: str
     file: Path
     hosts: tuple[str, ...]
-    """In the order of the file."""
+    """The hosts, in the order of the file."""
     tasks: Mapping[str, str]
     """Task (JOB:INDEX, as worker:1) -> its host."""
     checked: Checked = field(repr=False, compare=False)

@@ -180,8 +180,8 @@ class Run:
         """Runs a command where tasks run it, or on hosts, without a shell; by place: worker:1, or @HOST.
 
         `places`: such as worker, or @gpu-1; every host if none is named. `home`: in the home directory, not in that of
-        the code. Any exit code is a result; raises errors.DtctlError where it could not be run. Of much output the end
-        is kept.
+        the code. Any exit code is a result; raises errors.DtctlError where it could not be run. Long output is cut to
+        its end.
         """
         from dtctl.rooms.execute.document import Outputs
         from dtctl.rooms.execute.operation import execute, exit_code, targets

@@ -157,7 +157,7 @@ def _hash(path: Path) -> str | None:
 
 
 _VERSION = 4
-"""Also the version of the rules of content: files that they found harmless are cached as such."""
+"""The version of the cache's format and of the rules of content: files that they found harmless are cached as such."""
 _CACHE_BYTES = 1 << 28
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _SETTLED_NS = 2 * 10**9

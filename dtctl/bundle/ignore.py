@@ -78,7 +78,7 @@ class IgnoreRules:
 
     @classmethod
     def own(cls) -> IgnoreRules:
-        """Only the rules of `.dtctlignore` files in the tree itself."""
+        """The rules of `.dtctlignore` files in the tree only."""
         return cls({OWN_FILE: ()}, TrackedFiles(None))
 
     @classmethod

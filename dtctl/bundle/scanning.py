@@ -122,7 +122,7 @@ class _Found:
     def _add_directory(self, descriptor: int, prefix: str, rules_above: IgnoreRules) -> None:
         """Adds the content of a directory; `prefix` is its path in the tree, "" or with a trailing `/`.
 
-        By descriptors from the top down: a directory that is meanwhile replaced by a link leads nowhere else.
+        It walks by descriptors from the top, so that a directory replaced by a link leads nowhere else.
         """
         try:
             directory = self._code / prefix

@@ -40,8 +40,8 @@ def program() -> None:
     except SystemExit as ending:
         if ending.code not in (_INTERRUPTED, *_ENDS.values()):
             raise
-        atexit._run_exitfuncs()  # what was registered restores a terminal
-        os._exit(int(ending.code))  # the console has flushed what it has written
+        atexit._run_exitfuncs()  # the registered function restores a terminal
+        os._exit(int(ending.code))  # the console has flushed its output
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def main() -> None:
             raise
         from dtctl.render.errors import note
 
-        note("interrupted")  # so early or late that no command was there to say more
+        note("interrupted")  # so early or late that no command could report more
         sys.exit(_interrupted())
     except SystemExit as ending:
         if ending.code == _INTERRUPTED:
@@ -81,9 +81,9 @@ def main() -> None:
         reader_gone(stderr=False, code=_ENDS[signal.SIGHUP])
     finally:
         signal.signal(signal.SIGHUP, hang_up)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # no traceback from where Python ends
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # no traceback from Python's shutdown
         signal.signal(signal.SIGINT, before)
-        gc.freeze()  # or Python searches them all once more before it ends
+        gc.freeze()  # otherwise Python searches all of them once more before it ends
 
 
 def _interrupted() -> int:
@@ -108,7 +108,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGHUP:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if number in _ENDS:
-        raise KeyboardInterrupt(signal.Signals(number).name)  # there is no terminal where a question could be asked
+        raise KeyboardInterrupt(signal.Signals(number).name)  # there is no terminal to ask on
     raise KeyboardInterrupt
 
 
@@ -122,7 +122,7 @@ def _signal_again(number: int) -> None:
 
 
 def _spare_imports() -> None:
-    """Invoke, which Fabric and paramiko import, takes 80 ms more for what its own users test and configure it with."""
+    """Spares the import of Invoke's parts that Fabric and paramiko do not use, which takes 80 ms."""
     for name in ("unittest.mock", "invoke.vendor.yaml"):
         unused = ModuleType(name)
         unused.__dict__["Mock"] = None
@@ -132,8 +132,8 @@ def _spare_imports() -> None:
 
 
 class _Metadata(ModuleType):
-    """For paramiko, which reads its own version on import: with parsers of mail and archives, 15 ms. The first other
-    use brings the module itself."""
+    """Stands in for importlib.metadata when paramiko reads its own version on import, which saves the 15 ms for parsers
+    of mail and archives. The first other use imports the module itself."""
 
     def version(self, package: str) -> str:
         from pathlib import Path
@@ -177,11 +177,11 @@ def _main() -> None:
 
 
 def wants_json(args: Sequence[str]) -> bool:
-    """By the words of a command line, which may make no sense otherwise."""
+    """Whether the words of a command line ask for JSON; they may be invalid otherwise."""
     own = list(args[: args.index("--")]) if "--" in args else list(args)
     if next((arg for arg in own if not arg.startswith("-")), None) in OTHERS_OPTIONS:
         return False
-    pairs = zip(own, [*own[1:], ""], strict=False)  # no words at all make no pair
+    pairs = zip(own, [*own[1:], ""], strict=False)  # an empty command line makes no pair
     return any(
         (arg in ("-o", "--output") and value in _FORMS)
         or arg in [f"{option}{form}" for option in ("-o", "--output=") for form in _FORMS]

@@ -1,4 +1,4 @@
-"""Words that the shell completes: those of the cluster that the command would mean. No host is asked."""
+"""Completes words in the shell: those of the cluster that the command would mean. No host is asked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def complete_tasks(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_places(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Before `--`; what follows it is a command of the hosts."""
+    """Completes tasks and hosts before `--`; the words after it are a command for the hosts."""
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
     return [] if "--" in typed.split() else complete_tasks(ctx, incomplete)
 
@@ -62,7 +62,7 @@ def _record(options: Mapping[str, Any]) -> RunRecord | None:
 
     def find() -> RunRecord | None:
         if scope.run is not None:
-            return scope.memory.load(scope.run)  # to find another one hosts would have to be asked
+            return scope.memory.load(scope.run)  # finding another one would need a query of the hosts
         return scope.record(for_its_hosts=True)
 
     return _quietly(find)
@@ -74,7 +74,7 @@ def _scope(options: Mapping[str, Any]) -> Scope:
     given = {name: options[name] for name in DEFAULTS if name != "command" and options.get(name) is not None}
     if "config" in given:
         given["config"] = Path(given["config"])  # still text here with Typer 0.21
-    return Scope("status", **given)  # nothing is changed by words that are offered
+    return Scope("status", **given)  # offering words changes nothing
 
 
 def _quietly(find: Callable[[], T]) -> T | None:
@@ -90,14 +90,16 @@ def _quietly(find: Callable[[], T]) -> T | None:
 
 INSTRUCTION = "_DTCTL_COMPLETE"
 BEHIND = ":="
-"""They belong to the word before them and to the one behind."""
+"""Characters that belong to the word before them and to the next one."""
 BEFORE = "@"
-"""It belongs to the word behind it: TASK may be @HOST. Readline replaces it with that (rl_special_prefixes)."""
+"""Characters that belong to the next word: TASK may be @HOST. Readline replaces it with that (rl_special_prefixes)."""
 
 
 @contextmanager
 def whole_words(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """For the process that bash has started to complete a word; nothing for any other."""
+    """Joins the words that bash has split, in the process that bash starts to complete a word; does nothing in any
+    other.
+    """
     if environ.get(INSTRUCTION, "") != "complete_bash":
         yield
         return
@@ -119,7 +121,7 @@ def rejoined(parts: Sequence[str]) -> tuple[list[str], str]:
     joins = False
     for number, part in enumerate(parts):
         breaks = bool(part) and not part.strip(BEHIND + BEFORE)
-        joins = joins and bool(part)  # an empty one is new: a blank comes before it
+        joins = joins and bool(part)  # an empty word is new: a blank precedes it
         if made and number and (joins or (breaks and part[0] in BEHIND)):
             begun = made[-1] if not breaks else made[-1] + part
             made[-1] += part

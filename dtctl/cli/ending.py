@@ -21,7 +21,7 @@ def on_interrupt(what: str | Callable[[], Sequence[str]], *next_steps: str) -> I
 
     What has to be asked for answers with both, in this order.
 
-    Of two that are nested the inner one alone reports.
+    If two are nested, only the inner one reports.
     """
 
     try:

@@ -98,12 +98,12 @@ def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def on_run(command: Callable[..., None]) -> Callable[..., None]:
-    """Like `on_cluster`, with --run as well."""
+    """Does the same as `on_cluster`, and adds --run."""
     return _scoped(command, {**ACCESS, "run": _RUN})
 
 
 def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callable[..., None]:
-    """Ctrl-C in the command ends with 130, with every version of Typer."""
+    """Ends the command with 130 on Ctrl-C, with every version of Typer."""
     signature = inspect.signature(command, eval_str=True)
     own = list(signature.parameters.values())[1:]
     shared = [

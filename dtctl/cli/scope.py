@@ -67,7 +67,7 @@ class Scope:
     def on_interrupt(
         self, what: str | Callable[[], str], *next_steps: str, announced: Announced | None = None
     ) -> AbstractContextManager[None]:
-        """As `ending.on_interrupt`, once a host was reached; before that nothing can have changed.
+        """Does the same as `ending.on_interrupt` once a host was reached; before that nothing can have changed.
 
         Nor has it before what is about to end was announced, where that is done, and agreed to.
         """
@@ -145,9 +145,9 @@ class Scope:
         if record is None and file:
             return self._of_file()
         if record is None:
-            self.file()  # raises, and says what there is
+            self.file()  # raises, and lists what exists
             raise AssertionError("no file here, and one is found")
-        # Without --run hosts are asked for their current run: another run may have been started since.
+        # Without --run, hosts are asked for their current run: another run may have been started since.
         return self._with_own_access(dataclasses.replace(self._followed(record), run=None))
 
     def placed(self, *, for_its_hosts: bool = False) -> RunRecord:
@@ -158,7 +158,7 @@ class Scope:
 
         with operations.client.persistent.PersistentTransport(self.transport) as asked:
             found = operations.status.placed(record, asked)
-            self.transport.resume(*asked.hand_over())  # the command goes on in the same conversations
+            self.transport.resume(*asked.hand_over())  # the command continues in the same conversations
         self.memory.note_places(found)
         return found
 
@@ -212,7 +212,7 @@ class Scope:
         """The run for a command that names no cluster where there is none. Raises UsageError if it must name one."""
         if not may_guess(self.command) and (runs := self.memory.runs()):
             raise which.not_named(self.command, runs)
-        # The run that was started last may have been taken down: then the newest of the others is meant.
+        # The last run may have been taken down: the newest of the others is meant then.
         record = self.memory.current() or next(iter(self.memory.runs()), None) if may_guess(self.command) else None
         if record is not None:
             place = f" in {record.file.parent}" if record.file else ""

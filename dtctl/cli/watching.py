@@ -127,7 +127,7 @@ def watch(
 
 def end_of(status: RunStatus) -> Sequence[RunEvent]:
     """The events that hooks receive for a run that has ended, also without a coordinator."""
-    from dtctl.agent.run.run_events import ENDED, ended, events_of
+    from dtctl.agent.run.run_events import ENDED, cause_of, ended, events_of
 
     if status.coordination is not None:
         return events_of(status.coordination.view)
@@ -135,7 +135,10 @@ def end_of(status: RunStatus) -> Sequence[RunEvent]:
     if run is None or verdict.outcome.value not in ENDED:
         return ()
     cause = str(verdict.cause) if verdict.cause else None
-    return [ended(run, verdict.outcome.value, list(verdict.why), cause, time.time())]
+    failed = status.tasks.get(verdict.cause) if verdict.cause is not None and not verdict.hung else None
+    text = cause_of(failed.entry) if failed is not None else ""
+    why, hung = list(verdict.why), verdict.hung
+    return [ended(run, verdict.outcome.value, why, cause, time.time(), hung=hung, cause=text)]
 
 
 def finish(
@@ -158,8 +161,8 @@ def require_consent(
     typed: bool = False,
     sends: Collection[str] = (),
 ) -> None:
-    """To what is about to start here, which is no hook, and to what is about to be sent: asks on a terminal, and raises
-    PreflightError elsewhere.
+    """Asks on a terminal for consent to the programs that are about to start here, without hooks, and to what is about
+    to be sent. Raises PreflightError elsewhere.
 
     `typed`: the command line itself says that it is to run here (`up --local`), which is consent. What `overrides` say
     is typed, too: the file is what is asked about. `sends`: keys of the file (operations/sending.py).
@@ -222,5 +225,5 @@ def is_allowed(cluster: Cluster | None, hook: Hook) -> bool:
     this = [one for one in programs if one.what == f"hook {hook.name}"]
     try:
         return bool(this) and not operations.consent.Consents().missing(this)
-    except DtctlError:  # others may write there now
+    except DtctlError:  # others may write there by now
         return False

@@ -98,7 +98,7 @@ def _known(record: RunRecord) -> str:
 
 
 def _commands(records: Sequence[RunRecord]) -> str:
-    """For each record a command that refers to it unambiguously."""
+    """A command for each record that refers to it unambiguously."""
     names = [record.cluster for record in records]
     lines = []
     for record in records[:_SHOWN]:

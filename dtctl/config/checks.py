@@ -42,7 +42,7 @@ _NEEDED = {
 }
 _COMMAND = "trainer: {command: [python, train.py]}"
 _MOST_FILES = 90
-"""Fewer than a spec holds, which has those of `requirements`, `uv` or `conda` too."""
+"""Fewer files than a spec holds, which also lists those of `requirements`, `uv` or `conda`."""
 
 EXAMPLES = {key: f"write, for example, {text}" for key, text in {**_NEEDED, "trainer": _COMMAND}.items()}
 """An example for each required key."""
@@ -157,7 +157,8 @@ def check_workable(content: ClusterFile, findings: Findings) -> None:
 
 
 _NEAR = 0.8
-"""Other braces are the user's own: JSON, or words of the trainer."""
+"""The similarity from which a word in braces counts as a mistyped field; other braces are the user's own, such as JSON.
+"""
 
 
 def check_placeholders(content: ClusterFile, findings: Findings) -> None:
@@ -214,7 +215,7 @@ def check_hooks(content: ClusterFile, findings: Findings) -> None:
 
 
 def doubt_hooks(content: ClusterFile, findings: Findings) -> None:
-    """Secrets that stand in the file travel with it, and on the way to whom they are meant for."""
+    """Warns of secrets that are in the file, which travel with it, and of secrets that are sent unencrypted."""
     for name, said in content.hooks.items():
         post = said.post or ""
         for keys in tokens_in(post, said.headers):
@@ -268,7 +269,7 @@ def check_lead(content: ClusterFile, findings: Findings) -> None:
 
 
 def _slips(jobs: Sequence[str], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Jobs whose names are almost one of those that no job has, each with that."""
+    """Jobs whose names resemble a known name that no job has, each with that name."""
     near = [(job, closest(job, names, _NEARLY_LEAD)) for job in jobs if job not in _KNOWN]
     return [(job, name) for job, name in near if name is not None and name not in jobs]
 
@@ -278,7 +279,7 @@ _Load = tuple[tuple[str, int], ...]
 
 
 def check_gpus(content: ClusterFile, cluster: Cluster, findings: Findings) -> None:
-    """Hosts with the same problem are reported once."""
+    """Checks GPUs; hosts with the same problem are reported once."""
     entry_of = {name: key for key in content.hosts for name in expand(key)}
     alike = grouped(((entry_of[host], tuple(counts.items())), host) for host, counts in _loads(cluster).items())
     undeclared: dict[str, list[str]] = {}
@@ -355,7 +356,7 @@ def check_strategy(content: ClusterFile, findings: Findings) -> None:
 
 
 def check_kvstore(content: ClusterFile, findings: Findings) -> None:
-    """The parameters of MXNet's dist kvstore are on servers."""
+    """Checks that MXNet's dist kvstore has a job of servers, which hold the parameters."""
     jobs = findings.names_in("jobs")
     if uses_mxnet(content) and not {SERVER, PS} & set(jobs):
         summary = f"the dialect mxnet needs a job '{SERVER}'"
@@ -363,7 +364,7 @@ def check_kvstore(content: ClusterFile, findings: Findings) -> None:
 
 
 def check_waits(content: ClusterFile, findings: Findings) -> None:
-    """Nothing waits for a job that is not there, or for itself."""
+    """Checks that no job waits for itself, or for a job that does not exist."""
     for name, job in content.jobs.items():
         for index, other in enumerate(job.depends_on or ()):
             path = ("jobs", name, "depends_on", index)
@@ -404,7 +405,7 @@ def _check_job(path: KeyPath, job: str, findings: Findings) -> None:
 
 
 def check_order(cluster: Cluster, findings: Findings) -> None:
-    """No tasks wait for each other: then none of them would ever start."""
+    """Checks that no tasks wait for each other, because none of them would ever start."""
     ring = circle(waits(cluster))
     if not ring:
         return
@@ -438,7 +439,7 @@ def check_recovery(content: ClusterFile, findings: Findings) -> None:
 
 
 def check_min_workers(cluster: Cluster, findings: Findings) -> None:
-    """The run can train with fewer tasks, and it is said when."""
+    """Checks that the run can train with fewer tasks, and that it will notice when to."""
     said, strategy, path = cluster.recovery, strategy_of(cluster), ("recovery", "min_workers")
     most = {name: job.replicas for name, job in cluster.jobs.items() if job.replicas is not None}
     fewest, size = said.min_workers, sum(task.index < most.get(task.job, task.index + 1) for task in trainers(cluster))

@@ -264,7 +264,7 @@ class TrainerKeys(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class DataKeys(Section):
-    """Who gets which of the data."""
+    """Which hosts get which part of the data."""
 
     shard: DataShard = key("none", "worker")
     """`none`: every host gets all files; `worker`: the files are dealt out to the tasks that train, as
@@ -279,7 +279,7 @@ class DataKeys(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class JobKeys(Section):
-    """What a job says of its tasks."""
+    """Settings of a job's tasks."""
 
     gpus_per_task: v.Gpus | None = key(None, "1")
     """GPUs that each task sees; if left out, none for `ps` and `evaluator`, and an even share of the host's for the
@@ -295,7 +295,7 @@ class JobKeys(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Section):
-    """What the whole run goes by."""
+    """Settings of the whole run."""
 
     tf_config: TfConfig = key(TfConfig())
     """what `TF_CONFIG` holds"""
@@ -343,7 +343,9 @@ class Launch:
     template: tuple[str, ...] = ()
     """Words with {fields}, for the dialect `template`."""
     platform: tuple[str, ...] = ()
-    """Of PLATFORM_NAMES: those in small letters are handed over as flags, those in capitals as variables."""
+    """Variables of PLATFORM_NAMES: names in small letters are passed as flags, those in capitals as environment
+    variables.
+    """
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -397,7 +399,7 @@ class Cluster(Settings):
     name: str
     file: Path
     hosts: Mapping[str, Host]
-    """In the order of the file."""
+    """The hosts, in the order of the file."""
     jobs: Mapping[str, Job]
     """In the order of the file, which is also the order of the addresses in the trainers' flags."""
     trainer: Trainer

@@ -114,7 +114,7 @@ class Findings:
         self._spoiled.add(path)
 
     def doubt(self, path: KeyPath, summary: str, hint: str = "", *, at_key: bool = False) -> None:
-        """Something that can be meant as it stands, but is more likely a slip."""
+        """Reports a value that may be intended, but is more likely a mistake."""
         self._doubts.append(Problem(self._place(path, at_key), summary, hint))
 
     @property
@@ -123,22 +123,22 @@ class Findings:
 
     @property
     def doubts_and_problems(self) -> tuple[Problem, ...]:
-        """For what shows a file that cannot be started yet."""
+        """Problems and doubts, for a command that shows a file that cannot be started yet."""
         return tuple(sorted({*self._doubts, *self._problems}))[:MOST_PROBLEMS]
 
     def _place(self, path: KeyPath, at_key: bool) -> Place:
         return self.document.key_place(path) if at_key else self.document.value_place(path)
 
     def has(self, *path: str | int) -> bool:
-        """Something at `path` or inside it is wrong already, so that later checks would blame it unjustly."""
+        """Whether `path`, or a value inside it, is already wrong, so that later checks would blame it unjustly."""
         return any(spoiled[: len(path)] == path for spoiled in self._spoiled)
 
     def __contains__(self, path: KeyPath) -> bool:
-        """The value at `path`, as a whole, is wrong already."""
+        """Whether the value at `path`, as a whole, is already wrong."""
         return path in self._spoiled
 
     def lacks_keys_of(self, key: str) -> bool:
-        """Entries of the mapping `key` have been left out, so its names are not all known."""
+        """Whether entries of the mapping `key` were left out, so that its names are not all known."""
         return any(spoiled[:1] == (key,) and len(spoiled) <= 2 for spoiled in self._spoiled)
 
     def names_in(self, key: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Keys and values that people write out of other programs' habit, and what they are called here."""
+"""Keys and values that other programs use, and their equivalents here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def meant_key(path: KeyPath) -> str:
 
 
 def meant_anywhere(key: str) -> list[str]:
-    """The hints for a key of this name, in any section."""
+    """Hints for a key of this name in any section."""
     return [hint for (_, name), hint in KEYS.items() if name == key.lower()]
 
 

@@ -59,11 +59,11 @@ class _Reader:
         self._check_known_hosts(("ssh",), said, said)
 
     def _check_known_hosts(self, path: tuple[str, ...], said: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-        """Keys that are pinned unseen are written to no file of others. `own` holds what stands at `path`."""
+        """Checks that unseen keys are pinned only in the user's own file. `own` holds what is at `path`."""
         known_hosts = said.get("known_hosts")
         if not {"known_hosts", "host_keys"} & own.keys() or said.get("host_keys") != "accept-new" or not known_hosts:
             return
-        with suppress(UsageError):  # no such home directory, which is reported elsewhere
+        with suppress(UsageError):  # there is no such home directory, which is reported elsewhere
             if reason := why_not_written(Path(local_path(known_hosts, self.home)), self.home):
                 at = (*path, "known_hosts" if "known_hosts" in own else "host_keys")
                 summary = f"{self.findings.name(*at)}: new host keys are not written to {known_hosts!r}: {reason}"
@@ -160,7 +160,7 @@ def _counted(things: Sequence[str], word: str) -> str:
 
 
 def ssh_settings(name: str, own: Mapping[str, Any], defaults: Mapping[str, Any], home: Path) -> SshSettings:
-    """Settings of the host `name`, of what it says itself over the defaults. Raises UsageError.
+    """The settings of the host `name`: its own over the defaults. Raises UsageError.
 
     Relative paths of the controller start at `home`.
     """

@@ -21,7 +21,7 @@ from dtctl.errors import did_you_mean
 LONGEST_TO_SPLIT = 10_000
 """Characters; `shlex` takes time with the square of a word."""
 LARGEST_WHOLE = 2**53
-"""Beyond it JSON's numbers are not exact."""
+"""The largest integer that JSON's numbers represent exactly."""
 SMALLEST_BYTES = 10 * 10**6
 _SIZE_UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 SIZE_SCHEMA = r"^([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(MB|GB|TB)$"
@@ -102,7 +102,7 @@ class ListOf:
                 raise Unfit(f"{self.description}, of at most {LONGEST_TO_SPLIT} characters", "write a list")
             try:
                 raw = [Scalar(word, word) for word in split(written(raw))]
-            except ValueError as error:  # of shlex: a quotation without its end
+            except ValueError as error:  # from shlex: a quotation without an end
                 raise Unfit(f"{self.description} ({str(error).lower()})", "close the quotation") from error
         if not isinstance(raw, list) or not (raw or self.may_be_empty):
             raise Unfit()
@@ -153,19 +153,19 @@ MAPPING = "a mapping (lines of KEY: VALUE)"
 
 
 def written(raw: Any) -> str:
-    """The text of a value as it stands in the file; a number keeps its zeros."""
+    """The text of a value as it is in the file; a number keeps its zeros."""
     if isinstance(raw, str):
         return raw
     if not isinstance(raw, Scalar):
         raise Unfit()
     if "\0" in raw.text:
-        # Neither an argument nor a variable nor a path can hold one (execve(2)).
+        # Neither an argument nor a variable nor a path can hold a NUL (execve(2)).
         raise Unfit("text without a NUL character")
     return raw.text
 
 
 def text(description: str, pattern: str = "", hint: str = "") -> Kind:
-    """Text that is not empty; true and false are not taken for text, because they were hardly meant as such."""
+    """A text that is not empty; true and false are refused, because they were hardly intended as text."""
     compiled = re.compile(pattern or r"(?s:.+)")
 
     def read(raw: Any) -> str:
@@ -181,7 +181,7 @@ def text(description: str, pattern: str = "", hint: str = "") -> Kind:
 
 
 def path(description: str, pattern: str, hint: str = "") -> Kind:
-    """Text that is no URL: made a path, `gs://bucket/x` would be a directory `gs:` below another one."""
+    """A path; a URL is refused, because `gs://bucket/x` would become a directory `gs:` below another one."""
     plain = text(description, f"(?!{ANY_URL}){pattern}", hint)
 
     def read(raw: Any) -> object:

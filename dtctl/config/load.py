@@ -78,7 +78,9 @@ def load_cluster(file: Path, *, overrides: Sequence[str] = (), needs_files: bool
 
 
 def check_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Checked:
-    """The same for one who is about to start it, with a closer look: at what cannot work, and what is hardly meant."""
+    """The same for a cluster that is about to be started, with further checks: for settings that cannot work, or are
+    probably mistakes.
+    """
     said = _parsed(file, overrides)
     try:
         cluster = said.built()
@@ -149,7 +151,7 @@ def _text(content: bytes, name: str) -> str:
 
 
 def _without_waiting(file: Path) -> int:
-    """Open for reading. A pipe, as of `<(...)`, is read once something writes to it. Raises OSError."""
+    """Opens the file for reading. A pipe, such as `<(...)`, is read once something writes to it. Raises OSError."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not select.select([descriptor], [], [], WRITER_S)[0]:
         os.close(descriptor)
@@ -383,16 +385,16 @@ def _read_data(content: ClusterFile, home: Path, findings: Findings) -> Data:
     if said.from_ is None:
         return Data(**_shared(DataKeys, said))
     source = Path(os.path.realpath(home / Path(said.from_).expanduser()))
-    if not source.is_dir():  # the hosts may have it all the same, from another machine
+    if not source.is_dir():  # the hosts may still have it all, from another machine
         summary = f"data.from is {said.from_!r}, but there is no directory {source}"
         findings.doubt(("data", "from"), summary, "a relative path begins at this file; dtctl data push    needs it")
     return Data(source=source, **_shared(DataKeys, said))
 
 
 def _recovery(content: ClusterFile) -> Recovery:
-    """Without restarts nothing is tried again, which is what the mode `never` asks for.
+    """The recovery settings; the mode `never` allows no restarts.
 
-    Of the exit codes a default gives way to what the file says of the other list.
+    A default list of exit codes gives way to codes that the file puts in the other list.
     """
     said = content.recovery
     budgets: dict[str, Any] = {"max_restarts": 0, "max_run_restarts": 0} if said.mode == "never" else {}

@@ -57,7 +57,7 @@ def check_user(name: str) -> str:
 
 
 def check_own_host(name: str) -> str:
-    """The same for a HostName of the user's own ssh_config: as OpenSSH has it. Raises UsageError."""
+    """The same for a HostName of the user's own ssh_config, as OpenSSH reads it. Raises UsageError."""
     if not name or _OPENSSH_REFUSES.search(name):
         raise UsageError(f"{clipped(name)!r} cannot be the name of a host", hint="check HostName in ~/.ssh/config")
     return name
@@ -100,7 +100,7 @@ def split_place(text: str) -> tuple[str | None, str, int | None]:
 KNOWN_HOSTS = "known_hosts"
 
 _MEANT_FOR_ELSE = ("authorized_", "config", "environment", "id_", "rc")
-"""Other files that OpenSSH reads in ~/.ssh (ssh(1) and sshd(8), FILES). Comments alone could stand in any of them."""
+"""Other files that OpenSSH reads in ~/.ssh (ssh(1) and sshd(8), FILES). Any of them could consist of comments alone."""
 
 
 def why_not_written(file: Path, project: Path | None) -> str:
@@ -143,7 +143,7 @@ def _ssh() -> Path:
 
 
 def _has_content(file: Path) -> bool:
-    """Whether it really holds host keys is checked when it is opened."""
+    """Whether the file has content; whether it holds host keys is checked when it is opened."""
     try:
         return file.stat().st_size > 0
     except OSError:

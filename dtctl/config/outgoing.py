@@ -22,7 +22,7 @@ from dtctl.secret_files import rule_of_directory, rule_of_parent
 OVERRIDE = "send_anywhere: true"
 _OF_THE_SYSTEM = ("/boot", "/dev", "/etc", "/proc", "/run", "/sys")
 _OF_USERS = ("/dev/shm", "/run/media")
-"""Directories of the system in which users keep data."""
+"""System directories in which users keep data."""
 ENVIRONMENT = "your environment"
 _MARKS = (".ssh", ".gnupg")
 """A directory that holds one of these is a home, or a copy of one."""
@@ -37,7 +37,7 @@ class Sending:
 
     file: Path
     key: str
-    """What the file calls it: `data.from`, `trainer.secrets`, `hooks.NAME`."""
+    """The name in the file: `data.from`, `trainer.secrets`, `hooks.NAME`."""
     source: str
     """A whole path, or ENVIRONMENT."""
     to: Mapping[str, str]
@@ -93,7 +93,7 @@ def why_none_of(directory: Path, home: Path | None = None) -> str | None:
     """Why no file of the resolved directory is sent."""
     if rule := rule_of_directory(str(directory)):
         return f"in {rule}, where secrets usually are"
-    is_own = home is not None and directory.is_relative_to(home)  # a file of the system, or one read from a pipe
+    is_own = home is not None and directory.is_relative_to(home)  # a system file, or one read from a pipe
     if any(directory.is_relative_to(one) for one in _OF_THE_SYSTEM) and not (is_own or _is_of_users(directory)):
         return "in a directory of the system"
     return None

@@ -79,7 +79,7 @@ def _named_hosts(text: str, path: KeyPath, hosts: Mapping[str, Host], findings: 
     with findings.refusals(*path):
         names = expand(text)
     unknown = [host for host in names if host not in hosts]
-    if unknown and hosts and not findings.lacks_keys_of("hosts"):  # without any, that is reported
+    if unknown and hosts and not findings.lacks_keys_of("hosts"):  # if there is none, that is reported
         hint = did_you_mean(unknown[0], hosts) or f"hosts has {fold(hosts)}"
         are = "are" if len(unknown) > 1 else "is"
         findings.add(path, f"{findings.name(*path)} names {fold(unknown)}, which {are} not in hosts", hint)
@@ -137,7 +137,7 @@ class _Ledger:
         self._next: dict[Claim, int] = {}
 
     def reserve(self, first: int, tasks: list[tuple[TaskId, str]], findings: Findings) -> list[int]:
-        """`first` for the job's first task on a machine, then one up for each of its next ones there."""
+        """Reserves `first` for the job's first task on a machine, and the next ports for its next tasks there."""
         ports = []
         used: dict[Claim, int] = {}
         clashes: dict[str, list[str]] = {}

@@ -15,7 +15,7 @@ from dtctl.errors import UsageError, clipped
 from dtctl.model import grouped
 
 LIMIT = 10_000
-"""The most names that one text may stand for; more is a slip of the keyboard."""
+"""The most names that one text may stand for; more is a typing error."""
 
 LONGEST = 10_000_000
 """Characters that all of these names may have together."""
@@ -23,7 +23,7 @@ LONGEST = 10_000_000
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NUMERIC_BRACKETS = re.compile(r"\[([0-9][0-9,-]*)\]")
 _PART = re.compile(r"(?:[^,\[]|\[[^\[\]]*\]|\[)*")
-"""Up to a comma outside of brackets."""
+"""The text up to a comma outside brackets."""
 _SPAN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _NUMBER = re.compile(r"([0-9]+)")
 

@@ -1,4 +1,4 @@
-"""The strategies, and what follows from each: who needs whom, and what a loss restarts. Pure.
+"""The strategies, and what follows from each: which tasks need which, and what a loss restarts. Pure.
 
 Why each is as it is: docs/recovery.md.
 """
@@ -35,7 +35,7 @@ class Strategy(str, Enum):
     COLLECTIVE = "collective"
     KVSTORE = "kvstore"
     SINGLE = "single"
-    """The lead trains alone; what else there is helps it."""
+    """The lead trains alone; all other tasks assist it."""
 
     @property
     def keeps_parameters_on_ps(self) -> bool:
@@ -113,7 +113,7 @@ def serves(role: Role, strategy: Strategy) -> bool:
 
 
 def gpus_wanted(job: Job) -> int | None:
-    """GPUs a task of the job is due; None: an even share."""
+    """The GPUs that each task of the job gets; None: an even share."""
     if job.gpus_per_task is not None:
         return job.gpus_per_task
     return 0 if job.name in CPU_JOBS or (job.launch.dialect == "mxnet" and job.name in KVSTORE_JOBS) else None
@@ -168,6 +168,6 @@ def circle(waits: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     try:
         TopologicalSorter(waits).prepare()
     except CycleError as error:
-        ring: list[str] = error.args[1]  # each is waited for by the next; the last is the first again
+        ring: list[str] = error.args[1]  # each waits for the previous one; after the last comes the first again
         return tuple(reversed(ring[1:]))
     return ()

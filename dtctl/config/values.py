@@ -41,7 +41,7 @@ _NAMES = r"[A-Za-z0-9._:%@+\\\[\],-]+"
 
 
 def _duration(most: str = "") -> Kind:
-    """More than no time, and at most so much."""
+    """A duration above zero, and at most this long."""
     most_s = durations.seconds(most) if most else durations.LONGEST_S
 
     def read(raw: Any) -> float:
@@ -122,7 +122,7 @@ LocalPath = Annotated[str, _LOCAL_PATH]
 
 
 def _read_wheels(raw: Any) -> object:
-    """In earlier versions `true` had pip of this machine download and build wheels."""
+    """Reads the directory of wheels. In earlier versions `true` had pip of this machine download and build wheels."""
     if isinstance(raw, Scalar) and isinstance(raw.value, bool):
         fill = "pip download --only-binary=:all: --dest wheels -r requirements.txt    fills one: wheels: wheels"
         raise Unfit(_WHEELS, fill if raw.value else "leave it out")
@@ -197,7 +197,7 @@ TasksPerHost = Annotated[int, whole(1, 1024)]
 PositiveCount = Annotated[int, whole(1)]
 _DURATION = Kind(durations.WORDS, read_duration, _DURATION_SCHEMA)
 _POSITIVE_DURATION = _duration()
-ConnectTimeout = Annotated[float, _duration("1d")]  # the kernel takes no timeout of weeks
+ConnectTimeout = Annotated[float, _duration("1d")]  # the kernel accepts no timeout of weeks
 KeepTime = Annotated[float, _duration("1d")]
 Duration = Annotated[float, _DURATION]
 PositiveDuration = Annotated[float, _POSITIVE_DURATION]

@@ -155,7 +155,9 @@ class _Loader(yaml.SafeLoader):
     _depth = 0
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-        """Stops before a text that is too large or too deep costs time: the scanner runs as far as it is asked."""
+        """Stops before a text that is too large or too deep takes long: the scanner reads only as far as it is
+        asked.
+        """
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         self._nodes += 1
         if self._nodes > MOST_NODES:

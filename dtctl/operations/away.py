@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class ImpatientTransport:
     """A transport for the hosts of one run that gives up those that are away, as the run's coordinator reports.
 
-    Only where a connection takes longer than AWAY_CONNECT_S is the coordinator asked, once for all hosts: a host that
-    it has lost fails then, and any other is waited for as long as its settings say.
+    The coordinator is asked, once for all hosts, when a connection takes longer than AWAY_CONNECT_S: an unreachable
+    host fails then, and any other is waited for as long as its settings say.
     """
 
     def __init__(self, transport: Transport, record: RunRecord, awaits: Collection[str] = ()) -> None:
@@ -37,7 +37,7 @@ class ImpatientTransport:
         self._lost: Collection[str] | None = None
 
     def open(self, host: Host) -> Session:
-        """Raises TransportError."""
+        """Opens a session. Raises TransportError."""
         if host.is_local or host.name in self._awaits:
             return self._transport.open(host)
         opening: Future[Session] = Future()

@@ -1,5 +1,5 @@
-"""What the user trusts: the keys of hosts and of the gateways before them; what a cluster file would start here, and
-what it would send from here (sending.py).
+"""The user's consent: to the keys of hosts and gateways, to programs that a cluster file would start here, and to what
+it would send from here (sending.py).
 
 The last two are allowed by content, as direnv does.
 """
@@ -38,7 +38,9 @@ _MOST_SCRIPT_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Program:
-    """A program that a cluster file would start here. What is shown of it is what is allowed."""
+    """A program that a cluster file would start here. The user consents to exactly what is shown of it. What is shown
+    of it is what is allowed.
+    """
 
     file: Path
     what: str
@@ -51,7 +53,7 @@ class Program:
 
     @property
     def digest(self) -> str:
-        place = self.file.absolute().parent  # where it runs, which is not where a link to the file leads
+        place = self.file.absolute().parent  # the path where it runs, not the target of a link to the file
         said = [*map(os.path.realpath, (self.file, place)), self.what, self.argv, sorted(self.settings.items())]
         return hashlib.sha256(json.dumps(said).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -61,19 +63,21 @@ class Program:
 
 
 def programs_here(cluster: Cluster, *, local: bool = False) -> tuple[Program, ...]:
-    """`local`: all hosts are this machine, as `--local` makes them."""
+    """The programs that the file would start here. `local`: all hosts are this machine, as with `--local`."""
     if local:
         cluster = on_this_machine(cluster, lambda port: True)
     return (*hook_programs(cluster), *_programs_of_local_hosts(cluster))
 
 
 def programs_of_hosts(cluster: Cluster, overrides: Sequence[str], *, local: bool) -> tuple[Program, ...]:
-    """Less the hooks, and by what the file says: what `overrides` say is typed, and needs no other consent."""
+    """The programs that the file itself starts, without hooks; `overrides` were typed by the user and need no
+    consent.
+    """
     return tuple(one for one in programs_here(as_written(cluster, overrides), local=local) if not one.is_hook)
 
 
 def programs_of_local_hosts(cluster: Cluster, overrides: Sequence[str]) -> tuple[Program, ...]:
-    """Those of hosts that the file makes this machine, whose directories the file names too.
+    """The programs of hosts that the file declares to be this machine, whose directories the file names too.
 
     Who has not allowed them has not allowed either that the file's data or checkpoints are written to these.
     """
@@ -81,7 +85,7 @@ def programs_of_local_hosts(cluster: Cluster, overrides: Sequence[str]) -> tuple
 
 
 def as_written(cluster: Cluster, overrides: Sequence[str]) -> Cluster:
-    """As the file is without them, where it can be."""
+    """The cluster without the overrides, if the file is valid without them."""
     if overrides:
         from dtctl.config.load import load_cluster
 
@@ -106,7 +110,7 @@ def hook_programs(cluster: Cluster) -> tuple[Program, ...]:
 
 
 def _scripts(place: Path, argv: Iterable[str]) -> dict[str, str]:
-    """The words that are files below the directory of the cluster file, with the digests of what these hold."""
+    """The words that name files below the directory of the cluster file, with the digests of their contents."""
     found = {}
     for word in argv:
         try:
@@ -119,7 +123,7 @@ def _scripts(place: Path, argv: Iterable[str]) -> dict[str, str]:
 
 
 def _content(script: Path) -> str:
-    """Of one that is too large to be read, or may only be started: when it was changed last, in any way."""
+    """The digest of a script; for one that is too large or not readable, its size and time of change."""
     try:
         return f"sha256 {hashlib.sha256(read_regular(script, _MOST_SCRIPT_BYTES)).hexdigest()}"
     except OSError:
@@ -132,7 +136,7 @@ def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:
     local = [host for host in cluster.hosts.values() if host.is_local]
     installed = _installed(cluster) if local else {}
     for host in local:
-        # One without a task may take the place of another.
+        # A host without a task may take the place of another.
         jobs = [job for job in cluster.jobs.values() if host.name in job.hosts] or cluster.jobs.values()
         for one in (
             *_environment(cluster, host, installed),
@@ -145,7 +149,7 @@ def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:
 
 
 def _installed(cluster: Cluster) -> dict[str, str]:
-    """Identifies what is installed; nothing is installed from what is not there."""
+    """Identifies the packages that are installed; empty if there is nothing to install from."""
     with suppress(PreflightError):
         content = environment_content(cluster)
         wheels = {"environment.wheels": f"sha256 {content.wheels}"} if content.wheels else {}
@@ -154,7 +158,7 @@ def _installed(cluster: Cluster) -> dict[str, str]:
 
 
 def _environment(cluster: Cluster, host: Host, installed: Mapping[str, str]) -> Iterator[Program]:
-    """What it installs runs here, too."""
+    """The programs that create an environment here: installing a package runs its code."""
     said = cluster.trainer.environment
     if said is not None:
         settings = _settings(cluster, host, _maker_settings(cluster, host)) | {**installed}
@@ -164,7 +168,7 @@ def _environment(cluster: Cluster, host: Host, installed: Mapping[str, str]) -> 
 
 
 def _maker_settings(cluster: Cluster, host: Host) -> dict[str, str]:
-    """Variables that take part in its making: where packages come from, for example."""
+    """Variables that affect the installation, such as those that name package indexes."""
     given = [job.launch.env for job in cluster.jobs.values() if host.name in job.hosts][:1]
     variables = {**(given[0] if given else {}), **host.env}
     return {name: value for name, value in variables.items() if name.startswith(MAKER_SETTINGS)}
@@ -195,7 +199,7 @@ def _settings(cluster: Cluster, host: Host, env: Mapping[str, str]) -> dict[str,
 
 
 class Allowed(Protocol):
-    """What can be allowed: a cluster file's program or sending. All of it that matters is in its digest."""
+    """A cluster file's program or sending that the user can allow. All of it that matters is in its digest."""
 
     @property
     def file(self) -> Path: ...
@@ -208,7 +212,7 @@ A = TypeVar("A", bound=Allowed)
 
 
 class Consents:
-    """What the user of this machine has allowed: a file for each of it, whose name is its digest.
+    """The consents of the user of this machine: one file each, named by its digest.
 
     Raises PreflightError where other users may write to the directory.
     """
@@ -242,9 +246,9 @@ class Consents:
 
 
 def may_start(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool) -> bool:
-    """Whether a command that only checks may start what the file names for local hosts.
+    """Whether a command that only checks may start the file's programs for local hosts.
 
-    Not on a host that what is typed has made local: no consent was asked for that.
+    They may not on a host that the command line has made local, because no consent was requested for that.
     """
     written = as_written(cluster, overrides or ()).hosts
     known = {name for name, host in written.items() if host.is_local}
@@ -254,7 +258,7 @@ def may_start(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool)
 
 @dataclass(frozen=True)
 class NewKeys:
-    """What a host without a pinned key shows."""
+    """The keys that a host without a pinned key has presented."""
 
     station: Station
     keys: Sequence[HostKey]
@@ -266,12 +270,12 @@ class KeyScan:
 
     new: tuple[NewKeys, ...]
     known: tuple[str, ...]
-    """Hosts that show a key that is pinned."""
+    """Hosts that present a pinned key."""
     errors: Mapping[str, DtctlError]
 
 
 def look(transport: Transports, hosts: Iterable[Host]) -> KeyScan:
-    """Scans the next unknown host on the way to each; those that are known are compared with what is pinned."""
+    """Scans the next unknown host on the route to each; known hosts are compared with their pinned keys."""
     stations: dict[str, Station] = {}
     for host in hosts:
         if isinstance(host.reach, SshSettings):
@@ -294,5 +298,5 @@ def look(transport: Transports, hosts: Iterable[Host]) -> KeyScan:
 
 
 def pin(new: Iterable[NewKeys]) -> tuple[Path, ...]:
-    """The files that were written."""
+    """Pins the keys; returns the files that were written."""
     return tuple(dict.fromkeys(one.station.pin(one.keys) for one in new))

@@ -1,4 +1,4 @@
-"""A run is asked by one connection, to the host of its coordinator; every host is asked where that one is away."""
+"""Asks a run over one connection, to its coordinator's host; if that is away, asks every host."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ R = TypeVar("R", StatusResult, StopResult, RestartResult)
 A = TypeVar("A")
 
 SLOW_CONNECT_S = 3.0
-"""After this time without a connection to the coordinator's host the others are asked who coordinates."""
+"""If connecting to the coordinator's host takes longer than this, the other hosts are asked who coordinates."""
 
 Own = Mapping[str, Any]
-"""Host -> answer about the host's own part of the run, from hosts that were queried as coordinator."""
+"""Host -> its answer about its own part of the run, for hosts that were asked as the coordinator."""
 
 
 def ask_run(
@@ -94,7 +94,7 @@ def ask_run(
 
 
 First = Callable[["RunRecord", Session], "RunRecord"]
-"""Asks something else first, in the same conversation; returns the record that the request is then about."""
+"""Asks something else first, in the same conversation; returns the record that the request then uses."""
 
 
 def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R], first: First | None = None) -> R:
@@ -290,7 +290,7 @@ def _machines(states: Mapping[str, State | None]) -> dict[str, Machine]:
 def task_of(
     task: TaskId, host: str, record: RunRecord, answer: StatusResult | None, time: float, why_none: Fact | None = None
 ) -> TaskStatus:
-    """`time`: of the clock by which it is shown."""
+    """Converts a task's report. `time`: the clock by which it is shown."""
     if answer is None:
         return TaskStatus.unknown(task, host, why_none or fact("no_answer"))
     entry = answer["state"]["tasks"].get(str(task)) if answer["state"] else None
@@ -300,7 +300,7 @@ def task_of(
 
 
 def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory | None:
-    """The run that is believed, or None when no host has one.
+    """The run that most hosts agree on, or None when no host has one.
 
     Only a host that has a part in a run counts among those that report it, and only those count together that report
     the same of it: its id, age, and every task's place at its start. The newest run that two hosts or more report is
@@ -335,7 +335,7 @@ def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory 
 
 
 def _most(inventories: Sequence[Inventory], version: Callable[[Inventory], tuple[int, str]]) -> Inventory | None:
-    """The inventory on which most hosts agree, and of several the newest: a host that is cut off knows no newer one.
+    """The inventory that most hosts report, the newest of several: a host that is cut off knows no newer one.
 
     None where no two of several agree: the lead's host is asked.
     """
@@ -362,7 +362,7 @@ def _key(inventory: Inventory) -> str:
     They may learn at different times of a new coordinator or of moved tasks.
     """
     roster = inventory["roster"]
-    if inventory["spares"]:  # where tasks have moved, their addresses have changed with them
+    if inventory["spares"]:  # addresses change with the places of tasks
         roster = [
             {**member, "host": member["seat"] or member["host"], "seat": None, "address": None} for member in roster
         ]

@@ -1,4 +1,6 @@
-"""Keys and certificates by which agents know each other; the controller makes them, and hands them out over SSH."""
+"""Keys and certificates by which agents authenticate each other; the controller makes them and distributes them over
+SSH.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,15 @@ if TYPE_CHECKING:
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
-"""No well-defined end (RFC 5280, 4.1.2.5). With the beginning: valid whatever the hosts' clocks say."""
+"""The date of a certificate without an expiry (RFC 5280, 4.1.2.5). With _BEGINNING, certificates are valid whatever the
+hosts' clocks say.
+"""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Of one host: a private key, the certificate of it that names the host, and the authority's, as PEM texts.
+    """The credentials of one host: its private key, the certificate that names it, and the authority's certificate, as
+    PEM texts.
 
     `knock` is the same for all hosts of the run: what they answer the coordinator's port with before TLS begins.
     """
@@ -55,7 +60,9 @@ class Authority:
         )
 
     def issue(self, host: str, *, coordinates: bool) -> Credentials:
-        """New credentials of one host, which can dial with them; one that coordinates, or may, can be dialled."""
+        """Issues new credentials for one host, with which it can dial; a host that coordinates, or may, can be
+        dialled.
+        """
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -63,7 +70,7 @@ class Authority:
 
         key = ec.generate_private_key(ec.SECP256R1())
         ends = [ExtendedKeyUsageOID.CLIENT_AUTH, *[ExtendedKeyUsageOID.SERVER_AUTH] * coordinates]
-        # A common name holds 64 characters, a host's name has up to 253.
+        # A common name holds 64 characters, a host name up to 253.
         names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(f"dtctl:{self._run}/{host}")])
         builder = (
             _builder(self._name, x509.Name([]), key.public_key(), self._key.public_key())

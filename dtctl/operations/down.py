@@ -33,8 +33,8 @@ from dtctl.transport.seam import Transport
 
 @dataclass(frozen=True)
 class Waiters:
-    """Who reports that a host gave no answer when a run ended, and where an agent stays that ends its tasks when it
-    returns.
+    """The hosts that report which others gave no answer when a run ended, and those with an agent that ends such tasks
+    on their return.
     """
 
     reporters: tuple[str, ...] = ()
@@ -106,6 +106,7 @@ def _down(
         stop=dataclasses.replace(
             stopped,
             promised=(),
+            unwritten=tuple(host for host in stopped.unwritten if not _is_removed(answers.get(host))),
             stopped=tuple(dict.fromkeys((*stopped.stopped, *rest.stopped))),
             killed={**rest.killed, **stopped.killed},
             survivors=stopped.survivors + rest.survivors,
@@ -130,6 +131,11 @@ def _down(
         ),
         unasked=left.errors,
     )
+
+
+def _is_removed(answer: records.DownResult | None) -> bool:
+    """Whether nothing of a run is left on the host: what was not written there matters no more."""
+    return answer is not None and bool(answer["removed"]) and not answer["survivors"]
 
 
 def _awaited(answers: Mapping[str, records.DownResult]) -> dict[str, Waiters]:
@@ -160,7 +166,7 @@ def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
 
 
 def _cleared(record: RunRecord, transport: Transport, left: GcResult) -> list[str]:
-    """Those of the other hosts on which no run of the cluster is live any more: nobody has to wait for them."""
+    """The other hosts without a live run of the cluster: none has to wait for them."""
     if not left.remains:
         return []
     hosts = {name: record.hosts[name] for name in left.remains}

@@ -1,4 +1,4 @@
-"""Take a host out of a run for its maintenance, and back in; let more or fewer tasks of a job run."""
+"""Drains a host for maintenance and lets it return; changes how many tasks of a job run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", records.StopResult, records.RestartResult)
 
 Held = Callable[["Inventory", "RunView"], Collection[str]]
-"""The tasks that a request is about, by what the coordinator knows."""
+"""The tasks that a request affects, by the coordinator's view."""
 
 
 def drain(
@@ -56,7 +56,7 @@ def drain(
 ) -> StopResult:
     """Ends the host's tasks and holds them, with all that cannot continue without them.
 
-    By the coordinator; where that is away, or does not reach the host, the host is asked itself, about its own tasks.
+    The coordinator does so; if it is away, or does not reach the host, the host itself is asked about its own tasks.
     `before` is called with the tasks that will be held.
     """
 
@@ -92,7 +92,7 @@ def undrain(
 def request_to_hold(
     asked: RunRecord, order: StopOrder, report: OnStopping, **about: str | int
 ) -> Request[records.StopResult]:
-    """`about`: the fields of DrainRequest that say what is held."""
+    """A request to hold tasks. `about`: the fields of DrainRequest that say which."""
     fields = {**about, "by": order.by, "grace_s": order.grace_s}
 
     def check(at: Host, answer: records.StopResult) -> None:
@@ -104,7 +104,7 @@ def request_to_hold(
 
 
 def request_to_release(asked: RunRecord, by: str, **about: str | int) -> Request[records.RestartResult]:
-    """`about`: the fields of UndrainRequest that say what is let run again."""
+    """A request to release tasks. `about`: the fields of UndrainRequest that say which."""
 
     def check(at: Host, answer: records.RestartResult) -> None:
         check_tasks("tasks", answer["tasks"], check_part(asked, at, answer))
@@ -135,7 +135,7 @@ def _ask(
     held: Held,
     before: Before,
 ) -> _Heard[R]:
-    """The coordinator is asked, or the host itself where that is away. `before` is called with what is `held`."""
+    """Asks the coordinator, or the host itself where that is away. `before` is called with what is `held`."""
     before = once(before)
     try:
         known, answer, own = ask_about(record, transport, lambda asked, _: wanted(asked), _pinned(host, held, before))
@@ -181,7 +181,7 @@ def _spares(run: Inventory, view: RunView, without: str) -> tuple[str, ...]:
 
 
 def _pinned(host: str, held: Held, before: Before) -> First:
-    """Asks the coordinator first which tasks it is about, and pins the request to the run that is current."""
+    """Asks the coordinator first which tasks the request affects, and pins it to the current run."""
 
     def first(record: RunRecord, session: Session) -> RunRecord:
         found, answer = ask_whole_run(record, session)
@@ -212,7 +212,7 @@ def _to_be_held(host: str) -> Held:
 
 
 def _check_place(record: RunRecord, host: str) -> None:
-    """Raises UsageError for a host that has nothing of the run."""
+    """Raises UsageError for a host that has no task of the run."""
     if host not in record.hosts:
         hint = f"its hosts: {', '.join(record.hosts)}"
         raise UsageError(f"{host} is not part of {record.run or record.cluster}", hint=hint)
@@ -233,21 +233,21 @@ class Scaling:
     starts: tuple[TaskId, ...]
     stops: tuple[TaskId, ...]
     restarts: tuple[TaskId, ...] = ()
-    """All other tasks that train together with these."""
+    """All other tasks, which train together with these and restart."""
 
     @property
     def ends(self) -> tuple[TaskId, ...]:
         return *self.stops, *self.restarts
 
     def number(self, view: RunView | None) -> int:
-        """How many of the job's tasks the coordinator lets run; others may have scaled it, too."""
+        """How many of the job's tasks the coordinator lets run; another user may have scaled it, too."""
         assert view is not None
         return self.places - len(drains.scaled_down(self.job, view["intents"]))
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """`number`: so many tasks of the job run now, if their hosts let them."""
+    """`number`: how many tasks of the job run now, if their hosts let them."""
 
     number: int
     stopped: StopResult | None = None
@@ -259,7 +259,7 @@ class Scaled:
 
 
 def plan_scaling(record: RunRecord, transport: Transport, job: str, count: int) -> Scaling:
-    """Asks the coordinator, changes nothing. Raises UsageError for what the run has no place for, or cannot do."""
+    """Asks the coordinator; changes nothing. Raises UsageError for what the run has no place for, or cannot do."""
     known, answer, _ = ask_about(record, transport, lambda asked, _: request_of_status(asked), reads=True)
     inventory, view = answer["inventory"], answer["coordination"]
     assert inventory is not None
@@ -268,7 +268,7 @@ def plan_scaling(record: RunRecord, transport: Transport, job: str, count: int) 
 
 
 def scale(scaling: Scaling, transport: Transport, order: StopOrder, report: OnStopping = unseen) -> Scaled:
-    """Returns when the tasks have ended, or run, wherever they can be reached."""
+    """Scales the job; returns when the tasks of all reachable hosts have ended, or run."""
     about: dict[str, str | int] = {"job": scaling.job, "count": scaling.count}
     stopped = started = None
     number = scaling.before

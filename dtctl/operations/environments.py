@@ -1,4 +1,4 @@
-"""From what the trainers' environment is created: the files of the code that the cluster file names, and wheels.
+"""The files from which the trainers' environment is created: requirements that the cluster file names, and wheels.
 
 None of them is interpreted here. pip, uv and conda read them on the hosts, where nothing but these files is beside
 them (agent/run/environments.py): whatever a file includes has to be named too, and its content counts.
@@ -27,7 +27,7 @@ _FILL = "pip download --only-binary=:all: --dest %s -r requirements.txt    fills
 
 
 def environment_files(cluster: Cluster) -> Mapping[str, str]:
-    """By their paths in the code, with their SHA-256. Raises PreflightError where one cannot be read."""
+    """The files by their paths in the code, with their SHA-256. Raises PreflightError where one cannot be read."""
     said, code = cluster.trainer.environment, cluster.trainer.code
     if said is None:
         return {}
@@ -90,7 +90,9 @@ def content_with(cluster: Cluster, wheels: Bundle | None) -> EnvironmentContent:
 
 
 def _wheels_in(place: Path) -> list[str]:
-    """Their names. Raises PreflightError before a byte is read. Names that begin with a dot are left out."""
+    """The names of the wheels. Raises PreflightError before a byte is read. Names that begin with a dot are left
+    out.
+    """
     try:
         with os.scandir(place) as entries:
             modes = {one.name: one.stat(follow_symlinks=False).st_mode for one in entries if one.name[0] != "."}

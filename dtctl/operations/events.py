@@ -32,7 +32,7 @@ TICK_S = 0.25
 
 @dataclass(frozen=True)
 class EventHistory:
-    """`away` and `errors`: why it was put together from what each host knows of itself, and who gave no answer."""
+    """`away` and `errors`: why it was merged from the hosts' own histories, and which hosts gave no answer."""
 
     lines: tuple[HistoryEvent, ...]
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
@@ -40,13 +40,13 @@ class EventHistory:
 
 
 def read_events(record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None) -> EventHistory:
-    """The last so many lines (None: all): the coordinator's own, or else those of all hosts, merged by time.
+    """The last lines (None: all): the coordinator's, or else those of all hosts, merged by time.
 
     `begin`: of the coordinator's own those from this number on.
     """
 
     def request(asked: RunRecord, own: Own) -> list[HistoryEvent]:
-        numbered = begin if asked is record else None  # another coordinator numbers its own
+        numbered = begin if asked is record else None  # another coordinator has its own numbering
         return _ask(asked, transport, asked.coordinator, last, begin=numbered, whole=True)
 
     try:
@@ -67,7 +67,7 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, be
 def follow_events(
     record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None
 ) -> Iterator[HistoryEvent | Disconnected | Reconnected]:
-    """The coordinator's lines as they are written, until the run has ended; no line is lost or doubled.
+    """The coordinator's lines as they are written, until the run has ended; no line is lost or repeated.
 
     From the number `begin` on, where it is given.
 
@@ -136,7 +136,7 @@ _ENDS = frozenset({"backoff", "succeeded", "failed", "stopped", "pending"})
 
 
 _MOST_PASSED = 200
-"""How far back a line that arrives late is inserted."""
+"""How many entries back a line that arrives late is inserted."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,8 @@ class Attempted:
     state: str
     why: Sequence[Fact]
     again: bool = False
+    cause: str = ""
+    """The cause of its end, by its log."""
 
     @property
     def ended(self) -> bool:
@@ -162,12 +164,12 @@ class Attempted:
 
     @property
     def is_failure(self) -> bool:
-        """It ended by itself, and not well."""
+        """Whether the attempt ended by itself with a failure."""
         return self.state in ("backoff", "failed")
 
     @property
     def lost_peer(self) -> bool:
-        return self.is_failure and any(one["kind"] == "cause" and lost_peer(one["text"]) for one in self.why)
+        return self.is_failure and lost_peer(self.cause)
 
 
 class Folding:
@@ -182,7 +184,7 @@ class Folding:
     def take(self, one: HistoryEvent) -> Iterator[HistoryEvent | Attempted]:
         """The entries to show now: an attempt at its end, and other lines as they are."""
         if one["kind"] != "task" or one["task"] is None or one["from"] == one["to"]:
-            if one["kind"] != "task" or not _is_ending(one):
+            if one["kind"] != "task" or not one["asked"]:  # which is shown with the task's end
                 yield one
             return
         key = (one["task"], one["attempt"] or 0)
@@ -218,7 +220,9 @@ class Folding:
         state = state or str(end["to"])
         why = self._stalled.pop(key, ()) if state == "pending" else ()
         ran_s = None if began is None else max(0.0, end["time"] - began)
-        return Attempted(key[0], last["host"] or end["host"], key[1], end["time"], ran_s, state, why or why_of(end))
+        cause = end["end"]["cause"] if end["end"] is not None else ""
+        host, why = last["host"] or end["host"], why or why_of(end)
+        return Attempted(key[0], host, key[1], end["time"], ran_s, state, why, cause=cause)
 
 
 def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:
@@ -275,8 +279,3 @@ def _with_sequel(entry: HistoryEvent | Attempted, newest: Mapping[str, int]) -> 
     if isinstance(entry, Attempted) and entry.attempt < newest[entry.task]:
         return dataclasses.replace(entry, again=True)
     return entry
-
-
-def _is_ending(one: HistoryEvent) -> bool:
-    """Whether the line is a request to stop a task, which is shown with the task's end."""
-    return [fact["kind"] for fact in why_of(one)] == ["ending"]

@@ -1,4 +1,4 @@
-"""What is wrong with a run: known signatures, joined with what is known of its tasks, hosts and network."""
+"""Finds what is wrong with a run: known signatures, joined with facts about its tasks, hosts and network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dtctl.bundle import LeftOut
 
 PYTHON = "PYTHON"
-"""In commands, for the Python of a task if it is unknown; `dtctl plan` shows it."""
+"""The Python in commands if a task's Python is unknown; `dtctl plan` shows it."""
 
 _PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[\d.]*$")
 
@@ -33,10 +33,10 @@ ENDED = (TaskState.FAILED, TaskState.BACKOFF)
 LIVING = (TaskState.PENDING, TaskState.STARTING, TaskState.RUNNING)
 
 PROVEN_S = 60.0
-"""A task that was started again and has run for so long does not fail the same way at once."""
+"""A restarted task that has run for this long does not fail the same way again at once."""
 
 _MORE_SAID_S = 15.0
-"""A complaint is over when more has been written for so long."""
+"""A complaint in a log is over when the task has logged for this long after it."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,15 @@ class End:
     log: str
     times: int = 1
     how: Sequence[Fact] = ()
-    """As its agent reports it, if there is neither code nor signal."""
+    """The end as the agent reports it, if there is neither code nor signal."""
     restarted: float | None = None
     over: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """`hosts`: what each host reported of itself; `status` asks none, and only knows what agents sample.
+    """The facts about a run. `hosts`: what each host reported about itself; `status` asks none, and only knows what
+    agents sample.
 
     `left_out`: why a path of the code directory here is not pushed; None for any other path.
     """
@@ -85,12 +86,12 @@ class Facts:
         return {**self.status.machines, **{host: vitals["machine"] for host, vitals in self.hosts.items()}}
 
     def gpus(self, host: str) -> Sequence[Gpu]:
-        """As its agent sampled them last."""
+        """The host's GPUs, as its agent sampled them last."""
         machine = self.hosts[host]["machine"] if host in self.hosts else self.status.machines.get(host)
         return machine["gpus"]["each"] if machine is not None and machine["gpus"] is not None else ()
 
     def gpus_of(self, task: TaskStatus) -> list[Gpu]:
-        """Those that it may use, and those that it uses."""
+        """The GPUs that the task may use, and those that it uses."""
         return [
             gpu
             for gpu in self.gpus(task.host)
@@ -109,22 +110,22 @@ class Facts:
         return program if _PYTHON.search(program) else PYTHON
 
     def unreached(self, host: str, task: TaskId) -> Unreached | None:
-        """What is in the way from a host to a task's address, where that was tried."""
+        """The failed connection from a host to a task's address, if one was tried."""
         vitals = self.hosts.get(host)
         return next((one for one in vitals["unreached"] if one["task"] == str(task)), None) if vitals else None
 
     def age(self, then: float | None) -> float:
-        """Seconds since then; 0 where it is not known."""
+        """The seconds since then; 0 if the time is unknown."""
         return max(0.0, self.now - then) if then else 0.0
 
     def end_of(self, task: TaskStatus) -> End | None:
-        """How it has ended; of one that was started again, how it was lost last."""
+        """How the task has ended; for a restarted task, how its last attempt was lost."""
         vitals = self.vitals(task)
         past = task.entry["history"][-1] if task.entry["history"] else None
         if task.state in ENDED:
-            if (past is not None and (past["asked"] or past["early"])) or _is_hang(task.why):
+            if (past is not None and (past["asked"] or past["early"])) or task.entry["hang"] is not None:
                 return None
-            cause = next((one["text"] for one in task.why if one["kind"] == "cause"), past["cause"] if past else "")
+            cause = past["cause"] if past is not None else ""
             log = vitals["log"] if vitals is not None and vitals["log"] else task.exit["tail"]
             at = past["ended"] if past else task.entry["since"]
             return End(task.exit["code"], task.exit["signal"], at, cause, log, _in_a_row(task), task.why[:1])
@@ -142,16 +143,16 @@ class Facts:
                    restarted=restarted, over=self._is_over(task, losses))  # fmt: skip
 
     def _failed_of(self, task: TaskStatus) -> bool:
-        """Whether the run has failed by its end, though it may have been restarted."""
+        """Whether this end made the run fail, though it may have been restarted."""
         return task.id == self.status.verdict.cause
 
     def _is_over(self, task: TaskStatus, losses: list[Past]) -> bool:
-        """Whether one that was started again has got further than before, or has run for longer."""
+        """Whether a restarted task has got further than before, or has run for longer."""
         last, alike = losses[-1], losses[-_in_a_row(task) :]
         if self._failed_of(task):
             return False
         if not (last["cause"] or last["short_of_memory"] or len(alike) > 1):
-            return True  # nothing says that it would end so again
+            return True  # nothing suggests that it would end the same way again
         if task.entry["step"] is not None and task.entry["step"] > max(
             -1 if past["step"] is None else past["step"] for past in alike
         ):
@@ -160,18 +161,18 @@ class Facts:
         return task.state is TaskState.RUNNING and self.age(task.entry["since"]) >= max(PROVEN_S, 2 * lived_s)
 
     def hangs(self, task: TaskStatus) -> list[tuple[float, str]]:
-        """When it was restarted in this run because it did nothing any more, and the reason where that is known."""
+        """The times at which the task was restarted in this run because it hung, with the reason if it is known."""
         coordination = self.status.coordination
         incidents = coordination.view["incidents"] if coordination is not None else ()
         found = [
             (one["noticed"], sentence(why_of(one)))
             for one in incidents
-            if one["task"] == str(task.id) and _is_hang(why_of(one))
+            if one["task"] == str(task.id) and one["loss"] in HANGS
         ]
         return found or [(past["ended"], sentence(why_ended(past))) for past in task.entry["history"] if past["hung"]]
 
     def complaint(self, task: TaskStatus) -> str:
-        """What a running task's log says since its last step, unless other lines followed."""
+        """The complaint in a running task's log since its last step, unless other lines followed."""
         said = task.entry["complaint"]
         if said is None or task.state is not TaskState.RUNNING:
             return ""
@@ -181,18 +182,14 @@ class Facts:
         return (task for task in self.tasks if task.host == host)
 
 
-def _is_hang(why: Iterable[Fact]) -> bool:
-    return any(one["kind"] in HANGS for one in why)
-
-
 def _losses(task: TaskStatus) -> list[Past]:
-    """Attempts of this run that ended by themselves, and not well."""
+    """Attempts of this run that ended by themselves with a failure."""
     ended = [past for past in task.entry["history"] if not (past["asked"] or past["early"] or past["hung"])]
     return [past for past in ended if past["code"] or past["signal"]]
 
 
 def _in_a_row(task: TaskStatus) -> int:
-    """Endings by the same cause, the newest first."""
+    """The number of last ends with the same cause."""
     ends = _losses(task)[::-1]
     same = 0
     for past in ends:
@@ -207,17 +204,17 @@ def _in_a_row(task: TaskStatus) -> int:
 
 
 Fields = Mapping[str, Any]
-"""What sentences and commands are filled with. The names say what they are: `_s` seconds, `_at` epoch seconds,
+"""The values of placeholders in sentences and commands. The names say what they are: `_s` seconds, `_at` epoch seconds,
 `_bytes`, `_share`; tuples are tasks or hosts."""
 
 Join = Callable[[Facts, TaskStatus, Fields], Fields | None]
-"""What else is known, for a task whose log has the pattern; None: other facts say that it is something else."""
+"""Adds facts to a task whose log matches the pattern; None: other facts show another cause."""
 
 Find = Callable[[Facts], Iterable["Match"]]
 
 
 class Level(IntEnum):
-    """What it does to the run. The most important comes first."""
+    """The effect on the run; the most important comes first."""
 
     ENDS = 1
     BLOCKS = 2
@@ -226,14 +223,16 @@ class Level(IntEnum):
 
 
 class Cost(IntEnum):
-    """What it takes the hosts to find it out, and by that who asks them: all of these, up to a most costly one."""
+    """The cost of a check for the hosts, which decides who runs it: a caller names the most expensive class that it
+    wants.
+    """
 
     START = 1
-    """Next to nothing: every `up` asks."""
+    """Almost nothing: every `up` checks it."""
     CHECK = 2
-    """Another program, many files, connections, or what a start finds out for itself: `check` asks."""
+    """Another program, many files, connections, or something that a start finds out anyway: `check` checks it."""
     DEEP = 3
-    """Seconds of load: `check --deep` asks."""
+    """Seconds of load: `check --deep` checks it."""
 
 
 @dataclass(frozen=True)
@@ -250,15 +249,15 @@ class Signature:
     join: Join = lambda facts, task, fields: {}
     find: Find = lambda facts: ()
     after_end: bool = False
-    """It is a problem of a run that has succeeded or was stopped, too."""
+    """The finding is also a problem of a run that has succeeded or was stopped."""
     family: str = ""
-    """Of rows with the same family, only the first that fits a task or host is shown."""
+    """Only the first row of a family that fits a task or host is shown."""
     follows: str = ""
-    """What it follows from: `ends`, or `anything`. It is only shown if no such thing is found."""
+    """The kind of cause that it follows from: `ends`, or `anything`. It is only shown if no such thing is found."""
     title: str = ""
     """A few words that a user would search for, in the documentation."""
     cost: Cost = Cost.START
-    """What a check pays to find it."""
+    """The cost of a check that finds it."""
     stops: str = ""
     """Why `up` starts nothing where this is found; empty: it starts."""
 
@@ -294,7 +293,7 @@ def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
 Rows = tuple[Signature, ...]
 
 ENDED_SOMEHOW = "ended"
-"""The signature of ends whose logs match no other."""
+"""The signature of ends whose logs match no other signature."""
 
 
 Version = tuple[str, tuple[str, ...]]
@@ -302,41 +301,41 @@ Version = tuple[str, tuple[str, ...]]
 
 
 def versions(pairs: Iterable[tuple[str, str]]) -> tuple[Version, ...]:
-    """By pairs of a version and a host."""
+    """The versions, each with its hosts, from pairs of a version and a host."""
     return tuple((version, tuple(dict.fromkeys(hosts))) for version, hosts in sorted(grouped(pairs).items()))
 
 
 def commonness(one: Version) -> tuple[int, list[int]]:
-    """To sort by: what more hosts have comes last, of two that as many have the newer one."""
+    """A sort key: versions on more hosts come last; of two that are equally common, the newer one does."""
     return len(one[1]), [int(part) for part in re.findall(r"\d+", one[0])]
 
 
 @dataclass(frozen=True)
 class Wait:
-    """A task that lives and needs another."""
+    """A live task that waits for another."""
 
     task: TaskId
     host: str
     for_s: float
     text: str
-    """The line of its log about it."""
+    """The line in its log about the wait."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """That something is so: of which tasks and hosts, and what else is known."""
+    """The tasks and hosts that a signature fits, and further facts about them."""
 
     tasks: tuple[TaskId, ...] = ()
     hosts: tuple[str, ...] = ()
     fields: Fields = field(default_factory=dict)
     end: End | None = None
-    """How the tasks have ended."""
+    """How the tasks ended."""
     complaint: str = ""
-    """What they say, where they live."""
+    """The complaint of live tasks."""
     waiting: tuple[Wait, ...] = ()
-    """Who needs them."""
+    """The tasks that wait for them."""
     over: bool = False
-    """They were restarted, and have run since for longer than before."""
+    """The tasks were restarted, and have run for longer since than before."""
 
     @classmethod
     def of(cls, task: TaskStatus, **fields: Any) -> Match:
@@ -345,26 +344,26 @@ class Match:
 
 @dataclass(frozen=True)
 class Finding:
-    """A signature that fits."""
+    """A signature that fits, and where."""
 
     signature: Signature
     seen: Match
     first: bool = False
-    """The run has failed of it."""
+    """The run has failed because of it."""
 
     @property
     def is_known(self) -> bool:
-        """More than that something has ended."""
+        """Whether the finding says more than that a task ended."""
         return self.signature.name != ENDED_SOMEHOW
 
     @property
     def order(self) -> tuple[bool, int, bool]:
-        """By importance; what other tasks wait for comes first."""
+        """The sort key by importance; among equals, a finding that other tasks wait for comes first."""
         return not self.first, self.signature.level, not self.seen.waiting
 
 
 def used_by(users: list[GpuUser]) -> str:
-    """python of ada (pid 7, 30.1 GB), for the first of them."""
+    """The first process, as in: python of ada (pid 7, 30.1 GB)."""
     return ", ".join(_user(one) for one in users[:3])
 
 
@@ -376,12 +375,12 @@ def _user(one: GpuUser) -> str:
 
 
 def fails(finding: Finding) -> bool:
-    """Whether the run would not work; other findings are warnings."""
+    """Whether the run would not work; all other findings are warnings."""
     return finding.signature.level <= Level.BLOCKS
 
 
 NOTICED_S = 0.5
-"""A brief check that takes so long is spoken of, though nothing is wrong."""
+"""A brief check that takes this long is reported even if nothing is wrong."""
 
 
 @dataclass(frozen=True)
@@ -391,7 +390,7 @@ class Checked:
     hosts: tuple[str, ...]
     found: tuple[Finding, ...]
     lines: Mapping[str, tuple[Any, ...]]
-    """By topic."""
+    """The facts to show, by topic."""
     seconds: float
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     accepted: tuple[str, ...] = ()
@@ -399,7 +398,7 @@ class Checked:
 
     @property
     def is_noticed(self) -> bool:
-        """Of a brief one."""
+        """Whether a brief check is worth mentioning: it has a finding above a note, or it took long."""
         return any(one.signature.level < Level.NOTE for one in self.found) or self.seconds >= NOTICED_S
 
     @property

@@ -69,21 +69,16 @@ class LogStream:
 
 
 PATIENCE_S = 120.0
-"""For a run that is about to begin where another was stopped for it: its hosts end the old one first."""
+"""How long to wait for a run that replaces another one: its hosts first stop the old one."""
 
 _LOOK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True)
 class Onward:
-    """`record` None: the run for which the old one was stopped has not begun."""
+    """The run to follow next; `record` None: the run for which the old one was stopped has not begun."""
 
     record: RunRecord | None
-
-
-def made_room(ended: RunStatus) -> bool:
-    """It was stopped for another run."""
-    return any(fact["kind"] in ("makes_room", "replaced") for fact in ended.verdict.why)
 
 
 def onward(
@@ -94,7 +89,7 @@ def onward(
     wait: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> Onward | None:
-    """The run that the cluster has now; one for which the old one was stopped is waited for. None: there is none.
+    """The cluster's current run; waits for one that replaces the stopped run. None: there is none.
 
     `record`: how the cluster's hosts are reached.
     """
@@ -103,7 +98,7 @@ def onward(
         found = _current(record, transport)
         if found is not None and found.run and found.run != ended.record.run and found.created > ended.record.created:
             return Onward(found)
-        if not made_room(ended):
+        if not ended.verdict.replaced:
             return None
         if now() > deadline:
             return Onward(None)
@@ -111,7 +106,7 @@ def onward(
 
 
 def _current(record: RunRecord, transport: Transport) -> RunRecord | None:
-    """None while no host has one: it may be about to start."""
+    """The current run; None while no host has one: it may be about to start."""
     try:
         return status(dataclasses.replace(record, run=None), transport).record
     except DtctlError:
@@ -131,8 +126,8 @@ Event = LogLines | Reading | Through | Disconnected | Reconnected | RunStatus | 
 def follow_for(
     record: RunRecord, transport: Transport, wanted: LogRequest, timeout_s: float | None
 ) -> Generator[Event | None, None, None]:
-    """As `follow`. After `timeout_s` it raises TimeoutError, or ends though some tasks of a run that is decided are
-    still being ended."""
+    """Follows a run for a limited time, like `follow`. After `timeout_s` it raises TimeoutError, or ends though some
+    tasks of a run that is decided are still being ended."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     decided = False
     for event in follow(record, transport, wanted):
@@ -149,7 +144,7 @@ def follow_for(
 def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Generator[Event | None, None, None]:
     """Log lines and the coordinator's view as they come; None now and then; `Ended` last.
 
-    Without tasks in `wanted` one connection follows it all. Raises DtctlError when there is no run to follow.
+    One connection follows everything if `wanted` has no tasks. Raises DtctlError when there is no run to follow.
     """
     watching = Watching(record, transport, look_again_s=None)
     logs = _Logs(wanted)
@@ -165,7 +160,7 @@ def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Gener
                     if isinstance(report, Over):
                         ended = True
                         continue
-                    if isinstance(report, RunStatus):  # a coordinator says itself when all is over
+                    if isinstance(report, RunStatus):  # a coordinator itself reports the end
                         last, ended = report, report.coordination is None and report.is_over
                     yield report
                 if watching.moved or (ended and not logs.unread):

@@ -1,4 +1,4 @@
-"""Remove what dead runs have left on the hosts."""
+"""Removes the leftovers of dead runs on the hosts."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _QUIET_S = 120.0
 
 
 _PATIENCE_S = 3600.0
-"""In all: there may be much to remove."""
+"""The time limit in all: there may be much to remove."""
 
 
 @dataclass(frozen=True)
 class GcResult:
     remains: Mapping[str, records.GcResult]
-    """What each host has removed, or would remove."""
+    """Host -> what it has removed, or would remove."""
     errors: Mapping[str, DtctlError]
     written: tuple[Written, ...] = ()
-    """What trainers wrote, and what goes if that was asked for."""
+    """Files that trainers wrote; they are removed if that was asked for."""
     kept: tuple[Written, ...] = ()
-    """The same, left alone."""
+    """Such files that were kept."""
 
     @property
     def anything(self) -> bool:
-        """There is something to remove."""
+        """Whether there is anything to remove."""
         return bool(self.written) or not all(map(is_nothing, self.remains.values()))
 
     @property
@@ -81,28 +81,28 @@ def collect(
 
 
 def is_nothing(found: records.GcResult) -> bool:
-    """Of one host."""
+    """Whether a host has nothing to remove."""
     lists = (found["processes"], found["survivors"], found["runs"], found["bundles"], found["files"], found["written"])
     return not (any(lists) or found["environments"]) and not found["freed_bytes"]
 
 
 @dataclass(frozen=True)
 class Written:
-    """In one directory, or in directories of the same path and size on several hosts."""
+    """Trainers' files in one directory, or in directories of the same path and size on several hosts."""
 
     cluster: str | None
-    """None: it is unknown by now."""
+    """The cluster; None: it is no longer known."""
     path: str
     files: int
     size_bytes: int
-    """In each directory."""
+    """The size of each directory, in bytes."""
     hosts: tuple[str, ...]
     directories: int = 1
-    """How many there are: hosts that share their home directory have one."""
+    """The number of directories: hosts that share their home directory have one."""
 
 
 def without_duplicates(answer: Iterable[tuple[str, answers.Written]]) -> tuple[Written, ...]:
-    """By directory; hosts that share one have named it all."""
+    """The files by directory; hosts that share one report the same."""
     hosts: dict[tuple[str | None, str, int, int], dict[str, str]] = {}
     for host, one in answer:
         same = (one["cluster"], one["path"], one["files"], one["size_bytes"])

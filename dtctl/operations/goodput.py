@@ -1,4 +1,4 @@
-"""Goodput: what share of the elapsed time went into steps that were kept, where the rest went, and what would help.
+"""Goodput: the share of the elapsed time that was spent on steps that were kept, the losses, and how to reduce them.
 
 How each second is attributed says agent/run/goodput.py; it is the coordinator that keeps the account.
 """
@@ -12,10 +12,8 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Protocol
 
-from dtctl.agent.records.reasons import headline, why_of
 from dtctl.agent.run import goodput as rules
 from dtctl.agent.run.goodput import STALL_GAPS, STALL_S
-from dtctl.agent.run.hangs import STALLS
 from dtctl.dataclass import dataclass
 from dtctl.model import TaskId
 from dtctl.operations.snapshot import Outcome, RunStatus
@@ -43,7 +41,7 @@ class Series(Protocol):
 
 @dataclass(frozen=True)
 class Span:
-    """What a time was spent on, in seconds since the account began. `step`: the newest that was reported by its end."""
+    """One use of time, in seconds since the account began. `step`: the newest that was reported by its end."""
 
     what: str
     begin_s: float
@@ -57,7 +55,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Gain:
-    """What would raise the goodput by this share of the elapsed time.
+    """A change that would raise the goodput by this share of the elapsed time.
 
     `checkpoints`: that there were any, at most. `save`: a checkpoint every `to_s` in place of `from_s`.
     `stall`: a limit of `to_s` for what hangs, where it took `from_s` to notice.
@@ -82,9 +80,9 @@ class Goodput:
     seconds: Mapping[str, float]
     spans: tuple[Span, ...]
     gains: tuple[Gain, ...] = ()
-    """The largest first."""
+    """The gains, the largest first."""
     by_scalars: bool = False
-    """The steps are from event files, as the logs report none."""
+    """The steps come from event files, because the logs report none."""
 
     @property
     def share(self) -> float:
@@ -92,7 +90,7 @@ class Goodput:
 
     @property
     def counted_s(self) -> float:
-        """Less the time in which the run was paused."""
+        """The elapsed time without the time in which the run was paused."""
         return self.elapsed_s - self.seconds.get("pause", 0.0)
 
     def share_of(self, what: str) -> float:
@@ -100,13 +98,13 @@ class Goodput:
 
 
 def points_of(series: Iterable[Series]) -> list[Point]:
-    """Those of the series that has the most, in the order of time."""
+    """The points of the series that has the most, by time."""
     fullest = max(series, key=lambda one: len(one.points), default=None)
     return sorted(fullest.points, key=lambda point: point.time) if fullest is not None else []
 
 
 def with_points(spans: Sequence[Span], points: Sequence[Point], since: float, outcome: Outcome) -> list[Span]:
-    """`spans` of an account without steps, divided by the points; their times are taken for those of one clock."""
+    """Divides the `spans` of an account without steps at the points; their times are taken to be of the same clock."""
     gaps = [after.time - before.time for before, after in pairwise(points)]
     limit_s = max(STALL_S, STALL_GAPS * median(gaps)) if gaps else STALL_S
     found: list[Span] = []
@@ -142,18 +140,18 @@ def _rest(seconds: float, limit_s: float, outcome: Outcome) -> str:
 
 
 LEAST_GAIN = 0.005
-"""A smaller share of the elapsed time is not worth a line."""
+"""A gain below this share of the elapsed time is not shown."""
 
 WRITE_BYTES_S = 100e6
 LEAST_SAVE_S = 0.2
-"""What a save is taken to cost, for want of a measurement: its size at 100 MB/s, and 0.2 s at the least."""
+"""The assumed duration of a save that was not measured: its size at 100 MB/s, and at least 0.2 s."""
 
 INTERVALS_S = (10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200)
 LEAST_STALL_S = 30.0
 
 
 def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | None:
-    """None if it is unknown: no step was reported, or the coordinator was not asked.
+    """The goodput; None if it is unknown: no step was reported, or the coordinator was not asked.
 
     `points`: of a scalar, for a run whose logs report no steps.
     """
@@ -183,7 +181,7 @@ def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | Non
 
 
 def without_unsaved(spans: Sequence[Span], saved: int) -> list[Span]:
-    """Steps past the last checkpoint of a run that did not succeed were not kept.
+    """Counts steps past the last checkpoint of a run that did not succeed as not kept.
 
     When they were made is known for the ends of spans, and taken for even in between.
     """
@@ -214,7 +212,9 @@ def _spans(account: Account) -> list[Span]:
 
 
 def _by_saving(found: Goodput, saves: Sequence[Checkpoint]) -> list[Gain]:
-    """By Young's rule (1974): the interval that costs least is the root of 2 * (cost of a save) * (time to a loss)."""
+    """The gain of another save interval, by Young's rule (1974): the best is the root of 2 * (cost of a save) * (time
+    to a loss).
+    """
     rollbacks = sum(one.what == "again" for one in found.spans)
     times = sorted(one["time"] for one in saves if one["complete"])
     gaps = [later - before for before, later in pairwise(times) if later > before]
@@ -230,7 +230,7 @@ def _by_saving(found: Goodput, saves: Sequence[Checkpoint]) -> list[Gain]:
 
 
 def _by_noticing(found: Goodput, incidents: Sequence[Incident], gap_s: float) -> list[Gain]:
-    hangs = sum(headline(why_of(one)) in STALLS for one in incidents)
+    hangs = sum(one["loss"] == "hung" for one in incidents)
     if not hangs:
         return []
     now_s = found.seconds["stall"] / hangs
@@ -240,7 +240,7 @@ def _by_noticing(found: Goodput, incidents: Sequence[Incident], gap_s: float) ->
 
 
 def _by_cause(found: Goodput, incidents: Sequence[Incident]) -> list[Gain]:
-    """What each task's losses cost: the time that was not kept from a loss until the training went on."""
+    """The cost of each task's losses: the time that was not kept from a loss until the training continued."""
     costs: dict[TaskId, float] = {}
     counts: dict[TaskId, int] = {}
     for number, one in enumerate(incidents):
@@ -253,7 +253,7 @@ def _by_cause(found: Goodput, incidents: Sequence[Incident]) -> list[Gain]:
 
 
 def _not_kept(spans: Sequence[Span], begin_s: float, until_s: float) -> float:
-    """From the span that the loss has begun, or that had begun with a hang, up to the next kept one."""
+    """The seconds lost: from the span that the loss has begun, or that began with a hang, to the next kept one."""
     cost = 0.0
     for one in spans:
         if one.end_s < begin_s - 1.0 or one.begin_s >= until_s:

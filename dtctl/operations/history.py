@@ -1,4 +1,6 @@
-"""The controller's memory: a record of each run that was started here, and which one is current. Never the truth."""
+"""The controller's records of runs that were started here, and of the current one. The hosts' own records take
+precedence.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,15 @@ if TYPE_CHECKING:
 _LIMIT_BYTES = 1 << 26
 
 _NO_FILE = (errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EFBIG)
-"""Something else is in the file's place."""
+"""Errors for a path where another kind of file is in the way."""
 
 
 class DamagedRecord(Exception):
-    """The file is there, and is no record."""
+    """The file exists and is not a valid record."""
 
 
 class OtherVersion(Exception):
-    """The file is the record of a version of dtctl that writes them otherwise."""
+    """The file is the record of a dtctl version with another format."""
 
 
 class UnreadRecord(Exception):
@@ -69,7 +71,7 @@ def write_record(path: Path, record: RunRecord) -> None:
 
 
 def _is_consistent(record: RunRecord) -> bool:
-    """A host that has tasks is among the hosts."""
+    """Whether every host that has tasks is among the hosts."""
     return record.lead in record.roster and set(record.roster.values()) <= record.hosts.keys()
 
 
@@ -101,19 +103,19 @@ def _fields(kind: type) -> Mapping[str, Any]:
 
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
-"""The form of the names that hosts give to runs' directories (dtctl/agent/host/paths.py)."""
+"""The form of the names of runs' directories on the hosts (dtctl/agent/host/paths.py)."""
 _LONGEST_ID = 1000
 
 
 class Memory:
-    """Records below `$XDG_STATE_HOME/dtctl`. Losing it loses no run: the hosts know.
+    """Stores records below `$XDG_STATE_HOME/dtctl`. Losing it loses no run: the hosts know.
 
     Whatever names a run here, a command line, a host or a file, is an id by its form before a path is made of it.
     Raises PreflightError where other users may write to the directory: they would choose the hosts that are reached.
     """
 
     def __init__(self, report: Callable[[str], None] = lambda line: None) -> None:
-        """`report` gets the records that were put aside."""
+        """`report` receives the records that were set aside."""
         self._directory = state_directory()
         check_private(self._directory)
         self._runs = self._directory / "runs"
@@ -123,7 +125,7 @@ class Memory:
         self._before: str | None = None
 
     def begin(self, record: RunRecord) -> None:
-        """Writes down a run that is about to start, so that it is found again even if this process is killed.
+        """Records a run that is about to start, so that it is found again even if this process is killed.
 
         Raises DtctlError when that cannot be written.
         """
@@ -132,7 +134,7 @@ class Memory:
             write_record(self._file(record.run, make=True), dataclasses.replace(record, begun=False))
 
     def save(self, record: RunRecord) -> None:
-        """Remembers a run and makes it the current one. Raises DtctlError when that cannot be written."""
+        """Records a run and makes it the current one. Raises DtctlError if the record cannot be written."""
         assert record.run is not None
         self._before = self.current_id()
         with _translated(f"run {record.run} cannot be remembered in {self._directory}", hint=_way_to(record)):
@@ -140,7 +142,7 @@ class Memory:
             self.make_current(record.run)
 
     def take_back(self, record: RunRecord) -> None:
-        """Forgets a run that was begun or saved here and came to nothing."""
+        """Removes the record of a run whose start was cancelled."""
         assert record.run is not None
         file = self._file(record.run)
         with _translated(f"run {record.run} was not started, but is still in {self._directory}", hint=_by_hand(file)):
@@ -153,7 +155,7 @@ class Memory:
                 self._current.unlink(missing_ok=True)
 
     def change(self, record: RunRecord, **fields: Any) -> None:
-        """Notes what has been learnt of a run that is remembered here; where it cannot be written nothing is lost."""
+        """Records new facts about a recorded run; if the record cannot be written, nothing is lost."""
         if record.run is None:
             return
         with suppress(OSError, UsageError):
@@ -163,7 +165,9 @@ class Memory:
                 write_record(file, after)
 
     def remember(self, found: RunStatus) -> None:
-        """How the run has ended, who coordinates it and where its tasks are: other hosts need not be asked again."""
+        """Records how the run has ended, who coordinates it and where its tasks are, so that other hosts need not be
+        asked again.
+        """
         outcome, elected = found.verdict.outcome, found.record.elected
         if outcome.decided and found.record.outcome != outcome.value:
             self.change(found.record, outcome=outcome.value)
@@ -180,7 +184,7 @@ class Memory:
         """The record with the routes to its hosts from the current cluster file, which are stored."""
 
         def read(file: Path) -> Cluster:
-            from dtctl.config.load import load_cluster  # not before: few files have changed, and this imports YAML
+            from dtctl.config.load import load_cluster  # imported late: few files have changed, and this imports YAML
 
             return load_cluster(file, needs_files=False)
 
@@ -218,7 +222,7 @@ class Memory:
             if record.is_local:
                 make_private(self._places)
                 write_record(place, dataclasses.replace(record, run=None))
-        except OSError as error:  # of a run that is gone there is little to know
+        except OSError as error:  # little is known about a run that is gone
             self._report(f"{place} cannot be written: {error.strerror}")
 
     def forget_removed(self, cluster: str, removed: Mapping[str, Collection[str]]) -> None:
@@ -267,7 +271,7 @@ class Memory:
         return next((one for one in own if cluster in (None, one.cluster)), None)
 
     def place_of(self, file: Path) -> RunRecord | None:
-        """The record of the file's last run, if that was on this machine and was removed by `down`."""
+        """The record of the file's last run, if it ran on this machine and `down` removed it."""
         with suppress(OtherVersion):
             return self._read(self._place_of(file))
         return None
@@ -282,7 +286,9 @@ class Memory:
         return self._runs / f"{name}.json"
 
     def _read(self, path: Path) -> RunRecord | None:
-        """Reads a record. An invalid one is put aside, so that it is reported once. Raises OtherVersion."""
+        """Reads a record. An invalid one is set aside, so that it is reported once. An invalid one is put aside, so
+        that it is reported once. Raises OtherVersion.
+        """
         try:
             return read_record(path)
         except UnreadRecord as reason:
@@ -316,7 +322,7 @@ def checked_run(run: str) -> str:
 
 
 def _way_to(record: RunRecord) -> str:
-    """How a run is found of which this machine has no record."""
+    """The hint that says how to find a run of which this machine has no record."""
     return f"its hosts know it: dtctl status -c {shlex.quote(str(record.file))}" if record.file else ""
 
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster, Hook
 
 MOST_WAITING = 100
-"""Of one hook; what comes on top of them is left out."""
+"""The most events that wait for one hook; further ones are dropped."""
 
 _SLACK_S = 1.0
 _SHOWN = 200
-"""Characters of the last line of a command that fails."""
+"""The most characters that are shown of the last line of a failed command."""
 
 Report = Callable[[str, Sequence[Fact]], None]
-"""Called with the name of a hook and why it failed; once, until it has worked again. By several threads."""
+"""Called with the name of a hook and why it failed; once, until it works again. Several threads call it."""
 
 
 def hooks_here(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
@@ -43,7 +43,7 @@ def cluster_with_hooks(file: Path | None, name: str) -> Cluster | None:
     from dtctl.config.load import load_cluster
 
     try:
-        if file is None or b"hooks" not in file.read_bytes():  # which saves most commands the reading of the file
+        if file is None or b"hooks" not in file.read_bytes():  # this saves most commands from reading the file
             return None
         found = load_cluster(file, needs_files=False)
     except (OSError, DtctlError):
@@ -128,7 +128,9 @@ class _Runner:
 
 
 def run_command(hook: Hook, body: Mapping[str, Any], directory: Path) -> tuple[Fact, ...]:
-    """Runs the command of a hook, and ends it with all its children when its time is over; why it failed, if it did."""
+    """Runs the command of a hook, and kills it with all its children after the time limit; returns why it failed, if it
+    did.
+    """
     with _file_of(json.dumps(body).encode() + b"\n") as given, _file_of(b"") as said:
         try:
             process = subprocess.Popen(
@@ -147,7 +149,7 @@ def run_command(hook: Hook, body: Mapping[str, Any], directory: Path) -> tuple[F
             code = process.wait(hook.timeout_s)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # not reaped yet: it is this process's own group
+                os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so the group is still its own
             process.wait()
             return (fact("hook_late", what=hook.run[0], seconds=hook.timeout_s),)
         if code == 0:
@@ -158,14 +160,14 @@ def run_command(hook: Hook, body: Mapping[str, Any], directory: Path) -> tuple[F
 
 
 def _variables(body: Mapping[str, Any]) -> dict[str, str]:
-    """What a script needs without reading JSON: DTCTL_TEXT, DTCTL_EVENT, DTCTL_RUN, ..."""
+    """The variables for scripts that do not parse JSON: DTCTL_TEXT, DTCTL_EVENT, DTCTL_RUN, ..."""
     plain = {name: value for name, value in body.items() if name not in ("apiVersion", "kind", "why")}
     return {f"DTCTL_{name.upper()}": "" if value is None else str(value) for name, value in plain.items()}
 
 
 @contextmanager
 def _file_of(data: bytes) -> Iterator[IO[bytes]]:
-    """A file, not a pipe, so that a command that does not read cannot block."""
+    """The event as a file, not a pipe, so that a command that does not read it cannot block."""
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)

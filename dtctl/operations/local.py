@@ -1,4 +1,6 @@
-"""What a start takes from this machine: secrets, and for a run here free ports and the Python that trains."""
+"""The inputs of a start that come from this machine: secrets and, for a local run, free ports and the Python that
+trains.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +22,22 @@ from dtctl.model import problem_of_post
 from dtctl.plan.hosts import on_this_machine
 
 _CLAIM = "dtctl/port/{}"
-"""As dtctl/agent/host/ports.py names them."""
+"""The name of a port's claim, as in dtctl/agent/host/ports.py."""
 
 _CHOOSING = "\0dtctl/choosing/{}"
-"""Held by the `up` that has chosen the port, until its agent has claimed it."""
+"""The name that an `up` holds from choosing a port until its agent has claimed it."""
 
 _OF_TOOLS = ("uv-receipt.toml", "pipx_metadata.json")
-"""What `uv tool` and `pipx` leave in an environment that they make for one program (dtctl) and nothing else."""
+"""Packages that `uv tool` and `pipx` leave in an environment that they make for one program (dtctl)."""
 
 
 class LocalPorts:
-    """Free ports, kept from others who look for some until they are given back or this process ends: several runs may
-    start at once."""
+    """Free ports, reserved until they are given back or this process ends: several runs may start at once."""
 
     def __init__(self, table: Path = Path("/proc/net/unix")) -> None:
         self._table = table
         self._chosen: dict[int, int] = {}
-        """Port -> the descriptor that keeps it."""
+        """Port -> the descriptor that reserves it."""
 
     def is_free(self, port: int) -> bool:
         if port in self._chosen:
@@ -54,15 +55,15 @@ class LocalPorts:
         self._chosen.clear()
 
     def _chooses(self, choice: socket.socket, port: int) -> bool:
-        """False for a port that another dtctl of this machine has just chosen."""
+        """Whether the port could be reserved; another dtctl of this machine may just have chosen it."""
         try:
             choice.bind(_CHOOSING.format(port))
         except OSError as error:
-            return error.errno != errno.EADDRINUSE  # without such names there is nothing to be asked
+            return error.errno != errno.EADDRINUSE  # without such names there is nothing to query
         return True
 
     def _is_claimed(self, port: int) -> bool:
-        """By a run whose trainers need a while before they listen."""
+        """Whether a run has claimed the port: its trainers need a while before they listen."""
         try:
             names = [line.rpartition("@")[2] for line in self._table.read_text(errors="replace").splitlines()]
         except OSError:
@@ -84,7 +85,7 @@ _PORTS = LocalPorts()
 
 
 def make_local(cluster: Cluster, ports: LocalPorts = _PORTS) -> Cluster:
-    """The cluster on this machine, on ports that are free here now. `ports`: kept for as long as one command takes."""
+    """The cluster on this machine, on ports that are free now. `ports`: kept for as long as one command takes."""
     return on_this_machine(cluster, ports.is_free)
 
 
@@ -106,13 +107,15 @@ class Runtime:
 
 
 def local_python(environ: Mapping[str, str], own: Runtime | None = None) -> str:
-    """That of the active virtual environment; else the one that runs dtctl, unless that one is only dtctl's."""
+    """The Python of the active virtual environment; else the one that runs dtctl, unless that is dtctl's own
+    environment.
+    """
     own = own or Runtime.here()
     if python := _in(environ.get("VIRTUAL_ENV")):
         return python
     if own.in_environment and not own.is_of_a_tool:
         return own.executable
-    # Conda's `base` is active everywhere: it gives way to a virtual environment whose dtctl was typed by its path.
+    # Conda's `base` is active everywhere; a virtual environment whose dtctl was typed by its path takes precedence.
     if python := _in(environ.get("CONDA_PREFIX")):
         return python
     found = shutil.which("python3", path=environ.get("PATH")) if own.is_of_a_tool else None
@@ -122,7 +125,7 @@ def local_python(environ: Mapping[str, str], own: Runtime | None = None) -> str:
 def _in(environment: str | None) -> str | None:
     if not environment:
         return None
-    python = Path(environment).absolute() / "bin" / "python"  # a link, which is to stay one
+    python = Path(environment).absolute() / "bin" / "python"  # the link is kept as it is
     return str(python) if os.access(python, os.X_OK) else None
 
 
@@ -131,7 +134,7 @@ _LIMIT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Exposure:
-    """Others can read the file of secrets, or put another one in its place."""
+    """Others can read the file of secrets, or replace it."""
 
     file: Path
     what: str
@@ -151,7 +154,7 @@ def find_secrets(cluster: Cluster, environ: Mapping[str, str]) -> dict[str, str]
 
 
 def known_secrets(cluster: Cluster, environ: Mapping[str, str]) -> dict[str, str]:
-    """Those that have values. Raises PreflightError for an env file that cannot be used."""
+    """The secrets that have values. Raises PreflightError for an env file that cannot be used."""
     known = {**environ, **(read_env_file(cluster.trainer.env_file) if cluster.trainer.env_file else {})}
     return {name: known[name] for name in cluster.trainer.secrets if name in known}
 
@@ -182,7 +185,7 @@ def find_hooks(cluster: Cluster, environ: Mapping[str, str]) -> tuple[Post, ...]
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """NAME=VALUE lines; blank lines and # comments are passed over, matching quotes around a value are taken off.
+    """NAME=VALUE lines; blank lines and # comments are skipped, and matching quotes around a value are removed.
 
     Raises PreflightError, which quotes nothing of the file.
     """
@@ -203,7 +206,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def exposure(cluster: Cluster) -> Exposure | None:
-    """None if only the user can access the env file, by its mode and its directory's."""
+    """Who else can access the env file, by its mode and its directory's; None: only the user."""
     path = cluster.trainer.env_file
     if path is None:
         return None

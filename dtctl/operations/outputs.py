@@ -1,4 +1,4 @@
-"""Who has written to a run's output directories before.
+"""Finds which other clusters have written to a run's output directories.
 
 An output directory has an owner, as a trainer that finds checkpoints of another program restores them, or fails for
 ever. Hosts report who has last started a run that writes there (dtctl/agent/host/outputs.py). It is the same project if
@@ -40,7 +40,7 @@ def refuse_outputs_of_others(prepared: Mapping[str, Prepared], cluster: str, con
 
 
 def strangers(marked: Mapping[str, Sequence[OutputMark]], cluster: str, controller: str, file: Path) -> list[str]:
-    """Which other clusters have written to output directories, by the marks on the hosts; a line for each."""
+    """Which other clusters have written to the output directories, by the marks on the hosts; one line for each."""
     others = [
         (host, one) for host, own in marked.items() for one in own if not _is_same(one, cluster, controller, file)
     ]

@@ -12,7 +12,7 @@ from dtctl.operations.findings import Facts, Match
 from dtctl.operations.snapshot import TaskStatus
 
 SLOW_SHARE = 0.6
-"""Of its peers' usual rate."""
+"""A rate below this share of its peers' median rate is slow."""
 
 
 LEAST_PEERS = 3
@@ -39,7 +39,7 @@ def peers_by_job(facts: Facts) -> Iterable[list[TaskStatus]]:
 
 
 def stragglers(facts: Facts) -> Iterator[Match]:
-    """Of each job those that run and are far slower than the others of it, with what is short on their hosts."""
+    """Running tasks that are far slower than the others of their job, with the shortages on their hosts."""
     for peers in peers_by_job(facts):
         rates = {task.id: task.entry["rate"] for task in peers if task.entry["rate"] is not None}
         usual = median(rates.values()) if len(rates) >= LEAST_PEERS else 0.0
@@ -50,7 +50,7 @@ def stragglers(facts: Facts) -> Iterator[Match]:
 
 
 def pressure(machine: Machine) -> dict[str, float]:
-    """What is short on it, and how much so."""
+    """The shortage on the host, and its size."""
     waiting = machine["waiting"]
     found = {
         "cpu_share": waiting["cpu"] if (waiting["cpu"] or 0.0) >= PRESSED else None,
@@ -65,7 +65,7 @@ def pressure(machine: Machine) -> dict[str, float]:
 
 
 def shortages(facts: Facts, host: str) -> dict[str, Any]:
-    """What is short there, and who takes it, as fields."""
+    """The fields of a shortage: what is short, and which process takes it."""
     machine = facts.machines().get(host)
     vitals = facts.hosts.get(host)
     found: dict[str, Any] = dict(pressure(machine)) if machine is not None else {}
@@ -76,7 +76,7 @@ def shortages(facts: Facts, host: str) -> dict[str, Any]:
 
 
 def taker(busy: Sequence[Busy]) -> dict[str, str]:
-    """The process of others that takes most."""
+    """The process of others that takes the most."""
     if not busy:
         return {}
     first = busy[0]

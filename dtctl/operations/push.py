@@ -1,4 +1,4 @@
-"""Bring the code, or the data, to the hosts, and nothing else."""
+"""Pushes the code or the data to the hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report) -> Outcomes[int]:
-    """How many files each host lacked; the others could not be reached or written to."""
+    """The number of files that each host lacked, and the errors of the others."""
 
     def work(host: Host) -> int:
         report(Progress(host.name, "connect"))

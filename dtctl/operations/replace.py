@@ -1,4 +1,4 @@
-"""Move the tasks of a host to another one: the same cluster with the one in place of the other."""
+"""Moves the tasks of a host to another one: the same cluster with one host in place of the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dtctl.transport.seam import NamingTransport
 
 @dataclass(frozen=True)
 class Replacement:
-    """`cluster` is the one of the file with `new` in every place of `old`."""
+    """`cluster` is the file's cluster with `new` in every place of `old`."""
 
     old: str
     new: str
@@ -34,7 +34,7 @@ class Replacement:
 
 
 def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement:
-    """`new` None: the first of the spares. Raises UsageError for hosts that cannot give or take tasks."""
+    """`new` None: the first spare. Raises UsageError for hosts that cannot give or take tasks."""
     record = record_of(plan_roster(cluster))
     if old not in record.task_hosts:
         hint = did_you_mean(old, list(record.task_hosts)) or f"hosts with tasks: {', '.join(record.task_hosts)}"
@@ -48,7 +48,7 @@ def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement
 
 
 def unanswered(exchange: Replacement, found: RunStatus) -> Mapping[str, DtctlError]:
-    """Errors of hosts that may know a run where no other does; one that is unreachable, and replaced, need not."""
+    """The errors of hosts that may know a run that no other host has; the replaced host may be unreachable."""
     if found.time:
         return {}
     gone = isinstance(found.errors.get(exchange.old), TransportError)
@@ -56,7 +56,7 @@ def unanswered(exchange: Replacement, found: RunStatus) -> Mapping[str, DtctlErr
 
 
 def check_replaceable(cluster: Cluster, exchange: Replacement, found: RunStatus) -> None:
-    """Raises UsageError where there is no run, and PreflightError unless it has the cluster's tasks on its hosts.
+    """Raises UsageError if there is no run, and PreflightError unless it has the cluster's tasks on its hosts.
 
     Or on those of the exchange: a `replace` that was killed at its end is typed again.
     """
@@ -65,7 +65,7 @@ def check_replaceable(cluster: Cluster, exchange: Replacement, found: RunStatus)
             return
         raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
     run = found.record
-    if found.verdict.outcome.decided:  # the next one starts wherever the file, and this command, say
+    if found.verdict.outcome.decided:  # the next start uses the place that the file, and this command, name
         return
     if run.moved:
         lines = [f"{new} has taken the place of {old}" for old, new in run.moved.items()]
@@ -88,7 +88,7 @@ def check_replaceable(cluster: Cluster, exchange: Replacement, found: RunStatus)
 
 
 def _how_to_agree(cluster: Cluster, run: RunRecord) -> str:
-    """A host that was replaced may be broken: the hint never leads back to it."""
+    """The hint for hosts that disagree; it never leads back to the replaced host, which may be broken."""
     if run.replaced:
         moves = ", ".join(f"{new} in the place of {old}" for old, new in run.replaced.items())
         return f"write {moves} into {cluster.file}, and type the command again"
@@ -98,7 +98,7 @@ def _how_to_agree(cluster: Cluster, run: RunRecord) -> str:
 def prepare_replacement(
     exchange: Replacement, found: RunStatus, hostname: Hostname, environ: Mapping[str, str]
 ) -> Start:
-    """What is to be started in place of the live run; it goes without the hosts that this goes without."""
+    """The start that replaces the live run; it leaves out the hosts that the live run left out."""
     absent = found.coordination.absent_hosts if found.coordination else ()
     missing = sum(name != exchange.old for name in absent)
     launch = prepare_launch(
@@ -113,7 +113,7 @@ def prepare_replacement(
 
 
 def as_scaled(cluster: Cluster, found: RunStatus) -> Cluster:
-    """With as many tasks of each job as the live run has by `scale`, which the file does not know."""
+    """The cluster with the task numbers that `scale` has set in the live run, which the file does not have."""
     if found.coordination is None or found.verdict.outcome.decided:
         return cluster
     intents = found.coordination.view["intents"]

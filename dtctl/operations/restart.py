@@ -1,4 +1,4 @@
-"""Start tasks once more within their run."""
+"""Restarts tasks within their run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RestartResult:
     tasks: tuple[TaskStatus, ...]
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     away: CoordinatorUnreachable | None = None
-    """Why every host was asked for itself."""
+    """Why every host was asked directly."""
 
 
 def restart(
@@ -60,7 +60,7 @@ def why_unreached(host: str, view: RunView | None) -> TransportError:
 def _restart_directly(
     record: RunRecord, transport: Transport, tasks: Sequence[TaskId], by: str, away: CoordinatorUnreachable
 ) -> RestartResult:
-    """Each host starts its own again, those that have done so already apart."""
+    """Each host restarts its own tasks; those that have already done so are skipped."""
     left = _still_asked(tasks, away.own)
     hosts = {record.roster[task] for task in left if task in record.roster}
     names = [name for name in (*record.hosts, *record.unknown_hosts) if name in hosts and name not in away.unreachable]
@@ -88,7 +88,7 @@ def statuses(
 
 
 def _request(record: RunRecord, tasks: Sequence[TaskId], by: str) -> Request[records.RestartResult]:
-    """A host answers for all of them where it coordinates the run, or else for its own."""
+    """The request: a host answers for all tasks if it coordinates the run, or else for its own."""
     named = [str(task) for task in tasks]
 
     def check(host: Host, answer: records.RestartResult) -> None:

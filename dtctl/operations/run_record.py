@@ -31,7 +31,7 @@ AWAY_CONNECT_S = 2.0
 """The time for a connection to a host that its coordinator reports as away."""
 
 _PLAIN = ("cluster", "run", "success", "created", "replaced", "grace_s", "file_sha256", "begun", "outcome", "elected")
-"""Fields that JSON holds as they are; where a record lacks one, earlier versions had none."""
+"""Fields that are stored in JSON unchanged; records of earlier versions may lack them."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class RunRecord:
     outcome: str = ""
     """The outcome of the run, if known here."""
     target_step: int | None = None
-    """As a host of the run reports it."""
+    """The target step, as a host of the run reports it."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Keys of the cluster file as the run was started, as trainer.args.rate -> 0.1."""
     checkpoint_urls: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class RunRecord:
 
     @property
     def unknown_hosts(self) -> tuple[str, ...]:
-        """Hosts with tasks that this machine knows no way to."""
+        """Hosts with tasks to which this machine knows no route."""
         return tuple(name for name in dict.fromkeys(self.roster.values()) if name not in self.hosts)
 
     def route_to(self, name: str) -> Host:
@@ -134,7 +134,7 @@ class RunRecord:
     def with_short_timeouts(self, names: Collection[str]) -> RunRecord:
         """The same run; hosts of these names are given up if they cannot be connected to within AWAY_CONNECT_S.
 
-        For hosts that the run's coordinator reports as away: most are down, and others have only lost their link to it.
+        The run's coordinator reports these hosts as away: most are down, and others have only lost their link to it.
         """
         hosts = {name: _with_short_timeout(host) if name in names else host for name, host in self.hosts.items()}
         return dataclasses.replace(self, hosts=hosts)
@@ -222,7 +222,7 @@ def _with_short_timeout(host: Host) -> Host:
 
 def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> RunRecord:
     """The record of a plan; without `run` it means the current run of the cluster on each host."""
-    from dtctl.plan.hosts import checkpoint_places, directories, event_places  # making the plan has imported it
+    from dtctl.plan.hosts import checkpoint_places, directories, event_places  # already imported to make the plan
 
     hosts = plan.cluster.hosts
     lead = next(task.host for task in plan.tasks if task.id == plan.lead)
@@ -255,7 +255,7 @@ def _reach_json(reach: Reach) -> dict[str, Any]:
 
 def _host(entry: Mapping[str, Any]) -> Host:
     said = dict(entry)
-    if "ssh" in said:  # of earlier versions, which wrote null for this machine
+    if "ssh" in said:  # records of earlier versions have null for this machine
         settings = said.pop("ssh")
         said["reach"] = {"transport": "ssh", **settings} if settings else {"transport": "local"}
     return Host(**_known(Host, {**said, "reach": _reach(**said["reach"])}))

@@ -1,4 +1,4 @@
-"""Which runs the hosts know."""
+"""Finds the runs that the hosts know."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dtctl.operations.snapshot import Verdict
 from dtctl.transport.seam import Transport
 
 NEAR = 3
-"""How many runs are named to someone who has named none of them."""
+"""The number of runs that are suggested if none of them was named."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class KnownRun:
     cluster: str
     created: float
     live: bool
-    """On one of its hosts at least something still runs or is to be started."""
+    """Whether something still runs, or is to be started, on at least one of its hosts."""
     hosts: tuple[str, ...]
     tasks: Mapping[TaskId, TaskState]
     verdict: Verdict | None = None
-    """As its coordinator last reported it; None if the coordinator's host gave no answer, or has none."""
+    """The verdict that the coordinator last reported; None if its host gave no answer, or has none."""
     by: str = ""
-    """user@host of the person who started it, as its hosts say."""
+    """user@host of the person who started it, as its hosts report it."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
         for entry in answer["runs"]:
             own = entry["cluster"] == record.cluster
             if (own and entry["host"] != host) or (entry["run"], entry["host"]) in seen:
-                continue  # of another host that shares this one's home directory, and speaks for itself
+                continue  # the run of another host that shares this home directory, and reports for itself
             seen.add((entry["run"], entry["host"]))
             known = found.get(entry["run"])
             if entry["condition"]:
@@ -112,7 +112,7 @@ def _foreign(found: Mapping[str, Sequence[ForeignEntry]]) -> tuple[ForeignRun, .
 
 
 def check_known(record: RunRecord, transport: Transport, remembered: Sequence[str]) -> None:
-    """Raises UsageError when no host knows the run: a slip in its id is not to look like a run that has ended.
+    """Raises UsageError when no host knows the run, so that a mistyped id does not look like a run that has ended.
 
     It is not raised while a host cannot be asked.
     """
@@ -127,7 +127,7 @@ def check_known(record: RunRecord, transport: Transport, remembered: Sequence[st
 
 
 def unknown(run: str, why: str, known: Sequence[str]) -> UsageError:
-    """With those of the known runs that may have been meant."""
+    """The error for an unknown run, with the known runs that may have been meant."""
     newest = ", ".join(list(dict.fromkeys(known))[:NEAR])
     return UsageError(
         f"there is no run {run!r}",
@@ -138,5 +138,5 @@ def unknown(run: str, why: str, known: Sequence[str]) -> UsageError:
 
 
 def _only(verdicts: list[Verdict]) -> Verdict | None:
-    """A run has one coordinator: where several hosts say that they are it, none is believed."""
+    """The coordinator's answer; none if several hosts claim to be the run's coordinator."""
     return verdicts[0] if len(verdicts) == 1 else None

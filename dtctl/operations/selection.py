@@ -1,4 +1,4 @@
-"""Which tasks and hosts the words of a command line mean."""
+"""Resolves the tasks and hosts that a command line names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INDEXES = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 def select_tasks(record: RunRecord, selectors: Sequence[str]) -> tuple[TaskId, ...]:
-    """The tasks meant by words such as `worker:1`, `worker`, `worker:0-3`, `worker:0,2`, `@host`; all for no words.
+    """The tasks meant by words such as `worker:1`, `worker`, `worker:0-3`, `worker:0,2`, `@host`; all without words.
 
     In the order of the cluster file, each once. Raises UsageError for an unknown word.
     """
@@ -27,7 +27,7 @@ def select_tasks(record: RunRecord, selectors: Sequence[str]) -> tuple[TaskId, .
 
 
 def select_hosts(record: RunRecord, selectors: Sequence[str]) -> tuple[str, ...]:
-    """The hosts meant by `@host`, a host's plain name, or the tasks on them; all that have tasks for no words."""
+    """The hosts meant by `@host`, a host's plain name, or the tasks on them; all that have tasks without words."""
     if not selectors:
         return record.task_hosts
     chosen: set[str] = set()
@@ -61,7 +61,7 @@ def _mean(record: RunRecord, selector: str) -> list[TaskId]:
         return tasks
     wanted = [_range(part, selector) for part in indexes.split(",")]
     known = {task.index for task in tasks}
-    for each in wanted:  # a range may be of any length
+    for each in wanted:  # a range may have any length
         if missing := [index for index in (each.start, each.stop - 1) if index not in known]:
             raise UsageError(f"there is no task {job}:{missing[0]}", hint=f"the last one is {job}:{max(known)}")
     return [task for task in tasks if any(task.index in each for each in wanted)]

@@ -1,4 +1,4 @@
-"""What leaves this machine, and the user's consent to it.
+"""Data that leaves this machine, and the user's consent to it.
 
 A cluster file may come from elsewhere. What it names within its own directory came with it. Anything else that it
 sends, by whatever key, is allowed once, by content (consent.py): directories, files, values of the user's variables.
@@ -34,12 +34,12 @@ DATA = "data.from"
 WHEELS = "trainer.environment.wheels"
 VALUES = ("trainer.env_file", "trainer.secrets", "hooks")
 START = (CODE, WHEELS, *VALUES)
-"""What a start sends."""
+"""The settings whose contents a start sends."""
 EVERY = ("trainer", "data", "hooks")
 
 
 def sendings(cluster: Cluster, keys: Collection[str], environ: Mapping[str, str]) -> tuple[Sending, ...]:
-    """What needs consent of what these keys name; nothing where all hosts are this machine.
+    """The sendings of these settings that need consent; none if all hosts are this machine.
 
     What the command line names itself needs none, and neither does what lies in the directory of the file.
     """
@@ -49,12 +49,12 @@ def sendings(cluster: Cluster, keys: Collection[str], environ: Mapping[str, str]
 
 
 def allowable(cluster: Cluster) -> tuple[Sending, ...]:
-    """What would ever need consent: also values of variables that are not set now."""
+    """The sendings that could ever need consent, including values of variables that are not set now."""
     return sendings(cluster, EVERY, dict.fromkeys(_declared(cluster), ""))
 
 
 def sending_of(cluster: Cluster, key: str) -> Sending | None:
-    """That of the path which `key` names; None where it needs no consent."""
+    """The sending of the path that `key` names; None if it needs no consent."""
     return next(iter(sendings(cluster, (key,), {})), None)
 
 
@@ -110,7 +110,7 @@ def sender(bundle: Bundle, record: RunRecord, in_memory_bytes: int = IN_MEMORY_B
 
 
 def require(wanted: Sequence[Sending]) -> None:
-    """Raises PreflightError for what the user has not allowed."""
+    """Raises PreflightError for a sending that the user has not allowed."""
     if missing := Consents().missing(wanted) if wanted else ():
         raise not_allowed(missing)
 
@@ -155,10 +155,10 @@ def _declared(cluster: Cluster) -> tuple[str, ...]:
 
 
 def _of_environment(cluster: Cluster, environ: Mapping[str, str], to: Mapping[str, str]) -> Iterator[Sending]:
-    """Values that the env_file does not have."""
+    """Values of variables that the env_file does not have."""
     env_file, known = cluster.trainer.env_file, dict[str, str]()
     if env_file is not None:
-        with suppress(PreflightError):  # whoever needs the file reports that
+        with suppress(PreflightError):  # whoever needs the file reports the error
             known = read_env_file(env_file)
     secrets = cluster.trainer.secrets
     if not _is_typed(cluster, "trainer.secrets") and _any_of(environ, known, secrets):
@@ -174,7 +174,7 @@ def _any_of(environ: Mapping[str, str], known: Mapping[str, str], names: Iterabl
 
 
 def own_directory(file: Path) -> Path | None:
-    """The resolved directory of a cluster file; None where that is a home directory, or above one."""
+    """The resolved directory of a cluster file; None if that is a home directory, or above one."""
     place = file.absolute().parent.resolve()
     return None if is_around_a_home(place) else place
 
@@ -185,7 +185,7 @@ def _is_typed(cluster: Cluster, key: str) -> bool:
 
 
 def _destinations(cluster: Cluster) -> dict[str, str]:
-    """The hosts that are not this machine, as the file has them reached."""
+    """The hosts that are not this machine, as the file defines their routes."""
     reaches = {name: cluster.as_written.get(name, host.reach) for name, host in cluster.hosts.items()}
     remote = ((name, reach) for name, reach in reaches.items() if not cluster.hosts[name].is_local)
     return {name: _machine(reach) for name, reach in remote}

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import HOLDING, Fact, fact, why_of
+from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry, Exit, Intent, on_clock
 from dtctl.agent.records.whole_run import clock_ahead_s
 from dtctl.agent.run import outcome
@@ -22,9 +22,10 @@ from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult
     from dtctl.agent.records.checkpoints import Checkpoint
+    from dtctl.agent.records.run_state import Hold
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.vitals import Machine
-    from dtctl.agent.records.whole_run import Condition, Contact, Incident, RunView
+    from dtctl.agent.records.whole_run import Condition, Contact, GoneHost, Incident, RunView
     from dtctl.operations.run_record import RunRecord
 
 
@@ -52,37 +53,50 @@ class Verdict:
     why: tuple[Fact, ...]
     cause: TaskId | None = None
     """The task whose failure came first; of a failed run only."""
-
-    @classmethod
-    def of(cls, kind: str, why: Iterable[Fact], cause: str | None) -> Verdict:
-        """Makes a verdict from the fields of a record."""
-        return cls(Outcome(kind), tuple(why), TaskId.parse(cause) if cause else None)
+    hung: bool = False
+    """Whether that task hung."""
+    replaced: bool = False
+    """Whether another run of the cluster takes the place of this one."""
+    gone: GoneHost | None = None
+    """The host without which the run cannot continue."""
+    unready: tuple[TaskId, ...] = ()
+    """Tasks that ran when the start took too long, and never listened."""
+    of: int | None = None
+    """In a run that goes on: how many tasks take part."""
 
     @classmethod
     def of_condition(cls, condition: Condition) -> Verdict:
-        return cls.of(condition["type"], why_of(condition), condition["cause"])
+        return cls(
+            Outcome(condition["type"]),
+            tuple(why_of(condition)),
+            TaskId.parse(condition["cause"]) if condition["cause"] else None,
+            condition["hung"],
+            condition["replaced"],
+            condition["gone"],
+            tuple(map(TaskId.parse, condition["unready"])),
+            condition["of"],
+        )
 
 
 def seen_now(verdict: Verdict, tasks: Mapping[TaskId, TaskStatus]) -> Verdict:
-    """The same verdict with the number of tasks that are seen to run: that of its reasons may be older."""
+    """The verdict with the current number of running tasks: that of its reasons may be older."""
+    if verdict.of is None:
+        return verdict
     running = sum(task.state in _RUNS for task in tasks.values())
-    return dataclasses.replace(verdict, why=tuple(_counted(one, running) for one in verdict.why))
-
-
-def _counted(one: Fact, running: int) -> Fact:
-    return one if one["kind"] != "tasks_run" else fact("tasks_run", count=running, of=one["of"])
+    return dataclasses.replace(verdict, why=(fact("tasks_run", count=running, of=verdict.of),))
 
 
 def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
-    """The outcome by the hosts' own states; tasks of hosts without an answer about the run are lost."""
+    """The outcome by the hosts' own states; tasks of hosts without an answer are lost."""
     facts = _facts(run, answers)
     found = outcome.decided(facts) or outcome.decided_elsewhere(facts)
     found = found or outcome.standing(facts, outcome.waits_for_restart(facts))
     if found is not None:
-        return Verdict.of(found.kind, found.why, found.cause)
+        return Verdict.of_condition(found.condition(0.0))
     if len(facts.in_state("pending", "starting")) == len(facts.roster):
         return Verdict(Outcome.CREATED, (fact("no_task_runs"),))
-    return Verdict(Outcome.RUNNING, (fact("tasks_run", count=0, of=len(facts.roster)),))
+    of = len(facts.roster)
+    return Verdict(Outcome.RUNNING, (fact("tasks_run", count=0, of=of),), of=of)
 
 
 def _facts(run: Inventory, answers: Mapping[str, StatusResult]) -> outcome.Facts:
@@ -126,15 +140,13 @@ class TaskStatus:
         return why_of(self.entry)
 
     @property
-    def held(self) -> Fact | None:
-        """Why nothing of it runs, whatever becomes of its host: a drain, a shutdown, or the size of its job."""
-        if self.entry["state"] != "pending":
-            return None
-        return next((one for one in self.why if one["kind"] in HOLDING), None)
+    def held(self) -> Hold | None:
+        """Why nothing of the task runs, whatever becomes of its host: a drain, a shutdown, or the size of its job."""
+        return self.entry["hold"] if self.entry["state"] == "pending" else None
 
     @property
     def exit(self) -> Exit:
-        """How its newest attempt has ended; without code and signal while it has not."""
+        """The exit of its newest attempt; without code and signal while it runs."""
         return self.entry["exit"] or _NOT_ENDED
 
 
@@ -145,7 +157,9 @@ def how_it_ended(task: TaskStatus) -> list[Fact]:
 
 @dataclass(frozen=True)
 class Coordination:
-    """A run as its coordinator sees it. Tasks of hosts that it has lost are `lost`: their state is unknown."""
+    """A run as its coordinator sees it. Tasks of unreachable hosts are `lost`: their state is unknown. Tasks of hosts
+    that it has lost are `lost`: their state is unknown.
+    """
 
     view: RunView
     """The coordinator's view with only the hosts of the roster, in its order."""
@@ -200,7 +214,7 @@ class Coordination:
 
 
 def is_lost(contact: Contact) -> bool:
-    """The host was there, and is not now, though the run is not over for it."""
+    """Whether the host is unreachable although the run is not over for it."""
     return not contact["connected"] and contact["heard"] is not None and not contact["over"]
 
 
@@ -215,7 +229,7 @@ def recovered_after_s(incident: Incident) -> float | None:
 
 
 def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
-    """An end is certain even if the host is lost afterwards; anything else is not while it is away."""
+    """The status of a task: an end remains certain if its host becomes unreachable; any other state does not."""
     if known is None:
         return TaskStatus.unknown(task, host, fact("no_part"))
     if known["absent"] or known["state"] is None:
@@ -237,10 +251,10 @@ class Progress:
 
     step: int | None = None
     step_time: float | None = None
-    """When it was reported, in epoch seconds of that host."""
+    """When the step was reported, in epoch seconds of that host."""
     target: int | None = None
     rate: float | None = None
-    """Steps a second."""
+    """The rate in steps per second."""
     loss: str | None = None
 
     @property
@@ -252,7 +266,7 @@ class Progress:
 
 
 def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -> Progress:
-    """By the task that has come furthest, of those that train; the lead's loss and rate, if it reports them.
+    """The progress of the task that has come furthest in training, with the lead's loss and rate if it reports them.
 
     Rates are of tasks that run: of another its last rate predicts nothing.
     """
@@ -307,12 +321,12 @@ class CoordinatorUnreachable(DtctlError):
 
     @property
     def unreachable(self) -> Mapping[str, DtctlError]:
-        """The host, if there is no use in trying it again."""
+        """The host, if trying it again is pointless."""
         return {self.host: self.cause} if isinstance(self.cause, TransportError) else {}
 
     @property
     def elsewhere(self) -> bool:
-        """The host was asked, and knows nothing of coordinating a run."""
+        """Whether the host was asked, and coordinates no run."""
         return isinstance(self.cause, AgentError) and self.cause.code in ("no_run", "not_coordinator")
 
 
@@ -343,7 +357,7 @@ class RunStatus:
 
     @property
     def going_on_after_the_end(self) -> tuple[TaskId, ...]:
-        """Tasks that run though the outcome is certain, ps tasks as a rule."""
+        """Tasks that still run although the outcome is certain, usually ps tasks."""
         if not self.verdict.outcome.decided:
             return ()
         return tuple(task for task, status in self.tasks.items() if status.state in _GOING_ON)
@@ -357,7 +371,7 @@ class RunStatus:
 
     @property
     def is_over(self) -> bool:
-        """The outcome is certain and nothing runs any more."""
+        """Whether the outcome is certain and nothing runs any more."""
         return self.verdict.outcome.decided and not self.going_on_after_the_end
 
     @property

@@ -1,4 +1,4 @@
-"""What has become of a run: its coordinator is asked, or else every host."""
+"""Queries the status of a run: from its coordinator, or else from every host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dtctl.transport.seam import Transport
 
 
 def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable | None = None) -> RunStatus:
-    """By one connection where the coordinator can be asked; `away`: its host has failed just now.
+    """The status, over one connection if the coordinator answers; `away`: its host has just failed.
 
     Raises DtctlError only for an answer that no other host can replace.
     """
@@ -36,7 +36,7 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
     found = status_by_coordinator(known, answer)
     lost = found.coordination.lost_hosts if found.coordination else ()
     asked = found.record.with_short_timeouts((*lost, found.record.roster[found.record.lead]))
-    if found.coordination and found.coordination.in_doubt:  # it may have been replaced while it was cut off
+    if found.coordination and found.coordination.in_doubt:  # the host may have been replaced while it was cut off
         every = status_of_hosts(asked, transport)
         newer = dataclasses.replace(every.record, hosts={**every.record.hosts, **_known_routes(found.record, every)})
         if newer.created > found.record.created or newer.coordinator != found.record.coordinator:
@@ -50,7 +50,7 @@ def _known_routes(record: RunRecord, found: RunStatus) -> Mapping[str, Host]:
 
 
 def placed(record: RunRecord, transport: Transport) -> RunRecord:
-    """With its tasks where they are now, as far as its hosts can say: what is wrong with one, the command reports."""
+    """The record with the current hosts of its tasks, as far as the hosts answer; the command itself reports errors."""
     try:
         found = status(record, transport)
     except DtctlError:
@@ -65,7 +65,7 @@ class AtUrls(Protocol):
 
 
 def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
-    """And the checkpoints at the storage URLs of the run, which no host knows of; `fresh`: as they are now."""
+    """The status with the checkpoints at the run's storage URLs, which no host reports; `fresh`: queried now."""
     if not found.record.checkpoint_urls:
         return found
     readers: Iterator[AtUrls] = rooms.each("checkpoints")
@@ -74,12 +74,14 @@ def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
 
 
 def with_checkpoints(record: RunRecord, transport: Transport) -> RunStatus:
-    """By every host, with all checkpoints: those that no setting leads to, and those in storage as they are now."""
+    """The status from every host with all checkpoints, also in directories that no setting names, and in storage as of
+    now.
+    """
     return with_storage(status_of_hosts(record, ImpatientTransport(transport, record), guess=True), fresh=True)
 
 
 def before_first_run(record: RunRecord, transport: Transport, dirs: Mapping[str, Sequence[str]]) -> RunStatus:
-    """The checkpoints in these directories of hosts that have no run, from which the first one would continue."""
+    """The checkpoints in these directories of hosts without a run, from which the first run would continue."""
     asked = [name for name in record.task_hosts if dirs.get(name)]
     outcomes = ask(record, ImpatientTransport(transport, record), request_of_status(record, dirs=dirs), asked)
     answers = outcomes.results
@@ -100,7 +102,7 @@ def _with_answers_of_hosts(
     lost: Sequence[str],
     answered: Mapping[str, StatusResult | None],
 ) -> RunStatus:
-    """Asks the hosts that the coordinator has lost directly, which also revives their agents.
+    """Asks hosts that are unreachable for the coordinator directly, which also revives their agents.
 
     And the lead's host about its checkpoints, where another one coordinates, which sees them only in a shared
     directory. `answered`: the answers that hosts have just given about their own parts; None: it could not be asked.
@@ -126,7 +128,9 @@ def _with_answers_of_hosts(
 
 
 def _as_hosts_report(found: RunStatus, every: RunStatus) -> RunStatus:
-    """Tasks of hosts that the coordinator has lost are as these report them; `every`: the status of all hosts."""
+    """The tasks of hosts that the coordinator does not reach, as these report them; `every`: the status of all
+    hosts.
+    """
     found = dataclasses.replace(found, checkpoints=every.checkpoints)
     lost = found.coordination.lost_hosts if found.coordination else ()
     reported = {task: one for task, one in every.tasks.items() if one.host in lost and one.state is not TaskState.LOST}
@@ -136,8 +140,8 @@ def _as_hosts_report(found: RunStatus, every: RunStatus) -> RunStatus:
 def _with_reports(
     found: RunStatus, reported: Mapping[TaskId, TaskStatus], errors: Mapping[str, DtctlError]
 ) -> RunStatus:
-    """`errors`: of hosts that the coordinator has lost. Those that cannot be reached either are errors only where the
-    run has ended: something may still run there then, which no table of a run that goes on would hide.
+    """Adds `errors` of hosts that the coordinator does not reach. Those that cannot be reached either are errors only
+    where the run has ended: something may still run there then, which no table of a run that goes on would hide.
     """
     tasks = {**found.tasks, **reported}
     found = dataclasses.replace(found, tasks=tasks, verdict=seen_now(found.verdict, tasks))
@@ -151,7 +155,7 @@ def _with_reports(
 
 
 def status_elsewhere(error: CoordinatorUnreachable, record: RunRecord, transport: Transport) -> RunStatus:
-    """For a watch whose coordinator is away or has no run: all hosts are asked once.
+    """The status for a watch whose coordinator is away or has no run: all hosts are asked once.
 
     Raises the error of the coordinator's host if the others do not know the run either.
     """

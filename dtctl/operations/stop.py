@@ -1,4 +1,4 @@
-"""End tasks, and make sure of it."""
+"""Stops tasks, and verifies that they have ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dtctl.transport.timeouts import PATIENCE_S
 
 @dataclass(frozen=True)
 class Stopping:
-    """Changed states of tasks that are being stopped."""
+    """Tasks that are being stopped, as their states change."""
 
     grace_s: float
     tasks: Mapping[TaskId, records.Leaving]
@@ -35,7 +35,7 @@ OnStopping = Callable[[Stopping], None]
 
 
 def unseen(stopping: Stopping) -> None:
-    """Shows no progress."""
+    """Ignores the progress."""
 
 
 def listener(record: RunRecord, report: OnStopping) -> Mapping[str, Callable[[Host, Message], None]]:
@@ -57,10 +57,10 @@ def listener(record: RunRecord, report: OnStopping) -> Mapping[str, Callable[[Ho
 
 @dataclass(frozen=True)
 class Ending:
-    """`tasks`: those that are about to be stopped and have not ended yet, as far as the hosts know."""
+    """The tasks that are about to be stopped."""
 
     run: str | None
-    """None: no host that was queried knows a run."""
+    """The run; None: no host that was asked knows one."""
     tasks: tuple[TaskId, ...] = ()
     hosts: tuple[str, ...] = ()
     restarts: tuple[TaskId, ...] = ()
@@ -68,11 +68,11 @@ class Ending:
     is_idle: bool = False
     """Whether the host has no task."""
     spares: tuple[str, ...] | None = None
-    """For a spare: the remaining spares."""
+    """The remaining spares, if the host is a spare."""
 
 
 Before = Callable[[Ending], None]
-"""Called with what is about to be stopped; if it raises, nothing is stopped."""
+"""Called with the tasks that are about to be stopped; if it raises, nothing is stopped."""
 
 
 def once(before: Before) -> Before:
@@ -138,17 +138,17 @@ class StopResult:
     away: CoordinatorUnreachable | None = None
     """Why each host was asked to stop its own tasks."""
     known: RunRecord | None = None
-    """The run as its hosts know it."""
+    """The run as its hosts report it."""
     unwritten: tuple[str, ...] = ()
-    """Hosts whose disk is full: their agents obey in memory, and know nothing of it if they are started again."""
+    """Hosts whose disk is full: their agents obey in memory, but a restarted agent does not know of the order."""
     killed: Mapping[TaskId, float] = field(default_factory=dict)
-    """The stopped tasks that were killed, each with the grace period before, in seconds."""
+    """Task -> the grace period in seconds after which it was killed."""
     absent: tuple[str, ...] = ()
-    """Hosts without which the run continued: nothing of it is there."""
+    """Hosts without which the run continued; nothing of it is there."""
     inactive: tuple[str, ...] = ()
-    """Hosts that the coordinator has lost, and whose tasks did not run then."""
+    """Unreachable hosts whose tasks did not run when the coordinator lost contact."""
     silent_s: Mapping[str, float | None] | None = None
-    """Host that the coordinator has lost -> how long it has not heard it; null: unknown. None: no coordinator that has
+    """Unreachable host -> the seconds since the coordinator last heard it; null: unknown. None: no coordinator that has
     its lease has answered."""
 
     def and_then(self, other: StopResult) -> StopResult:
@@ -176,7 +176,7 @@ class StopOrder:
     grace_s: float | None = None
     why: str | Sequence[Fact] = "stopped_by"
     ends_as: RunEnd | None = None
-    """What it means for the run; None: it is stopped."""
+    """The effect on the run; None: it is stopped."""
 
     def fields(self) -> dict[str, Any]:
         why = [fact(self.why, by=self.by)] if isinstance(self.why, str) else list(self.why)
@@ -195,7 +195,8 @@ def stop(
     report: OnStopping = unseen,
     before: Before | None = None,
 ) -> StopResult:
-    """SIGTERM, the grace period, SIGKILL, another look; servers last, as the others still save what is on them.
+    """Sends SIGTERM, waits for the grace period, sends SIGKILL and verifies; servers end last, because the others still
+    save to them.
 
     The coordinator does it. Hosts that it does not reach are asked directly, and are given up soon: it stops their
     tasks when they are back. Where it is away itself, all hosts are asked.
@@ -247,7 +248,7 @@ def _request(
     *,
     others_ended: bool = False,
 ) -> Request[records.StopResult]:
-    """A host answers for all of these tasks (None: all) where it coordinates the run, or else for its own."""
+    """The request: a host answers for all of these tasks (None: all) if it coordinates the run, or else for its own."""
 
     def check(host: Host, answer: records.StopResult) -> None:
         known = check_part(record, host, answer)
@@ -293,7 +294,9 @@ def _stop_directly(
 
 
 def _result(record: RunRecord, answers: Answers) -> StopResult:
-    """The result for all tasks. One host may report a task as ended before that another has stopped."""
+    """The result for all tasks. A task may have ended on one host and been stopped on another. One host may report a
+    task as ended before that another has stopped.
+    """
     pairs = list(answers)
     stopped = dict.fromkeys(TaskId.parse(task) for _, answer in pairs for task in answer["stopped"])
     killed = {TaskId.parse(task): seconds for _, answer in pairs for task, seconds in answer["killed"].items()}

@@ -1,4 +1,4 @@
-"""A run as it is now, again whenever it has changed, over conversations that are kept open.
+"""Watches a run: its state, and each change of it, over conversations that stay open.
 
 The coordinator's host reports all tasks. While it is away every other host is asked for itself.
 """
@@ -33,10 +33,10 @@ from dtctl.transport.seam import Message, Session, Transport
 TICK_S = 0.1
 
 TOGETHER_S = 0.5
-"""How often what hosts report of themselves is put together, at the most."""
+"""How often the hosts' own reports are merged, at most."""
 
 LOOK_AGAIN_S = 5.0
-"""How often a host is asked what it does not report by itself: its checkpoints, and whether all is over."""
+"""How often a host is asked for what it does not report by itself: its checkpoints, and whether the run is over."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ Report = RunStatus | Disconnected | Reconnected | Over
 
 
 def watch_run(record: RunRecord, transport: Transport) -> Generator[Report | None, None, None]:
-    """What is reported of the run, as it comes, endlessly; None whenever nothing came for a while.
+    """The events of a run as they come, endlessly; None whenever nothing came for a while.
 
     Raises DtctlError when no host knows a run, before anything else is reported.
     """
@@ -64,14 +64,14 @@ def watch_run(record: RunRecord, transport: Transport) -> Generator[Report | Non
 
 @dataclass(frozen=True)
 class _OwnReport:
-    """Of a host for itself."""
+    """A host's report about itself."""
 
     host: str
     answer: StatusResult
 
 
 class Watching:
-    """Who is asked, and what the hosts have reported for themselves while the coordinator was away.
+    """Whom the watch asks, and the hosts' own reports while the coordinator was away.
 
     `look_again_s`: how often the coordinator is asked for what it does not report by itself; None: at the end alone.
     """
@@ -79,14 +79,14 @@ class Watching:
     def __init__(self, record: RunRecord, transport: Transport, look_again_s: float | None) -> None:
         self.record = record
         self.moved = False
-        """The run is on other hosts than was known: everything starts again."""
+        """Whether the run has moved to other hosts: everything starts again."""
         self._transport = transport
         self._look_again_s = look_again_s
         self._streams: Streams | None = None
         self._known = False
-        """Something was reported of the run."""
+        """Whether anything was reported of the run."""
         self._alone: _Alone | None = None
-        """While the coordinator is away."""
+        """The hosts' own reports, while the coordinator is away."""
 
     def begin(self, streams: Streams) -> None:
         self.moved, self._streams, self._alone = False, streams, None
@@ -94,7 +94,7 @@ class Watching:
         streams.begin(self.record.route_to(self.record.coordinator), converse)
 
     def observe(self, message: object) -> Iterator[Report | None]:
-        """What a message of the streams means; nothing if it is not about the watch."""
+        """The event that a message of the streams means; None if it is not about the watch."""
         if isinstance(message, RunStatus):
             self._known = True
             self.moved = message.record.moved != self.record.moved
@@ -134,7 +134,7 @@ class Watching:
             self.record, self.moved = found.record, True
 
     def _ask_each(self, away: Disconnected) -> None:
-        """Every other host reports its own tasks until the coordinator is back."""
+        """Lets every other host report its own tasks until the coordinator is back."""
         assert self._streams is not None
         if self._alone is None:
             self._alone = _Alone(self.record, self._transport, self._streams, away)
@@ -158,7 +158,9 @@ def _watched(record: RunRecord, session: Session, **fields: Any) -> Iterator[Mes
 def _converse_with_coordinator(
     record: RunRecord, streams: Streams, look_again_s: float | None, session: Session
 ) -> bool:
-    """`status`, then `watch` for a while, and the same again. True: once more, as tasks have moved to other hosts."""
+    """Sends `status`, then `watch` for a while, and repeats that. Returns whether to begin again, because tasks have
+    moved.
+    """
     while True:
         asked = time.monotonic()
         known, answer = ask_whole_run(record, session)
@@ -166,7 +168,7 @@ def _converse_with_coordinator(
         began = time.monotonic()
         if _report_changes(known, session, streams, answer, asked, look_again_s):
             return True
-        if look_again_s is None or time.monotonic() - began < look_again_s / 2:  # only where nothing more will happen
+        if look_again_s is None or time.monotonic() - began < look_again_s / 2:  # only if nothing more will happen
             answer = request_of_status(known).put(known, session)
             if answer["coordination"] is not None:
                 streams.put(status_by_coordinator(known, answer))
@@ -182,7 +184,9 @@ def _report_changes(
     asked: float,
     look_again_s: float | None,
 ) -> bool:
-    """Each change of the whole run, with the checkpoints of the last answer. True: its tasks are elsewhere now."""
+    """Reports each change of the whole run, with the checkpoints of the last answer. Returns whether its tasks have
+    moved.
+    """
     assert known.run is not None
     assert answer["inventory"] is not None
     for message in _watched(known, session, **({} if look_again_s is None else {"for_s": look_again_s})):
@@ -191,25 +195,25 @@ def _report_changes(
                 return True
             with about(session.host.name, "sent invalid `states`"):
                 check_view(view, known.run, possible_tasks(answer["inventory"]))
-            now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be some seconds old
+            now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be a few seconds old
             latest: StatusResult = {**answer, "coordination": view, "time": now}
             streams.put(status_by_coordinator(known, latest), message.size)
     return False
 
 
 class _Alone:
-    """What hosts report of themselves while the coordinator's is away."""
+    """The hosts' own reports while the coordinator's host is away."""
 
     def __init__(self, record: RunRecord, transport: Transport, streams: Streams, coordinator: Disconnected) -> None:
         self.over = False
-        """The coordinator answers again: the conversations end."""
+        """Whether the coordinator answers again: the conversations end."""
         self._record = record
         self._transport = transport
         self._streams = streams
         self._answers: dict[str, StatusResult] = {}
         self._errors: dict[str, DtctlError] = {coordinator.host: coordinator.error}
         self._away: CoordinatorUnreachable | None = None
-        with suppress(DtctlError):  # something else than that it is away
+        with suppress(DtctlError):  # another error than that the host is away
             self._away = coordinator_away(coordinator.host, coordinator.error)
         self._changed = True
         self._next = 0.0
@@ -243,7 +247,7 @@ class _Alone:
 
 
 def _converse_with_host(record: RunRecord, streams: Streams, alone: _Alone, session: Session) -> bool:
-    """Of a host that reports its own tasks."""
+    """The conversation with a host that reports its own tasks."""
     name = session.host.name
     while not alone.over:
         answer = request_of_status(record).put(record, session)
@@ -257,5 +261,5 @@ def _converse_with_host(record: RunRecord, streams: Streams, alone: _Alone, sess
             changed: StatusResult = {**answer, "state": state, "time": answer["time"] + time.monotonic() - asked}
             streams.put(_OwnReport(name, changed), message.size)
         if time.monotonic() - asked < LOOK_AGAIN_S / 2:
-            return False  # all that it had to do is done
+            return False  # everything that it had to do is done
     return False

@@ -66,7 +66,7 @@ class Roster:
 
     cluster: Cluster
     tasks: tuple[RosterEntry, ...]
-    """In the order of the file."""
+    """The tasks, in the order of the file."""
     lead: TaskId
     success: SuccessRule
     strategy: Strategy
@@ -98,7 +98,7 @@ class RunPlan(Roster):
     settle_s: float
     target_step: int | None
     dirs: Mapping[str, Directories]
-    """By host."""
+    """The directories by host."""
     checkpoint_dirs: Mapping[str, tuple[str, ...]]
     """The directories of checkpoints on each host, with marks; none if checkpoints are in a storage URL."""
 

@@ -188,7 +188,7 @@ def dealt(cluster: Cluster) -> tuple[TaskId, ...]:
     """The tasks among which the files are dealt out, in this order; none where each reads all."""
     if cluster.data.source is None or cluster.data.shard == "none":
         return ()
-    # A coordinating chief reads no data of its own: its share would not be trained on.
+    # A coordinating chief reads no data itself: no task would train on its share.
     idle = cluster.lead if strategy_of(cluster) is Strategy.PS_STRATEGY else None
     wanted = readers(cluster)
     return tuple(task for task in trainers(cluster) if task in wanted and task != idle)

@@ -255,7 +255,7 @@ def _listens(role: Role, strategy: Strategy, launch: Launch, cluster: Cluster) -
     if launch.dialect not in ("tensorflow", "flags", "tf_config") or cluster.strategy in ("ddp", "kvstore"):
         return False
     if role == "lead":
-        # The lead of these connects to the servers of the others, and has none itself, or has no task to serve.
+        # The lead of these connects to the servers of the others, and has no server itself, or no task to serve.
         return strategy not in (Strategy.IN_GRAPH, Strategy.PS_STRATEGY, Strategy.SINGLE)
     return role != "evaluator"
 
@@ -269,7 +269,7 @@ def _environment(
     fields: Mapping[str, str],
 ) -> Mapping[str, str]:
     """The variables that dtctl sets, overridden by those of the file."""
-    # By its fault handler a trainer that hangs can be asked for its stack.
+    # A hung trainer can be asked for its stack through its fault handler.
     env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
     cluster = shared.cluster
     env |= placement_env(launch, task, shared.tf_configs)
@@ -279,14 +279,14 @@ def _environment(
     own = gpus[task]
     if own is not None:
         # An empty value would do for CUDA, but some shells and schedulers drop empty variables; -1 is understood too.
-        # The numbers are those of the driver, by which agents know who uses what; CUDA's own begin with the fastest.
+        # These are the driver's numbers, by which agents know who uses which GPU; CUDA's own begin with the fastest.
         env |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if own else {}
         env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, own)) or "-1"
     if cluster.trainer.venv is not None:
         venv = on_host(cluster.trainer.venv, cluster.name)
         env |= {"VIRTUAL_ENV": venv, "PATH": f"{venv}/bin:{PATH}"}
     if cluster.trainer.keep_proxy:
-        # gRPC would send the traffic between tasks through the proxy too (grpc/doc/environment_variables.md).
+        # gRPC would send the traffic between tasks through the proxy, too (grpc/doc/environment_variables.md).
         env["no_grpc_proxy"] = shared.hosts
     return {**env, **{name: fill(value, fields) for name, value in {**launch.env, **host.env}.items()}}
 

@@ -52,9 +52,9 @@ def digest(cluster: Cluster, bundle: str | None, wheels: str | None = None) -> s
     del values["data"]["source"]
     values["hooks"] = {
         name: hook for name, hook in values["hooks"].items() if hook["post"]
-    }  # others are this machine's
+    }  # other paths belong to this machine
     for job in values["jobs"].values():
-        del job["own_port"], job["replicas"]  # of a live run `dtctl scale` says how many of these run
+        del job["own_port"], job["replicas"]  # in a live run `dtctl scale` sets how many of these run
     if values["trainer"]["environment"]:
         del values["trainer"]["environment"]["wheels"]  # a path of this machine
         if wheels is not None:
@@ -141,7 +141,7 @@ def run_spec(
 
 @dataclass(frozen=True)
 class EnvironmentContent:
-    """From what the hosts create an environment, identified by content."""
+    """The files from which the hosts create an environment, identified by their content."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     """Files of the code, with their SHA-256."""
@@ -168,7 +168,7 @@ def host_spec(
         "host": host,
         "tasks": [_task(task, plan.cluster) for task in plan.marked.get(host, plan.on_host(host))],
         "seats": {seat: [_task(task, plan.cluster) for task in tasks] for seat, tasks in seats.items()},
-        # Data is there already, or it is not for us to make; it may well be read-only.
+        # The data already exists, or dtctl must not create it; it may well be read-only.
         "dirs": sorted(paths_of(place for name, place in plan.dirs[host].items() if name != "data")),
         "brought_along": list(brought_along(plan.cluster, plan.cluster.hosts[host], plan.dirs[host])),
         "environment": environment_of(plan, first, content) if first else None,
@@ -177,7 +177,7 @@ def host_spec(
         "keeps_checkpoints_by_url": bool(urls_of(checkpoint_places(plan.cluster, plan.dirs[host]))),
         "absent": list(absent),
     }
-    if first is None:  # it only votes
+    if first is None:  # the host only votes
         own |= {"bundle": None, **{name: [] for name in _OF_TRAINERS}}
     return cast("Spec", {**common, **own})
 

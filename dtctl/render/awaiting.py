@@ -66,7 +66,7 @@ class Awaiting(ExitStack):
 def dialling(
     waits: Callable[[], Mapping[str, float]], failed: Callable[[], Mapping[str, DtctlError]] = dict
 ) -> Iterator[None]:
-    """While a command connects to hosts before it shows anything: shows which have `failed` and which are awaited."""
+    """Shows, while a command connects to hosts before it prints anything, which have `failed` and which are awaited."""
     if not console.interactive():
         with failures_noted(waits, failed):
             yield
@@ -124,7 +124,7 @@ def awaiting_line(done: int, total: int, waits: Mapping[str, float], width: int)
 def waiting_for(waits: Mapping[str, float], width: int, what: str = "waiting for") -> str:
     """The hosts that have taken long, and the longest time; if not all fit, those that took longest.
 
-    `what`: what dtctl does, as in `connecting to`. Empty if there are none.
+    `what`: what dtctl does, as in `connecting to`. It is empty if there are none.
     """
     slow = sorted((place for place, waited_s in waits.items() if waited_s >= WAITED_S), key=lambda place: -waits[place])
     if not slow:

@@ -186,7 +186,7 @@ def _excerpt(place: Place) -> list[str]:
 
 
 def _without_secrets(line: str) -> str:
-    """Also without what begins as a mapping or a list where the value of a secret is expected."""
+    """The line without the rest after a mapping or a list that begins where the value of a secret is expected."""
     opened = re.finditer(r"([\w.-]{1,200})[\"']?\s*:\s+(?=[{\[])", line)
     end = next((one.end() for one in opened if one[1] != "secrets" and is_secret_name(one[1])), None)
     return hide_text(line if end is None else line[:end] + MASK)

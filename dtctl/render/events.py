@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import HOLDING, Fact, headline, named, sentence, why_of
+from dtctl.agent.records.reasons import HOLDING, Fact, headline, named, read, sentence, why_of
 from dtctl.agent.records.whole_run import HistoryEvent, Incident, has_steps
 from dtctl.agent.run.policy import fingerprint
 from dtctl.model import grouped
@@ -153,7 +153,7 @@ def _course(one: Attempted) -> str:
         return f"{ran}, succeeded" if len(one.why) <= 1 else f"{ran}, {why}, succeeded"
     if one.state == "stopped":
         return f"{ran}, {why or 'stopped'}" if kind in ("stopped", "stopped_by", None) else f"{ran}, stopped: {why}"
-    if any(each["kind"] in HOLDING for each in one.why):
+    if any(read(each)["kind"] in HOLDING for each in one.why):
         return f"{ran}, {why}"
     if kind in ("restart", "restarted_with"):
         return f"{ran}, {'restarted' if kind == 'restart' else why}"

@@ -13,7 +13,7 @@ from dtctl.agent.run.log_text import is_start_up
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.operations.client.streams import Disconnected, Reconnected
-from dtctl.operations.follow import PATIENCE_S, Event, Onward, made_room
+from dtctl.operations.follow import PATIENCE_S, Event, Onward
 from dtctl.operations.logs import LogLines
 from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
@@ -217,5 +217,5 @@ def show_onward(ended: RunStatus, newer: Onward) -> None:
     if newer.record is None:
         return note(f"{old} was stopped to make room for another run, which has not begun within {PATIENCE_S:g} s")
     run = newer.record.run
-    how = f"was replaced by {run}" if made_room(ended) else f"has ended; {run} is newer"
+    how = f"was replaced by {run}" if ended.verdict.replaced else f"has ended; {run} is newer"
     return note(f"{old} {how}: its logs follow")

@@ -272,7 +272,7 @@ def _environment(tasks: Sequence[TaskPlan], listed: Container[str]) -> str:
     """The variables that all tasks share, and the names of those that differ, without the table's `listed` ones."""
     first = {name: value for name, value in tasks[0].env.items() if name not in listed}
     common = {name: value for name, value in first.items() if all(task.env.get(name) == value for task in tasks)}
-    common.pop("TF_CONFIG", None)  # even that of a single task
+    common.pop("TF_CONFIG", None)  # also the note of a single task
     own = dict.fromkeys(name for task in tasks for name in task.env if name not in common and name not in listed)
     parts = [f"{name}={shlex.quote(value)}" for name, value in shown_variables(common).items()]
     return " ".join([*parts, *(f"{name}=..." for name in own)])
@@ -283,7 +283,7 @@ def _tf_config(plan: RunPlan) -> list[str]:
     value = next((task.env.get("TF_CONFIG") for task in plan.tasks if task.id == plan.lead), None)
     try:
         cluster = json.loads(value or "")["cluster"]
-    except (ValueError, KeyError, TypeError):  # a TF_CONFIG of the user's own
+    except (ValueError, KeyError, TypeError):  # the user sets a TF_CONFIG of their own
         return []
     text = json.dumps(cluster)
     if len(text) > _LONGEST_CLUSTER:

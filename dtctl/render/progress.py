@@ -206,7 +206,7 @@ class UpProgress(ExitStack):
 
     def _connecting(self) -> str:
         """The hosts that have not been reached for a while."""
-        # Without our lock: rich calls this with its own, and threads that hold ours may wait for that.
+        # Called without our lock: rich calls this with its own lock, and threads that hold ours may wait for that one.
         now = time.monotonic()
         waits = {host: now - since for host, since in dict(self._since).items()}
         return waiting_for(waits, console.columns() - 1, "connecting to")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from dtctl.agent.records.reasons import fact, sentence
+from dtctl.agent.records.reasons import fact, read, sentence
 from dtctl.dataclass import dataclass
 from dtctl.errors import clipped
 from dtctl.model import TaskState, grouped
@@ -169,15 +169,15 @@ def note(task: TaskStatus, status: RunStatus) -> str:
         if task.entry["next_start"]:
             wait = f"starts again in {duration(max(0.0, task.entry['next_start'] - status.time))}"
         else:
-            early = any(one["kind"] == "early" for one in task.why)
+            early = any(read(one)["kind"] == "early" for one in task.why)
             wait = "starts again with them" if early else "waits for the coordinator"
         return f"{sentence(how_it_ended(task))}; {wait}"
     if task.state is TaskState.FAILED:
         return sentence(how_it_ended(task))
     if task.state is TaskState.STOPPED:
-        killed = [one for one in task.why if one["kind"] == "killed_after"]
-        rest = [one for one in task.why if one["kind"] != "killed_after"]
-        shown = tuple(rest[1:]) == status.verdict.why  # it is above the table already
+        killed = [one for one in task.why if read(one)["kind"] == "killed_after"]
+        rest = [one for one in task.why if read(one)["kind"] != "killed_after"]
+        shown = tuple(rest[1:]) == status.verdict.why  # the line above the table already shows it
         why = sentence([*killed, *(rest[:1] if shown else rest)])
         how = (
             sentence([fact("exited", code=task.exit["code"])])
@@ -211,7 +211,7 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
 
 def left_behind(task: TaskStatus) -> str:
     """The processes that the trainer left behind; empty if there were none."""
-    return sentence(one for one in task.why if one["kind"] == "left_behind")
+    return sentence(one for one in task.why if read(one)["kind"] == "left_behind")
 
 
 SILENT_S = 30.0

@@ -80,7 +80,7 @@ def wheels_lines(sent: Mapping[str, int], wheels: Bundle) -> Iterator[str]:
     """`sent`: host -> the number of wheels that it lacked."""
     whole = f"{count(len(wheels.manifest.files), 'wheel')} ({size(wheels.total_bytes)})"
     for number, hosts in by_value(sent).items():
-        yield f"{fold(hosts)}: {number} of {whole} sent"
+        yield f"{fold(hosts)}: {number} of {whole} sent" if number else f"{fold(hosts)}: {whole} already there"
 
 
 def show_hook_failure(name: str, why: Sequence[Fact]) -> None:

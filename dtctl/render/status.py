@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.reasons import read, sentence
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.checkpoints import age, checkpoint_lines
@@ -99,7 +99,7 @@ def in_short(status: RunStatus) -> list[str]:
 
 
 def _all_run(verdict: Verdict) -> bool:
-    return all(one["kind"] != "tasks_run" or one["count"] == one["of"] for one in verdict.why)
+    return all(one["kind"] != "tasks_run" or one["count"] == one["of"] for one in map(read, verdict.why))
 
 
 def _age(status: RunStatus) -> str:
@@ -120,7 +120,7 @@ def _pace(status: RunStatus) -> list[str]:
 
 
 SILENT_S = 30.0
-"""After this long without a step the rate does not predict the remaining time."""
+"""The rate does not predict the remaining time after this long without a step."""
 
 
 def status_table(status: RunStatus, *, every: bool = False) -> Table:
@@ -246,7 +246,7 @@ def show_runs(known: KnownRuns) -> None:
         "HOSTS": [fold(one.hosts) for one in every],
         "TASKS": [*map(_tasks, runs), *("" for _ in foreign)],
     }
-    print_table(table(columns, dropped=("STARTED", "BY", "TASKS", "HOSTS")))  # its name also contains the start
+    print_table(table(columns, dropped=("STARTED", "BY", "TASKS", "HOSTS")))  # the name also contains the start
 
 
 def _result(run: KnownRun) -> Text:

@@ -29,7 +29,7 @@ LOOKED_EVERY_S = 0.5
 """The interval at which waiting threads are counted while there are hosts in the queue."""
 
 LAST_WORDS_S = 2.0
-"""If every host is needed and one has failed: how long the others may still report their own failures."""
+"""How long hosts may still report their own failures after one has failed that is needed."""
 
 H = TypeVar("H")
 R = TypeVar("R")
@@ -90,7 +90,7 @@ Still = Callable[[float], None]
 def idle(counts_from: float | None = None) -> Iterator[Still]:
     """While it lasts, this thread's work only waits for a host, and needs neither processor nor network.
 
-    From `counts_from` on (monotonic; None: in IDLE_S) another host is served meanwhile.
+    Another host is served meanwhile, from `counts_from` on (monotonic; None: in IDLE_S).
     """
     crew: _Crew[Any, Any] | None = getattr(_here, "crew", None)
     if crew is None:

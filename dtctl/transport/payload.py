@@ -42,7 +42,7 @@ class Program:
 
 
 def once(work: Callable[[], R]) -> Callable[[], R]:
-    """Like `cache`, but the threads of a fan-out, which all call at once, wait for the first of them."""
+    """Caches a result like `cache`; the threads of a fan-out, which all call at once, wait for the first of them."""
     lock, kept = threading.Lock(), cache(work)
 
     @wraps(work)

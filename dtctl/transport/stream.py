@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-"""For `dtctl -v`: the kinds of frames, never their contents."""
+"""The log of `dtctl -v`: the kinds of frames, never their contents."""
 
 FRAMES_PER_S = 1000
 """How many frames are read per second, of kinds without a limit of their own. The host keeps the rest."""
@@ -146,7 +146,9 @@ class StreamSession:
         return message
 
     def _awaiting_answer(self, timeout_s: float | None) -> AbstractContextManager[None]:
-        """Without a limit nobody waits for an answer: a log or a run is followed, for hours."""
+        """Counts the wait for an answer. A request without a limit is not counted: a log or a run is followed for
+        hours.
+        """
         if self._asked is None or timeout_s is None:
             return nullcontext()
         return self._waiting.on(self._host.name, f"no answer to `{self._asked}`")
@@ -360,5 +362,5 @@ def not_started(name: str, ending: RemoteExit, noise: bytes) -> TransportError:
 
 
 def text_of(raw: bytes) -> str:
-    """Without the line by which a login shell shows that it runs a command."""
+    """The text without the line by which a login shell shows that it runs a command."""
     return raw.replace(program.BEGINS + b"\n", b"").decode("utf-8", "replace").strip()

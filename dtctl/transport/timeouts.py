@@ -25,12 +25,12 @@ PATIENCE_S = 120.0
 """The time for an answer without lengthy work; beats do not extend it."""
 
 TOLD_AFTER_S = 10.0
-"""After this time in which a host has sent nothing at all, not even a beat, that is reported."""
+"""A host that has sent nothing at all for this long, not even a beat, is reported."""
 ALIVE_BYTES = 64 * 1024
 """How much of a long frame counts as a sign of life: a slow line gets time, single bytes do not."""
 
 NEWS_AFTER_S = 5.0
-"""After this time without news from a host a command says what it waits for."""
+"""A command shows what it waits for after this time without news from a host."""
 LOOKED_EVERY_S = 0.5
 
 OnSilence = Callable[[str, float, float], None]
@@ -47,7 +47,7 @@ def unobserved(*_: object) -> None:
 
 
 class Waiting:
-    """Reports what a command waits for, in a thread that lives while it waits for something. For all hosts."""
+    """Reports what a command waits for, in a thread that lives while it waits for something. It covers all hosts."""
 
     def __init__(self, on_silence: OnSilence = unobserved, on_wait: OnWait = unobserved) -> None:
         self.on_silence = on_silence

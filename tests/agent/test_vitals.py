@@ -165,9 +165,7 @@ def test_gpus_of_amd_are_read_from_sysfs(tmp_path: Path, monkeypatch: pytest.Mon
     assert [(one["pid"], one["used_bytes"]) for one in second["users"]] == [(os.getpid(), 200)]
 
 
-def test_the_state_has_the_tasks_that_use_a_gpu_and_a_library_that_hangs_delays_no_stop(
-    host: AgentHost, tmp_path: Path
-) -> None:
+def test_state_names_the_tasks_on_a_gpu_and_a_hung_driver_delays_no_stop(host: AgentHost, tmp_path: Path) -> None:
     fake = Gpus(tmp_path, gpu())
     host.env.update(fake.env)
     spec, pid = host.running(shell("worker:0", "sleep 1000 & wait", env={"CUDA_VISIBLE_DEVICES": "0"}))

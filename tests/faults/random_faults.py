@@ -6,6 +6,7 @@ import heapq
 import json
 import random
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,15 +25,26 @@ DOWN_S = (0.5, 6.0)
 """How long a flapping link is up, and how long it is down, at least and at most."""
 
 MOST_AT_ONCE = 3
+
+COMMAND_S = 130.0
+"""Within it `restart` ends whatever has happened: an answer of the coordinator, of all hosts, and a start."""
+
+SILENT_S = 15.0
+"""A command that takes longer has said what it waits for; after 5 s, where the machine is not busy."""
+
 MISSES = (OSError, TypeError, ValueError, KeyError, AssertionError, subprocess.SubprocessError, json.JSONDecodeError)
 """Errors of a fault for a host that is down, or for a task that does not run."""
 
 Strike = Callable[[Scene], Iterator[float]]
 """Yields for how many seconds the fault lasts, or its next part does, and then ends it.
 
-A host lives as long as the thread that boots it, so one thread does everything."""
+A host lives as long as the thread that boots it, so one thread does everything but typing commands."""
 
 Named = tuple[str, Strike]
+
+
+class CommandFailed(Exception):
+    """A command did not do what any command does: it is no miss of a fault."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,7 @@ def _of_task(rng: random.Random, task: str) -> Named:
         (f"{task} is frozen", _once(freeze(task))),
         (f"{task} is frozen for {lasts:.0f} s", _while(lambda s: faults.frozen(s.host(task), s.pid(task)), lasts)),
         (f"kill -9 of {task} and of its agent", _once(kill_agent_and_task(task))),
-        (f"dtctl restart {task}", _once(lambda scene: scene.user.run("restart", task, timeout_s=60))),
+        (f"dtctl restart {task}", _type("restart", task)),
         (f"the newest checkpoint is cut short, kill -9 of {task}", _once(damage(task))),
     ]
     if task.startswith("ps:"):
@@ -143,6 +155,37 @@ def _once(do: Callable[[Scene], object]) -> Strike:
         yield 0.0
 
     return strike
+
+
+def _type(*words: str) -> Strike:
+    """A command, while the other faults go on and end. Raises CommandFailed."""
+
+    def strike(scene: Scene) -> Iterator[float]:
+        problems: list[str] = []
+        typing = threading.Thread(target=lambda: problems.extend(_problems(scene, words)))
+        typing.start()
+        while typing.is_alive():
+            yield 0.1
+        if problems:
+            raise CommandFailed(f"dtctl {' '.join(words)} {'; '.join(problems)}")
+
+    return strike
+
+
+def _problems(scene: Scene, words: Sequence[str]) -> Iterator[str]:
+    began = time.monotonic()
+    try:
+        done = scene.user.run(*words, timeout_s=COMMAND_S)
+    except subprocess.TimeoutExpired as late:
+        yield f"did not end within {COMMAND_S:.0f} s: {late.stderr!r}"
+        return
+    took_s = time.monotonic() - began
+    if took_s > SILENT_S:
+        print(f"    dtctl {' '.join(words)}: {took_s:.0f} s, exit {done.returncode}: {done.stderr}", flush=True)
+    if "Traceback" in done.stderr:
+        yield f"ended with a traceback: {done.stderr}"
+    if took_s > SILENT_S and not done.stderr:
+        yield f"took {took_s:.0f} s and did not say what it waited for"
 
 
 def _while(

@@ -60,9 +60,7 @@ def test_asynchronous_training_goes_on_in_the_same_attempt(fleet: Fleet, user: D
     user.dtctl("down", "--yes", timeout_s=120)
 
 
-def test_synchronous_training_goes_on_in_the_same_attempt_after_its_other_worker_was_held(
-    fleet: Fleet, user: Desk
-) -> None:
+def test_synchronous_training_continues_in_the_same_attempt_after_a_hold(fleet: Fleet, user: Desk) -> None:
     scene = tensorflow(fleet, user, STEPS, PS_SYNC)
     scene.up()
     cut(scene, "gpu-4")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.desk import Desk
-from tests.faults.scene import RECOVERY_S, Scene, Way, stand_in
+from tests.faults.scene import RECOVERY_S, SYNC, Scene, Way, stand_in
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet, FleetHost
 from tests.waiting import eventually
@@ -61,7 +61,7 @@ def test_hosts_that_the_coordinator_has_lost_are_not_waited_for(fleet: Fleet, us
     eventually(lambda: not away.processes(), RECOVERY_S, "the end of worker:2")
 
 
-def test_a_stop_during_an_election_reports_whom_it_did_not_reach_until_that_has_ended(fleet: Fleet, user: Desk) -> None:
+def test_stop_during_an_election_reports_unreached_hosts_until_they_end(fleet: Fleet, user: Desk) -> None:
     scene, away = stand_in(fleet, user, THREE), fleet["gpu-3"]
     scene.up()
     with faults.drop_incoming(away), faults.drop_outgoing(away):
@@ -95,6 +95,28 @@ def test_status_counts_no_task_that_nobody_sees_and_names_the_missing_majority(f
     for name in ("gpu-4", "gpu-5"):
         fleet.boot(fleet[name])
     scene.recover()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["gpu-5", "gpu-3"], ids=["a worker's host", "the coordinator's host"])
+def test_restart_of_a_task_that_waits_for_a_host_that_is_away_names_it(name: str, fleet: Fleet, user: Desk) -> None:
+    """All tasks of `sync-ps` are restarted with a ps, and begin together."""
+    scene, away = stand_in(fleet, user, SYNC), fleet[name]
+    scene.up()
+    fleet.crash(away)
+    eventually(lambda: scene.coordinator() is not away and lost(scene, away), RECOVERY_S, "the loss to be noticed")
+    scene.kill("ps:0")
+    eventually(lambda: scene.task("ps:0")["state"] == "pending", RECOVERY_S, "the recovery to hold ps:0")
+    begun = time.monotonic()
+    done = user.run("restart", "ps:0", timeout_s=180)
+    took_s = time.monotonic() - begun
+    assert took_s < 2 * BUSY_S, f"{took_s:.1f} s\n{done.stdout}{done.stderr}"
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert "ps:0 on gpu-1" in done.stdout
+    assert f"{name} is away from the coordinator" in done.stderr
+    fleet.boot(away)
+    scene.recover()
+    user.dtctl("down", "--yes", timeout_s=120)
 
 
 def test_commands_answer_soon_while_the_coordinators_home_is_full(fleet: Fleet, user: Desk) -> None:
@@ -139,5 +161,33 @@ def test_a_stop_ends_a_run_while_the_coordinators_home_takes_not_a_byte(way: Way
             assert "the disk of gpu-3 is full, and the stop is not written there" in done.stderr
         eventually(lambda: set(states(user, 0).values()) == {"stopped"}, RECOVERY_S, "the end to be written")
         assert "Stopped" in head(user)
+        user.dtctl("down", "--yes")
+        eventually(lambda: not full.processes(), RECOVERY_S, "the end of all")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("way", "name"), [(THREE, "gpu-3"), (THREE, "gpu-4"), (ALONE, "gpu-3")], ids=["coordinator", "other", "one host"]
+)
+def test_down_removes_a_run_while_a_home_takes_not_a_byte(way: Way, name: str, fleet: Fleet, user: Desk) -> None:
+    scene, full = stand_in(fleet, user, way), fleet[name]
+    with faults.small_home(fleet, full, HOME_MIB):
+        user.dtctl("up", timeout_s=120)
+        eventually(lambda: user.status()["progress"]["step"], RECOVERY_S, "the run to train")
+        trainers = [scene.pid(task) for task, host in scene.places().items() if host == full.name]
+        (scene.run_directory(full) / "reserve").unlink()
+        with faults.full_home(full):
+            time.sleep(1.0)
+            begun = time.monotonic()
+            done = user.run("down", "--yes", timeout_s=180)
+            print(f"down took {time.monotonic() - begun:.1f} s\n{done.stdout}{done.stderr}")
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert time.monotonic() - begun < 2 * BUSY_S
+            assert not any(faults.has_process(full, pid) for pid in trainers)
+            eventually(lambda: not fleet.busy(), RECOVERY_S, "the end of all")
+            assert [path for host in fleet.hosts for path in (host.home / ".dtctl").glob("runs/*")] == []
+            assert "no run" in user.dtctl("status", code=None)
+        user.dtctl("up", timeout_s=120)
+        eventually(lambda: user.status()["progress"]["step"], RECOVERY_S, "another run to train")
         user.dtctl("down", "--yes")
         eventually(lambda: not full.processes(), RECOVERY_S, "the end of all")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.desk import Desk
 from tests.faults.cut_and_command import Commanded, plan
-from tests.faults.random_faults import episode, strike
+from tests.faults.random_faults import CommandFailed, episode, strike
 from tests.faults.scene import ASYNC, COLLECTIVE, STRATEGY, SYNC, Scene, Way, stand_in
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet
@@ -64,11 +64,11 @@ def strike_and_recover(scene: Scene, seed: int, count: int) -> float:
         struck += len(story)
         reported = "; ".join(f"{fault.after_s:.1f} s {fault.name}" for fault in story)
         _report(f"FAULTS_SEED={seed} fault {struck}: {reported}")
-        strike(scene, story)
-        over = time.monotonic()
         try:
+            strike(scene, story)
+            over = time.monotonic()
             scene.recover()
-        except AssertionError as error:
+        except (AssertionError, CommandFailed) as error:
             where = f"FAULTS_SEED={seed}, fault {struck}: {reported}"
             raise AssertionError(f"not recovered: {where}\n{error}") from None
         took_s = time.monotonic() - over

@@ -136,6 +136,11 @@ def test_the_printed_firewall_rules_admit_the_hosts_alone(user: Desk, fleet: Fle
                 loaded.enter_context(rules(fleet[name], kind, block))
         assert check(user) == {}
         assert "none of 5 task ports answers this machine" in user.dtctl("check")
+        with taken(fleet["gpu-4"], 2222):
+            refused = user.run("up", "--require-private")
+            assert refused.returncode == 5, "the rules admit the tested ports alone"
+            assert "2222" in refused.stderr
+            assert not [one for host in fleet.hosts for one in host.processes() if "stand_in" in one]
         user.dtctl("up", "--require-private")
         user.dtctl("stop")
 

@@ -1,8 +1,9 @@
-"""A compromised host that votes, in place of its agent: `evil_voter.py HOST RUN_DIRECTORY TERM SECONDS`.
+"""A compromised host that votes, in place of its agent: `evil_voter.py HOST RUN_DIRECTORY TERM GROWTH SECONDS`.
 
 It has the host's genuine credentials. Whatever it is asked, it answers that it coordinates in a term after TERM, and it
 orders every agent that connects to it to stop its tasks. By itself it connects to the other voters, requests their
-votes in such a term, and reports as the agent of its host.
+votes in such a term, and reports as the agent of its host. The term grows by GROWTH with each claim; 0: it repeats what
+was true in an old term.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ ACTS_EVERY_S = 1.0
 
 
 class EvilVoter:
-    def __init__(self, own: str, directory: Path, term: int) -> None:
-        self.own, self.term = own, term
+    def __init__(self, own: str, directory: Path, term: int, growth: int) -> None:
+        self.own, self.term, self.growth = own, term, growth
         read = {name: json.loads((directory / f"{name}.json").read_text()) for name in ("spec", "state", "intent")}
         self.spec, self.state, self.intents = read["spec"], read["state"], read["intent"]["tasks"]
         identity = Identity(str(directory), self.spec["run"])
@@ -47,7 +48,7 @@ class EvilVoter:
 
     def claim(self) -> dict[str, Any]:
         self.poke += 1
-        return {"term": min(self.term + 20 * self.poke, LARGEST), "backs": self.own, "elected": True}
+        return {"term": min(self.term + self.growth * self.poke, LARGEST), "backs": self.own, "elected": True}
 
     def step(self) -> None:
         now = time.monotonic()
@@ -90,7 +91,7 @@ class EvilVoter:
         for link in self.links.values():
             canvass = {"type": "canvass", "term": claim["term"], "memo": [LARGEST, 0]}
             link.send({**canvass, "trial": False})
-            link.send({**canvass, "trial": True, "term": 3})
+            link.send({**canvass, "trial": True, "term": 3 if self.growth else self.term})
             link.send({"type": "granted", **claim, "beat": 1, "memo": [0, 0], "lines": 0})
 
     def hello(self) -> dict[str, Any]:
@@ -110,9 +111,11 @@ class EvilVoter:
 
 
 @contextmanager
-def lying(host: str, directory: Path, term: int, seconds: int, *, inside: Sequence[str] = ()) -> Iterator[None]:
+def lying(
+    host: str, directory: Path, term: int, seconds: int, *, growth: int = 20, inside: Sequence[str] = ()
+) -> Iterator[None]:
     """Runs it for a host on which nothing else of the run does. `inside`: a command that enters the host's network."""
-    argv = [*inside, sys.executable, __file__, host, str(directory), str(term), str(seconds)]
+    argv = [*inside, sys.executable, __file__, host, str(directory), str(term), str(growth), str(seconds)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(Path.cwd())}) as liar:
         try:
             assert liar.stdout is not None
@@ -123,8 +126,8 @@ def lying(host: str, directory: Path, term: int, seconds: int, *, inside: Sequen
 
 
 def main() -> None:
-    own, directory, term, seconds = sys.argv[1:]
-    voter = EvilVoter(own, Path(directory), int(term))
+    own, directory, term, growth, seconds = sys.argv[1:]
+    voter = EvilVoter(own, Path(directory), int(term), int(growth))
     print("ready", flush=True)
     end = time.monotonic() + float(seconds)
     while time.monotonic() < end:

@@ -34,13 +34,13 @@ def agent_python() -> str:
 
 
 @contextmanager
-def lying(cluster: Cluster, name: str, term: int) -> Iterator[None]:
+def lying(cluster: Cluster, name: str, term: int, growth: int = 20) -> Iterator[None]:
     """Nothing else runs on the host; the liar has its credentials and its port."""
     while processes := cluster.hosts[name].processes():  # its keeper would start another agent
         for pid in processes:
             kill(pid)
     directory = cluster.hosts[name].run_directory(cluster.specs[name])
-    with evil_voter.lying(name, directory, term, 120):
+    with evil_voter.lying(name, directory, term, 120, growth=growth):
         yield
 
 
@@ -87,3 +87,26 @@ def test_after_a_claim_of_the_largest_term_another_coordinator_is_elected(voting
     eventually(lambda: elected(voting, "a", "c") not in (None, "b"), 60, "another coordinator")
     assert max(ballot(voting, name)["term"] for name in ("a", "c")) < 40
     assert set(PLACES.values()) == {"a", "b", "c"}
+
+
+def test_what_a_former_coordinator_repeats_of_its_term_moves_nobody(voting: Cluster) -> None:
+    """Its orders, its lease and its requests for votes, word for word as they were right before another was elected."""
+    former = ballot(voting, "b")["term"]
+    thaw = voting.freeze_agent("b")
+    eventually(lambda: elected(voting, "a", "c") not in (None, "b"), 30, "another coordinator")
+    thaw()
+    eventually(lambda: elected(voting, "a", "b", "c") not in (None, "b"), 30, "agreement")
+    before = {name: ballot(voting, name) for name in ("a", "c")}
+    attempts = {task: voting.entry(task)["attempt"] for task in ("ps:0", "worker:0")}
+    with lying(voting, "b", former, growth=0):
+        end = time.monotonic() + ATTACKS_S
+        while time.monotonic() < end:
+            time.sleep(0.5)
+            assert {name: ballot(voting, name)["coordinator"] for name in ("a", "c")} == {
+                name: one["coordinator"] for name, one in before.items()
+            }
+        assert voting.view()["leased"]
+        assert {name: ballot(voting, name)["term"] for name in ("a", "c")} == {
+            name: one["term"] for name, one in before.items()
+        }
+        assert {task: voting.entry(task)["attempt"] for task in attempts} == attempts

@@ -159,7 +159,7 @@ def without_large_packets(host: FleetHost, ports: str) -> Iterator[None]:
 
 @contextmanager
 def name_stands_for(host: FleetHost, name: str, address: str) -> Iterator[None]:
-    """In the /etc/hosts of that host alone."""
+    """Adds a name to the /etc/hosts of that host only."""
     file = host.directory / "hosts"
     before = file.read_text()
     lines = [line for line in before.splitlines() if line.split()[1:] != [name]]
@@ -390,17 +390,25 @@ def clock_of_its_own(host: FleetHost) -> Iterator[Path]:
 
     See wrong_clock.py.
     """
-    clock, login_file, folder = host.home / ".clock", host.home / ".bashrc", host.home / ".clock-bin"
+    clock = host.home / ".clock"
     clock.write_text("0")
+    with other_python(host, WRONG_CLOCK):
+        yield clock
+    clock.unlink()
+
+
+@contextmanager
+def other_python(host: FleetHost, program: Path) -> Iterator[None]:
+    """Who logs in from now on runs `program` in place of `python` and `python3`, with the same words."""
+    login_file, folder = host.home / ".bashrc", host.home / ".other-bin"
     folder.mkdir()
     for name in ("python", "python3"):
-        (folder / name).write_text("#!/usr/bin/env -S python3.real -IS\n" + WRONG_CLOCK.read_text())
+        (folder / name).write_text("#!/usr/bin/env -S python3.real -IS\n" + program.read_text())
         (folder / name).chmod(0o755)
     (folder / "python3.real").symlink_to(host.exec("sh", "-c", "readlink -f $(command -v python3)").strip())
     login_file.write_text(f"export PATH={host.login.home_inside}/{folder.name}:$PATH\n")
     try:
-        yield clock
+        yield
     finally:
-        for path in (login_file, clock):
-            path.unlink()
+        login_file.unlink()
         shutil.rmtree(folder)

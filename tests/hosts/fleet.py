@@ -77,7 +77,9 @@ class FleetHost:
         (self.home / ".dtctl" / "agent" / "current").unlink(missing_ok=True)
 
     def settle(self) -> None:
-        """As after an earlier `up`: else a process has the agent's program written to the disk, while it pleases it."""
+        """Leaves the host as after an earlier `up`: otherwise a process writes the agent's program to the disk at any
+        time.
+        """
         program = self.home / ".dtctl" / "agent" / agent_program().sha256
         program.mkdir(parents=True)
         (program / "settled").touch()
@@ -202,7 +204,7 @@ class Fleet:
         wait_for_banner(host.address, 22, host.box.process)
 
     def power_on(self, host: FleetHost) -> None:
-        """As `boot`, but returns at once: for hosts that cannot be reached from here."""
+        """Does the same as `boot` but returns at once, for hosts that cannot be reached from here."""
         self._launch(host)
 
     def cut(self, host: FleetHost) -> None:
@@ -217,7 +219,7 @@ class Fleet:
         return {host.name: found for host in self.hosts if host.is_up and (found := host.processes())}
 
     def restore(self) -> None:
-        """As it was when it was made, but for the boot ids, whatever has been done to it."""
+        """Restores the fleet as it was made, except for the boot ids, whatever was done to it."""
         for host in self.hosts:
             self.heal(host)
             if not host.is_up:

@@ -60,7 +60,7 @@ class Gpus:
         self.are(*lines)
 
     def are(self, *lines: str) -> None:
-        """From now on; `hang FUNCTION`, `crash FUNCTION` and `init CODE` are lines, too."""
+        """Sets the GPUs from now on; `hang FUNCTION`, `crash FUNCTION` and `init CODE` are lines, too."""
         new = self._file.with_suffix(".new")
         new.write_text("".join(f"{line}\n" for line in lines))
         new.replace(self._file)

@@ -62,7 +62,7 @@ def the_machines() -> Iterator[None]:
 
 
 def _call(name: str, *arguments: int) -> None:
-    """Of the C library: Python has these two from 3.12 on."""
+    """Calls a function of the C library: Python has these two from 3.12 on."""
     libc = ctypes.CDLL(None, use_errno=True)
     if getattr(libc, name)(*arguments) != 0:
         number = ctypes.get_errno()

@@ -60,10 +60,10 @@ def make_user(name: str, index: int, home: Path, shell: str = "/bin/bash") -> Us
 
 @dataclass
 class Sandbox:
-    """Not started until `start`; `kill` is a crash: no process inside gets a chance to say good-bye."""
+    """A sandbox, which is not started until `start`; `kill` is a crash: no process inside can clean up."""
 
     directory: Path
-    """For its own files; must be readable by the users inside."""
+    """The directory for its own files; the users inside must be able to read it."""
     users: Sequence[User]
     hostname: str = ""
     netns: str = ""
@@ -118,7 +118,7 @@ class Sandbox:
         return {str(path): copy for path, copy in own.items()}
 
     def _hide_homes(self) -> list[str]:
-        """Empty /root and /home but for what is `visible`; that is kept in reach by binding it elsewhere first."""
+        """Hides /root and /home except for what is `visible`, which is first bound elsewhere to stay in reach."""
         below = sorted({path for path in self.visible if path.is_dir() and path.parts[1] in ("root", "home")})
         below = [path for path in below if not any(other in path.parents for other in below)]
         stages = [(shlex.quote(str(self.directory / f"visible-{n}")), shlex.quote(str(p))) for n, p in enumerate(below)]

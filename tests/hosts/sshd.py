@@ -214,7 +214,7 @@ DROPBEAR = shutil.which("dropbear", path="/usr/sbin:/usr/local/sbin:/usr/bin:/us
 
 @contextmanager
 def dropbear() -> Iterator[tuple[int, Path]]:
-    """As root: a server on 127.0.0.1 for the user `train`; gives its port and a known_hosts file."""
+    """Starts dropbear as root on 127.0.0.1 for the user `train`; yields its port and a known_hosts file."""
     assert DROPBEAR is not None
     directory = make_directory("dropbear")
     directory.chmod(0o711)

@@ -55,7 +55,7 @@ def test_a_program_that_fails_the_same_way_again_ends_the_start_with_its_cause(h
 HERE = "hosts:\n  node-1: {transport: local}\n  node-2: {transport: local}\n"
 
 
-def test_a_run_whose_lead_moves_to_another_address_of_its_machine_takes_the_ports_of_the_one_that_it_replaces(
+def test_lead_at_a_new_address_of_its_machine_takes_the_ports_of_the_replaced_run(
     home: Desk,
 ) -> None:
     """Hosts of the file may be addresses of one machine; the coordinator's port and the trainers' are set."""

@@ -9,26 +9,21 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from tests.desk import CLUSTER, LOCAL_HOSTS, STAND_IN
-from tests.nightly.running import JOBS, ROOT, PartResult, environment, pytest, run
+from tests.nightly.running import JOBS, ROOT, Limits, PartResult, environment, pytest, run
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib  # of pytest
 
-CASES = os.environ.get("FUZZ", "20000")
-"""Of each test that makes up its own."""
-
-SEQUENCES = os.environ.get("SEQUENCES", "10000")
-SEQUENCES_FROM = os.environ.get("SEQUENCES_FROM", "0")
-ELECTIONS = os.environ.get("ELECTIONS", "100000")
-FAULTS = os.environ.get("FAULTS", "1000")
 SEQUENCES_ON_HOSTS = "tests/faults/test_sequences.py"
+ELECTIONS_FILE = "tests/unit/agent/coordinate/test_election.py"
 
 WITHOUT_TENSORFLOW = ("tests/unit", "tests/local", "tests/ssh")
 OF_THEIR_TIME = ("click<8.5",)
@@ -45,113 +40,119 @@ AGENT = [f"3.{minor}" for minor in range(8, 15)]
 CONTROLLER = [f"3.{minor}" for minor in range(10, 15)]
 """What the rest runs on."""
 
+ABSENT = "this Python is not installed here"
 EXTRAS = ("top", "dashboard")
 
 
-def templates() -> PartResult:
+MARKED = {
+    "documents": ("tests/documents",),
+    "lies": ("tests/hostile",),
+    "cases": ("tests/unit", "tests/agent", "tests/local", "tests/ssh"),
+    "templates": ("tests/templates", "tests/training"),
+    "faults": ("tests/faults", "tests/fleet"),
+}
+"""Where tests are marked `nightly`, and the part that has them."""
+
+
+def templates(limits: Limits) -> PartResult:
     """Every template with its variants: a loss and a stop on this machine, and on separate hosts."""
-    return pytest(sys.executable, "-m", "nightly", "tests/templates", "tests/training", DTCTL_NIGHTLY="1")
+    return pytest(limits, sys.executable, "-m", "nightly", *MARKED["templates"], DTCTL_NIGHTLY="1")
 
 
-def faults() -> PartResult:
+def faults(limits: Limits) -> PartResult:
     """Everything that breaks; writes docs/faults.md."""
-    others = ("tests/faults", "tests/fleet", f"--ignore={SEQUENCES_ON_HOSTS}")
-    return pytest(sys.executable, *others, DTCTL_NIGHTLY="1", DTCTL_FAULT_REPORT="docs/faults.md")
+    others = (*MARKED["faults"], f"--ignore={SEQUENCES_ON_HOSTS}")
+    return pytest(limits, sys.executable, *others, DTCTL_NIGHTLY="1", DTCTL_FAULT_REPORT="docs/faults.md")
 
 
-def sequences() -> PartResult:
-    """Faults in pairs and sequences: with processes in memory, and on hosts."""
-    in_memory = pytest(
+def sequences_in_memory(limits: Limits) -> PartResult:
+    """Faults in pairs and sequences, with processes in memory."""
+    file = "tests/unit/agent/coordinate/test_sequences.py"
+    seen = pytest(
+        limits,
         sys.executable,
         *BESIDE,
-        "tests/unit/agent/coordinate/test_sequences.py",
-        SEQUENCES=SEQUENCES,
-        SEQUENCES_FROM=SEQUENCES_FROM,
+        file,
+        SEQUENCES=f"{limits.sequences}",
+        SEQUENCES_FROM=f"{limits.sequences_from}",
     )
-    on_hosts = pytest(sys.executable, SEQUENCES_ON_HOSTS, DTCTL_NIGHTLY="1", FAULTS=FAULTS)
-    return PartResult.of_all(
-        {f"{SEQUENCES} sequences in memory, ten a test": in_memory, f"{FAULTS} faults on hosts": on_hosts}
-    )
+    return replace(seen, text=f"{limits.sequences} sequences, ten a test: {seen.text}")
 
 
-def elections() -> PartResult:
-    """Elections of the coordinator: under faults by seed, and in every order of few events."""
-    file = "tests/unit/agent/coordinate/test_election.py"
-    seen = pytest(sys.executable, *BESIDE, PATIENT, file, DTCTL_NIGHTLY="1", ELECTIONS=ELECTIONS)
-    return replace(seen, text=f"{ELECTIONS} elections, a hundred a test; {seen.text}")
+def sequences_on_hosts(limits: Limits) -> PartResult:
+    seen = pytest(limits, sys.executable, SEQUENCES_ON_HOSTS, DTCTL_NIGHTLY="1", FAULTS=f"{limits.faults}")
+    return replace(seen, text=f"{limits.faults} faults: {seen.text}")
 
 
-def lies() -> PartResult:
+def elections(limits: Limits) -> PartResult:
+    """Elections of the coordinator under faults, by seed."""
+    seen = pytest(limits, sys.executable, *BESIDE, PATIENT, ELECTIONS_FILE, ELECTIONS=f"{limits.elections}")
+    return replace(seen, text=f"{limits.elections} elections, a hundred a test; {seen.text}")
+
+
+def searches(limits: Limits) -> PartResult:
+    """Elections of the coordinator in every order of few events."""
+    return pytest(limits, sys.executable, *BESIDE, PATIENT, "-m", "nightly", ELECTIONS_FILE, DTCTL_NIGHTLY="1")
+
+
+def lies(limits: Limits) -> PartResult:
     """Every lie of a host on every command that it reaches."""
-    return pytest(sys.executable, *BESIDE, PATIENT, "-m", "nightly", "tests/hostile", DTCTL_NIGHTLY="1")
+    return pytest(limits, sys.executable, *BESIDE, PATIENT, "-m", "nightly", *MARKED["lies"], DTCTL_NIGHTLY="1")
 
 
-def cases() -> PartResult:
+def cases(limits: Limits) -> PartResult:
     """What a day has no time for of the commands, of agents and of logins; the screen of `dtctl top` on a terminal."""
-    folders = ("tests/unit", "tests/agent", "tests/local", "tests/ssh")
-    return pytest(sys.executable, *BESIDE, "-m", "nightly", *folders, DTCTL_NIGHTLY="1")
+    own = (*MARKED["cases"], f"--ignore={ELECTIONS_FILE}")
+    return pytest(limits, sys.executable, *BESIDE, "-m", "nightly", *own, DTCTL_NIGHTLY="1")
 
 
-def fuzz() -> PartResult:
+def fuzz(limits: Limits) -> PartResult:
     """Every test with cases of its own making, with a hundred times as many."""
     files = sorted({str(file.relative_to(ROOT)) for file in ROOT.glob("tests/**/test_*.py") if _is_fuzzed(file)})
-    seen = pytest(sys.executable, *BESIDE, PATIENT, *files, FUZZ=CASES)
-    return replace(seen, text=f"{CASES} cases each; {seen.text}")
+    seen = pytest(limits, sys.executable, *BESIDE, PATIENT, *files, FUZZ=f"{limits.fuzz}")
+    return replace(seen, text=f"{limits.fuzz} cases each; {seen.text}")
 
 
 def _is_fuzzed(file: Path) -> bool:
     return "from tests.fuzz import" in file.read_text()
 
 
-def lowest() -> PartResult:
+def lowest(version: str, limits: Limits) -> PartResult:
     """The oldest dependencies that pyproject.toml allows: on the oldest Python everything, on the others a part."""
-    pieces = {}
-    for version in CONTROLLER:
-        python = interpreter(version)
-        if python is not None:
-            tests = WITHOUT_TENSORFLOW if version == CONTROLLER[0] else ("tests/unit",)
-            pieces[f"on {version}"] = _lowest_on(version, python, *tests)
-    if f"on {CONTROLLER[0]}" not in pieces:
-        pieces[f"on {CONTROLLER[0]}"] = PartResult(False, "not to be had here")
-    return PartResult.of_all(pieces)
-
-
-def _lowest_on(version: str, python: str, *tests: str) -> PartResult:
+    python = interpreter(version)
+    if python is None:
+        return PartResult(version != CONTROLLER[0], ABSENT, whole=False)
     bounds = [*lower_bounds(dependencies(ROOT), version), *OF_THEIR_TIME]
+    tests = WITHOUT_TENSORFLOW if version == CONTROLLER[0] else ("tests/unit",)
     with tempfile.TemporaryDirectory() as directory:
         constraints = Path(directory, "lowest.txt")
         constraints.write_text("\n".join(bounds) + "\n")
         with environment(python, ["-e", f"{ROOT}[dev]"], "-c", str(constraints)) as own:
-            seen = pytest(own, *BESIDE, *tests)
+            seen = pytest(limits, own, *BESIDE, *tests)
     return replace(seen, text=f"{seen.text}; {', '.join(bounds)}")
 
 
-def agents(python: str) -> PartResult:
+def agents(version: str, limits: Limits) -> PartResult:
     """The tests that otherwise run on the oldest Python."""
+    python = interpreter(version)
+    if python is None:
+        return PartResult(True, ABSENT, whole=False)
     arguments = (*BESIDE, "-k", "oldest", "tests/agent")
-    return pytest(sys.executable, *arguments, DTCTL_NIGHTLY="1", DTCTL_AGENT_PYTHON=python)
+    return pytest(limits, sys.executable, *arguments, DTCTL_NIGHTLY="1", DTCTL_AGENT_PYTHON=python)
 
 
-def pythons() -> PartResult:
-    """Agents on every Python of theirs, and the rest on every one of its own, as far as they are to be had."""
-    pieces: dict[str, PartResult] = {}
-    absent = []
-    for version in AGENT:
-        python = interpreter(version)
-        if python is None:
-            absent.append(version)
-            continue
-        pieces[f"agents on {version}"] = agents(python)
-        if version in CONTROLLER:
-            with environment(python, ["-e", f"{ROOT}[dev]"]) as own:
-                pieces[f"the rest on {version}"] = pytest(own, *BESIDE, *WITHOUT_TENSORFLOW)
-    seen = PartResult.of_all(pieces)
-    return replace(seen, text=seen.text + (f"; not to be had here: {', '.join(absent)}" if absent else ""))
+def controller(version: str, limits: Limits) -> PartResult:
+    """All that is not the agent, with the newest dependencies."""
+    python = interpreter(version)
+    if python is None:
+        return PartResult(True, ABSENT, whole=False)
+    with environment(python, ["-e", f"{ROOT}[dev]"]) as own:
+        return pytest(limits, own, *BESIDE, *WITHOUT_TENSORFLOW)
 
 
-def documents() -> PartResult:
+def documents(limits: Limits) -> PartResult:
     """README and the quick start, typed in fresh environments."""
-    return pytest(sys.executable, "-m", "nightly", "tests/documents", DTCTL_NIGHTLY="1")
+    return pytest(limits, sys.executable, "-m", "nightly", *MARKED["documents"], DTCTL_NIGHTLY="1")
 
 
 def interpreter(version: str) -> str | None:
@@ -182,7 +183,7 @@ def lower_bounds(dependencies: list[str], version: str) -> Iterator[str]:
         yield f"{requirement.name}=={bounds[0]}"
 
 
-def wheel() -> PartResult:
+def wheel(_: Limits) -> PartResult:
     """The wheel as a user has it: built, installed in an environment of its own, and used far from the checkout."""
     with tempfile.TemporaryDirectory(prefix="dtctl-wheel-") as directory:
         run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", directory, str(ROOT)])
@@ -240,17 +241,27 @@ class User:
             self.dtctl("down", "--yes", directory="second")
 
 
-PARTS: dict[str, Callable[[], PartResult]] = {
-    "wheel": wheel,
-    "documents": documents,
-    "lowest": lowest,
-    "pythons": pythons,
-    "fuzz": fuzz,
-    "lies": lies,
-    "sequences": sequences,
-    "elections": elections,
-    "cases": cases,
-    "templates": templates,
-    "faults": faults,
+Piece = Callable[[Limits], PartResult]
+
+PARTS: dict[str, dict[str, Piece]] = {
+    "wheel": {"": wheel},
+    "documents": {"": documents},
+    "lowest": {version: partial(lowest, version) for version in CONTROLLER},
+    "pythons": {
+        **{f"agent-{version}": partial(agents, version) for version in AGENT},
+        **{f"controller-{version}": partial(controller, version) for version in CONTROLLER},
+    },
+    "fuzz": {"": fuzz},
+    "lies": {"": lies},
+    "sequences": {"memory": sequences_in_memory, "hosts": sequences_on_hosts},
+    "elections": {"seeds": elections, "searches": searches},
+    "cases": {"": cases},
+    "templates": {"": templates},
+    "faults": {"": faults},
 }
-"""The short ones first."""
+"""Each part with its pieces, by name; "" is all of a part that has one piece. The short ones first."""
+
+
+PIECES: dict[str, Piece] = {
+    f"{part}:{name}" if name else part: run for part, pieces in PARTS.items() for name, run in pieces.items()
+}

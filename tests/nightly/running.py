@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,13 +16,33 @@ from tests.tables import read_table, replace_table
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = os.environ.get("JOBS", "6")
-MINUTES = float(os.environ.get("MINUTES") or 0)
-"""After so many from its first test no run of pytest begins another; 0: all have their turn."""
+NO_TESTS_COLLECTED = 5
+"""An exit code of pytest."""
 
 PAGE = ROOT / "docs" / "nightly.md"
 BEGIN, END = "<!-- the table is written by `make nightly` -->", "<!-- end of the table -->"
 HEAD = ("part", "result", "when", "commit", "took", "what was seen")
 WRITTEN_BY_ITSELF = ("docs/nightly.md", "docs/faults.md", "docs/performance.md", "docs/costs.md")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is tried. The fields but the first are numbers of cases that tests make up themselves."""
+
+    minutes: float = 0
+    """After so many from its first test no run of pytest begins another; 0: all have their turn."""
+    fuzz: int = 20_000
+    """Of each test with hypothesis."""
+    sequences: int = 10_000
+    sequences_from: int = 0
+    elections: int = 100_000
+    faults: int = 1000
+
+    @classmethod
+    def of_environment(cls) -> Limits:
+        """As MINUTES, FUZZ and so on have it."""
+        numbers = {field.name: os.environ.get(field.name.upper(), "") for field in fields(cls)}
+        return cls(float(numbers.pop("minutes") or 0), **{name: int(text) for name, text in numbers.items() if text})
 
 
 @dataclass(frozen=True)
@@ -48,18 +68,21 @@ class PartResult:
         return cls(passed, "; ".join(texts), all(seen.whole for seen in pieces.values()))
 
 
-def pytest(python: str, *args: str, **environment: str) -> PartResult:
+def pytest(limits: Limits, python: str, *args: str, optional: bool = False, **environment: str) -> PartResult:
+    """`optional`: whether none of these tests need be chosen by the marks and plugins."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
         command = [python, "-m", "pytest", "-q", f"--junitxml={report}", *args]
-        if MINUTES:
+        if limits.minutes:
             command += ["-p", "tests.nightly.until"]
-            environment |= until.settings(MINUTES)
+            environment = {**until.settings(limits.minutes), **environment}
         done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False)
-        return judged(report, done.returncode)
+        if optional and done.returncode == NO_TESTS_COLLECTED:
+            return PartResult(True, "no tests")
+        return judged(report, done.returncode, limits.minutes)
 
 
-def judged(report: Path, code: int) -> PartResult:
+def judged(report: Path, code: int, minutes: float = 0) -> PartResult:
     """By pytest's exit code and its report in JUnit's format."""
     cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     reasons = [each.get("message") for case in cases for each in case.iter("skipped")]
@@ -67,7 +90,7 @@ def judged(report: Path, code: int) -> PartResult:
     failed = [f"{case.get('classname')}.{case.get('name')}" for case in broken]
     late = reasons.count(until.NO_TIME)
     numbers = {"passed": len(cases) - len(failed) - len(reasons), "failed": len(failed)}
-    numbers |= {"skipped": len(reasons) - late, f"not begun in {MINUTES:g} min": late}
+    numbers |= {"skipped": len(reasons) - late, f"not begun in {minutes:.3g} min": late}
     wrong = [f"failed: {name}" for name in failed[:10]]
     if code and not (code == 1 and failed):
         wrong.append(f"pytest ended with {code}")

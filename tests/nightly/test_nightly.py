@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -13,9 +15,9 @@ import pytest
 
 from tests.faults import report
 from tests.nightly import __main__ as nightly
-from tests.nightly import running, until
+from tests.nightly import history, running, until
 from tests.nightly.parts import CONTROLLER, PARTS, dependencies, lower_bounds
-from tests.nightly.running import ROOT, PartResult, Row, judged
+from tests.nightly.running import ROOT, Limits, PartResult, Row, judged
 from tests.skips import expected
 from tests.tables import read_table
 
@@ -51,9 +53,9 @@ def test_the_page_describes_and_has_a_row_for_every_part() -> None:
 
 def test_a_part_that_breaks_or_fails_stops_no_other(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = {
-        "first": Mock(side_effect=RuntimeError("no wheel")),
-        "second": lambda: PartResult(False, "1 failed"),
-        "third": lambda: PartResult(True, "2 passed"),
+        "first": {"": Mock(side_effect=RuntimeError("no wheel"))},
+        "second": {"": lambda _: PartResult(False, "1 failed")},
+        "third": {"one": lambda _: PartResult(True, "2 passed"), "other": lambda _: PartResult(True, "3 passed")},
     }
     monkeypatch.setattr(nightly, "PARTS", parts)
     monkeypatch.setattr(running, "PAGE", empty)
@@ -62,6 +64,7 @@ def test_a_part_that_breaks_or_fails_stops_no_other(empty: Path, monkeypatch: py
     rows = running.rows(empty)
     assert [row.result for row in rows.values()] == ["**failed**", "**failed**", "passed"]
     assert rows["first"].seen == "broke: RuntimeError: no wheel"
+    assert rows["third"].seen == "one: 2 passed; other: 3 passed"
 
 
 def test_nothing_at_all_is_no_success() -> None:
@@ -93,19 +96,15 @@ def test_a_report_is_judged_by_what_failed_and_by_the_exit_code(
 THREE = "import pytest\n\n@pytest.mark.parametrize('n', range(3))\ndef test_it(n): assert True\n"
 
 
-def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(tmp_path: Path) -> None:
     (tmp_path / "test_three.py").write_text(THREE)
-    arguments = ("--rootdir", str(tmp_path), "-n", "2", str(tmp_path))
-    monkeypatch.setattr(running, "MINUTES", 5)
-    assert running.pytest(sys.executable, *arguments) == PartResult(True, "3 passed", whole=True)
-    monkeypatch.setattr(running, "MINUTES", -1)
-    none = running.pytest(sys.executable, *arguments)
+    arguments = (sys.executable, "--rootdir", str(tmp_path), "-n", "2", str(tmp_path))
+    assert running.pytest(Limits(minutes=5), *arguments) == PartResult(True, "3 passed", whole=True)
+    none = running.pytest(Limits(minutes=-1), *arguments)
     assert none == PartResult(False, "3 not begun in -1 min; no test has run", whole=False)
 
 
-def test_a_short_night_begins_with_other_tests_each_time_and_every_worker_with_the_same(
+def test_short_night_begins_with_other_tests_each_time_alike_in_every_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def order(seed: str) -> tuple[Any, ...]:
@@ -140,7 +139,7 @@ def test_lower_bounds_become_the_versions_that_pip_is_held_to() -> None:
         list(lower_bounds(["typer"], "3.10"))
 
 
-def test_every_dependency_and_those_of_the_extras_for_screens_have_a_lower_bound_on_every_python() -> None:
+def test_dependencies_and_screen_extras_have_a_lower_bound_on_every_python() -> None:
     for version in CONTROLLER:
         held = list(lower_bounds(dependencies(ROOT), version))
         names = [one.partition("==")[0] for one in held]
@@ -214,3 +213,25 @@ def test_every_expected_skip_is_of_a_test_that_exists() -> None:
         file, _, name = test.partition("::")
         assert f"def {name}(" in (ROOT / file).read_text()
         assert reason
+
+
+def test_the_change_since_a_landing_is_read_from_a_clone(tmp_path: Path) -> None:
+    def commit(hour: int, **files: str) -> None:
+        for name, text in files.items():
+            (tmp_path / "tests" / f"{name}.py").write_text(text)
+        history.git(tmp_path, "add", "--all")
+        time = f"2026-01-02T{hour:02}:00:00Z"
+        settings = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        command = ["git", *settings, "commit", "-q", "-m", f"at {hour}"]
+        subprocess.run(command, cwd=tmp_path, env={**os.environ, "GIT_COMMITTER_DATE": time}, check=True)
+
+    (tmp_path / "tests").mkdir()
+    history.git(tmp_path, "init", "-q")
+    commit(1, test_old="1", test_changed="1", test_removed="1")
+    commit(2, test_old="2")
+    (tmp_path / "tests/test_removed.py").unlink()
+    commit(3, test_changed="2", test_new="1", helper="1")
+    commits = history.history(tmp_path)
+    landed = [*history.landings(commits)]
+    assert landed == commits[1:]
+    assert history.changed_tests(tmp_path, landed[0].name) == ["tests/test_changed.py", "tests/test_new.py"]

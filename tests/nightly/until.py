@@ -2,7 +2,8 @@
 
 They count from the first test, as thousands are collected for longer than a short night lasts.
 
-A test that has begun goes on to its end. As not all have their turn, another test than last time is the first.
+A test that has begun goes on to its end. As not all have their turn, another test than last time is the first, unless
+NIGHT_SEED is empty.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def settings(minutes: float) -> dict[str, str]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
     """After all others have chosen and sorted; every worker of pytest-xdist has to come to the same order."""
     yield
-    if items:
-        first = random.Random(os.environ[SEED]).randrange(len(items))
+    if items and (seed := os.environ[SEED]):
+        first = random.Random(seed).randrange(len(items))
         items[:] = items[first:] + items[:first]
 
 

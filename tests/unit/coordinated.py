@@ -92,7 +92,16 @@ def incident(task: str = "ps:1", **fields: Any) -> dict[str, Any]:
         "begun": 1003.0, "recovered": 1011.4,
         "closed": None, "told": {"worker:0": 1237, "worker:1": None}, "attempt": 1, "ended": 1002.0, "own": False,
     }  # fmt: skip
-    return {**usual, **fields}
+    known = {**usual, **fields}
+    return {"loss": _LOSSES.get(known["why"][0]["kind"] if known["why"] else "", "exit"), **known}
+
+
+_LOSSES = {
+    **dict.fromkeys(("stalled", "frozen"), "hung"),
+    **{kind: kind for kind in ("still_silent", "never_began", "ps_ended")},
+    "takes_place": "moved",
+}
+"""The reasons with which a coordinator notes a loss that is no exit."""
 
 
 Script = list[dict[str, Any] | DtctlError]

@@ -117,7 +117,7 @@ def test_text_around_a_replaced_part_is_kept(tmp_path: Path) -> None:
     assert "<!-- a -->\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\n<!-- end -->\n" in file.read_text()
 
 
-def test_what_goes_through_arrives_whole_and_later_in_both_directions_and_so_does_its_end() -> None:
+def test_delayed_bytes_and_their_end_arrive_complete_in_both_directions() -> None:
     sent = bytes(range(256)) * 4096
     with socket.create_server(("127.0.0.1", 0)) as server:
         echo = threading.Thread(target=_echo, args=(server,))

@@ -355,7 +355,7 @@ def test_only_the_log_writes_to_an_agents_stderr() -> None:
     assert [path.name for path in agent if "file=sys.stderr" in path.read_text()] == ["errors.py"]
 
 
-def test_files_of_this_machine_are_read_and_sent_by_one_module_which_requires_consent() -> None:
+def test_one_module_reads_and_sends_files_of_this_machine_and_requires_consent() -> None:
     """Whoever makes a Sender, or scans a directory to be sent, would have to ask for consent by himself."""
     outside = [name for name in MODULES if not below(name, "dtctl.bundle", "dtctl.agent")]
     scans = {name for name in outside if "dtctl.bundle.scanning.scan" in imports_at_run_time()[name]}
@@ -367,3 +367,101 @@ def test_files_of_this_machine_are_read_and_sent_by_one_module_which_requires_co
     }
     assert makes == {"dtctl.operations.sending"}
     assert scans - makes == {"dtctl.operations.environments"}, "whose wheels `scan_wheels` sends"
+
+
+READ_REASONS = {
+    "dtctl.agent.records.reasons": "declares them and makes sentences",
+    "dtctl.render.events": "draws a reason by its kind",
+    "dtctl.render.roster": "draws a reason by its kind",
+    "dtctl.render.starting": "draws a reason by its kind",
+    "dtctl.render.status": "draws a reason by its kind",
+}
+"""The only modules that read facts of reasons. mypy lets nobody read them but through these functions."""
+
+READERS = {"read", "headline", "named", "fields_of", "FactFields", "HOLDING", "SENTENCES"}
+
+SAY_REASONS = {
+    "dtctl.agent.records.reasons": "makes the sentence of every record",
+    "dtctl.agent.run.run_events": "a notification, which the host itself sends",
+    "dtctl.agent.coordinate.coordinator": "what the start waits for, and why an incident was closed",
+    "dtctl.agent.coordinate.recovery": "why an incident was closed",
+    "dtctl.agent.coordinate.moving": "the spares that cannot take a place, in a warning",
+    "dtctl.operations.diagnosis": "the text of a finding",
+    "dtctl.operations.diagnosis.waits": "the text of a finding",
+}
+"""The modules outside `render` and `api` that make sentences."""
+
+
+def names_of_reasons(name: str) -> set[str]:
+    found = (one for one in all_imports()[name] if one.startswith("dtctl.agent.records.reasons."))
+    return {one.rpartition(".")[2] for one in found}
+
+
+def test_only_what_draws_reads_the_facts_of_reasons() -> None:
+    reads = {name for name in MODULES if names_of_reasons(name) & READERS}
+    assert reads | {"dtctl.agent.records.reasons"} == {*READ_REASONS}
+
+
+def test_only_few_modules_outside_render_make_sentences() -> None:
+    says = {name for name in MODULES if "sentence" in names_of_reasons(name) and not below(name, "dtctl.render")}
+    assert {name for name in says if not below(name, "dtctl.api")} | {"dtctl.agent.records.reasons"} == {*SAY_REASONS}
+
+
+def decisions_by_reasons(code: ast.AST) -> Iterator[str]:
+    """Conditions on a reason and comparisons of one; `why_of(intent) or [fact("stopped")]` only chooses words."""
+    for node in ast.walk(code):
+        if any(map(_is_reason, _decides_by(node))):
+            yield type(node).__name__ + ": " + ", ".join(map(ast.unparse, _decides_by(node)))
+
+
+def _decides_by(node: ast.AST) -> list[ast.expr]:
+    """The expressions on whose values it depends what happens."""
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    if isinstance(node, ast.If | ast.IfExp | ast.While):
+        return [node.test]
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        return node.values
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return [node.operand]
+    return node.ifs if isinstance(node, ast.comprehension) else []
+
+
+def _is_reason(node: ast.AST) -> bool:
+    """Whether it is one.why, one["why"], one["reason"], why_of(one) or fact(...), or the length or a part of one."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == "why"
+    if isinstance(node, ast.Subscript):
+        is_field = isinstance(node.slice, ast.Constant) and node.slice.value in ("why", "reason")
+        return is_field or _is_reason(node.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        makes = node.func.id in ("why_of", "fact", "said", "sentence")
+        return makes or (node.func.id in ("len", "bool", "list", "any", "all") and any(map(_is_reason, node.args)))
+    return False
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ('one["why"] == other["why"]', 1),
+        ('[fact("ending")] == why_of(one)', 1),
+        ('a if one["why"][:1] else b', 1),
+        ("if task.why: pass", 1),
+        ('len(one["why"]) > 1', 1),
+        ('not one["reason"]', 1),
+        ("[one for one in every if one.why]", 1),
+        ('one["why"] or [fact("stopped")]', 0),
+        ('one["loss"] == "hung"', 0),
+        ("why is None", 0),
+    ],
+)
+def test_a_decision_by_a_reason_is_found(code: str, found: int) -> None:
+    assert len(list(decisions_by_reasons(ast.parse(code)))) == found
+
+
+def test_no_decision_reads_a_reason() -> None:
+    """State that decides is a field of its own; a reason is words, which may be cut, translated or left out."""
+    layers = ("dtctl.agent", "dtctl.operations", "dtctl.cli", "dtctl.plan", "dtctl.transport")
+    inside = [name for name in MODULES if below(name, *layers) and name not in READ_REASONS]
+    found = {name: list(decisions_by_reasons(tree(name))) for name in inside}
+    assert {name: every for name, every in found.items() if every} == {}

@@ -42,7 +42,7 @@ class Partial:
         missing = []
         with ExitStack() as stack:
             part = stack.enter_context(files.opened(self._path, os.O_RDWR | os.O_CREAT))
-            sources = [(part, b"")] if os.fstat(part).st_size else []  # a new one has nothing to be read and hashed
+            sources = [(part, b"")] if os.fstat(part).st_size else []  # a new file has no content to read and hash
             os.ftruncate(part, self._size)
             for path, known in seeds.items():
                 with suppress(OSError):

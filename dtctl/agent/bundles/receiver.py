@@ -262,7 +262,7 @@ def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
     while True:
         fields, payload = wire.receive()
         part = expect_control(fields, "file", "alive")
-        if part["type"] == "alive":  # a feeder has not got it yet
+        if part["type"] == "alive":  # the feeder has not received it yet
             progress.add(0)
             continue
         if part["index"] != index:

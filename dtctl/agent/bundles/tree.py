@@ -80,7 +80,7 @@ class Manifest:
 
     def _check(self) -> None:
         directories = {""}
-        for path, mode in self.dirs:  # sorted by path, so that a parent comes before what it holds
+        for path, mode in self.dirs:  # sorted by path, so that a parent comes before its contents
             _check_place(path, directories)
             _check_number(mode, path, 0o777)
             directories.add(path)

@@ -48,7 +48,7 @@ def lay_out(root: str, cluster: str, run: str, bundle: str) -> List[str]:
         with place.turn() as alive:
             code = place.code()
             if code["run"] == run and code["bundle"] == bundle:
-                return []  # by another host of the inventory that has the same directory
+                return []  # pushed by another host of the inventory that has the same directory
             return Change(place.tree, code, place.keep, alive).bring_to(run, bundle, Source.of(root, bundle))
     except OSError as error:
         raise from_os_error(error, "copy the code into the working directory") from error
@@ -57,8 +57,8 @@ def lay_out(root: str, cluster: str, run: str, bundle: str) -> List[str]:
 def clear(root: str, cluster: str, dry_run: bool = False) -> Tuple[int, Optional[Written]]:
     """Takes the code away again, and the directory too if trainers have written nothing.
 
-    Returns the bytes that this sets free, and what is left. For a cluster without a run here; a directory that a
-    session is about to use is left alone.
+    Returns the bytes that this sets free, and what is left. The cluster has no run here; a directory that a session is
+    about to use is left alone.
     """
     place = _WorkingDirectory(root, cluster)
     with place.alone() as alone:
@@ -272,7 +272,7 @@ class Change:
                 os.unlink(self._at(path))
         for path in sorted(self._was["dirs"], reverse=True):
             if path not in dirs:
-                with suppress(OSError):  # something of a trainer's is in it
+                with suppress(OSError):  # it contains a trainer's file
                     if os.listdir(self._at(path)) == [_PYTHONS]:
                         remove_tree(os.path.join(self._at(path), _PYTHONS))
                     os.rmdir(self._at(path))
@@ -296,7 +296,7 @@ class Change:
                 if stat.S_IMODE(found.st_mode) != mode:
                     os.chmod(place, mode)
                 return
-            if not (stat.S_ISREG(found.st_mode) and self._is_ours(path)):  # ours is replaced at once
+            if not (stat.S_ISREG(found.st_mode) and self._is_ours(path)):  # a file of dtctl's is replaced at once
                 self._clear(path)
         part = os.path.join(os.path.dirname(self._tree), "part")
         with suppress(FileNotFoundError):

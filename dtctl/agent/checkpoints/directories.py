@@ -127,7 +127,7 @@ def _of_report(found: CheckpointReport, runs: Mapping[str, Sequence[Run]], new: 
         seen_places.add(place)
         savers = runs[found["dir"]]
         run = next((run for run in savers if one["time"] >= run.created - _CLOCK_S), None)
-        if run is not None or not savers:  # others were given it, and have not saved it
-            hidden = any(run.names(place) for run in savers)  # it was named then, and has to be named now
+        if run is not None or not savers:  # other tasks were given it, and have not saved it
+            hidden = any(run.names(place) for run in savers)  # it was named then, and must be named now
             visible = new.leads and (new.names(place) or (not hidden and not new.known and new.works_above(place)))
             yield {"run": None if run is None else run.id, "dir": found["dir"], "checkpoint": one, "seen": visible}

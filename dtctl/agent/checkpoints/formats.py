@@ -40,7 +40,7 @@ _MOST_CONTENTS = 1 << 20
 """The most bytes of an archive's table of contents: some thousand parts, where Keras writes a handful. Each part takes
 ten times as much memory as it has bytes there."""
 _END_BYTES = 66_000
-"""Where the end of an archive is: it has 22 bytes, and a comment of at most 65535."""
+"""The bytes that contain the end of an archive: it has 22 bytes, and a comment of at most 65535."""
 _FIRST_PART = "config.json"
 """The part without which Keras loads no archive."""
 

@@ -97,7 +97,7 @@ class _Look:
 
 
 def report(directories: List[str]) -> List[CheckpointReport]:
-    """For each directory: the newest complete checkpoint, newer incomplete ones, and all (newest first)."""
+    """The newest complete checkpoint of each directory, newer incomplete ones, and all (newest first)."""
     until = time.monotonic() + LOOK_S
     return [_answer(directory, max(until, time.monotonic() + LEAST_S)) for directory in directories]
 
@@ -156,7 +156,7 @@ def _collect(listing: _Look, below: str) -> List[str]:
                         directories.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
         pass  # nothing has been saved yet
-    except OSError as error:  # what others make there must not hide the rest
+    except OSError as error:  # foreign entries there must not hide the rest
         listing.problem = listing.problem or f"{error.filename}: {error.strerror}"
     return sorted(directories)
 

@@ -114,7 +114,7 @@ _MOST_STEP_VARIABLES = 1000
 
 _OBJECT_GRAPH_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _STEP_NAMES = ("global_step", "step", "train_step", "iterations", "_iterations", "iter")
-"""Last words of variables that count training steps, the best first. Not save_counter: that counts checkpoints."""
+"""Last words of variables that count training steps, the best first. save_counter counts checkpoints instead."""
 _COUNTER = "save_counter" + _OBJECT_GRAPH_SUFFIX
 
 _INTEGERS = {3: "i", 9: "q"}  # DT_INT32, DT_INT64

@@ -112,7 +112,7 @@ def _verify(prefix: str, verdict: Verdict, check: Callable[[], None]) -> None:
         end = 0
         try:
             for number in inside:
-                if tensors[number].offset < end:  # a small file could otherwise stand for any amount of reading
+                if tensors[number].offset < end:  # a small file could otherwise expand to any amount of reading
                     verdict.unread = "%s lies within another tensor: what follows it was not read" % names[number]
                     break
                 end = tensors[number].offset + tensors[number].size
@@ -217,7 +217,8 @@ def _varint(part: _Part, buffer: bytes) -> Tuple[int, int, bytes]:
 def divide(
     report: CheckpointReport, keep: int, is_damaged: Callable[[Checkpoint], bool]
 ) -> Iterator[Tuple[str, List[Checkpoint], List[Checkpoint]]]:
-    """For each directory with complete TensorFlow checkpoints: those that stay and those to remove, the newest first.
+    """The checkpoints to keep and those to remove, newest first, for each directory with complete TensorFlow
+    checkpoints.
 
     If those to keep are damaged, older ones stay, too.
     """

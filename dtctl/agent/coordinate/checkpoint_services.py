@@ -24,8 +24,8 @@ LOOK_S = 2.0
 
 
 def checkpoint_services(files: RunFiles, spec: Spec) -> Services:
-    """On the coordinator's host. The lead may be elsewhere: then that none is seen here means nothing, unless its
-    agent has marked the directories, as in a run with spares.
+    """The checkpoints of the lead, as the coordinator's host sees them. The lead may be elsewhere: then that none is
+    seen here means nothing, unless its agent has marked the directories, as in a run with spares.
     """
     directories = environment.Marks(environment.code_directory(files.root, spec)).expand(spec["checkpoint_dirs"])
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..link.hub import Hub
     from ..link.peer import Message
     from ..link.tls import Identity
+    from ..records.values import AlertTopic
     from ..run.runfiles import RunFiles
     from .view import View
 
@@ -106,7 +107,7 @@ class Contacts:
     def note_answer(self, host: str, *, answers: bool) -> None:
         """Whether the machine of a host that is away answers: then its agent is gone, or cut off."""
         gone = fact("agent_gone", host=host)
-        if self._view.replace_warning("agent_gone", gone if answers else None, host) and answers:
+        if self._view.replace_alert("agent_gone", gone if answers else None, host) and answers:
             self._record(host, gone)
 
     def leave(self, host: str) -> None:
@@ -123,13 +124,13 @@ class Contacts:
             known.append(reason)
             self._record(host, fact("not_believed", host=host, text=reason))
 
-    def note_claim(self, host: str, what: str, term: int) -> None:
+    def note_claim(self, host: str, what: AlertTopic, term: int) -> None:
         """Warns of a voter's claim that no majority confirms: once for each host and kind."""
         known = self._claims.setdefault(host, set())
         if what not in known:
             known.add(what)
             claim = fact(what, host=host, count=term)
-            self._view.replace_warning(what, claim, host)
+            self._view.replace_alert(what, claim, host)
             self._record(host, claim)
 
     def note_superseded(self, host: str, run: str) -> None:
@@ -139,7 +140,7 @@ class Contacts:
     def note_listening(self, problem: Optional[str]) -> None:
         """`problem`: why no agent can reach this coordinator; None when they can."""
         unreachable = None if problem is None else fact("coordinator_deaf", text=problem)
-        if self._view.replace_warning("coordinator_deaf", unreachable):
+        if self._view.replace_alert("coordinator_unreachable", unreachable):
             self._record(self._view.own_host, unreachable or fact("coordinator_heard"))
 
     def _report_away(self, host: str, why: Fact) -> None:
@@ -228,7 +229,7 @@ CUT_S = 5.0
 """A host that was away for less may have had another agent."""
 
 AWAY_S = 45.0
-"""So long a host is away before its machine is asked: an agent that was killed is replaced sooner, and dials."""
+"""How long a host is unreachable before its machine is probed: a killed agent is replaced and dials sooner."""
 
 ASK_AGAIN_S = 30.0
 LIMIT_S = 5.0
@@ -254,7 +255,7 @@ class Answering:
             self._asking.add(host)
             try:
                 threading.Thread(target=self._ask, args=(host, address, port), daemon=True).start()
-            except RuntimeError:  # as many threads as the user may have
+            except RuntimeError:  # the user's limit of threads is reached
                 self._asking.discard(host)
         return self._answers.get(host)
 

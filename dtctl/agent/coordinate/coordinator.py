@@ -12,10 +12,10 @@ It neither reads a clock nor a file nor a socket; `leading.py` does that around 
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import Fact, because, explain, fact, sentence, why_of
+from ..records.reasons import Fact, because, fact, sentence, why_of
 from ..records.run_state import How
 from ..records.spec import Spec, fence_s, voters_of
-from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent, PostedRequest, RunView
+from ..records.whole_run import MOST_CONDITIONS, HistoryEvent, PostedRequest, RunView
 from ..run import drains, gang, intents, outcome
 from ..run.outcome import Facts, Judgement
 from . import lifecycle
@@ -311,7 +311,7 @@ class Coordinator:
             left = any(known["connected"] and not self._is_done(host) for host, known in self.view.hosts.items())
             if data["phase"] == "finishing" and not left:
                 data["phase"] = "ended"
-        del data["incidents"][:-MOST_INCIDENTS]
+        self.view.forget_incidents()
         del data["conditions"][:-MOST_CONDITIONS]
 
     def due(self) -> Optional[float]:
@@ -351,7 +351,7 @@ class Coordinator:
 
         An order to end the run wins whatever its version.
         """
-        own_doing: List[Fact] = []
+        own_doing: Optional[List[Fact]] = None
         self._book.confirm(host, offered)
         for task, intent in offered.items():  # ended there while the others go on without it
             mine = self.view.intents[task]
@@ -359,7 +359,7 @@ class Coordinator:
                 mine["version"] = max(mine["version"], intent["version"])
                 self.view.wanted([task], generation=max(mine["generation"], intent["generation"]))
         for task in intents.contradicted(self.view.intents, offered):
-            if offered[task]["by"] not in ("coordinator", host, ""):  # what a person wants comes first
+            if offered[task]["by"] not in ("coordinator", host, ""):  # a user's request comes first
                 self.view.intents[task] = offered[task].copy()
             self.view.wanted([task])
         may_hold = None if self._rebuilt else {host, *drains.holders(self.view.intents)}
@@ -370,7 +370,7 @@ class Coordinator:
                 own_doing = why_of(intent)
             elif intent["by"] not in ("coordinator", "") and intents.wish(intent) != intents.wish(before):
                 self._record("request", why_of(intent), host=host, task=task, by=intent["by"])
-        if own_doing:  # it shuts down, or is back from that
+        if own_doing is not None:  # it shuts down, or has returned from a shutdown
             self._record("contact", own_doing, host=host)
         end = next((intent["ends_run"] for intent in offered.values() if intent["ends_run"] is not None), None)
         if end is not None and not self._stop_requested:
@@ -396,7 +396,7 @@ class Coordinator:
         """The reason for a run to fail although no task has finally failed."""
         if self.view.own_host in self._lost_sessions:  # of others it says nothing, or it ends a join
             return Judgement("Failed", [fact("session_lost")], start="abandoned")
-        # others may have been elected, and train on without a host that this one misses
+        # others may have been elected, and continue training without a host that this one misses
         knows = self.may_start or self._spec["min_workers"] is None
         found = (self._draining.needs_one_of(now) if knows else None) or self._deadline()
         if found is not None or not self.may_start:
@@ -423,14 +423,15 @@ class Coordinator:
         limit_s = self._spec["start_timeout_s"]
         if lifecycle.unreached(self.view):
             if self._rebuilt or (now - self._last_joined < lifecycle.REACH_LIMIT_S and now - self._began < limit_s):
-                return None  # those of a run that was under way are awaited as any that is away
+                return None  # hosts of a run that was under way are awaited like any unreachable host
             return Judgement("Failed", lifecycle.unconnected(self.view))
         waiting = [task for task in lifecycle.awaited(self.view) if self.view.reached(task)]
         self._unready = {task: self._unready.get(task, now) for task in waiting}
         late = [task for task, since in self._unready.items() if now - since >= limit_s]
         if not late:
             return None
-        return Judgement("Failed", [fact("not_ready", seconds=limit_s), *lifecycle.missing(self.view)], late[0])
+        why = [fact("not_ready", seconds=limit_s), *lifecycle.missing(self.view)]
+        return Judgement("Failed", why, late[0], unready=lifecycle.loading(self.view))
 
     def _describe(self, facts: Facts) -> None:
         """The phase and the condition of a run that continues."""
@@ -439,10 +440,14 @@ class Coordinator:
         asks = [] if self.may_start else [others if fence_s(self._spec) is None else fact("lacks_voters")]
         data["missing"] = sentence(asks or self._draining.missing() or lifecycle.missing(self.view)) or None
         lost = next(self.view.open_incidents(), None)
-        back = [why_of(self.view.intents[task])[0] for task in self._draining.returning()[:1]]
-        if not (lost or back or self.may_start):
-            back = outcome.waits_for_restart(facts)  # nothing is restarted, and so no incident begins
-        now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else back)
+        restarting: Optional[List[Fact]] = None
+        if lost is not None:
+            restarting = [fact("task_lost", task=lost["task"]), *why_of(lost)]
+        elif self._draining.returning():
+            restarting = why_of(self.view.intents[self._draining.returning()[0]])[:1]
+        elif not self.may_start:
+            restarting = outcome.waits_for_restart(facts)  # nothing is restarted, and so no incident begins
+        now = outcome.standing(facts, restarting)
         if now is None and data["condition"]["type"] == "Running":
             now = outcome.running(facts)
         if now is not None:
@@ -468,15 +473,12 @@ class Coordinator:
             self._record("decision", spent)
 
     def _set_condition(self, now: Judgement) -> None:
-        data, kind, why, cause = self.view.data, now.kind, now.why, now.cause
-        before = data["condition"]
-        if before["type"] == kind:
-            before["cause"], before["start"] = cause, now.start
-            explain(before, why)
-            return
-        data["conditions"].append(before)
-        data["condition"] = {"type": kind, "cause": cause, "since": self.wall, "start": now.start, **because(why)}
-        self._record("condition", why, task=cause, **{"from": before["type"], "to": kind})
+        data, before = self.view.data, self.view.data["condition"]
+        goes_on = before["type"] == now.kind
+        data["condition"] = now.condition(before["since"] if goes_on else self.wall)
+        if not goes_on:
+            data["conditions"].append(before)
+            self._record("condition", now.why, task=now.cause, **{"from": before["type"], "to": now.kind})
 
     def _record(self, kind: str, why: List[Fact], **fields: Any) -> None:
         self.history.append(made(HistoryEvent, time=self.wall, kind=kind, **because(why), **fields))

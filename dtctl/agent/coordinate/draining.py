@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Callable, Collection, Dict, List, Mapping, Optional
 
     from ..records.run_state import Hold, Release
+    from ..records.whole_run import GoneHost
     from .contacts import Contacts
     from .view import View
 
@@ -134,7 +135,8 @@ class Draining:
         """The end of the run, where it cannot continue without a host that was unreachable for too long."""
         for host, silent_s in self._gone(now).items():
             if not self.may_leave_out(host):
-                return Judgement("Failed", [fact("host_gone", host=host, seconds=silent_s)])
+                gone: GoneHost = {"host": host, "seconds": silent_s}
+                return Judgement("Failed", [fact("host_gone", **gone)], gone=gone)
         return None
 
     def leave_out_gone(self, now: float) -> None:
@@ -166,7 +168,7 @@ class Draining:
         count = sum(task not in gone for task in trains)
         why = fact(drains.LEFT_OUT, host=host, tasks=held, seconds=silent_s, count=count, of=len(trains))
         hold = drains.of_host(drains.LEFT_OUT, host, "coordinator", why)
-        view.replace_warning(drains.LEFT_OUT, why, host)
+        view.replace_alert("left_out", why, host)
         self._record("decision", [why])
         how = made(How, by="coordinator", grace_s=None, **because([]))
         self._hold(self._held({**drains.holders(view.intents), host: hold}), how, now)
@@ -179,9 +181,10 @@ class Draining:
         }
         for host in [host for host, since in self._connected_since.items() if now - since >= RECONNECTED_S]:
             self.undrain(host, "coordinator")
-        for one in [one for each in view.data["alerts"] for one in each["why"][:1]]:
-            if one["kind"] == drains.LEFT_OUT and one["host"] not in drains.left_out_hosts(view.intents):
-                view.replace_warning(drains.LEFT_OUT, None, one["host"])
+        left_out = drains.left_out_hosts(view.intents)
+        for alert in view.data["alerts"]:
+            if alert["topic"] == "left_out" and alert["host"] not in left_out:
+                view.replace_alert("left_out", None, alert["host"])
 
     def _resized(self) -> List[str]:
         """All that train together, where some of them run and others take part now than when those were started."""

@@ -103,7 +103,7 @@ class Election:
         self._claims = Claims(voters, ballot["term"])
         self._random = random
         self._outbox: List[Tuple[str, Message]] = []
-        self._promised_until = now + PROMISE_S  # what was promised before a restart is forgotten
+        self._promised_until = now + PROMISE_S  # promises made before a restart are forgotten
         self._stand_at = self._promised_until + SPREAD_S * random()
         self._granted: Optional[Set[str]] = None
         """The voters that have voted for this one; None while it is no candidate."""
@@ -259,7 +259,7 @@ class Election:
         self._expect_leases(now)
 
     def _settle(self, now: float) -> None:
-        """There is a coordinator."""
+        """Records that there is a coordinator."""
         self._stuck_at = now + STUCK_S
         self._runs = 0
         if now - self._since >= LASTING_S:
@@ -350,7 +350,7 @@ class Election:
     def _next_term(self, now: float) -> int:
         """Above every claim that counts, because a voter of a newer term would refuse; or again its own term."""
         own, farthest = self.ballot["term"], self._claims.seen() + FEW_TERMS
-        if self._random() < 0.5:  # not always: the claims of one that lies may have no end
+        if self._random() < 0.5:  # not always: a lying voter's claims may have no end
             farthest = self._farthest(now)
         term = 1 + max([own, *(term for term in self._claims.terms() if term < farthest)])
         has_failed = self.ballot["voted"] == self.own and self.ballot["coordinator"] is None

@@ -68,9 +68,9 @@ class Following:
         self.moved: Optional[Moved] = None
         """Moves with which this agent must restart: other hosts have taken tasks, or this host has."""
         self.first_steps: Mapping[str, float] = {}
-        """For each task here that has reported no step: how long its peers took for their first step."""
+        """Task here that has reported no step -> how long its peers took for their first step."""
         self.left_behind: Mapping[str, float] = {}
-        """For each task here that has made no step since a cut ended, though peers have: for how long at least."""
+        """Task here -> the least number of seconds without a step since a cut ended, although peers have made steps."""
         self._recovering = False
         self._has_orders = False
         """Whether orders have come over this connection: before them it is unknown whether the run goes on."""
@@ -87,7 +87,7 @@ class Following:
         self._voted = voter.place if voter is not None else None
         self._term = spec["term"]
         self._inquiry: Optional[Inquiry] = None
-        """For an agent that does not vote itself, where others may be elected."""
+        """The inquiry of an agent that does not vote itself, if others may be elected."""
         if voter is None and voters_of(spec):
             first = (spec["term"] or FIRST_TERM, spec["coordinator"]["host"])
             self._inquiry = Inquiry(files.directory, spec, first)
@@ -112,7 +112,9 @@ class Following:
 
     @property
     def recovering(self) -> bool:
-        """A task or a host was lost and is not back yet: tasks that wait for it do not hang. Also while unknown."""
+        """A task or a host was lost and is not back yet: tasks that wait for it do not hang. True also while that is
+        unknown.
+        """
         return self._recovering or not self.connected
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
@@ -222,7 +224,7 @@ class Following:
                 self._was_cut_off = True
             self.connected = False
         elif message["type"] == "welcome" and 0 < message["term"] < self._term:
-            self._move_at = now  # its term is over, and it will hear of it
+            self._move_at = now  # its term is over, and it will learn that
         else:
             if message["type"] == "welcome" or message["type"] == "lease":
                 self._claimed = message["term"]
@@ -320,7 +322,9 @@ class Following:
                 self._inquiry.ask(now, connected=host)
 
     def _note_awaited(self, hosts: Optional[List[str]]) -> None:
-        """For `down`, which must not remove what ends their tasks when they come back."""
+        """Writes down the hosts that are awaited: `down` must not remove the agent that ends their tasks when they
+        return.
+        """
         if hosts is None:
             others = dict.fromkeys(member["host"] for member in self._spec["roster"])
             hosts = [host for host in others if host != self._spec["host"] and host not in self._spec["absent"]]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 from ..records.kinds import made
-from ..records.reasons import Fact, because, fact, headline
+from ..records.reasons import Fact, because, fact
 from ..records.whole_run import Account, Event, HistoryEvent, Incident
 from ..run import drains, goodput
-from ..run.hangs import STALLS
 from ..run.runfiles import EventLog
 
 TYPE_CHECKING = False
@@ -83,7 +82,7 @@ class History:
         self._next = self._log.count
         self._received: Dict[str, int] = {}
         self._quotas: Dict[Tuple[str, str], Quota] = {}
-        """By the host and the kind of line."""
+        """Quotas by host and kind of line."""
         self._used: Dict[Tuple[str, str], int] = {}
         for line in self._log.records(HistoryEvent):
             if line is None or not line["host"]:
@@ -181,7 +180,7 @@ class Accounting:
             goodput.missed(self._view.data["account"], seconds)
 
     def update(self, passed_s: float, away: Collection[str]) -> None:
-        """So long after it was called before. `away`: the hosts that are."""
+        """Updates the account, `passed_s` seconds after the last call. `away`: the unreachable hosts."""
         self._passed_s += passed_s
         account = self._view.data["account"]
         if account is not None and self._passed_s >= LOOK_S:
@@ -233,7 +232,7 @@ class Accounting:
         return not {self._view.state(task) for task in self._view.trainers}.isdisjoint(states)
 
     def _is_hung(self, lost: List[Incident]) -> bool:
-        return self._is_in(("stalled",)) or any(headline(one["why"]) in STALLS for one in lost)
+        return self._is_in(("stalled",)) or any(one["loss"] == "hung" for one in lost)
 
 
 _LOST = ("backoff", "failed")

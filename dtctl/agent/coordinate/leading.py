@@ -334,7 +334,7 @@ class Leading:
             self._welcome.add(host)
             held = self._history.received(host)
             welcome = {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True}
-            hub.send(host, {**welcome, "may_start": False, "term": self._term})  # that comes with the orders
+            hub.send(host, {**welcome, "may_start": False, "term": self._term})  # that arrives with the orders
         if self.coordinator.receive(host, message, now, wall):
             self._news()
 
@@ -383,7 +383,7 @@ class Leading:
         """Schedules a decision, after a message that may lead to one."""
         self._unsaved = True
         self._decide_at = min(self._decide_at, self._decided + DECIDE_S)
-        self._save_at = min(self._save_at, self._decide_at)  # sessions read how the tasks are
+        self._save_at = min(self._save_at, self._decide_at)  # sessions read the states of tasks
 
     def _pass_over_requests(self) -> None:
         """Skips requests that sessions made to an earlier coordinator on this host."""
@@ -402,7 +402,7 @@ class Leading:
             self.coordinator.end_superseded(now)
             self._news()
         if voter.election.leads and voter.election.memo[0] != voter.election.ballot["term"]:
-            self._save(now, at_once=True)  # nothing that was decided before holds in a new term until it is published
+            self._save(now, at_once=True)  # no earlier decision holds in a new term until it is published
 
     def _move(self) -> None:
         moved = self.coordinator.view.data["moved"]
@@ -426,7 +426,7 @@ class Leading:
         self._decide_at = now + LOOK_S if due is None else min(max(due, now + DECIDE_S), now + LOOK_S)
         orders = self.coordinator.orders()
         if any(message["intents"] for _, message in orders):
-            self._save(now, at_once=True)  # first: a coordinator after this one has to know what was wanted, and why
+            self._save(now, at_once=True)  # first: the next coordinator must know what was requested, and why
         self._unsaved = self._unsaved or bool(orders)
         commits = self._commits
         if commits is not None and self.coordinator.decided and not commits.knows_end:

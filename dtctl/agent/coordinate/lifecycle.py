@@ -42,7 +42,7 @@ def may_run(view: View, blocked: Collection[str]) -> Dict[str, bool]:
 
 
 def _unready(view: View) -> Dict[str, List[str]]:
-    """For each waiting task: the tasks that it needs and that are not ready."""
+    """Waiting task -> the tasks that it needs and that are not ready."""
     waiting = [task for task in view.tasks if view.waits(task)]
     if not waiting:
         return {}
@@ -76,6 +76,18 @@ def awaited(view: View) -> List[str]:
     return [task for task in view.tasks if task in wanted & let_run]
 
 
+_MOST_NAMED = 3
+
+
+def loading(view: View) -> List[str]:
+    """Of the tasks that `missing` names: those that run and do not listen yet."""
+    return [task for task in awaited(view)[:_MOST_NAMED] if view.reached(task) and _is_loading(view, task)]
+
+
+def _is_loading(view: View, task: str) -> bool:
+    return view.state(task) == "running" and view.current(task)
+
+
 def missing(view: View) -> List[Fact]:
     """The hosts or tasks that the start waits for, with reasons; empty if there are none."""
     silent = unreached(view)
@@ -83,9 +95,9 @@ def missing(view: View) -> List[Fact]:
         return [fact("hosts_silent", text=_few(silent), count=len(silent))]
     tasks = awaited(view)
     why: List[Fact] = []
-    for task in tasks[:3]:
+    for task in tasks[:_MOST_NAMED]:
         why += [*([fact("and")] if why else []), *_why(view, task)]
-    return [*why, fact("and_more")] if len(tasks) > 3 else why
+    return [*why, fact("and_more")] if len(tasks) > _MOST_NAMED else why
 
 
 def unconnected(view: View) -> List[Fact]:
@@ -98,7 +110,7 @@ def _why(view: View, task: str) -> List[Fact]:
     entry, place = view.entry(task), view.roster[task]
     if not view.reached(task):
         return [fact("waits_for_host", task=task, host=place["host"])]
-    if entry["state"] == "running" and view.current(task):
+    if _is_loading(view, task):
         return [fact("waits_to_listen", task=task)]
     if entry["state"] == "backoff":
         return [fact("starts_again", task=task), *why_of(entry)]
@@ -122,7 +134,7 @@ class Shutdown:
         self._stopped: Optional[float] = None
         self._well = view.data["condition"]["type"] == "Succeeded"
         self._how = made(How, grace_s=None, by="coordinator", ends_as=self._end(), **self._why)
-        if self._well:  # from now on whatever ends stays ended
+        if self._well:  # every task that ends from now on stays ended
             view.wanted(self._not_stopped(), want="finish", by="coordinator", **self._why)
 
     def stop_now(self, how: How, now: float) -> None:
@@ -161,7 +173,13 @@ class Shutdown:
         condition = self._view.data["condition"]
         kind = condition["type"]
         if kind == "Succeeded" or kind == "Failed" or kind == "Stopped":
-            return {"outcome": kind, "cause": condition["cause"], "start": condition["start"]}
+            return {
+                "outcome": kind,
+                "cause": condition["cause"],
+                "start": condition["start"],
+                "hung": condition["hung"],
+                "replaced": condition["replaced"],
+            }
         return None
 
     def _settled(self, now: float) -> bool:

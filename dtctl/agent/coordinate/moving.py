@@ -10,7 +10,7 @@ one.
 
 from __future__ import annotations
 
-from ..records.reasons import Fact, fact, sentence, why_of
+from ..records.reasons import Fact, fact, sentence
 from ..run import drains
 
 TYPE_CHECKING = False
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .contacts import Contacts
     from .recovery import Recovery
     from .view import View
-
-TAKES_PLACE = "takes_place"
 
 
 class Moving:
@@ -68,7 +66,7 @@ class Moving:
         for host in lost:
             moves.update(self._places_for(host, moves))
         for host in self._view.hosts.keys() - set(lost):
-            self._view.replace_warning("no_spare", None, host)
+            self._view.replace_alert("no_spare", None, host)
         return self._move(moves, missed, term, now, wall) if moves else None
 
     def awaits_fence(self, now: float) -> bool:
@@ -77,7 +75,7 @@ class Moving:
         return is_new and self._waits()
 
     def _waits(self) -> bool:
-        return any(TAKES_PLACE in {one["kind"] for one in why_of(each)} for each in self._view.waiting_incidents())
+        return any(one["loss"] == "moved" for one in self._view.waiting_incidents())
 
     def _places_for(self, host: str, moves: Mapping[str, str]) -> Dict[str, str]:
         """Seat of the lost host -> host that takes it."""
@@ -97,13 +95,13 @@ class Moving:
             else:
                 self._warn(host, [one for one in why.values() if one is not None])
         if found:
-            self._view.replace_warning("no_spare", None, host)
+            self._view.replace_alert("no_spare", None, host)
         return found
 
     def _warn(self, host: str, why: List[Fact]) -> None:
         several = [one for each in why for one in (fact("and"), each)][1:]
         warning = fact("no_spare", host=host, text=sentence(several or [fact("none_left")]))
-        if self._view.replace_warning("no_spare", warning, host):
+        if self._view.replace_alert("no_spare", warning, host):
             self._record("decision", [warning])
 
     def _seats_on(self, host: str) -> List[str]:
@@ -150,7 +148,7 @@ class Moving:
         restart: Dict[str, List[Fact]] = {}
         for seat, host in moves.items():
             lost = view.roster[self._tasks_in(seat)[0]]["host"]
-            why = [fact(TAKES_PLACE, what=lost, host=host, seconds=now - missed[lost])]
+            why = [fact("takes_place", what=lost, host=host, seconds=now - missed[lost])]
             for holder in self._held_by_itself(lost):
                 self._release(holder, "coordinator")
             wanted = [task for task in self._tasks_in(seat) if self._is_wanted(task, lost)]

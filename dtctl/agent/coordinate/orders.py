@@ -27,7 +27,7 @@ STARTS = 2
 
 
 def first_steps(view: View) -> Dict[str, float]:
-    """For each task that may have hung since its start: how long its peers took for the first step.
+    """Task that may have hung since its start -> how long its peers took for the first step.
 
     A task is left out if not every peer reports steps, unless it has done nothing at all while the lead trained.
     """
@@ -216,7 +216,7 @@ class Commits:
             yield host, message
         if self._held and decided and not self._awaits_voters(now):
             held, self._held = self._held, []
-            for _, host, message in held:  # what was to be started before is to end now
+            for _, host, message in held:  # tasks that were to be started before must end now
                 intents = {task: view.intents[task].copy() for task in message["intents"]}
                 yield host, {**message, "intents": intents}
 

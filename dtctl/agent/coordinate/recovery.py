@@ -5,6 +5,8 @@ from __future__ import annotations
 from ..records.reasons import Fact, because, fact, said, sentence, why_of
 from ..records.values import FINAL
 from ..run import policy, run_events
+from ..run.cause import names_damaged_file
+from ..run.hangs import HANGS
 from ..run.outcome import Judgement
 from . import stalls
 from .repairs import Repairs
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
 
     from ..records.answers import Checkpoint
     from ..records.run_state import Entry, Past, Repaired
-    from ..records.values import Repair
-    from ..records.whole_run import Incident
+    from ..records.values import Loss, Repair
+    from ..records.whole_run import Collateral, Incident
     from .view import LostAttempt, View
 
     Lost = Union[Past, Incident, LostAttempt]
@@ -90,7 +92,7 @@ class Recovery:
             tasks = self._gang(task) if self._view.roster[task]["addressed"] else [*self._scope(task)]
             tasks += [] if self._moves_alone(task) else [one for one in left if one not in tasks]
             loss: Lost = {"attempt": self._view.entry(task)["attempt"], "ended": wall}
-            failure = self._restart(task, loss, left[task], tasks, now, wall)
+            failure = self._restart(task, loss, "moved", left[task], tasks, now, wall)
             if failure is not None:
                 return failure
             left = {one: why for one, why in left.items() if one not in tasks}
@@ -118,7 +120,7 @@ class Recovery:
         for one in list(self._view.open_incidents()):
             if self._is_still_silent(one, now, wall):
                 why = [fact("still_silent")]
-                failure = self._restart(one["task"], one, why, self._gang(one["task"]), now, wall)
+                failure = self._restart(one["task"], one, "still_silent", why, self._gang(one["task"]), now, wall)
                 if failure is not None:
                     return failure
         return self._restart_what_never_began(now, wall)
@@ -130,8 +132,8 @@ class Recovery:
         lead = self._view.lead
         saved = self._services.newest_checkpoint() is not None
         loss: Lost = {"attempt": self._view.entry(lead)["attempt"], "ended": wall}
-        why = [fact(stalls.NEVER_BEGAN, seconds=idle_s)]
-        return self._restart(lead, loss, why, stalls.whom_to_restart(self._view, saved=saved), now, wall)
+        why, tasks = [fact("never_began", seconds=idle_s)], stalls.whom_to_restart(self._view, saved=saved)
+        return self._restart(lead, loss, "never_began", why, tasks, now, wall)
 
     def _new_endings(self, now: float) -> Iterator[Tuple[str, Past]]:
         """Attempts that have ended unasked and not well, each once: causes before those that follow from them."""
@@ -182,7 +184,8 @@ class Recovery:
         known = self._view.incident_of(task)
         is_held = self._view.intents[task]["want"] == "hold"
         if known is not None and known["begun"] is None and not known["own"] and is_held:
-            known["collateral"].append({"task": task, **because(why)})
+            damaged_file = names_damaged_file(ending["cause"])
+            known["collateral"].append({"task": task, "damaged_file": damaged_file, **because(why)})
             return None
         if self._view.state(task) == "failed" or self._view.intents[task]["want"] in ("stop", "finish"):
             return None  # the outcome judges it
@@ -191,27 +194,45 @@ class Recovery:
         if known is not None:
             self._close(known, fact("lost_again", task=task))
         own = self._view.own(task)
-        return self._restart(task, ending, why, [task] if own else self._scope(task), now, wall, own=own)
+        loss: Loss = "ps_ended" if ending["code"] == 0 else "hung" if ending["hung"] else "exit"
+        tasks = [task] if own else self._scope(task)
+        return self._restart(task, ending, loss, why, tasks, now, wall, own=own, past=ending)
 
     def _restart(
-        self, task: str, ending: Lost, why: List[Fact], tasks: List[str], now: float, wall: float, *, own: bool = False
+        self,
+        task: str,
+        ending: Lost,
+        loss: Loss,
+        why: List[Fact],
+        tasks: List[str],
+        now: float,
+        wall: float,
+        *,
+        own: bool = False,
+        past: Optional[Past] = None,
     ) -> Optional[Judgement]:
-        """`own`: by its agent, which has decided whether the task's own budget allows it."""
+        """`own`: by its agent, which has decided whether the task's own budget allows it. `past`: the lost attempt."""
         data, recovery = self._view.data, self._view.recovery
         restarts = 0 if own else self._view.entry(task)["restarts"]  # counts from zero after a long healthy life
         decided = policy.decide(
-            why, recovery, self._services.random(), restarts=restarts, run_restarts=data["restarts"]
+            why,
+            recovery,
+            self._services.random(),
+            restarts=restarts,
+            run_restarts=data["restarts"],
+            shortage=past is not None and past["shortage"],
         )
         if decided.state == "failed":
-            return _failed(task, decided.why)
+            return _failed(task, decided.why, loss)
         lost = None if own else self._state_lost(tasks, why, wall)
         if lost is not None:
-            return _failed(task, lost)
+            return _failed(task, lost, loss)
         data["restarts"] += 1
         for other in list(self._view.open_incidents()):
             if set(other["tasks"]) <= set(tasks):
                 self._close(other, fact("lost_too", task=task))
-        incident = self._view.open_incident(task, ending, why, tasks, wall)
+        cause = past["cause"] if past is not None else ""
+        incident = self._view.open_incident(task, ending, loss, why, tasks, wall, cause=cause)
         incident["own"] = own
         delay_s = None if own else decided.delay_s
         if delay_s is not None:
@@ -264,7 +285,8 @@ class Recovery:
             return None
         task, why = unable
         elsewhere = [fact("complete_elsewhere", what=lost["elsewhere"])] if lost["elsewhere"] is not None else []
-        return _failed(task, [*why, fact("damaged_checkpoint", what=lost["path"], text=lost["problem"]), *elsewhere])
+        why = [*why, fact("damaged_checkpoint", what=lost["path"], text=lost["problem"]), *elsewhere]
+        return _failed(task, why, one["loss"])
 
     def _has_trained(self, wall: float) -> bool:
         if self._view.step() is not None:
@@ -344,8 +366,8 @@ class Recovery:
 
 def _unable_to_restore(one: Incident) -> Optional[Tuple[str, List[Fact]]]:
     """The first of its lost tasks that could not restore a checkpoint, and the reason."""
-    losses = [(one["task"], one["why"]), *((other["task"], other["why"]) for other in one["collateral"])]
-    return next(((task, why) for task, why in losses if policy.names(policy.CANNOT_RESTORE, why)), None)
+    losses: List[Union[Incident, Collateral]] = [one, *one["collateral"]]
+    return next(((lost["task"], why_of(lost)) for lost in losses if lost["damaged_file"]), None)
 
 
 def _lost_peer(one: Tuple[str, Past]) -> bool:
@@ -360,8 +382,8 @@ def _why(entry: Entry, ending: Past) -> List[Fact]:
     return (why_of(entry) if is_newest else []) or policy.why_ended(ending)
 
 
-def _failed(task: str, why: List[Fact]) -> Judgement:
-    return Judgement("Failed", [fact("task_failed", task=task), *why], task)
+def _failed(task: str, why: List[Fact], loss: Loss) -> Judgement:
+    return Judgement("Failed", [fact("task_failed", task=task), *why], task, hung=loss in HANGS)
 
 
 def _plan(task: str, tasks: List[str], delay_s: Optional[float]) -> Fact:

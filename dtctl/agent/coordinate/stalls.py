@@ -9,10 +9,8 @@ is silent.
 
 from __future__ import annotations
 
-from ..records.reasons import headline
 from ..run.hangs import (
     IDLE_S,
-    LOST_PROGRESS,
     NEVER_BEGAN_S,
     awaits_a_peer,
     has_begun,
@@ -34,7 +32,8 @@ SILENCE_S = 120.0
 
 
 def after_a_hang(one: Incident) -> bool:
-    return headline(one["why"]) in LOST_PROGRESS
+    """Whether tasks were lost that had made progress before: a program that only waits makes none."""
+    return one["loss"] in ("hung", "still_silent")
 
 
 def silence_limit(view: View, one: Incident) -> Optional[float]:
@@ -54,13 +53,10 @@ def in_vain(view: View) -> int:
     """How many of the last incidents restarted all tasks, and no step followed."""
     count = 0
     for one in reversed(view.data["incidents"]):
-        if headline(one["why"]) != "still_silent" or one["recovered"] is not None:
+        if one["loss"] != "still_silent" or one["recovered"] is not None:
             break
         count += 1
     return count
-
-
-NEVER_BEGAN = "never_began"
 
 
 class Beginning:
@@ -70,7 +66,7 @@ class Beginning:
         self._idle: Dict[str, float] = {}
 
     def update(self, view: View, now: float) -> Optional[float]:
-        """Seconds, once they are too many. Once in a run: what is silent again may be a program that only waits.
+        """Seconds, once they are too many. It does so once in a run: a program that is silent again may only wait.
 
         A restart costs a start that has done nothing little, but is of use only if the tasks wait for one of them.
         """
@@ -84,7 +80,7 @@ class Beginning:
         elif view.roster[view.lead]["listens"]:
             limit_s = NEVER_BEGAN_S
         else:
-            return None  # it may wait for anything
+            return None  # it may wait for anything else else
         idle_s = now - max(self._idle.values())
         return idle_s if idle_s >= min(limit_s, view.spec["start_timeout_s"]) else None
 
@@ -99,7 +95,7 @@ def _may_be_judged(view: View) -> bool:
     """The user's own limit wins. A program that listens on no port, and trains alone, may wait for anything."""
     recovery, lead = view.recovery, view.roster[view.lead]
     learns = recovery["first_step_s"] is None and recovery["stall_s"] != 0
-    is_new = not any(headline(one["why"]) == NEVER_BEGAN for one in view.data["incidents"])
+    is_new = not any(one["loss"] == "never_began" for one in view.data["incidents"])
     trains = lead["listens"] or lead["scope"] == "gang"
     return learns and trains and is_new and not has_begun(view.entry(task) for task in view.tasks)
 

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import Because, Fact, because, fact, said
+from ..records.reasons import Fact, because, fact
 from ..records.run_state import Entry, Intents
 from ..records.spec import Member, RecoverySpec, Spec, Stage, comes_back_alone, hosts_of
 from ..records.values import FINAL, Role, TaskState
-from ..records.whole_run import MOST_WARNINGS, Contact, Incident, RunView, has_steps
+from ..records.whole_run import (
+    MOST_INCIDENTS,
+    MOST_WARNINGS,
+    Alert,
+    Condition,
+    Contact,
+    Incident,
+    RunView,
+    has_steps,
+    is_waiting,
+)
 from ..run import drains, goodput, hangs, intents, outcome
+from ..run.cause import names_damaged_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple, TypedDict, Union
+    from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, TypedDict, TypeVar, Union
 
     from ..records.messages import Events, Hello, News, Progress
+    from ..records.values import AlertTopic, Loss
 
+    T = TypeVar("T")
     FromAgent = Union[Hello, News, Progress, Events]
 
     class LostAttempt(TypedDict):
@@ -31,7 +44,7 @@ UNKNOWN = made(Entry, generation=0)
 
 def first_view(spec: Spec, wall: float) -> RunView:
     """cluster.json of a run that has just begun."""
-    created = {"type": "Created", "cause": None, "since": wall, **because([fact("no_task_runs")])}
+    created = made(Condition, type="Created", cause=None, since=wall, **because([fact("no_task_runs")]))
     return made(
         RunView,
         serial=0,
@@ -74,8 +87,6 @@ class View:
         self._contact = {task: data["hosts"][place["host"]] for task, place in self.roster.items()}
         self._with_role: Dict[Tuple[Role, ...], List[str]] = {}
         self._held = {task for stage in self.stages if stage["held"] for task in stage["tasks"]}
-        if not data["alerts"]:
-            data["alerts"] = [because(said(text)) for text in data["warnings"]]  # of a build that knew no kinds
         self.lead = spec["lead"]
         self.coordinator = spec["coordinator"]
         self.own_host = self.coordinator["host"]
@@ -255,19 +266,19 @@ class View:
 
     def warn(self, why: List[Fact]) -> None:
         """Adds a warning that `status` shows until the end of the run."""
-        self._set_alerts([*self.data["alerts"], because(why)])
+        self._set_alerts([*self.data["alerts"], made(Alert, **because(why))])
 
-    def replace_warning(self, kind: str, now: Optional[Fact], host: Optional[str] = None) -> bool:
-        """Replaces the warning of this kind, about this host if one is given. False when nothing has changed."""
-        held = [one for one in self.data["alerts"] if one["why"] and _is_about(one["why"][0], kind, host)]
+    def replace_alert(self, topic: AlertTopic, now: Optional[Fact], host: Optional[str] = None) -> bool:
+        """Replaces the warning about this topic and host. False when nothing has changed."""
+        held = [one for one in self.data["alerts"] if (one["topic"], one["host"]) == (topic, host)]
         others = [one for one in self.data["alerts"] if one not in held]
-        new = [because([now])] if now is not None else []
+        new = [made(Alert, topic=topic, host=host, **because([now]))] if now is not None else []
         if held != new:
             self._set_alerts([*others, *new])
         return held != new
 
-    def _set_alerts(self, alerts: List[Because]) -> None:
-        self.data["alerts"] = alerts[-MOST_WARNINGS:]
+    def _set_alerts(self, alerts: List[Alert]) -> None:
+        self.data["alerts"] = _without_oldest(alerts, lambda one: one["topic"] == "other", MOST_WARNINGS)
         self.data["warnings"] = [one["reason"] for one in self.data["alerts"]]
 
     def step(self) -> Optional[int]:
@@ -275,7 +286,17 @@ class View:
         steps = [self.entry(task)["step"] for task in self.trainers]
         return max((step for step in steps if step is not None), default=None)
 
-    def open_incident(self, task: str, ending: LostAttempt, why: List[Fact], tasks: List[str], wall: float) -> Incident:
+    def open_incident(
+        self,
+        task: str,
+        ending: LostAttempt,
+        loss: Loss,
+        why: List[Fact],
+        tasks: List[str],
+        wall: float,
+        *,
+        cause: str = "",
+    ) -> Incident:
         """A new incident, already among those of the view."""
         known = self.data["incidents"]
         incident: Incident = {
@@ -283,6 +304,9 @@ class View:
             "task": task,
             "host": self.roster[task]["host"],
             "attempt": ending["attempt"],
+            "loss": loss,
+            "damaged_file": names_damaged_file(cause),
+            "cause": cause,
             "ended": ending["ended"],
             "noticed": wall,
             **because(why),
@@ -301,11 +325,16 @@ class View:
         return incident
 
     def open_incidents(self) -> Iterator[Incident]:
-        return (one for one in self.data["incidents"] if one["recovered"] is None and one["closed"] is None)
+        return filter(_is_open, self.data["incidents"])
+
+    def forget_incidents(self) -> None:
+        """Forgets the oldest incidents that are over."""
+        known = self.data["incidents"]
+        if len(known) > MOST_INCIDENTS:
+            self.data["incidents"] = _without_oldest(known, lambda one: not _is_open(one), MOST_INCIDENTS)
 
     def waiting_incidents(self) -> Iterator[Incident]:
-        """Incidents whose tasks are being cleared away, or wait for the end of a delay."""
-        return (one for one in self.open_incidents() if one["begun"] is None)
+        return filter(is_waiting, self.data["incidents"])
 
     def held_by_incidents(self) -> Set[str]:
         """Tasks that must not be released yet."""
@@ -340,8 +369,15 @@ class View:
         return any(self.entry(task)["step"] not in (None, before.get(task)) for task in self.trainers)
 
 
-def _is_about(one: Fact, kind: str, host: Optional[str]) -> bool:
-    return one["kind"] == kind and (host is None or one.get("host") == host)
+def _is_open(one: Incident) -> bool:
+    return one["recovered"] is None and one["closed"] is None
+
+
+def _without_oldest(every: List[T], may_go: Callable[[T], bool], most: int) -> List[T]:
+    """The same without the oldest of those that may go, so that at most so many of them are left."""
+    kept = [one for one in every if may_go(one)][-most:]
+    ids = {id(one) for one in kept}
+    return [one for one in every if id(one) in ids or not may_go(one)]
 
 
 def awaited_hosts(spec: Spec, data: RunView) -> List[str]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from ..link.hub import Hub
     from ..records.messages import Lease
+    from ..records.values import AlertTopic
     from .claims import Claim
     from .history import History
 
@@ -48,6 +49,13 @@ MOST_MEMO_BYTES = 700_000
 LISTEN_AGAIN_S = 5.0
 
 FIRST_TERM = 1
+
+_CLAIMS: Mapping[str, AlertTopic] = {
+    "term": "claims_term",
+    "candidate": "claims_candidate",
+    "coordinator": "claims_coordinator",
+}
+"""Kinds of claims in an election -> the topics of their warnings."""
 
 
 class Voter:
@@ -106,9 +114,11 @@ class Voter:
         """What it claims of itself, by the ballot that is on the disk."""
         return stance_of(self._written or self.election.ballot)
 
-    def unconfirmed(self, now: float) -> Dict[Tuple[str, str], int]:
-        """What other voters claim and no majority confirms: host and kind of the fact -> term."""
-        claims = {(host, "claims_" + what): term for (host, what), term in self.election.unconfirmed(now).items()}
+    def unconfirmed(self, now: float) -> Dict[Tuple[str, AlertTopic], int]:
+        """What other voters claim and no majority confirms: host and kind of claim -> term."""
+        claims: Dict[Tuple[str, AlertTopic], int] = {
+            (host, _CLAIMS[what]): term for (host, what), term in self.election.unconfirmed(now).items()
+        }
         claims.update({(host, "claims_end"): 0 for host in self.end.over if not self.end.is_over})
         return claims
 
@@ -122,7 +132,7 @@ class Voter:
         if self._open_lease is not None and self.follows(self._open_lease[0], self._open_lease[1]["term"]):
             self.take_lease(*self._open_lease)
         self.election.step(now)
-        self._save()  # before any of it is said
+        self._save()  # before any of it is sent
         for host, message in self.election.take():
             if message["type"] in ("canvass", "query"):
                 self._call(host, message, now)
@@ -136,7 +146,7 @@ class Voter:
         self._note_claims(now)
 
     def _note_claims(self, now: float) -> None:
-        """Once for each host and kind in agent.log."""
+        """Logs each unconfirmed claim once for each host and kind."""
         for (host, what), term in self.unconfirmed(now).items():
             if (host, what) not in self._reported:
                 self._reported.add((host, what))
@@ -171,7 +181,7 @@ class Voter:
                 if "view" in lease and self.election.memo < version and version[0] <= lease["term"]:
                     self._keep(version, lease["view"])
                 self._copy.add(lease["term"], lease.get("history", []), lease["lines"])
-            except OSError as error:  # a full disk: what it holds is still what it held before
+            except OSError as error:  # a full disk: the file keeps its previous content
                 errors.note("memo: %s" % error)
         self.election.receive(host, lease, time.monotonic())
 
@@ -205,7 +215,7 @@ class Voter:
         return lease
 
     def reception(self, now: float) -> Reception:
-        """While this host's agent follows."""
+        """A reception for other hosts while this host's agent follows."""
         return Reception(self, self._files, self._places[self._own], now)
 
     def due(self) -> float:
@@ -332,7 +342,7 @@ def _ballot(files: RunFiles, spec: Spec, memo: Optional[Memo]) -> Ballot:
 
 
 def _as_memo(view: RunView) -> RunView:
-    """The view as a memo. Of a large run without the hosts' states: their agents report them again, if they live."""
+    """The view as a memo. A large run's memo leaves out the hosts' states, which their agents report again."""
     if sum(len(known["state"]["tasks"]) for known in view["hosts"].values() if known["state"]) <= MOST_STATES:
         return view
     hosts: Any = {host: {**known, "state": None} for host, known in view["hosts"].items()}

@@ -121,7 +121,9 @@ class Waiting:
         return words, True
 
     def _removed(self, run: str, host: str) -> bool:
-        """Only hosts that are awaited: others are just being asked by the command that takes the run down."""
+        """Whether the run was removed on an awaited host; the command that removes the run is just asking the
+        others.
+        """
         if run != self._spec["run"]:
             return superseded.is_awaited_after_removal(self._files.root, self._spec["host"], run, host)
         return host in self._left

@@ -67,7 +67,7 @@ class Signals:
         self._bit = 1 << (number - 1)
         status = fields(processes.proc_text(pid, "status"))
         self.state = status.get("State", "")[:1]
-        """Empty: it has ended."""
+        """The state letter of /proc/PID/status; empty: the process has ended."""
         self.is_caught = self._has(status, "SigCgt")
         self.is_pending = self._has(status, "ShdPnd")
         threads = {name: fields(processes.proc_text(pid, "task/%s/status" % name)) for name in _threads_of(pid)}

@@ -113,7 +113,8 @@ class Hook:
         self._delivery = self._current = None
 
     def _update_waiting(self, found: List[RunEvent]) -> None:
-        wanted = self._post["on"]
+        wanted, known = self._post["on"], {one.id for one in found}
+        self.record["events"] = [one for one in self.record["events"] if one in known]
         self._waiting = [one for one in found if one.id not in self._done and any(kind in wanted for kind in one.kinds)]
         if self._current is None and len(self._waiting) > MOST_WAITING:
             left_out = self._waiting[:-MOST_WAITING]

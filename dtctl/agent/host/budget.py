@@ -70,7 +70,7 @@ def within(limit_s: float, place: str, work: Callable[[], T]) -> T:
     _unanswered.add(place)
     try:
         _thread.start_new_thread(do, ())
-    except RuntimeError:  # no thread is to be had just now
+    except RuntimeError:  # no thread can be started just now
         _unanswered.discard(place)
         raise Silent from None
     if not answered.acquire(timeout=limit_s):

@@ -50,7 +50,7 @@ def fork(work: Callable[[], None], code: int = 0) -> int:
 
 def rename(name: str) -> None:
     """Sets the name in `ps -o comm` and `top`; the command line stays that of the process from which it was forked."""
-    with suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:  # only a courtesy
+    with suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:  # best effort
         file.write(name)
 
 

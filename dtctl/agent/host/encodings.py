@@ -78,7 +78,7 @@ def _of_rows(data: bytes) -> Iterator[int]:
 
 
 def _tables_over_a_row() -> List[List[int]]:
-    """For each byte of a register: its value after a row of zeros."""
+    """The tables of a register after a row of zeros, for each value of each byte."""
     zeros = bytes(_STEPS)
     alone = [_one_by_one(1 << bit, zeros) for bit in range(32)]
     tables = []

@@ -56,7 +56,7 @@ def _escaped(value: bytes) -> Iterator[bytes]:
 
 
 def _as_literals(text: str) -> List[bytes]:
-    """Without their quotes: the strings of JSON, JavaScript and Python."""
+    """The text as string literals of JSON, JavaScript and Python, without their quotes."""
     plain = json.dumps(text, ensure_ascii=False)[1:-1]
     wide = json.dumps(text)[1:-1]
     python = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import signal
 
-from ..records.reasons import Fact, fact
+from ..records.kinds import MOST
 from . import machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional
+
+    from ..records.run_state import ProcessLimit
 
 ADDRESS_SPACE, DATA, PROCESSES, OPEN_FILES, FILE_SIZE, CPU_TIME = "-v", "-d", "-u", "-n", "-f", "-t"
 """The options of `ulimit`."""
@@ -23,7 +25,7 @@ _OPTIONS = {
     "Max file size": (FILE_SIZE, 1024, "%d kB"),
     "Max cpu time": (CPU_TIME, 1, "%d s"),
 }
-"""As /proc/PID/limits calls them: the option of `ulimit`, the size of its unit there, and how it is shown."""
+"""Limits by their names in /proc/PID/limits: the option of `ulimit`, the size of its unit, and how it is shown."""
 
 _MEMORY = (
     r"\bMemoryError\b|std::bad_alloc|Cannot allocate memory|Unable to allocate|(?:not enough|can't allocate) memory|"
@@ -45,7 +47,7 @@ _MAY_END = (
 def soft_limits(pid: int) -> Dict[str, int]:
     """Those that are set, by their option of `ulimit`: bytes, seconds or a number (proc_pid_limits(5)).
 
-    Also of a process that has ended and was not waited for yet.
+    The process may have ended without having been waited for.
     """
     lines = machine.text("/proc/%d/limits" % pid).splitlines()
     found = (
@@ -57,16 +59,19 @@ def soft_limits(pid: int) -> Dict[str, int]:
     return {option: int(words[0]) for option, words in found if words and words[0].isdigit()}
 
 
-def limits_of(pid: int) -> List[Fact]:
-    """The same, as facts."""
-    how = {option: (unit, shown) for option, unit, shown in _OPTIONS.values()}
-    return [
-        fact("limit", what="ulimit %s" % option, text=how[option][1] % (value // how[option][0]))
-        for option, value in soft_limits(pid).items()
-    ]
+def limits_of(pid: int) -> List[ProcessLimit]:
+    """The same, as records."""
+    return [_limit(option, value) for option, value in soft_limits(pid).items()]
 
 
-def met(limits: List[Fact], cause: str, number: Optional[int] = None, cpu_s: Optional[float] = None) -> List[Fact]:
+def _limit(option: str, value: int) -> ProcessLimit:
+    unit, shown = next((unit, shown) for name, unit, shown in _OPTIONS.values() if name == option)
+    return {"option": option, "value": min(value, MOST), "text": shown % (value // unit)}
+
+
+def met(
+    limits: List[ProcessLimit], cause: str, number: Optional[int] = None, cpu_s: Optional[float] = None
+) -> List[ProcessLimit]:
     """Those that may have caused such an end, by its message, its signal and the CPU time that it has used.
 
     A limit of CPU time that cannot be raised ends with SIGKILL (setrlimit(2)); the system counts that time by its
@@ -76,20 +81,18 @@ def met(limits: List[Fact], cause: str, number: Optional[int] = None, cpu_s: Opt
     options = {signal.SIGXCPU: (CPU_TIME,), signal.SIGXFSZ: (FILE_SIZE,)}.get(number, options)  # type: ignore[call-overload]
     if number == signal.SIGKILL and cpu_s is not None:
         options = (CPU_TIME,)
-        limits = [one for one in limits if _option(one) == CPU_TIME and cpu_s >= _TICKS * int(one["text"].split()[0])]
+        limits = [one for one in limits if one["option"] == CPU_TIME and cpu_s >= _TICKS * one["value"]]
     if number == signal.SIGXCPU:
-        limits = [_before_warning(one) if _option(one) == CPU_TIME else one for one in limits]
-    return [one for one in limits if _option(one) in options]
+        limits = [_before_warning(one) if one["option"] == CPU_TIME else one for one in limits]
+    return [one for one in limits if one["option"] in options]
 
 
 _TICKS = 0.9
 """A limit of CPU time counts as used up from this share on."""
 
 
-def _before_warning(limit: Fact) -> Fact:
-    """As it was set: with each SIGXCPU Linux moves it on by a second (check_process_timers of posix-cpu-timers.c)."""
-    return fact("limit", what=limit["what"], text="%d s" % (int(limit["text"].split()[0]) - 1))
-
-
-def _option(limit: Fact) -> str:
-    return limit["what"].split()[-1]
+def _before_warning(limit: ProcessLimit) -> ProcessLimit:
+    """The limit as it was set: Linux raises it by a second with each SIGXCPU (check_process_timers of
+    posix-cpu-timers.c).
+    """
+    return _limit(CPU_TIME, limit["value"] - 1)

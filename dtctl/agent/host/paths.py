@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _ATTEMPT = re.compile(r"attempt-([0-9]{1,9})\Z")
 
 _NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EINVAL)
-"""Something else is in the file's place."""
+"""Errors for a path where another kind of file is in the way."""
 
 
 def is_component(name: object) -> bool:

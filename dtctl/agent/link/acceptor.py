@@ -214,7 +214,7 @@ class Door:
             self._drop(caller)
 
     def _make_room(self) -> bool:
-        """Without free descriptors or memory: closes half of the connections that have not knocked.
+        """Closes half of the connections that have not knocked, to free descriptors or memory.
 
         False if there are none.
         """

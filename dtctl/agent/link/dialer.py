@@ -233,7 +233,7 @@ class Names:
             self._error = None
             try:
                 _thread.start_new_thread(self._answer, ())
-            except RuntimeError as error:  # as many threads as the user may have
+            except RuntimeError as error:  # the user's limit of threads is reached
                 self._asking, self._error = False, OSError(str(error))
 
     def next(self) -> Optional[Address]:

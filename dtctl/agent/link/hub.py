@@ -50,7 +50,7 @@ PARTING_S = 5.0
 
 MANY = 100
 REST_S = 0.05
-"""With this many agents, the pause after each round of reading, so that one round serves several of them."""
+"""The pause after each round of reading with this many agents, so that one round serves several of them."""
 
 
 class Hub:

@@ -196,7 +196,7 @@ class Peer:
         return self.understand(now) if self.stream.pull() else []
 
     def understand(self, now: float) -> List[Any]:
-        """Like `receive`, for bytes that the stream has already pulled."""
+        """Does the same as `receive` for bytes that the stream has already pulled."""
         lines = [line for line in self._lines.feed(self.stream.read()) if line != _BEAT]
         messages = [check(decode(line), self._records) for line in lines]
         self.last_received = now

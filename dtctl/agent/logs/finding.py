@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..host.secrets import Masks
 
     Marks = Optional[List[bool]]
-    """For each line whether it matches; None: no line does."""
+    """Whether each line matches; None: no line does."""
 
 SEARCH_CPU_S = 5.0
 """The limit for one piece of a log, which is 256 KiB or one line."""

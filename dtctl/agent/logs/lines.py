@@ -251,14 +251,14 @@ _READ_BYTES = 1 << 16
 
 
 def end_of(path: str, masks: Masks) -> str:
-    """At most 64 KiB of complete lines without secrets; of a progress bar its last state."""
+    """The last complete lines without secrets, at most 64 KiB; for a progress bar its last state."""
     text = paths.tail(path, _READ_BYTES).encode("utf-8", "surrogateescape")
     lines = [line.rsplit(b"\r", 1)[-1] for line in masks.hide(text).replace(b"\r\n", b"\n").rstrip().split(b"\n")]
     return b"\n".join(lines).decode("utf-8", "replace")
 
 
 def last_lines(end: str) -> str:
-    """At most 2 KiB of complete lines of a result of `end_of`."""
+    """The last complete lines, at most 2 KiB, of a result of `end_of`."""
     data = end.encode("utf-8", "replace")
     kept = data[-KEPT_BYTES:]
     if len(kept) < len(data):

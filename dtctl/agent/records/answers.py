@@ -304,7 +304,7 @@ class RunsResult(Record):
     """The number of runs for which the list has no room."""
     damaged: Default[AtMost[List[DamagedRun], MOST_DAMAGED], []]
     foreign: Default[AtMost[List[ForeignRun], MOST_DAMAGED], []]
-    """Only if the request is for all clusters."""
+    """Live runs of other accounts; only if the request is for all clusters."""
 
 
 class Survivor(Record):

@@ -4,7 +4,8 @@ import json
 import re
 
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Unshown, also
-from .values import Line, Name, Reason, Seconds
+from .values import MOST_TASKS, Line, Name, Reason, Seconds
+from .whole_run import MOST_INCIDENTS
 
 EVENTS = ("succeeded", "failed", "stopped", "restarting", "recovered", "stalled")
 """The events of which a hook can be notified."""
@@ -14,7 +15,8 @@ RunEventName = OneOf["succeeded", "failed", "stopped", "restarting", "recovered"
 _HIDDEN = Unshown("one that is not shown here")
 
 MOST_HOOKS = 20
-MOST_DELIVERED = 1000
+MOST_DELIVERED = 2 * (MOST_TASKS + MOST_INCIDENTS) + 1
+"""As many events as a run has: a loss and its recovery for each incident that its coordinator knows, and the end."""
 MOST_BYTES = 24 * 1024
 """The largest size of an address with its headers, which a sender is given at once."""
 

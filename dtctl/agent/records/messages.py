@@ -106,17 +106,19 @@ class Orders(Record):
     mending: bool
     """Whether a task or a host was lost and is not back yet: then lack of progress is not judged."""
     first_steps: Default[Dict[TaskName, Seconds], {}]
-    """For tasks that have reported no step: how long their peers took for the first step."""
+    """Task that has reported no step -> how long its peers took for their first step."""
     left_behind: Default[Dict[TaskName, Seconds], {}]
-    """For tasks that have made no step since a cut of the network ended, though peers have: for how long at least."""
+    """Task that has made no step since a cut of the network ended, though peers have -> for how long at least."""
     may_start: Default[bool, True]
-    """As in the welcome."""
+    """The same as `may_start` in `welcome`."""
     kept: Default[bool, False]
     """Whether the coordinator's host keeps the run, and so does every host that began it."""
     over: bool
     """Whether the run has ended; the agent may exit when all its tasks are final."""
     awaits: Default[Optional[AtMost[List[Name], 4096]], None]
-    """If it has: hosts whose tasks may still run. null: any other, as it is a newer run's agent that says so."""
+    """Hosts whose tasks may still run, if the run has ended. null: any other host, as the sender is a newer run's
+    agent.
+    """
     removed: Default[bool, False]
     """Whether its cluster was taken down meanwhile: the agent removes the run's files when it exits."""
 
@@ -211,7 +213,7 @@ class Over(Record):
 
     type: OneOf["over"]
     removed: Default[bool, False]
-    """As in orders."""
+    """The same as `removed` in `orders`."""
 
 
 class Refusal(Record):

@@ -172,7 +172,7 @@ class SshFacts(Record):
     problem: Default[Line, ""]
     """Why the shell does not work."""
     max_startups: Default[Optional[AtMost[str, 100]], None]
-    """As in sshd_config(5): the numbers of logins at once from which some and then all are refused."""
+    """MaxStartups of sshd_config(5): the numbers of concurrent logins from which some and then all are refused."""
     max_sessions: Default[Optional[Count], None]
     told_by: Default[OneOf["", "sshd", "file", "default"], ""]
     """The source of the limits:"""

@@ -1,9 +1,10 @@
-"""Why something is so: as facts, for code that decides, and as a sentence, for people.
+"""Why something is so, for people: as facts, and as a sentence.
 
 A reason is a chain of facts, each of a kind and with the fields that its kind needs: `run_failed`, `task_failed` of
 worker:1, `killed` by signal 9, `port_held` by another process. The first is its headline. Each kind has one sentence,
-here: the agent needs them for its log and for readers of other builds, and `dtctl.render` takes them from this table,
-too. No decision reads a sentence.
+here: the agent needs them for notifications, which it sends itself, and for readers of other builds, and
+`dtctl.render` takes them from this table, too. No decision reads a reason, neither its sentence nor its facts: what
+decides is a field of its own, set by the one who knows it, and other code only passes reasons on.
 """
 
 import re
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 MOST_FACTS = 16
 
 
-class Fact(Record):
+class FactFields(Record):
     """One fact of a reason. Its kind determines its fields; an unknown kind comes from another build."""
 
     kind: Pattern[str, 40, r"[a-z]+(_[a-z]+)*", "the kind of a reason"]
@@ -41,7 +42,19 @@ class Fact(Record):
     """Text of a system, a library or a log, not of dtctl."""
 
 
+if TYPE_CHECKING:
+
+    class Fact:
+        """Words in the making: mypy lets nobody read a field of it, except through `read`."""
+else:
+    Fact = FactFields
+
 Why = AtMost[List[Fact], MOST_FACTS]
+
+
+def read(one: Fact) -> FactFields:
+    """The fields of a fact, for what turns it into words. tests/unit/test_structure.py says who may import this."""
+    return one  # type: ignore[return-value]
 
 
 class Because(Record):
@@ -51,9 +64,6 @@ class Because(Record):
     """The sentence, for people and for builds that do not know the facts."""
     why: Default[Why, []]
 
-
-UNCONFIRMED = ("claims_term", "claims_candidate", "claims_coordinator", "claims_end")
-"""What a voter claims and no majority of the voters confirms."""
 
 SENTENCES = {
     # how a process has ended
@@ -296,28 +306,32 @@ def explain(record: Because, why: "Iterable[Fact]") -> None:
 
 def why_of(record: Because) -> "List[Fact]":
     """The facts of a record's reason; its sentence alone if the facts come from another build."""
-    return record["why"] if record["why"] and all(map(_is_known, record["why"])) else said(record["reason"])
+    return (
+        record["why"]
+        if record["why"] and all(_is_known(read(one)) for one in record["why"])
+        else said(record["reason"])
+    )
 
 
 def headline(why: "Iterable[Fact]") -> "Optional[str]":
     """The kind of the first fact; None of no reason."""
-    return next((one["kind"] for one in why), None)
+    return next((read(one)["kind"] for one in why), None)
 
 
 def sentence(why: "Iterable[Fact]") -> str:
     """The sentence of a reason, without a full stop; empty without facts. Raises KeyError for unknown kinds."""
     text = ""
     for one in reversed(list(why)):
-        template = SENTENCES[one["kind"]]
+        template = SENTENCES[read(one)["kind"]]
         wraps = "%(rest)s" in template or "%(because)s" in template
-        shown = template % _texts(one, text)
+        shown = template % _texts(read(one), text)
         text = shown if wraps else shown + text
     return brief(text)
 
 
 def named(why: "Iterable[Fact]") -> "List[str]":
     """The tasks and hosts that a sentence names."""
-    found = [(one.get("task"), one.get("host"), *one.get("tasks", [])) for one in why]
+    found = [(one.get("task"), one.get("host"), *one.get("tasks", [])) for one in map(read, why)]
     return [name for names in found for name in names if name is not None]
 
 
@@ -335,11 +349,11 @@ def signal_name(number: int) -> str:
         return "signal %d" % number
 
 
-def _is_known(one: Fact) -> bool:
+def _is_known(one: FactFields) -> bool:
     return one["kind"] in SENTENCES and all(name in one for name in fields_of(one["kind"]))
 
 
-def _texts(one: Fact, rest: str) -> "Dict[str, Any]":
+def _texts(one: FactFields, rest: str) -> "Dict[str, Any]":
     texts: "Dict[str, Any]" = dict(one)
     texts.update(rest=rest, because=": " + rest if rest else "")
     if "seconds" in one:

@@ -48,7 +48,7 @@ class StatusRequest(Request):
     guess: Default[bool, False]
     """Whether to search for checkpoints also where no setting points to."""
     dirs: Default[AtMost[List[Path], 100], []]
-    """Where checkpoints are looked for if there is no run here."""
+    """The directories to search for checkpoints if there is no run here."""
 
 
 class WatchRequest(Request):
@@ -67,7 +67,7 @@ class LogsRequest(Request):
     """The number of lines of each task; null: all."""
     since: Default[Optional[Epoch], None]
     until: Default[Optional[Epoch], None]
-    """Not together with `follow`."""
+    """The end of the time range; excludes `follow`."""
     grep: Default[Optional[AtMost[str, 65536]], None]
     """A regular expression."""
     errors: Default[bool, False]

@@ -1,6 +1,6 @@
 """The intent and the state of each task: intent.json, state.json and the files of an attempt."""
 
-from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Pattern, Record, Within
+from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Pattern, Record, Within, made
 from .reasons import Because, Fact, Why
 from .spec import Container
 from .values import (
@@ -10,6 +10,8 @@ from .values import (
     By,
     Count,
     Epoch,
+    Fault,
+    HangKind,
     Hex32,
     HolderName,
     HoldKind,
@@ -17,6 +19,7 @@ from .values import (
     Name,
     Path,
     Pid,
+    Port,
     Reason,
     Repair,
     Seconds,
@@ -71,6 +74,13 @@ class RunEnd(Record):
     """The task that failed."""
     start: Default[Optional[StartEnd], None]
     """How the start ended, if it was not complete."""
+    hung: Default[bool, False]
+    """Whether the task that failed hung."""
+    replaced: Default[bool, False]
+    """Whether another run of the cluster takes its place."""
+
+
+REPLACED = made(RunEnd, outcome="Stopped", replaced=True)
 
 
 class How(Because):
@@ -110,7 +120,7 @@ class Intent(Because):
 
     want: Default[Want, "run"]
     holds: Default[AtMost[List[Hold], MOST_HOLDS], []]
-    """While `want` is `hold`: the task cannot start before all of these are released."""
+    """The holds, while `want` is `hold`: the task cannot start before all of these are released."""
     released: Default[Optional[Release], None]
     """The last release, while nothing has been ordered since."""
     generation: Default[Count, 1]
@@ -123,7 +133,7 @@ class Intent(Because):
     early: Default[bool, False]
     """Whether it may start before the tasks that it needs are ready: a failure until then does not count."""
     ends_as: Default[Optional[RunEnd], None]
-    """While `want` is `stop`: what the order means for the run; null: it is stopped, or the task alone is."""
+    """The effect of the order on the run, while `want` is `stop`; null: the run is stopped, or only the task is."""
     ends_run: Default[Optional[How], None]
     """The request to end the whole run that a session on the task's host received."""
     after: Default[Count, 0]
@@ -131,7 +141,8 @@ class Intent(Because):
     without: Default[AtMost[List[TaskRange], MOST_TASKS], []]
     """Tasks that do not train together with this one, since it was last allowed to run (run/gang.py)."""
     repair: Default[Optional[Repair], None]
-    """While the lead is held: its host sets damaged checkpoints aside, before the next attempt restores one."""
+    """The repair, while the lead is held: its host sets damaged checkpoints aside before the next attempt restores one.
+    """
 
 
 Intents = Dict[TaskName, Intent]
@@ -162,16 +173,38 @@ class Letter(Record):
     """Whether the whole run is to end."""
 
 
+class ProcessLimit(Record):
+    """A limit of a process that was set (`ulimit`)."""
+
+    option: AtMost[str, 10]
+    """The option of `ulimit`, as in `-v`."""
+    value: Count
+    """Bytes, seconds or a number."""
+    text: Line
+    """The value with its unit, as `ulimit` takes it."""
+
+
+class Obstacle(Record):
+    """What kept a program from being run: the program, and the system's error."""
+
+    what: Line
+    text: Reason
+
+
 class Ending(Record):
-    """exit.json: how an attempt ended. An error without a code: it could not be run, and may be tried again."""
+    """exit.json: how an attempt ended. A fault without a code: it could not be run, and may be tried again."""
 
     code: Default[Optional[Within[int, 0, 255]], None]
     signal: Default[Optional[SignalNumber], None]
-    error: Default[Optional[Reason], None]
+    fault: Default[Optional[Fault], None]
+    """Why it has no exit status of its own."""
+    shortage: Default[bool, False]
+    """Whether its host lacked something that it needs to start a process."""
+    cannot_run: Default[Optional[Obstacle], None]
     why: Default[Why, []]
-    """The same as facts."""
+    """The fault, or what is special about the status, as people read it."""
     ended: Default[Optional[Epoch], None]
-    limits: Default[Why, []]
+    limits: Default[AtMost[List[ProcessLimit], 10], []]
     """The limits of its process that were set (`ulimit`)."""
     cpu_s: Default[Optional[Seconds], None]
     """The CPU time that it has used, with that of its children that it waited for."""
@@ -184,8 +217,39 @@ class Left(Record):
     command: Line
 
 
+class HeldPort(Record):
+    """The port that a task needs, held by another process."""
+
+    port: Port
+    holder: Reason
+    """The process, as people read it."""
+
+
+class FullDisk(Record):
+    """A file system without room."""
+
+    path: Line
+    own: bool
+    """Whether it is the one of the run's files."""
+
+
+class Evidence(Record):
+    """What the agent found when an attempt had ended: possible causes of the end."""
+
+    port: Default[Optional[HeldPort], None]
+    oom_kills: Default[Count, 0]
+    """The processes that the kernel killed meanwhile for lack of memory."""
+    limits: Default[AtMost[List[ProcessLimit], 10], []]
+    """The limits of the process that may have caused it."""
+    full_disks: Default[AtMost[List[FullDisk], 10], []]
+    hung_in: Default[Reason, ""]
+    """Where it hung."""
+
+
 class Exit(Ending):
     """An ending as in state.json."""
+
+    evidence: Default[Evidence, {}]
 
     retry: Default[bool, True]
     """Whether an attempt with such an exit may be repeated."""
@@ -211,6 +275,8 @@ class Past(Record):
     """The cause of its end, by its log."""
     step: Default[Optional[Count], None]
     """The last step that it reported."""
+    shortage: Default[bool, False]
+    """Whether its host lacked something that passes: processes, or memory."""
     short_of_memory: Default[bool, False]
     """Whether the kernel of its host killed processes for lack of memory during it."""
     hung: Default[bool, False]
@@ -242,6 +308,14 @@ class Repaired(Record):
     lost: Default[Optional[LostCheckpoint], None]
 
 
+class Hang(Record):
+    """How a hang was detected."""
+
+    kind: HangKind
+    seconds: Seconds
+    """For how long there was no sign of progress, or it was stopped."""
+
+
 class Entry(Because):
     """A task in state.json."""
 
@@ -256,6 +330,12 @@ class Entry(Because):
     program: Default[Line, ""]
     """The program of its newest attempt, usually a Python."""
     since: Default[Optional[Epoch], None]
+    hang: Default[Optional[Hang], None]
+    """The hang for which its last attempt was ended, until the next one begins."""
+    unwritten: Default[bool, False]
+    """Whether its process has ended, and the exit cannot be written."""
+    hold: Default[Optional[Hold], None]
+    """While it is pending: the first hold of its intent."""
     next_start: Default[Optional[Epoch], None]
     ready: Default[bool, False]
     """Whether it is ready: a process of its own listens on its port, or it runs if it has no port."""
@@ -285,7 +365,7 @@ class Entry(Because):
     throttled: Default[Optional[Share], None]
     """The share of recent time in which their control group had used up its quota; null: no limit."""
     idle_since: Default[Optional[Epoch], None]
-    """Since when they have been idle: no processor time, no bytes, no output but complaints about others."""
+    """The time since when they have been idle: no processor time, no bytes, no output but complaints about others."""
     complaint: Default[Optional[Complaint], None]
     """The newest complaint in its log since the last step."""
     left: Default[AtMost[List[Left], MOST_LEFT], []]

@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, List
 
-VERSION = 4
+VERSION = 5
 OLDEST = 3
 """Runs of versions from this on are shown and stopped while their own agents live; no agent of this version starts."""
 
@@ -144,7 +144,7 @@ class Environment(Record):
     wheels: Default[Optional[BundleId], None]
     """The bundle of wheels from which alone it is installed; null: the installer downloads them."""
     directory: Default[Optional[Name], None]
-    """Below `environments/`; the host writes it."""
+    """The directory below `environments/`; the host writes it."""
     container: Default[Optional[Container], None]
     """The host writes it."""
 
@@ -195,7 +195,7 @@ class Spare(Record):
 
     address: Line
     addresses: Default[AtMost[Dict[TaskName, Optional[Line]], MOST_TASKS], {}]
-    """For each task that it can take over: its address on this host."""
+    """Task that it can take over -> its address on this host."""
 
 
 class Inventory(Record):
@@ -240,7 +240,7 @@ class Inventory(Record):
 
 
 FEWEST_VOTERS = 3
-"""With two voters, one alone is no majority."""
+"""The least number of voters: one of two alone is no majority."""
 
 MOST_VOTERS = 7
 

@@ -180,6 +180,26 @@ Want = OneOf["run", "hold", "finish", "stop"]
 StartEnd = OneOf["failed", "cancelled", "abandoned"]
 """How a start ended: a task failed, the controller cancelled it, or the controller was lost before it was complete."""
 HoldKind = OneOf["drained", "shutting_down", "cut_off", "scaled_down", "left_out", "drained_alone"]
+Loss = OneOf["exit", "hung", "ps_ended", "moved", "still_silent", "never_began"]
+"""How tasks were lost: the process of one ended, or hung; a ps exited with 0 too early; a spare takes the place of a
+host; or none trains: after a restart, or since the start."""
+HangKind = OneOf["silent", "frozen"]
+"""How a hang is detected: no sign of progress, or stopped by a signal."""
+Fault = OneOf["not_run", "host_restarted", "unknown"]
+"""Why an attempt has no exit status of its own: it could not be run, its host restarted, or nobody saw how it ended."""
+AlertTopic = OneOf[
+    "left_out",
+    "no_spare",
+    "agent_gone",
+    "coordinator_unreachable",
+    "claims_term",
+    "claims_candidate",
+    "claims_coordinator",
+    "claims_end",
+    "other",
+]
+"""What a warning is about: of each, but `other`, there is one for each host. `claims`: what a voter claims and no
+majority of the voters confirms."""
 Repair = OneOf["quick", "full"]
 """An order to set damaged checkpoints aside: by their files, or also by the bytes of those that look complete."""
 Role = OneOf["lead", "ps", "worker", "evaluator", "other"]

@@ -152,9 +152,9 @@ class Stack(Record):
     """The Python calls of one thread, innermost first."""
 
     thread: Pattern[str, 18, r"0x[0-9a-f]+", "the number of a thread in hex"]
-    """As Python's `threading.get_ident` returns it."""
+    """The number that Python's `threading.get_ident` returns."""
     name: _Name
-    """Empty: unknown."""
+    """The name of the thread; empty: unknown."""
     tid: Optional[Pid]
     """Its number in the kernel, if known."""
     main: bool
@@ -172,7 +172,7 @@ class Thread(Record):
     tid: Pid
     name: Line
     state: Line
-    """As in `S (sleeping)`."""
+    """The state with its letter, such as `S (sleeping)`."""
     wchan: Line
     """The kernel function in which it waits; empty if this user may not read it."""
     kernel: AtMost[List[Line], 32]

@@ -2,13 +2,16 @@
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
-from .run_state import Intents, RunEnd, State, ahead_s
+from .run_state import Intents, Past, RunEnd, State, ahead_s
 from .spec import Moved
 from .values import (
+    MOST_TASKS,
+    AlertTopic,
     By,
     Count,
     Epoch,
     HistoryKind,
+    Loss,
     Name,
     Outcome,
     Phase,
@@ -63,9 +66,20 @@ class Account(Record):
 
 MOST_HOSTS = 4096
 MOST_INCIDENTS = 200
+"""The most incidents that are over; of more the oldest are forgotten. Those that are open decide, and all are kept."""
 MOST_CONDITIONS = 200
 MOST_WARNINGS = 100
+"""The most warnings without a topic; of more the oldest are forgotten."""
+MOST_ALERTS = 4 * MOST_HOSTS
+"""With those of each host, which are compared with what is so now and therefore never left out."""
 MOST_REQUESTS = 1000
+
+
+class GoneHost(Record):
+    """A host that was unreachable for too long."""
+
+    host: Name
+    seconds: Seconds
 
 
 class Condition(Because):
@@ -76,6 +90,16 @@ class Condition(Because):
     since: Epoch
     start: Default[Optional[StartEnd], None]
     """How the start ended, if the run ended before it was complete."""
+    hung: Default[bool, False]
+    """Whether the task that failed hung."""
+    replaced: Default[bool, False]
+    """Whether another run of the cluster takes the place of this one."""
+    gone: Default[Optional[GoneHost], None]
+    """The host without which the run cannot continue."""
+    unready: Default[Tasks, []]
+    """Tasks that ran when the start took too long, and never listened."""
+    of: Default[Optional[Count], None]
+    """In a run that goes on: how many tasks take part."""
 
 
 class Contact(Record):
@@ -105,10 +129,20 @@ def clock_ahead_s(contact: Contact) -> float:
     return ahead_s(contact["heard"], machine["time"]) if machine is not None and contact["heard"] is not None else 0.0
 
 
+class Alert(Because):
+    """A warning for a person."""
+
+    topic: Default[AlertTopic, "other"]
+    host: Default[Optional[Name], None]
+    """The host that it is about."""
+
+
 class Collateral(Because):
     """A task whose failure followed from another's."""
 
     task: TaskName
+    damaged_file: Default[bool, False]
+    """Whether it could not read a file: the checkpoint that it restored may be damaged."""
 
 
 class Incident(Because):
@@ -119,6 +153,11 @@ class Incident(Because):
     host: Name
     attempt: Count
     """The attempt that was lost."""
+    loss: Default[Loss, "exit"]
+    damaged_file: Default[bool, False]
+    """As of a task whose failure followed from this one's."""
+    cause: Default[Reason, ""]
+    """The cause of the attempt's end, by its log."""
     ended: Epoch
     noticed: Epoch
     scope: Scope
@@ -141,6 +180,11 @@ class Incident(Because):
     """Why its recovery is no longer awaited."""
 
 
+def is_waiting(incident: Incident) -> bool:
+    """Whether its tasks are being cleared away, or wait for the end of a delay."""
+    return incident["recovered"] is None and incident["closed"] is None and incident["begun"] is None
+
+
 def has_steps(incident: Incident) -> bool:
     """Whether its run had reported steps. If not, dtctl cannot observe that it trains."""
     return any(step is not None for step in (incident["step"], *incident["told"].values()))
@@ -159,13 +203,12 @@ class RunView(Record):
     condition: Condition
     conditions: AtMost[List[Condition], MOST_CONDITIONS]
     """Past conditions, oldest first."""
-    warnings: AtMost[List[Reason], MOST_WARNINGS]
+    warnings: AtMost[List[Reason], MOST_ALERTS]
     """The sentences of `alerts`."""
-    alerts: Default[AtMost[List[Because], MOST_WARNINGS], []]
-    """Warnings for a person. Empty from builds without kinds of warnings."""
+    alerts: Default[AtMost[List[Alert], MOST_ALERTS], []]
     hosts: AtMost[Dict[Name, Contact], MOST_HOSTS]
     intents: Intents
-    incidents: AtMost[List[Incident], MOST_INCIDENTS]
+    incidents: AtMost[List[Incident], MOST_TASKS + MOST_INCIDENTS]
     restarts: Count
     request_serial: Count
     missing: Optional[Reason]
@@ -248,9 +291,14 @@ Event = Record(
         "to": TaskState,
         "reason": Default[Reason, ""],
         "why": Default[Why, []],
+        "end": Default[Optional[Past], None],
+        "asked": Default[bool, False],
     },
 )
-"""A line of events.jsonl: a transition of a task of this host."""
+"""A line of events.jsonl: a transition of a task of this host.
+
+`end`: the attempt that ended with it. `asked`: dtctl requests the end of its process with it.
+"""
 
 HistoryEvent = Record(
     "HistoryEvent",
@@ -266,6 +314,8 @@ HistoryEvent = Record(
         "to": Default[Optional[AtMost[str, 100]], None],
         "reason": Default[Reason, ""],
         "why": Default[Why, []],
+        "end": Default[Optional[Past], None],
+        "asked": Default[bool, False],
         "by": Default[By, ""],
     },
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..host.errors import Refused
 from ..run import drains, gang
 from . import run_handles, runs, stop
-from .run_handles import RunHandle, WholeRun
+from .run_handles import NotTaken, RunHandle, WholeRun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def drain(talk: Conversation, request: DrainRequest) -> StopResult:
     handle = run_handles.reached(talk, run)
     try:
         return _drain(talk, run, handle, request)
-    except stop.NotTaken as away:
+    except NotTaken as away:
         return _drain(talk, run, RunHandle(run, away), request)
 
 
@@ -66,6 +66,13 @@ def undrain(talk: Conversation, request: UndrainRequest) -> RestartResult:
     """Releases tasks; returns when they run again, or wait for a host that is away, or for the end of another drain."""
     run = runs.need(talk, request)
     handle = run_handles.reached(talk, run)
+    try:
+        return _undrain(talk, run, handle, request)
+    except NotTaken as away:
+        return _undrain(talk, run, RunHandle(run, away), request)
+
+
+def _undrain(talk: Conversation, run: runs.Run, handle: RunHandle, request: UndrainRequest) -> RestartResult:
     handle.refresh()
     handle.refuse_ended()
     if request["job"] is None:

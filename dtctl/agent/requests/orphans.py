@@ -101,7 +101,7 @@ def without_files(root: str) -> Iterator[Tuple[str, Optional[str], str]]:
 def _of_root(root: str, young_s: float, wanted: Callable[[str], bool]) -> List[Orphan]:
     """Processes of runs whose directory is wanted, and all their child processes.
 
-    Without this process and its ancestors.
+    This process and its ancestors are left out.
     """
     found: Dict[int, Orphan] = {}
     for pid in processes.of_user(os.geteuid()):

@@ -14,7 +14,7 @@ from ..records.kinds import made
 from ..records.reasons import because, fact
 from ..records.spec import Member, coordinates, job_of
 from ..records.values import FINAL
-from ..records.whole_run import MOST_REQUESTS, Contact, PostedRequest, RequestBook, RunView
+from ..records.whole_run import MOST_REQUESTS, Contact, PostedRequest, RequestBook, RunView, is_waiting
 from ..run import drains, intents, outcome
 from . import runs
 
@@ -41,6 +41,13 @@ AWAY_S = 30.0
 
 SILENT_S = 30.0
 """A coordinator writes cluster.json three times as often, whether anything has changed or not."""
+
+COORDINATOR_LOOK_S = 1.0
+"""How often a session that waits reads whether its host still coordinates the run."""
+
+
+class NotTaken(Refused):
+    """The request was not carried out, as far as this host knows: the coordinator has not taken it, or is another."""
 
 
 class RunHandle:
@@ -97,6 +104,10 @@ class RunHandle:
         return intent["generation"] if intent is not None else None
 
     def unreached(self, tasks: List[str]) -> List[str]:
+        return []
+
+    def awaited(self, tasks: List[str]) -> List[str]:
+        """Hosts that are away, and for which the recovery waits that holds these tasks."""
         return []
 
     def may_dial(self, hosts: List[str], within_s: float) -> bool:
@@ -203,6 +214,7 @@ class WholeRun(RunHandle):
         self._read: Optional[RunView] = None
         self._version: Optional[Tuple[int, int, int]] = None
         self._problem = ""
+        self._look_at = time.monotonic() + COORDINATOR_LOOK_S
 
     def refresh(self) -> None:
         """Reads cluster.json, of a live coordinator unless the run has ended: the file of a dead one is outdated."""
@@ -272,6 +284,12 @@ class WholeRun(RunHandle):
     def unreached(self, tasks: List[str]) -> List[str]:
         """Hosts of these tasks that the coordinator has no contact with."""
         return list(dict.fromkeys(self.hosts[task] for task in tasks if not self._contact(task)["connected"]))
+
+    def awaited(self, tasks: List[str]) -> List[str]:
+        assert self.view is not None
+        held = [one["tasks"] for one in self.view["incidents"] if is_waiting(one) and not one["own"]]
+        with_them = {other for together in held if not set(together).isdisjoint(tasks) for other in together}
+        return self.unreached([task for task in with_them if self.intents()[task]["want"] != "stop"])
 
     def may_dial(self, hosts: List[str], within_s: float) -> bool:
         assert self.view is not None
@@ -359,13 +377,25 @@ class WholeRun(RunHandle):
         return found
 
     def until(self, done: Callable[[], bool], limit_s: float) -> bool:
-        """Whether `done` came true in time. A coordinator that is killed is replaced. Raises as `pause`."""
+        """Whether `done` came true in time. A coordinator that is killed is replaced.
+
+        Raises as `pause`, and NotTaken when another host has been elected: cluster.json does not change any more.
+        """
 
         def refresh() -> bool:
             self._run.keep_supervised()
+            self._refuse_superseded()
             return self.peek() is not None and done()
 
         return self._talk.wait(refresh, limit_s)
+
+    def _refuse_superseded(self) -> None:
+        now = time.monotonic()
+        if self._run.spec["voters"] and now >= self._look_at:
+            self._look_at = now + COORDINATOR_LOOK_S
+            spec = self._run.files.spec()
+            if not coordinates(spec):
+                raise NotTaken("not_answering", "%s coordinates the run now" % spec["coordinator"]["host"])
 
     def _contact(self, task: str) -> Contact:
         assert self.view is not None

@@ -261,12 +261,12 @@ def _run(
         os.close(log)
     if child.returncode != 0:
         tail = paths.tail(log_path, TAIL_BYTES)
-        first = installing.hint(tail, with_wheels=bool(variables.get("DTCTL_WHEELS")))
+        known = installing.hint(tail, with_wheels=bool(variables.get("DTCTL_WHEELS")))
         raise Refused(
             "setup_failed",
             "%s ended with %s" % (what, _ending(child.returncode)),
-            masks.hide_text(tail),
-            "%sthe whole output is in %s: dtctl logs --setup%s" % (first and first + "; ", log_path, hint),
+            masks.hide_text(installing.without_retries(tail)),
+            known or "the whole output is in %s: dtctl logs --setup%s" % (log_path, hint),
         )
 
 

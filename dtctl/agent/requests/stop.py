@@ -8,13 +8,13 @@ from contextlib import closing
 from ..host import errors
 from ..host.errors import NO_ROOM, Refused
 from ..records.kinds import made
-from ..records.reasons import because, fact, headline
+from ..records.reasons import because, fact
 from ..records.run_state import How
 from ..records.spec import inventory_of
 from ..records.values import MOST_PROCESSES
 from ..survival import reboot
 from . import run_handles, runs
-from .run_handles import RunHandle
+from .run_handles import NotTaken, RunHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,10 +56,6 @@ def stop_run(run: runs.Run, how: How, talk: Optional[Conversation] = None) -> St
     `talk` gets progress.
     """
     return end(run, RunHandle(run), None, how, True, talk)
-
-
-class NotTaken(Refused):
-    """The request was not carried out."""
 
 
 def end(
@@ -115,12 +111,9 @@ def await_end(
     reporter: Reporter,
     has_ended: HasEnded = run_handles.has_ended,
 ) -> None:
-    """Raises NotTaken where the coordinator does not take the request."""
+    """Raises as `is_taken`."""
     limit_s = handle.longest_end_s(grace_s) + END_LIMIT_S
-    if not handle.until(lambda: handle.has_taken(serial), min(limit_s, handle.answer_s)):
-        if handle.view is not None:
-            why = "the coordinator has not taken the request within %.0f s" % handle.answer_s
-            raise NotTaken("not_answering", why)
+    if not is_taken(handle, serial, limit_s):
         return
     patience = time.monotonic() + REACH_S
 
@@ -133,6 +126,15 @@ def await_end(
 
     handle.until(ended, limit_s)
     reporter.finish()
+
+
+def is_taken(handle: RunHandle, serial: int, limit_s: float) -> bool:
+    """Whether the request is taken in time. Raises NotTaken where the coordinator does not take it, or is another."""
+    if handle.until(lambda: handle.has_taken(serial), min(limit_s, handle.answer_s)):
+        return True
+    if handle.view is not None:
+        raise NotTaken("not_answering", "the coordinator has not taken the request within %.0f s" % handle.answer_s)
+    return False
 
 
 def result(
@@ -246,6 +248,13 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
     """Returns when the tasks have new attempts; those of hosts that are away get theirs when they are back."""
     run = runs.need(talk, request)
     handle = run_handles.reached(talk, run)
+    try:
+        return _restart(talk, run, handle, request)
+    except NotTaken as away:
+        return _restart(talk, run, RunHandle(run, away), request)
+
+
+def _restart(talk: Conversation, run: runs.Run, handle: RunHandle, request: RestartRequest) -> RestartResult:
     run_handles.refuse_strangers(handle, run, request["tasks"])
     tasks = handle.tasks(request["tasks"])
     handle.refresh()
@@ -258,16 +267,26 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
 def await_begin(
     talk: Conversation, run: runs.Run, handle: RunHandle, named: Optional[List[str]], serial: int
 ) -> RestartResult:
-    """Waits until the tasks have new attempts, except on hosts that are away, and those that wait for them."""
+    """Waits until the tasks have new attempts, except on hosts that are away, and those that wait for them.
+
+    Raises as `is_taken`.
+    """
     tasks = handle.tasks(named)
+    limit_s = run.spec["grace_s"] + RESTART_LIMIT_S
+    patience = time.monotonic() + REACH_S
+
+    def waits_for_away(task: str) -> bool:
+        hosts = handle.awaited([task])
+        return bool(hosts) and not (handle.may_dial(hosts, REACH_S) and time.monotonic() < patience)
 
     def all_begun() -> bool:
         open_ = [task for task in tasks if not _has_begun(handle, task)]
         away = handle.unreached(open_)
-        waiting = [task for task in open_ if not (handle.hosts[task] in away or handle.waits(task))]
-        return handle.has_taken(serial) and all(_is_unwritten(handle, task) for task in waiting)
+        there = [task for task in open_ if handle.hosts[task] not in away]
+        waiting = [task for task in there if not (handle.waits(task) or waits_for_away(task))]
+        return all(_is_unwritten(handle, task) for task in waiting)
 
-    if not handle.until(all_begun, run.spec["grace_s"] + RESTART_LIMIT_S):
+    if not (is_taken(handle, serial, limit_s) and handle.until(all_begun, limit_s)):
         why = handle.missing() or "it keeps trying"
         raise Refused("not_started", "the tasks have not started again yet", why, "dtctl diagnose    shows the reason")
     if run.spec["recovery"]["reboot"] == "auto":
@@ -282,7 +301,7 @@ def await_begin(
     return {
         "run": run.id,
         "tasks": {task: entry for task in here for entry in [handle.entry(task)] if entry is not None},
-        "unreached": unreached + handle.absent(named),
+        "unreached": list(dict.fromkeys([*unreached, *handle.awaited(open_), *handle.absent(named)])),
         "coordination": handle.view,
         "away": handle.away.fields() if handle.away else None,
         "inventory": inventory_of(run.spec),
@@ -291,7 +310,7 @@ def await_begin(
 
 def _is_unwritten(handle: RunHandle, task: str) -> bool:
     entry = handle.entry(task)
-    return entry is not None and headline(entry["why"]) == "exit_unwritten"
+    return entry is not None and entry["unwritten"]
 
 
 def _no_room(handle: RunHandle, task: str) -> Refused:

@@ -26,7 +26,7 @@ _KEPT = {
     *("secrets.json", "link.key", "link.crt", "link.ca", "link.knock"),
     *("wake", "agent.lock", "intent.lock", "agent.log", "awaited.json"),
 }
-"""By these its agents identify each other, and sessions find it."""
+"""Files that are kept, by which the run's agents identify each other and sessions find the run."""
 
 
 def awaited(run: runs.Run, now: float) -> Optional[Awaited]:
@@ -47,7 +47,9 @@ def _ended(run: runs.Run, now: float) -> float:
 
 
 def _unheard(run: runs.Run) -> List[str]:
-    """By the coordinator's file, if it is here; otherwise any other host may be away."""
+    """Hosts that did not confirm the end, by the coordinator's file if it is here; otherwise every other host may be
+    away.
+    """
     original = run.files.original()
     with suppress(paths.Damaged):
         view = paths.read_record(run.files.path("cluster.json"), RunView)

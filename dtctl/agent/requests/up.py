@@ -14,7 +14,7 @@ from ..host import paths, ports, processes
 from ..host.errors import Refused
 from ..records.kinds import InvalidValue, made
 from ..records.reasons import because, fact
-from ..records.run_state import How
+from ..records.run_state import REPLACED, How
 from ..records.spec import (
     check_absent,
     coordinates,
@@ -112,7 +112,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         begin = _until_start(talk)
         _go_without(spec, begin["absent"])
         if old is not None:
-            how = made(How, by=spec["controller"], grace_s=None, **because([fact("makes_room")]))
+            how = made(How, by=spec["controller"], ends_as=REPLACED, **because([fact("makes_room")]))
             with talk.at("stop"):
                 stop.stop_run(old, how)
         ended = _end_coordinators(talk, spec, old)

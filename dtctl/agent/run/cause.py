@@ -283,7 +283,7 @@ CANNOT_LOAD = "cannot_load"
 
 
 ALWAYS_RETRIED = (PEER, OTHERS, SHORTAGE)
-"""However often a program ends by one of these."""
+"""Causes that are always retried, whatever `recovery.repeat` says."""
 
 NEVER_RETRIED = (CANNOT_LOAD,)
 """Kinds of errors that are not retried if the exit code is only a general failure."""

@@ -13,19 +13,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Collection, Iterable, Mapping, Optional, TypeVar
 
-    from ..records.run_state import Entry
+    from ..records.run_state import Entry, Hang
     from ..records.spec import Member, RecoverySpec
 
     T = TypeVar("T", bound=Any)
 
-STALLS = ("stalled", "hung", "frozen")
-"""Kinds of reasons for which a running task was ended: those that its agent detects, after `recovery.stall`."""
+HANGS = ("hung", "still_silent", "never_began")
+"""The losses that are hangs: of one task, which its agent detects after `recovery.stall`, and of all tasks."""
 
-LOST_PROGRESS = (*STALLS, "still_silent")
-"""The kinds for tasks that had made progress before: a program that only waits makes none."""
 
-HANGS = (*LOST_PROGRESS, "never_began")
-"""All kinds of hangs."""
+def why_hung(hang: Hang) -> Fact:
+    """The hang of a task as people read it."""
+    return fact("frozen" if hang["kind"] == "frozen" else "stalled", seconds=hang["seconds"])
 
 
 def trains_alone(member: Member, strategy: Optional[str]) -> bool:
@@ -47,7 +46,7 @@ IDLE_S = 120.0
 """A run whose tasks have all been idle for so long has not begun."""
 
 NEVER_BEGAN_S = 600.0
-"""After so long it is restarted also if its tasks may wait for something else than one of their own."""
+"""A task that has not begun is restarted after this long even if it may wait for something outside the run."""
 
 APART_S = 10.0
 """A task that was idle so much before all others is likely to be the one that they wait for."""
@@ -58,7 +57,7 @@ WAITING_AT_START = (
     "tasks to connect",
     "Example stragglers",
 )
-"""In complaints of tasks that wait for a peer at their start."""
+"""Words in complaints of tasks that wait for a peer at their start."""
 
 
 def has_begun(entries: Iterable[Entry]) -> bool:
@@ -100,7 +99,7 @@ GAPS = 10
 """The estimated limit, in longest gaps between two signs of progress."""
 
 MOST_DOUBLINGS = 10
-"""With this many doublings the shortest limit is three days."""
+"""The most doublings, after which the shortest limit is three days."""
 
 
 def learnt_limit(longest_s: float, least_s: Optional[float] = None) -> float:
@@ -242,8 +241,8 @@ class Watchdog:
 
     def update(
         self, now: float, signs: Signs, peers_took_s: float = 0.0, behind_s: Optional[float] = None
-    ) -> Optional[Fact]:
-        """The reason if the task hangs, or None. `peers_took_s`: see `limit_of_first_step`.
+    ) -> Optional[Hang]:
+        """The hang, or None. `peers_took_s`: see `limit_of_first_step`.
 
         `behind_s`: for so long after a cut its peers have made steps, and this task has not.
         """
@@ -256,7 +255,7 @@ class Watchdog:
             self._entry["first_step_s"] = max(self._entry["first_step_s"], round(self.first_step_s, 1))
         return hung
 
-    def _judge(self, now: float, signs: Signs) -> Optional[Fact]:
+    def _judge(self, now: float, signs: Signs) -> Optional[Hang]:
         if now - self._looked > PAUSE_S:
             self._sign = self._regular_since = now
             self._frozen_since = None
@@ -274,10 +273,10 @@ class Watchdog:
         elif signs.grew or signs.stepped or signs.saved:
             self._note(now, signs)
         if now - self._sign >= self._patience_s(signs):
-            return fact("stalled", seconds=now - self._sign)
+            return {"kind": "silent", "seconds": now - self._sign}
         return None
 
-    def _judge_after_cut(self, now: float, signs: Signs, behind_s: Optional[float]) -> Optional[Fact]:
+    def _judge_after_cut(self, now: float, signs: Signs, behind_s: Optional[float]) -> Optional[Hang]:
         """A task that computes, loads or saves does not hang, whatever its peers do."""
         if signs.stepped:
             self._stepped_at = now
@@ -285,7 +284,7 @@ class Watchdog:
         if behind_s is None or signs.excused or not (self._proven and self._trains):
             return None
         is_idle = signs.idle_s >= behind_s / 2 and not (signs.grew or signs.saved)
-        return fact("stalled", seconds=silent_s) if is_idle and silent_s >= behind_s else None
+        return {"kind": "silent", "seconds": silent_s} if is_idle and silent_s >= behind_s else None
 
     def _look_at_start(self, now: float, signs: Signs) -> None:
         """Judges a task that is not ready, which is never excused, as the others wait for it."""
@@ -307,13 +306,13 @@ class Watchdog:
         """The limit after the first step: the second may compile, or restore, like the first."""
         return learnt_limit(max(self.longest_gap_s, self._first or 0.0))
 
-    def _judge_frozen(self, now: float) -> Optional[Fact]:
+    def _judge_frozen(self, now: float) -> Optional[Hang]:
         if self._frozen_since is None:
             self._frozen_since = now
         stall_s = self._recovery["stall_s"]
         limit = FROZEN_S if stall_s is None else min(stall_s / 2, FROZEN_AT_MOST_S)
         frozen_s = now - self._frozen_since
-        return fact("frozen", seconds=frozen_s) if frozen_s >= limit else None
+        return {"kind": "frozen", "seconds": frozen_s} if frozen_s >= limit else None
 
     def _note(self, now: float, signs: Signs) -> None:
         gap, limit = now - self._sign, self.limit_s

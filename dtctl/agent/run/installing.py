@@ -28,7 +28,14 @@ def hint(output: str, *, with_wheels: bool) -> str:
         )
     if not with_wheels and reached_no_index(output):
         return (
-            "this host reaches no package index; below `trainer.environment:` in cluster.yaml: wheels: wheels    and "
-            "where there is an index: pip download --only-binary=:all: --dest wheels -r requirements.txt"
+            "this host reaches no package index; where one is reached: pip download --only-binary=:all: --dest wheels "
+            "-r requirements.txt    and in cluster.yaml, below `environment:`: wheels: wheels"
         )
     return ""
+
+
+def without_retries(output: str) -> str:
+    """Less pip's warnings of each further attempt: they are as long as the error, which follows them."""
+    lines = output.splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith("WARNING: Retrying (")]
+    return "".join(kept) if any(line.strip() for line in kept) else output

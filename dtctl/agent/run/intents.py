@@ -7,8 +7,9 @@ stops tasks that its host no longer has, and the next agent starts with the rest
 from __future__ import annotations
 
 from ..host import errors, paths, processes
-from ..records.kinds import InvalidValue
+from ..records.kinds import InvalidValue, made
 from ..records.reasons import Fact, because, fact
+from ..records.run_state import RunEnd
 from ..records.values import FINAL
 from . import drains
 
@@ -16,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Tuple
 
-    from ..records.run_state import Entries, How, Intent, IntentFile, Intents, RunEnd
+    from ..records.run_state import Entries, How, Intent, IntentFile, Intents
     from ..records.spec import Moved, Spec
     from ..records.values import HoldKind
     from .runfiles import RunFiles
@@ -69,8 +70,8 @@ def wish(intent: Intent) -> Tuple[object, ...]:
     return intent["want"], intent["generation"], drains.is_drained(intent)
 
 
-ABANDONED: RunEnd = {"outcome": "Stopped", "cause": None, "start": "abandoned"}
-CANCELLED: RunEnd = {"outcome": "Stopped", "cause": None, "start": "cancelled"}
+ABANDONED = made(RunEnd, outcome="Stopped", start="abandoned")
+CANCELLED = made(RunEnd, outcome="Stopped", start="cancelled")
 
 
 def is_cancelled(wanted: Mapping[str, Intent]) -> bool:

@@ -5,17 +5,18 @@ The coordinator decides by them, and so does a controller that cannot query it: 
 
 from __future__ import annotations
 
-from ..records.reasons import Fact, fact, why_of
+from ..records.reasons import Fact, because, fact, why_of
 from ..records.values import FINAL, Outcome, TaskState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, Iterable, List, Mapping, Optional
+    from typing import Collection, Iterable, List, Mapping, Optional, Sequence
 
     from ..records.answers import Checkpoint
     from ..records.run_state import Entry, Intent, Past, RunEnd
     from ..records.spec import Member
     from ..records.values import StartEnd
+    from ..records.whole_run import Condition, GoneHost
 
 
 DECIDED = ("Succeeded", "Failed", "Stopped")
@@ -60,20 +61,50 @@ class Facts:
 
 
 class Judgement:
-    """The condition of a run, and why.
+    """The condition of a run, and why: the fields of a Condition, except its time.
 
-    `cause`: in a failed run, the task that failed first. `start`: how the start ended, if the run ended with it.
+    `cause`: in a failed run, the task that failed first.
     """
 
-    __slots__ = ("cause", "kind", "start", "why")
+    __slots__ = ("cause", "gone", "hung", "kind", "of", "replaced", "start", "unready", "why")
 
     def __init__(
-        self, kind: Outcome, why: List[Fact], cause: Optional[str] = None, start: Optional[StartEnd] = None
+        self,
+        kind: Outcome,
+        why: List[Fact],
+        cause: Optional[str] = None,
+        start: Optional[StartEnd] = None,
+        *,
+        hung: bool = False,
+        replaced: bool = False,
+        gone: Optional[GoneHost] = None,
+        unready: Sequence[str] = (),
+        of: Optional[int] = None,
     ) -> None:
         self.kind = kind
         self.why = why
         self.cause = cause
         self.start = start
+        self.hung = hung
+        self.replaced = replaced
+        self.gone = gone
+        self.unready = unready
+        self.of = of
+
+    def condition(self, since: float) -> Condition:
+        """As cluster.json has it."""
+        return {
+            "type": self.kind,
+            "cause": self.cause,
+            "since": since,
+            "start": self.start,
+            "hung": self.hung,
+            "replaced": self.replaced,
+            "gone": self.gone,
+            "unready": [*self.unready],
+            "of": self.of,
+            **because(self.why),
+        }
 
     def __repr__(self) -> str:
         return "Judgement(%r, %r, %r)" % (self.kind, self.why, self.cause)
@@ -95,7 +126,9 @@ def decided(facts: Facts) -> Optional[Judgement]:
         return ordered
     failed = _first_failure(facts)
     if failed is not None:
-        return Judgement("Failed", [fact("task_failed", task=failed), *_why_failed(facts.entries[failed])], failed)
+        entry = facts.entries[failed]
+        why = [fact("task_failed", task=failed), *_why_failed(entry)]
+        return Judgement("Failed", why, failed, hung=any(past["hung"] for past in _failures(entry)[-1:]))
     return ordered
 
 
@@ -111,14 +144,15 @@ def by_request(why: List[Fact], ends_as: Optional[RunEnd], tasks: Collection[str
     """The outcome of a run of these tasks that is stopped by such an order: of a failed start, the task to blame."""
     start = ends_as["start"] if ends_as is not None else None
     if ends_as is not None and start == "failed" and ends_as["cause"] in tasks:
-        return Judgement("Failed", why, ends_as["cause"], start)
-    return Judgement("Stopped", why or [fact("stopped")], start=start)
+        return Judgement("Failed", why, ends_as["cause"], start, hung=ends_as["hung"])
+    replaced = ends_as is not None and ends_as["replaced"]
+    return Judgement("Stopped", why or [fact("stopped")], start=start, replaced=replaced)
 
 
 def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
     """The outcome by the reachable tasks, if all of them have ended as ordered: the others have the same orders.
 
-    For a caller that cannot query the coordinator. The orders show its decision; an order of a person means a stop.
+    The caller cannot query the coordinator. The orders show its decision; an order of a person means a stop.
     """
     unknown = [task for task in facts.present if task not in facts.entries]
     ordered = [facts.intents[task] for task in facts.present if task in facts.entries]
@@ -130,16 +164,16 @@ def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
     unreachable = fact("hosts_unreachable", count=len(hosts), text=", ".join(hosts))
     why, ends_as = [*(why_of(last) or [fact("stopped")]), unreachable], last["ends_as"]
     if ends_as is not None and (ends_as["cause"] is None or ends_as["cause"] in facts.roster):
-        return Judgement(ends_as["outcome"], why, ends_as["cause"])
+        return Judgement(ends_as["outcome"], why, ends_as["cause"], hung=ends_as["hung"], replaced=ends_as["replaced"])
     return Judgement("Stopped", why)
 
 
-def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
-    """The condition of a run without an outcome; None when none of its tasks runs. `restarting`: why tasks restart."""
+def standing(facts: Facts, restarting: Optional[List[Fact]]) -> Optional[Judgement]:
+    """The condition of a run without an outcome; None when none of its tasks runs. `restarting`: why, if tasks do."""
     for task in facts.deciding:  # stopped by a person: without it the run does not end by itself
         if task in facts.entries and _want(facts, task) == "stop" and facts.entries[task]["state"] == "stopped":
             return Judgement("Stopped", why_of(facts.intents[task]) or [fact("task_stopped", task=task)])
-    if restarting:
+    if restarting is not None:
         return Judgement("Restarting", restarting)
     held = _held(facts)
     if held is not None:
@@ -151,7 +185,7 @@ def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
 def running(facts: Facts) -> Judgement:
     """The condition of a run that goes on, by the number of tasks that run now, which may be 0."""
     of = len(facts.roster) - len(facts.present) + len(facts.wanted)
-    return Judgement("Running", [fact("tasks_run", count=len(_running(facts)), of=of)])
+    return Judgement("Running", [fact("tasks_run", count=len(_running(facts)), of=of)], of=of)
 
 
 def _running(facts: Facts) -> List[str]:
@@ -169,9 +203,10 @@ def _held(facts: Facts) -> Optional[Intent]:
     return facts.intents[going[0]] if all(drains.is_drained(facts.intents[task]) for task in going) else None
 
 
-def waits_for_restart(facts: Facts) -> List[Fact]:
+def waits_for_restart(facts: Facts) -> Optional[List[Fact]]:
     """The first task that will restart, and why: other losses are known only to the coordinator."""
-    return next(([fact("task_lost", task=task), *_how(facts.entries[task])] for task in facts.in_state("backoff")), [])
+    waiting = facts.in_state("backoff")[:1]
+    return next(([fact("task_lost", task=task), *_how(facts.entries[task])] for task in waiting), None)
 
 
 _NEARLY = 0.9

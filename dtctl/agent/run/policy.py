@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
-from ..records.reasons import Fact, fact, sentence, why_of
+from ..records.kinds import made
+from ..records.reasons import Fact, fact, why_of
+from ..records.run_state import Ending, Evidence
 from ..records.values import FINAL, TaskState
 from .cause import ALWAYS_RETRIED, NEVER_RETRIED, OTHERS, PEER, SHORTAGE, kind_of_error, names_damaged_file
 
@@ -16,14 +18,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Optional, Sequence, Tuple, TypeVar, Union
 
-    from ..records.run_state import Ending, Entry, Exit, Intent, Left, Past
+    from ..records.run_state import Entry, Exit, Intent, Left, Past
     from ..records.spec import RecoverySpec
+    from ..records.values import Fault
 
     T = TypeVar("T")
 
-
-CANNOT_RESTORE = "cannot_restore"
-"""A checkpoint is damaged; a file of data may have been meant, too."""
 
 USAGE = 2
 """The exit code of argparse, absl and most programs for a wrong command line."""
@@ -39,27 +39,27 @@ _WORDLESS = (1, 2, 9, 15)
 class Verdict:
     """`retry`: the attempt may be repeated; `cause`: the cause that its log shows, if any, and `kind` what that means.
 
-    `beside`: facts about the host that may be the cause, or processes left there. `always`: it may be repeated, however
+    `evidence`: what was found on the host that may be the cause. `beside`: the same, and processes left there, as
+    people read it. `always`: it may be repeated, however
     often it ends the same way. `killed_after_s`: the grace period within which it did not end as requested.
     """
 
-    __slots__ = ("always", "beside", "cause", "killed_after_s", "kind", "retry")
+    __slots__ = ("always", "beside", "cause", "evidence", "killed_after_s", "kind", "retry")
 
-    def __init__(
-        self, retry: bool, cause: str = "", beside: Optional[List[Fact]] = None, *, always: bool = False
-    ) -> None:
+    def __init__(self, retry: bool, cause: str = "", *, always: bool = False) -> None:
         self.retry = retry
         self.cause = cause
         self.kind = kind_of_error(cause) if cause else ""
         self.always = always or self.kind in ALWAYS_RETRIED
-        self.beside = beside or []
+        self.evidence: Evidence = made(Evidence)
+        self.beside: List[Fact] = []
         self.killed_after_s: Optional[float] = None
 
 
 def verdict(ending: Ending, logged: str, recovery: RecoverySpec) -> Verdict:
     """Judges an ending by its code and the cause in its log; `retry` and `permanent` of `recovery` come first."""
     number = ending["code"] if ending["signal"] is None else 128 + ending["signal"]  # None of an unseen end
-    cause = logged if ending["code"] != 0 and ending["signal"] not in _WORDLESS and not ending["error"] else ""
+    cause = logged if ending["code"] != 0 and ending["signal"] not in _WORDLESS and ending["fault"] is None else ""
     if number in recovery["retry"]:
         return Verdict(True, cause, always=True)
     kind = kind_of_error(cause)
@@ -67,7 +67,7 @@ def verdict(ending: Ending, logged: str, recovery: RecoverySpec) -> Verdict:
         return Verdict(True, cause)
     if number in recovery["permanent"] or number in (USAGE, CANNOT_EXECUTE):
         return Verdict(False, cause)
-    if number == CANNOT_RUN and ending["error"]:
+    if number == CANNOT_RUN and ending["fault"] is not None:
         return Verdict(False)
     return Verdict(number != 1 or kind not in NEVER_RETRIED, cause)
 
@@ -76,7 +76,7 @@ def exit_record(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequen
     """The exit as in state.json."""
     left, killed_after_s = list(left_behind), verdict.killed_after_s
     own = {"retry": verdict.retry, "left_behind": left, "killed_after_s": killed_after_s, "tail": tail}
-    return {**ending, "limits": [], **own}  # type: ignore[typeddict-item]  # `why` has those that matter
+    return {**ending, "limits": [], "evidence": verdict.evidence, **own}  # type: ignore[typeddict-item]
 
 
 _CHANGES = re.compile(r"0x[0-9a-f]+|(?<=tmp)[\w-]{6,}|[0-9a-f]{8,}|\d+")
@@ -95,18 +95,24 @@ class Decision:
 
 
 def decide(
-    why: List[Fact], recovery: RecoverySpec, jitter: float, *, restarts: int = 0, run_restarts: int = 0
+    why: List[Fact],
+    recovery: RecoverySpec,
+    jitter: float,
+    *,
+    restarts: int = 0,
+    run_restarts: int = 0,
+    shortage: bool = False,
 ) -> Decision:
     """Whether a lost task is restarted, and when: failed, or backoff with its delay.
 
     For the agent that restarts its own task, and for the coordinator: each passes its own counts, so that a budget is
-    judged in one place. `jitter` is between 0 and 1.
+    judged in one place. `jitter` is between 0 and 1. `shortage`: the host lacked something when it was lost.
     """
     run = ("after_run_restarts", run_restarts, recovery["max_run_restarts"])
     for kind, spent, most in (run, ("after_restarts", restarts, recovery["max_restarts"])):
         if spent >= most:
             return Decision("failed", [*why, *([fact(kind, count=spent)] if spent else [])], restarts)
-    return Decision("backoff", why, restarts + 1, back_off(restarts + 1, recovery, jitter, why))
+    return Decision("backoff", why, restarts + 1, back_off(restarts + 1, recovery, jitter, shortage=shortage))
 
 
 def replaced(intent: Intent, generation: int) -> bool:
@@ -165,7 +171,7 @@ def after_exit(
     if intent["want"] == "finish":
         return Decision("failed", what, restarts)  # running -> failed: the outcome is decided
     if not verdict.retry:
-        permanent = [] if ending["error"] else [fact("permanent")]
+        permanent = [] if ending["fault"] is not None else [fact("permanent")]
         return Decision("failed", [*what, *permanent], restarts)  # running -> failed
     if was_early(entry):
         return Decision("backoff", [*what, fact("early")], restarts)  # running -> backoff: until its peers are ready
@@ -176,7 +182,8 @@ def after_exit(
         restarts = 0
     if not own:
         return Decision("backoff", what, restarts)  # running -> backoff: until the coordinator decides
-    return decide(what, recovery, jitter, restarts=restarts)  # running -> failed, running -> backoff
+    shortage = had_shortage(ending, verdict)
+    return decide(what, recovery, jitter, restarts=restarts, shortage=shortage)  # running -> failed, running -> backoff
 
 
 def _loss(entry: Entry) -> Optional[Past]:
@@ -188,7 +195,7 @@ def _loss(entry: Entry) -> Optional[Past]:
 
 
 def _why_lost(entry: Entry, lost: Past) -> List[Fact]:
-    """As its agent has seen the end; while it is held, its reason may be that of another task."""
+    """Why the attempt was lost, as its agent saw the end; the reason of a held task may be that of another task."""
     if entry["state"] == "backoff":
         return why_of(entry)
     return [*why_ended(lost), *([fact("cause", text=lost["cause"])] if lost["cause"] else [])]
@@ -214,8 +221,9 @@ def _killed(verdict: Verdict) -> List[Fact]:
     return [fact("killed_after", seconds=verdict.killed_after_s)] if verdict.killed_after_s is not None else []
 
 
-def names(kind: str, why: Sequence[Fact]) -> bool:
-    return any(one["kind"] == kind for one in why)
+def had_shortage(ending: Ending, verdict: Verdict) -> bool:
+    """Whether the host lacked something that passes: processes, or memory."""
+    return ending["shortage"] or verdict.kind == SHORTAGE
 
 
 def is_own(past: Past) -> bool:
@@ -282,10 +290,9 @@ def _came_further(past: Past, earlier: Sequence[Past]) -> bool:
 
 
 def _causes(verdict: Verdict) -> List[Fact]:
-    """The cause, and each further fact on which decisions depend: a full disk may damage a checkpoint."""
     text = verdict.cause
-    lacks = [fact(SHORTAGE)] if verdict.kind == SHORTAGE else []
-    damaged = [fact(CANNOT_RESTORE)] if names_damaged_file(text) else []
+    lacks = [fact("shortage")] if verdict.kind == SHORTAGE else []
+    damaged = [fact("cannot_restore")] if names_damaged_file(text) else []
     return [fact("cause", text=text), *lacks, *damaged] if text else []
 
 
@@ -294,14 +301,11 @@ SHORTAGE_MAX_S = 60.0
 """The delays after a shortage of the machine, which double from the first of these to the second: others must end."""
 
 
-def back_off(restarts: int, recovery: RecoverySpec, jitter: float, why: Sequence[Fact] = ()) -> float:
-    """Seconds before restart number `restarts` (from 1): none, then doubling, limited, and up to a tenth longer.
-
-    `why`: what the task was lost by.
-    """
+def back_off(restarts: int, recovery: RecoverySpec, jitter: float, *, shortage: bool = False) -> float:
+    """Seconds before restart number `restarts` (from 1): none, then doubling, limited, and up to a tenth longer."""
     doublings = min(restarts - 2, 60)  # the limit is reached long before; floats end
     delay: float = min(recovery["backoff_min_s"] * 2.0**doublings, recovery["backoff_max_s"]) if restarts > 1 else 0.0
-    if names(SHORTAGE, why):
+    if shortage:
         delay = max(delay, min(SHORTAGE_MIN_S * 2.0 ** max(doublings + 1, 0), SHORTAGE_MAX_S))
     return delay * (1 + jitter / 10)
 
@@ -310,32 +314,27 @@ def why_ended(ending: Union[Ending, Past]) -> List[Fact]:
     """An exit as facts. The signal that ended one that hung is dtctl's own."""
     if ending.get("hung"):
         return list(ending.get("why") or [fact("hung")])
-    error = ending.get("error")
-    if error:
-        return why_of({"reason": error, "why": ending["why"]})  # type: ignore[typeddict-item]
+    if ending.get("fault") is not None:
+        return list(ending["why"])
     if ending["signal"] is not None:
         return [fact("killed", signal=ending["signal"])]
     return [fact("exit_unknown") if ending["code"] is None else fact("exited", code=ending["code"])]
 
 
+def is_shortage(error: OSError) -> bool:
+    """Whether a start failed because the host lacked something that passes: processes, or memory."""
+    return kind_of_error(error.strerror or "") == SHORTAGE
+
+
 def why_of_error(kind: str, error: OSError, **fields: str) -> List[Fact]:
-    """Why a start failed, by the system's own error, and whether a resource is lacking."""
-    text = error.strerror or ""
-    lacks = [fact(SHORTAGE)] if kind_of_error(text) == SHORTAGE else []
-    return [fact(kind, text=text, **fields), *lacks]
+    """Why a start failed, by the system's own error."""
+    lacks = [fact("shortage")] if is_shortage(error) else []
+    return [fact(kind, text=error.strerror or "", **fields), *lacks]
 
 
-def unknown_exit(ended: Optional[float], *why: Fact) -> Ending:
-    """The exit of a process that ended unseen."""
-    return {
-        "code": None,
-        "signal": None,
-        "error": sentence(why),
-        "why": list(why),
-        "ended": ended,
-        "limits": [],
-        "cpu_s": None,
-    }
+def unknown_exit(ended: Optional[float], fault: Fault, *why: Fact, shortage: bool = False) -> Ending:
+    """The exit of a process that ended unseen, or could not be started."""
+    return made(Ending, fault=fault, shortage=shortage, why=list(why), ended=ended)
 
 
 def is_early(ending: Ending, verdict: Verdict, entry: Entry, *, early: bool, lately: bool) -> bool:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import re
 
-from ..records.reasons import Fact, fact, headline, sentence, why_of
+from ..records.reasons import Fact, fact, sentence, why_of
 from ..records.whole_run import Condition, Incident, RunView, has_steps
 from .hangs import HANGS
+from .policy import is_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
+
+    from ..records.run_state import Entry
 
 
 ENDED = {"Succeeded": "succeeded", "Failed": "failed", "Stopped": "stopped"}
@@ -52,7 +55,7 @@ _MENTION = re.compile(r"@(?=here|channel|all|everyone)")
 class RunEvent:
     """Something to report. `kinds`: all that it is, the most specific first; `time` in epoch seconds."""
 
-    __slots__ = ("attempt", "condition", "host", "id", "kinds", "run", "task", "time", "why")
+    __slots__ = ("attempt", "cause", "condition", "host", "id", "kinds", "run", "task", "time", "why")
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class RunEvent:
         task: Optional[str],
         host: Optional[str],
         attempt: Optional[int],
+        cause: str = "",
     ) -> None:
         self.run = run
         self.id = "%s/%s" % (run, name)
@@ -75,6 +79,8 @@ class RunEvent:
         self.task = task
         self.host = host
         self.attempt = attempt
+        self.cause = cause
+        """The cause of the task's end, by its log."""
 
     @property
     def is_end(self) -> bool:
@@ -94,11 +100,13 @@ def events_of(view: RunView) -> List[RunEvent]:
     return found
 
 
-def ended(run: str, condition: str, why: List[Fact], task: Optional[str], time: float) -> RunEvent:
-    """The end of a run, where no coordinator reports it."""
+def ended(
+    run: str, condition: str, why: List[Fact], task: Optional[str], time: float, *, hung: bool = False, cause: str = ""
+) -> RunEvent:
+    """The end of a run, where no coordinator reports it. `cause`: of the task's end, by its log."""
     kind = ENDED[condition]
-    hung = ("stalled",) if kind == "failed" and any(one["kind"] in HANGS for one in why) else ()
-    return RunEvent(run, kind, (kind, *hung), time, condition, why, task, None, None)
+    kinds = (kind, "stalled") if kind == "failed" and hung else (kind,)
+    return RunEvent(run, kind, kinds, time, condition, why, task, None, None, cause)
 
 
 def recovery(one: Incident) -> List[Fact]:
@@ -114,7 +122,6 @@ def recovery(one: Incident) -> List[Fact]:
 def payload(one: RunEvent, cluster: str, time: str) -> Dict[str, Any]:
     """The payload that is posted, or sent to a command's stdin; docs/notifications.md. `time` in RFC 3339."""
     kind, reason = one.kinds[0], sentence(one.why)[:_LONGEST_REASON]
-    cause = next((each["text"] for each in one.why if each["kind"] == "cause"), None)
     names = {"cluster": cluster, "run": one.run, "task": one.task or "the run", "reason": reason}
     then = (NEXT["stopped"] if kind == "failed" and one.task is None else NEXT[kind]) % names
     return {
@@ -131,35 +138,43 @@ def payload(one: RunEvent, cluster: str, time: str) -> Dict[str, Any]:
         "attempt": one.attempt,
         "reason": reason,
         "why": one.why if len(json.dumps(one.why)) <= _LONGEST_WHY else [],
-        "cause": cause and cause[:_LONGEST_TEXT],
+        "cause": one.cause[:_LONGEST_TEXT] or None,
         "next": then,
         "text": "%s\n%s" % (_harmless(TEXTS[kind] % names), then),
     }
 
 
 def _loss(view: RunView, one: Incident) -> RunEvent:
-    why = why_of(one)
-    kinds = ("stalled", "restarting") if headline(why) in HANGS else ("restarting",)
-    name = "%s/%d/%s" % (one["task"], one["attempt"], headline(why) or kinds[0])
-    return RunEvent(
-        view["run"], name, kinds, one["noticed"], "Restarting", why, one["task"], one["host"], one["attempt"]
-    )
+    kinds = ("stalled", "restarting") if one["loss"] in HANGS else ("restarting",)
+    name, why = _name_of(one), why_of(one)
+    where = one["task"], one["host"], one["attempt"]
+    return RunEvent(view["run"], name, kinds, one["noticed"], "Restarting", why, *where, one["cause"])
 
 
 def _recovery(view: RunView, one: Incident, at: float) -> RunEvent:
-    name = "%s/%d/%s/recovered" % (one["task"], one["attempt"], headline(why_of(one)) or "")
-    return RunEvent(
-        view["run"], name, ("recovered",), at, "Running", recovery(one), one["task"], one["host"], one["attempt"]
-    )
+    name, where = _name_of(one) + "/recovered", (one["task"], one["host"], one["attempt"])
+    return RunEvent(view["run"], name, ("recovered",), at, "Running", recovery(one), *where)
+
+
+def _name_of(one: Incident) -> str:
+    return "%s/%d/%s" % (one["task"], one["attempt"], one["loss"])
 
 
 def _end(view: RunView, condition: Condition) -> RunEvent:
-    found = ended(view["run"], condition["type"], why_of(condition), condition["cause"], condition["since"])
+    why, hung = why_of(condition), condition["hung"]
+    found = ended(view["run"], condition["type"], why, condition["cause"], condition["since"], hung=hung)
     for host, contact in view["hosts"].items():
         entry = contact["state"]["tasks"].get(found.task or "") if contact["state"] else None
         if entry is not None:
             found.host, found.attempt = host, entry["attempt"]
+            found.cause = "" if condition["hung"] else cause_of(entry)
     return found
+
+
+def cause_of(entry: Entry) -> str:
+    """The cause of the last end that the task came to by itself, by its log."""
+    own = [past["cause"] for past in entry["history"] if is_own(past)]
+    return own[-1] if own else ""
 
 
 def _harmless(text: str) -> str:

@@ -205,7 +205,9 @@ class RunFiles:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def remove_aside(self) -> None:
-        """For the run's own agent: no session finds a part of it."""
+        """Moves the run's directory aside and removes it, so that no session finds a part of it. For the run's own
+        agent.
+        """
         import shutil
 
         with suppress(OSError):
@@ -347,7 +349,7 @@ class EventLog:
             del self._waiting[0]
 
     def since(self, index: int, most: int = 100) -> List[Dict[str, object]]:
-        """At most `most` events, from this index on, unchecked."""
+        """The events from this index on, at most `most`, unchecked."""
         last = min(self.count, index + most)
         if index >= last:
             return []
@@ -397,7 +399,7 @@ class EventLog:
             pass  # nothing has happened yet
         except files.Unfit:
             self._starts = [0]
-            with suppress(OSError):  # then it is written over
+            with suppress(OSError):  # the record is overwritten then
                 os.rename(self._path, "%s.damaged-%s" % (self._path, os.urandom(4).hex()))
 
     def _find_lines(self) -> bool:

@@ -52,7 +52,7 @@ class Samples:
         try:
             paths.append_line(self._times, "%.3f %d" % (wall, size))
         except OSError:
-            return  # the disk is full: the next sample will do
+            return  # the disk is full: the next sample is written
         self._size = size
 
 
@@ -60,7 +60,7 @@ START_LIMIT_S = 10.0
 """If start.json is missing for this long, the keeper counts as killed."""
 
 EXEC_LIMIT_S = 2.0
-"""After this long a live process counts as the trainer even if its environment cannot be read."""
+"""A live process counts as the trainer after this long even if its environment cannot be read."""
 
 CONTAINER_LIMIT_S = 120.0
 """The same for a container, whose file system may have to be unpacked first."""
@@ -101,7 +101,7 @@ class Attempt:
         self._ladder: Optional[processes.Ladder] = None
         self._leaving_since: Optional[float] = None
         self._gone_since: Optional[float] = None
-        """Since when its process is gone while its keeper has not written the exit."""
+        """The time since when its process is gone while its keeper has not written the exit."""
         self._samples = Samples(directory)
 
     @property
@@ -229,12 +229,12 @@ class Attempt:
         if start is None:
             return self._find_exit_without_start(now, wall)
         if start["pid"] is None:
-            return policy.unknown_exit(start["started"], fact("never_started"))
+            return policy.unknown_exit(start["started"], "unknown", fact("never_started"))
         child = processes.trainer(start)
         if child is not None and processes.find(child) is not None:
             return None
         self._gone_since = self._gone_since or now
-        awaited = _keeper_lives(start)  # asked first: what is not written by then never will be
+        awaited = _keeper_lives(start)  # asked first: an exit that is not written by then never will be
         try:
             recorded = self._read("exit.json", Ending)
         except paths.Damaged as damage:
@@ -242,8 +242,8 @@ class Attempt:
         if recorded is not None or awaited:
             return recorded
         if start["boot_id"] != processes.boot_id():
-            return policy.unknown_exit(None, fact("host_restarted"))
-        return policy.unknown_exit(wall, fact("keeper_killed"))
+            return policy.unknown_exit(None, "host_restarted", fact("host_restarted"))
+        return policy.unknown_exit(wall, "unknown", fact("keeper_killed"))
 
     def _find_exit_without_start(self, now: float, wall: float) -> Optional[Ending]:
         try:
@@ -282,7 +282,7 @@ def _damaged(path: str, error: OSError) -> Exception:
 
 
 def _unknown(wall: float, damage: Exception) -> Ending:
-    return policy.unknown_exit(wall, fact("exit_damaged", text=str(damage)))
+    return policy.unknown_exit(wall, "unknown", fact("exit_damaged", text=str(damage)))
 
 
 def _keeper_lives(start: Start) -> bool:

@@ -16,6 +16,7 @@ from ..dump import kernel_threads
 from ..host import files, limits, machine, paths, ports, processes
 from ..logs.lines import end_of
 from ..records.reasons import Fact, fact
+from ..records.values import brief
 from ..records.vitals import MOST_THREADS
 from ..run import policy
 from ..run.cause import cause_of_end, ends_in_exception, loses_status, names_taken_port, taken_port
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from typing import List, Optional, Tuple
 
     from ..host.secrets import Masks
-    from ..records.run_state import Ending, Entry, Left, Process, Start
+    from ..records.run_state import Ending, Entry, Evidence, Left, Process, ProcessLimit, Start
     from ..records.spec import RecoverySpec
     from ..records.vitals import Frame
     from .attempt import Attempt
@@ -50,8 +51,8 @@ _LIBRARY = r"/(?:site|dist)-packages/|/lib(?:64|-python)?/(?:python|pypy)[\d.]*/
 _STACK_BYTES = 1 << 16
 
 
-def hung_in(directory: str, log: str) -> List[Fact]:
-    """Where a hung trainer was, by the stacks written before it was killed. `log`: its log's end.
+def hung_in(directory: str, log: str) -> str:
+    """Where a hung trainer was, by the stacks written before it was killed; "" if unknown. `log`: its log's end.
 
     Of its main thread the innermost frame of the user's own code, and what that calls; without such a frame the
     innermost of all.
@@ -65,17 +66,19 @@ def hung_in(directory: str, log: str) -> List[Fact]:
             stacks.frame(one.group("function"), one.group("file"), int(one.group("line")))
             for one in re.finditer(_PY_SPY_FRAME, spied.group(1))
         ]
-        return [fact("hung_in", text=_where(frames))]
+        return _where(frames)
     written = [one["frames"] for one in sorted(stacks.read(log), key=lambda one: not one["main"]) if one["frames"]]
     if written:
         own = next((frames for frames in written if any(map(_is_users, frames))), written[0])
-        return [fact("hung_in", text=_where(own))]
+        return _where(own)
     waits = re.search(_KERNEL, text)
-    return [fact("hung_in", text="%s (the kernel)" % waits.group(1)[:_LONGEST_FRAME])] if waits is not None else []
+    return "%s (the kernel)" % waits.group(1)[:_LONGEST_FRAME] if waits is not None else ""
 
 
 def _where(frames: List[Frame]) -> str:
-    """As in `read_batch (input.py:12), in get (queue.py:171)`. The innermost frame is the first."""
+    """The position as text, such as `read_batch (input.py:12), in get (queue.py:171)`. The innermost frame is the
+    first.
+    """
     own = next((one for one in frames if _is_users(one)), frames[0])
     shown = [own] if own is frames[0] else [own, frames[0]]
     return ", in ".join(map(_frame, shown))[:_LONGEST_FRAME]
@@ -116,33 +119,44 @@ def judge(
     """
     verdict, log = examine(attempt.directory, ending, recovery, masks)
     if entry["state"] == "stalled":
-        verdict = policy.Verdict(True, beside=hung_in(attempt.directory, log))
+        verdict = policy.Verdict(True)
+        verdict.evidence["hung_in"] = hung_in(attempt.directory, log)
     if ending["code"] != 0 and not entry["asked"]:
         named = taken_port(log) if names_taken_port(verdict.cause) else None
-        verdict.beside += [*found_beside(attempt, ending, named or port), *_met(ending, verdict.cause)]
-        verdict.beside += full_disks(verdict.cause, attempt.directory)
-    verdict.beside += [one for one in ending["why"] if one["kind"] == "lost_in_pipe"]
-    verdict.beside += left_behind(attempt.left_behind)
+        note_beside(verdict.evidence, attempt, ending, named or port)
+        verdict.evidence["limits"] = _met(ending, verdict.cause)
+        verdict.evidence["full_disks"] = full_disks(verdict.cause, attempt.directory)
+    of_status = ending["why"] if ending["fault"] is None else []
+    verdict.beside = [*_shown(verdict.evidence), *of_status, *left_behind(attempt.left_behind)]
     verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
     return verdict, log
 
 
-def _met(ending: Ending, cause: str) -> List[Fact]:
+def _shown(found: Evidence) -> List[Fact]:
+    """The evidence as people read it."""
+    port, full = found["port"], {False: "disk_full", True: "own_disk_full"}
+    return [
+        *([fact("hung_in", text=found["hung_in"])] if found["hung_in"] else []),
+        *([fact("port_held", port=port["port"], text=port["holder"])] if port is not None else []),
+        *([fact("out_of_memory", count=found["oom_kills"])] if found["oom_kills"] else []),
+        *(fact("limit", what="ulimit %s" % one["option"], text=one["text"]) for one in found["limits"]),
+        *(fact(full[one["own"]], what=one["path"]) for one in found["full_disks"]),
+    ]
+
+
+def _met(ending: Ending, cause: str) -> List[ProcessLimit]:
     """The limits that may have ended it; a shell reports the signal of its program as 128 and more."""
     code = ending["code"]
     number = ending["signal"] or (code - 128 if code is not None and code > 128 else None)
     return limits.met(ending["limits"], cause, number, ending["cpu_s"])
 
 
-def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[Fact]:
-    """Other possible causes of an unrequested exit: another process on the port, a host without memory."""
-    found: List[Fact] = []
-    if port is not None and ports.listening(port):  # of the attempt nothing is left that could
-        found.append(fact("port_held", port=port, text=ports.holder(port)))
-    killed = machine.oom_kills() - attempt.oom_kills_before if ending["signal"] == signal.SIGKILL else 0
-    if killed > 0:
-        found.append(fact("out_of_memory", count=killed))
-    return found
+def note_beside(found: Evidence, attempt: Attempt, ending: Ending, port: Optional[int]) -> None:
+    """Notes other possible causes of an unrequested exit: another process on the port, a host without memory."""
+    if port is not None and ports.listening(port):  # no process of the attempt is left that could
+        found["port"] = {"port": port, "holder": brief(ports.holder(port))}
+    if ending["signal"] == signal.SIGKILL:
+        found["oom_kills"] = max(0, machine.oom_kills() - attempt.oom_kills_before)
 
 
 def left_behind(left: List[Left]) -> List[Fact]:

@@ -24,13 +24,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Collection, List, Mapping, Optional, Sequence, Tuple
 
-    from ..records.reasons import Because
-    from ..records.values import TaskState
     from ..run.runfiles import RunFiles
 
 
 class TaskContext:
-    """`changed` is called for each transition: (task, from, to, attempt, why).
+    """`changed` is called for each transition: (task, from, to, attempt, why), and of an Event `end` or `asked`.
 
     `touched` is called for other changes of an entry in state.json: True for one that others wait for.
     """
@@ -41,7 +39,7 @@ class TaskContext:
         spec: Spec,
         inherited: Mapping[str, str],
         secrets: Mapping[str, str],
-        changed: Callable[[str, TaskState, TaskState, int, Because], None],
+        changed: Callable[..., None],
         touched: Callable[[bool], None],
     ) -> None:
         self.run = run
@@ -58,9 +56,9 @@ class TaskContext:
         """Whether tasks must not act: this host is cut off, and others may have been started in their place."""
         self.hold_s = hold_s(spec) or 0.0
         self.first_steps: Mapping[str, float] = {}
-        """For each task whose peers have reported steps: how long they took for the first."""
+        """Task whose peers have reported steps -> how long they took for the first."""
         self.left_behind: Mapping[str, float] = {}
-        """For each task that a cut of the network may have left hanging: for how long it has made no step."""
+        """Task that a cut of the network may have left hanging -> how long it has made no step."""
         self._inherited = inherited
         self._secrets = secrets
         self._marks = environment.Marks(environment.code_directory(run.root, spec), inherited)
@@ -74,7 +72,7 @@ class TaskContext:
         box = self._box
         inherited = box.inherited(self._inherited) if box else self._inherited
         env = environment.of_task(inherited, self.spec, task, self._secrets, attempt, key=directory)
-        env["DTCTL_RUN_DIR"] = self.run.directory  # by it `gc` proves whose a process is
+        env["DTCTL_RUN_DIR"] = self.run.directory  # `gc` uses it to prove whose process it is
         if env.get("PYTHONFAULTHANDLER"):
             env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it writes its stacks
         marks = self._marks.of_task(self.spec, task["id"], without)
@@ -112,7 +110,7 @@ class _Looks:
         if self._thread is None and now >= self._next:
             self._next = now + self._every_s
             thread = threading.Thread(target=self._look, daemon=True)
-            with suppress(RuntimeError):  # as many threads as the user may have
+            with suppress(RuntimeError):  # the user's limit of threads is reached
                 thread.start()
                 self._thread = thread
         return has_ended
@@ -153,7 +151,7 @@ def _times(directory: str) -> List[Tuple[str, int]]:
 class SharedStorage:
     """Whether this host sees the checkpoints that the lead writes: by a file that the lead's agent puts beside them.
 
-    Of a run with spares. `directories`: of checkpoints, as they are here.
+    A run with spares has one. `directories`: the checkpoint directories on this host.
     """
 
     def __init__(self, spec: Spec, directories: List[str]) -> None:
@@ -186,6 +184,6 @@ class SharedStorage:
         try:
             os.close(os.open(lead_mark(directory, self._run), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
         except FileNotFoundError:
-            pass  # the trainer makes it
+            pass  # the trainer creates it
         except OSError as error:
             errors.note("checkpoints: %s" % error)

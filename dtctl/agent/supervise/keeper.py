@@ -10,7 +10,10 @@ from contextlib import suppress
 
 from ..host import daemon, errors, files, paths, processes, programs, wake
 from ..host.limits import limits_of
-from ..records.reasons import Fact, fact, sentence
+from ..records.kinds import made
+from ..records.reasons import Fact, fact
+from ..records.run_state import Ending
+from ..records.values import brief
 from ..run import environment, policy
 from ..survival import revival
 
@@ -18,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional, Sequence, Tuple
 
-    from ..records.run_state import Ending, Start
+    from ..records.run_state import Obstacle, ProcessLimit, Start
     from ..run.runfiles import RunFiles
 
 LOOK_S = 5.0
@@ -53,23 +56,31 @@ class AttemptSpec:
         self.env = env
         self.cwd = cwd
         self.removal = removal
-        """Of a trainer in a container: what removes that; empty: nothing has to."""
+        """The command that removes a trainer's container; empty: there is none."""
 
 
 class Fault:
-    """What kept the trainer from being executed. `final`: it would prevent another attempt, too."""
+    """What kept the trainer from being executed. `final`: it would prevent another attempt, too.
 
-    def __init__(self, why: List[Fact], final: bool) -> None:
+    `shortage`: the host lacked something that passes. `cannot_run`: the program, if that could not be executed.
+    """
+
+    def __init__(
+        self, why: List[Fact], final: bool, *, shortage: bool = False, cannot_run: Optional[Obstacle] = None
+    ) -> None:
         self.why = why
         self.final = final
+        self.shortage = shortage
+        self.cannot_run = cannot_run
 
     def encode(self) -> bytes:
-        return (b"!" if self.final else b"?") + json.dumps(self.why).encode()
+        found = {name: getattr(self, name) for name in ("why", "final", "shortage", "cannot_run")}
+        return json.dumps(found).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Optional[Fault]:
         """None of nothing: exec has succeeded, or the child was killed before."""
-        return cls(json.loads(data[1:]), data[:1] == b"!") if data else None
+        return cls(**json.loads(data)) if data else None
 
 
 def launch(what: AttemptSpec) -> None:
@@ -96,7 +107,7 @@ def _keep(what: AttemptSpec) -> None:
     try:
         pid = daemon.fork(work, policy.CANNOT_RUN)
     except OSError as lacking:
-        _record_exit(what, 0, Fault(policy.why_of_error("cannot_start", lacking), False))
+        _record_exit(what, 0, _fault("cannot_start", lacking, final=False))
         return
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # not before the fork: a stop must be able to end what is about to exec
@@ -118,7 +129,7 @@ def _keep(what: AttemptSpec) -> None:
     _wait(None, what.run)  # as the agent finds by this process what the trainer has left
 
 
-def _wait(pid: Optional[int], run: RunFiles) -> Tuple[int, List[Fact], Optional[float]]:
+def _wait(pid: Optional[int], run: RunFiles) -> Tuple[int, List[ProcessLimit], Optional[float]]:
     """The trainer's exit status, its limits and the CPU time that it has used.
 
     Without a pid, returns when no child is left, own or adopted.
@@ -204,9 +215,18 @@ def _prepare_and_exec(what: AttemptSpec) -> Fault:
             environment.encoded(what.env),
         )
     except OSError as error:
-        return Fault(policy.why_of_error(kind, error, what=_cut(path)), not errors.passes(error))
+        return _fault(kind, error, final=not errors.passes(error), what=_cut(path))
     except ValueError as unfit:
-        return Fault([fact(kind, what=_cut(path), text=str(unfit))], True)
+        obstacle: Obstacle = {"what": _cut(path), "text": brief(str(unfit))}
+        return Fault([fact(kind, **obstacle)], True, cannot_run=obstacle)
+
+
+def _fault(kind: str, error: OSError, *, final: bool, **fields: str) -> Fault:
+    obstacle: Optional[Obstacle] = None
+    if kind == "cannot_run":
+        obstacle = {"what": fields["what"], "text": brief(error.strerror or "")}
+    why = policy.why_of_error(kind, error, **fields)
+    return Fault(why, final, shortage=policy.is_shortage(error), cannot_run=obstacle)
 
 
 def _cut(argument: str) -> str:
@@ -231,12 +251,16 @@ def _record_start(what: AttemptSpec, pid: int, started: float) -> Optional[Fault
         if not paths.claim_json(os.path.join(what.directory, "start.json"), value):
             return Fault([fact("given_up")], False)
     except OSError as error:
-        return Fault(policy.why_of_error("cannot_record", error), False)
+        return _fault("cannot_record", error, final=False)
     return None
 
 
 def _record_exit(
-    what: AttemptSpec, status: int, fault: Optional[Fault], limits: Sequence[Fact] = (), cpu_s: Optional[float] = None
+    what: AttemptSpec,
+    status: int,
+    fault: Optional[Fault],
+    limits: Sequence[ProcessLimit] = (),
+    cpu_s: Optional[float] = None,
 ) -> None:
     """Writes exit.json, for as long as it takes: an exit code is never lost to a full disk."""
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
@@ -244,18 +268,10 @@ def _record_exit(
     if what.removal is not None and code is not None and code in _OF_SIGNALS:
         number = _OF_SIGNALS.index(code) + 1
         code = None
-    ending: Ending = {
-        "code": code,
-        "signal": number,
-        "error": None,
-        "why": [],
-        "ended": time.time(),
-        "limits": [*limits],
-        "cpu_s": cpu_s,
-    }
+    ending = made(Ending, code=code, signal=number, ended=time.time(), limits=[*limits], cpu_s=cpu_s)
     if fault is not None:
-        code = policy.CANNOT_RUN if fault.final else None
-        ending.update({"code": code, "error": sentence(fault.why), "why": fault.why})
+        ending.update({"code": policy.CANNOT_RUN if fault.final else None, "fault": "not_run", "why": fault.why})
+        ending.update({"shortage": fault.shortage, "cannot_run": fault.cannot_run})
     path = os.path.join(what.directory, "exit.json")
     while os.path.isdir(what.directory):
         try:
@@ -263,7 +279,7 @@ def _record_exit(
             break
         except OSError as in_the_way:
             if not errors.passes(in_the_way) and not _clears(path):
-                break  # the trainer has seen to it that nothing can be written
+                break  # the trainer has made sure that nothing can be written
             time.sleep(1.0)
     wake.ring(what.run.wake_path)
 
@@ -278,7 +294,7 @@ def _clears(path: str) -> bool:
 
 
 def _read_all(descriptor: int) -> bytes:
-    """Until every copy of the other end is closed: for `fault`, by a successful exec."""
+    """Reads until every copy of the other end is closed; a successful exec closes that of `fault`."""
     data = b""
     while True:
         chunk = os.read(descriptor, 4096)

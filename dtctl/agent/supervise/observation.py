@@ -22,8 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Deque, Optional, Tuple
 
-    from ..records.reasons import Fact
-    from ..records.run_state import Entry
+    from ..records.run_state import Entry, Hang
     from ..records.spec import TaskSpec
     from ..records.vitals import Complaint
     from .attempt import Attempt
@@ -107,8 +106,8 @@ class Observation:
     def _shown(self, line: bytes) -> str:
         return " ".join(self._context.masks.hide(line).decode("utf-8", "replace").split())[:LONGEST_LINE]
 
-    def update(self, now: float, wall: float) -> Optional[Fact]:
-        """Once a second: why the task is to be taken for hung, or None."""
+    def update(self, now: float, wall: float) -> Optional[Hang]:
+        """The hang of the task, or None; looked for once a second."""
         if now < self._next_look:
             return None
         self._next_look = now + LOOK_S
@@ -172,7 +171,7 @@ MOST_BYTES = 16 * 1024
 """The most bytes read at one look; the end of what is new is read, where the newest step is."""
 
 HEAD_BYTES = 256 * 1024
-"""So much of the beginning of a log is searched for the header of a table when its reader has started again."""
+"""The bytes at the beginning of a log that are searched for the header of a table when its reader has restarted."""
 
 RATE_OVER_S = 60.0
 """How far back a rate looks."""
@@ -205,7 +204,7 @@ class LogProgress:
         """The line in which the step was found."""
         self.loss: Optional[str] = None
         self.complaint = b""
-        """Of what was new at the last look: a line that complains, with no step after it."""
+        """A complaint in the output since the last update that no step follows."""
         self._path = path
         self._size = 0
         self._read_to = 0

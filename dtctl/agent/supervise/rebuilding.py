@@ -117,36 +117,32 @@ def _follow(files: RunFiles, entry: Entry, event: Event) -> None:
     """Takes the entry over a transition."""
     before, after = event["from"], event["to"]
     if before in _LIVE and (after not in _LIVE or event["attempt"] > entry["attempt"]):
-        entry["history"] = [*entry["history"], _past(files, entry, event)][-HISTORY:]
-    entry["restarts"] += after == "backoff" and not policy.names("early", why_of(event))
+        entry["history"] = [*entry["history"], event["end"] or _past(files, entry, event)][-HISTORY:]
+    entry["restarts"] += after == "backoff" and not policy.was_early(entry)
     entry.update({"state": after, "attempt": event["attempt"], "since": event["time"]})
     explain(entry, why_of(event))
 
 
 def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
-    """The history entry of the attempt that ended with this event."""
+    """The history entry of an attempt whose end was not recorded, before this event."""
     start = _read(files, event["task"], entry["attempt"], "start.json", Start)
     ending = _read(files, event["task"], entry["attempt"], "exit.json", Ending)
-    return {
-        "attempt": entry["attempt"],
-        "started": start["started"] if start is not None else entry["since"] or event["time"],
-        "ended": event["time"],
-        "asked": event["to"] not in _UNASKED,
-        "code": ending["code"] if ending is not None else None,
-        "signal": ending["signal"] if ending is not None else None,
-        "cause": next((one["text"] for one in why_of(event) if one["kind"] == "cause"), ""),
-        "step": None,
-        "short_of_memory": policy.names("out_of_memory", why_of(event)),
-        "hung": event["from"] == "stalled",
-        "why": why_of(event) if event["from"] == "stalled" else [],
-        "early": policy.names("early", why_of(event)),
-    }
+    return made(
+        Past,
+        attempt=entry["attempt"],
+        started=start["started"] if start is not None else entry["since"] or event["time"],
+        ended=event["time"],
+        asked=event["to"] not in _UNASKED,
+        code=ending["code"] if ending is not None else None,
+        signal=ending["signal"] if ending is not None else None,
+        hung=event["from"] == "stalled",
+    )
 
 
 def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoverySpec, masks: Masks, wall: float) -> None:
     """Completes an entry with the fields that follow from its rebuilt state."""
     if entry["state"] in _LIVE:
-        entry["state"] = "starting"  # its start, and its end if it has ended, are found as those of a new one
+        entry["state"] = "starting"  # its start, and its end if it has ended, are read like those of a new attempt
         return
     if entry["state"] == "backoff" and task["own"] and not policy.was_early(entry):
         entry["next_start"] = wall

@@ -34,7 +34,7 @@ class CheckpointRepair:
             thread = threading.Thread(target=self._work, args=(how, attempt), daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # as many threads as the user may have: later
+            except RuntimeError:  # the user's limit of threads is reached: tried again later
                 return None
             self._thread = thread
         if self._thread.is_alive():

@@ -37,7 +37,7 @@ _MOST_IN_LINE = 20
 """Steps, or losses, of one line that are looked at."""
 
 _NAME_CHARACTERS = 80
-"""So far back the words are read that name a number."""
+"""The number of characters before a number that are searched for the words that name it."""
 
 _STEP_PREFIXES = frozenset(b"global train training trainer current".split())
 """Words that may be joined to `step`, as in `train_step`."""

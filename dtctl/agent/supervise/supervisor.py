@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..coordinate.superseded import Farewell
     from ..coordinate.voting import Voter
     from ..coordinate.waiting import Waiting
-    from ..records.run_state import Intent
+    from ..records.run_state import Intent, Past
     from ..records.whole_run import Event
     from ..run.runfiles import RunFiles
 
@@ -85,7 +85,7 @@ class Supervisor:
         self._leaves_since: Optional[float] = None
 
     def leave(self) -> None:
-        """The host shuts down. For a handler of signals: `run` does the rest."""
+        """The host shuts down. Signal handlers call this; `run` does the rest."""
         self._is_to_leave = True
         wake.ring(self._files.wake_path)
 
@@ -106,7 +106,7 @@ class Supervisor:
             self._step_tasks(now, wall)
             self._sample(now, wall)
             self._publish(now)
-            self._save()  # what is reported is on the disk
+            self._save()  # every reported fact is on the disk
             if self._has_new_orders(now, wall):
                 continue
             if self._over() and self._has_said_farewell(now) and self._finish():
@@ -215,7 +215,17 @@ class Supervisor:
 
         return Voter(self._files, self._spec, now)
 
-    def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because) -> None:
+    def _changed(
+        self,
+        task: str,
+        before: TaskState,
+        after: TaskState,
+        attempt: int,
+        why: Because,
+        *,
+        end: Optional[Past] = None,
+        asked: bool = False,
+    ) -> None:
         self._changes = True
         event: Event = {
             "time": time.time(),
@@ -223,6 +233,8 @@ class Supervisor:
             "attempt": attempt,
             "from": before,
             "to": after,
+            "end": end,
+            "asked": asked,
             **why,
         }
         self._files.events.add(event)
@@ -341,7 +353,7 @@ class Supervisor:
 
 
 def agent_of(files: RunFiles) -> Union[Supervisor, Waiting]:
-    """What works for a run on this host. Of one that was taken down nothing is left to supervise."""
+    """What works for a run on this host. A run that was taken down has nothing left to supervise."""
     with suppress(paths.Damaged):
         awaited = files.awaited()
         if awaited is not None and awaited["is_removed"]:

@@ -24,10 +24,11 @@ from contextlib import suppress
 
 from ..host import paths, processes
 from ..logs.lines import last_lines
-from ..records.reasons import Fact, because, explain, fact, headline, why_of
+from ..records.reasons import Fact, because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT, Ending, Entry, Intent, Left, Past
 from ..records.values import FINAL, TaskState, brief
 from ..run import policy
+from ..run.hangs import why_hung
 from . import autopsy, keeper
 from .attempt import Attempt, LogLimit
 from .observation import LOOK_S, READY_LOOK_S, Observation
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 ENDING_LOOK_S = 0.1
 EARLY_S = 5.0
-"""So long after those that it needs are ready a program may end that has not found them."""
+"""A program that ends within this time after the tasks that it needs are ready may not have found them."""
 
 
 class Task:
@@ -85,6 +86,7 @@ class Task:
             self.entry["version"] = intent["version"]
             if intent["want"] == "hold" and self.entry["state"] == "pending":
                 explain(self.entry, why_of(intent))
+                self._note_hold(intent)
             self._context.touched(True)
         if self._attempt is None:
             self._step_idle(intent, now, wall)
@@ -162,7 +164,7 @@ class Task:
             self._attempt = Attempt(self._directory, now)
         if self.entry["state"] == "backoff" and self.entry["next_start"] is not None:
             left = self.entry["next_start"] - wall
-            longest = policy.back_off(1000, self._context.spec["recovery"], 1, why_of(self.entry))
+            longest = policy.back_off(1000, self._context.spec["recovery"], 1, shortage=_had_shortage(self.entry))
             self._start_at = now + min(max(left, 0.0), longest)
 
     def _set_running(self, attempt: Attempt, wall: float) -> None:
@@ -181,7 +183,8 @@ class Task:
         if observation.has_news():
             self._context.touched(False)
         if hung is not None and intent["want"] != "finish":
-            self._move("stalled", [hung], wall)  # running -> stalled
+            self.entry["hang"] = hung
+            self._move("stalled", [why_hung(hung)], wall)  # running -> stalled
             self._kill_hung(attempt, now)
 
     def _observing(self, attempt: Attempt, now: float) -> Observation:
@@ -217,21 +220,24 @@ class Task:
         state = self.entry["state"]
         self._context.changed(self.id, state, state, self.entry["attempt"], because([why]))
 
+    def _note_hold(self, intent: Intent) -> None:
+        self.entry["hold"] = intent["holds"][0] if intent["want"] == "hold" and intent["holds"] else None
+
     def _end(self, attempt: Attempt, intent: Intent, now: float) -> None:
         if attempt.end(self._grace(intent), now) and not self.entry["asked"]:
             self._note_ending()
 
     def _note_unwritten(self) -> None:
         """The state stays: what follows depends on the exit. One that is stalled keeps the reason for its history."""
-        if self.entry["state"] != "stalled" and headline(why_of(self.entry)) != "exit_unwritten":
-            self.entry.update({"pid": None, "start_time": None})
+        if self.entry["state"] != "stalled" and not self.entry["unwritten"]:
+            self.entry.update({"pid": None, "start_time": None, "unwritten": True})
             explain(self.entry, [fact("exit_unwritten", host=self._context.spec["host"])])
             self._context.touched(True)
 
     def _note_ending(self) -> None:
         self.entry["asked"] = True
         state = self.entry["state"]
-        self._context.changed(self.id, state, state, self.entry["attempt"], because([fact("ending")]))
+        self._context.changed(self.id, state, state, self.entry["attempt"], because([fact("ending")]), asked=True)
 
     def _grace(self, intent: Intent) -> float:
         if self.entry["state"] == "stalled" or self.entry["held"] or self._holds:
@@ -249,7 +255,7 @@ class Task:
     def _conclude(self, attempt: Attempt, ending: Ending, intent: Intent, now: float, wall: float) -> None:
         """Writes the attempt into the history and decides what follows."""
         entry = self.entry
-        if entry["state"] == "starting" and not ending["error"]:
+        if entry["state"] == "starting" and ending["fault"] is None:
             self._set_running(attempt, wall)  # it has ended before it was looked at
         self._observing(attempt, now).sees_progress(now, wall)
         start = attempt.start
@@ -269,7 +275,8 @@ class Task:
             "signal": ending["signal"],
             "cause": verdict.cause,
             "step": entry["step"],
-            "short_of_memory": policy.names("out_of_memory", verdict.beside),
+            "shortage": policy.had_shortage(ending, verdict),
+            "short_of_memory": verdict.evidence["oom_kills"] > 0,
             "hung": stalled,
             "why": [*why_of(entry), *verdict.beside] if stalled else [],
             "early": policy.is_early(ending, verdict, entry, early=intent["early"], lately=now < self._early_until),
@@ -277,57 +284,68 @@ class Task:
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255
         decision = policy.after_exit(ending, verdict, entry, intent, ended - began, recovery, self._spec["own"], jitter)
-        self._follow_decision(decision, intent, now, wall)
+        self._follow_decision(decision, intent, now, wall, past)
 
-    def _follow_decision(self, decision: policy.Decision, intent: Intent, now: float, wall: float) -> None:
+    def _follow_decision(
+        self, decision: policy.Decision, intent: Intent, now: float, wall: float, past: Optional[Past] = None
+    ) -> None:
+        """`past`: the attempt that has just ended."""
         if decision.state == "starting":
-            self._begin(decision.why, intent, decision.restarts, now, wall)
+            self._begin(decision.why, intent, decision.restarts, now, wall, past)
         elif decision.state == "pending":
-            self._hold(decision.why, intent, decision.restarts, wall)
+            self._hold(decision.why, intent, decision.restarts, wall, past)
         else:
             self._forget_attempt()
             self.entry["restarts"] = decision.restarts
             if decision.delay_s is not None:
                 self._start_at = now + decision.delay_s
                 self.entry["next_start"] = wall + decision.delay_s
-            self._move(decision.state, decision.why, wall)
+            self._move(decision.state, decision.why, wall, past)
 
     def _forget_attempt(self) -> None:
         if self._dump is not None:
             self._dump.close()
         self._attempt = self._observation = self._dump = self._start_at = None
         self.entry.update({"pid": None, "start_time": None, "next_start": None, "ready": False, "left": []})
-        self.entry["held"] = False
+        self.entry.update({"held": False, "unwritten": False, "hold": None})
         self.entry.update({"cpu": None, "memory_bytes": None, "throttled": None, "idle_since": None})
 
-    def _hold(self, why: List[Fact], intent: Intent, restarts: int, wall: float) -> None:
+    def _hold(self, why: List[Fact], intent: Intent, restarts: int, wall: float, past: Optional[Past]) -> None:
         self._forget_attempt()
         self.entry.update({"generation": intent["generation"], "restarts": restarts, "asked": False})
-        self._move("pending", why, wall)  # any -> pending
+        self._note_hold(intent)
+        self._move("pending", why, wall, past)  # any -> pending
 
-    def _begin(self, why: List[Fact], intent: Intent, restarts: int, now: float, wall: float) -> None:
+    def _begin(
+        self, why: List[Fact], intent: Intent, restarts: int, now: float, wall: float, past: Optional[Past]
+    ) -> None:
         self._forget_attempt()
         self._early_until = 0.0
         number = max(self.entry["attempt"], intent["after"]) + 1
-        with suppress(OSError):  # too many files, say: then the next number will do
+        with suppress(OSError):  # the error is, for example, too many open files: the next number is tried
             number = max(number, paths.last_attempt(self._context.run.directory, self.id) + 1)
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
-        self.entry.update({"rate": None, "loss": None, "complaint": None})
-        self._move("starting", why, wall)
+        self.entry.update({"rate": None, "loss": None, "complaint": None, "hang": None})
+        self._move("starting", why, wall, past)
         self._attempt = Attempt(self._directory, now)
         try:
             paths.make_directory(self._directory)
             keeper.launch(self._context.launch(self._spec, number, self._directory, intent["without"]))
         except OSError as error:
-            self._attempt.exit = policy.unknown_exit(wall, *policy.why_of_error("cannot_start", error))
+            why, shortage = policy.why_of_error("cannot_start", error), policy.is_shortage(error)
+            self._attempt.exit = policy.unknown_exit(wall, "not_run", *why, shortage=shortage)
 
     @property
     def _directory(self) -> str:
         return paths.attempt_directory(self._context.run.directory, self.id, self.entry["attempt"])
 
-    def _move(self, state: TaskState, why: List[Fact], wall: float) -> None:
+    def _move(self, state: TaskState, why: List[Fact], wall: float, past: Optional[Past] = None) -> None:
         before = self.entry["state"]
         self.entry.update({"state": state, "since": wall})
         explain(self.entry, why)
-        self._context.changed(self.id, before, state, self.entry["attempt"], because(why))
+        self._context.changed(self.id, before, state, self.entry["attempt"], because(why), end=past)
+
+
+def _had_shortage(entry: Entry) -> bool:
+    return bool(entry["history"]) and entry["history"][-1]["shortage"]

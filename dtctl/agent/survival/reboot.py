@@ -70,7 +70,7 @@ def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
         if not machine.home_is_the_accounts():
             raise Lacking("HOME of this session is not the home directory of %s" % machine.user_name())
         kind, new, unsure = _install(root)
-    except (Lacking, OSError) as error:  # the run is kept all the same
+    except (Lacking, OSError) as error:  # the run is kept anyway
         return None, str(error), False
     settle_later()
     return kind, unsure, new

@@ -8,13 +8,13 @@ from functools import partial
 
 from ..host import machine
 from ..host.budget import Silent, within
-from ..records.reasons import Fact, fact
 from ..records.vitals import is_full
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+    from ..records.run_state import FullDisk
     from ..records.vitals import Disk, Machine, Waiting
 
 
@@ -140,9 +140,10 @@ _PATH = re.compile(r"(?<![\w.~/])/[^'\":;\s]+")
 _LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")
 """Types of file systems that answer at once."""
 _MOST_DISKS = 3
+_LONGEST_PATH = 4096
 
 
-def full_disks(cause: str, own: str) -> List[Fact]:
+def full_disks(cause: str, own: str) -> List[FullDisk]:
     """The file systems that are full after an end for lack of room.
 
     That of the path in the message; without a path, all local ones. `own`: a directory of the run.
@@ -154,7 +155,8 @@ def full_disks(cause: str, own: str) -> List[Fact]:
     full = [one["path"] for one in disks_of(places)[0] if is_full(one)]
     mounts = dict.fromkeys(_mount(path) for path in full)
     here = _mount(own) if mounts else ""
-    return [fact("own_disk_full" if one == here else "disk_full", what=one) for one in mounts][:_MOST_DISKS]
+    found: List[FullDisk] = [{"path": one[:_LONGEST_PATH], "own": one == here} for one in mounts]
+    return found[:_MOST_DISKS]
 
 
 def _local_mounts() -> List[str]:

@@ -46,7 +46,7 @@ class Usage:
         self._moved = self._received = 0
 
     def sample(self, now: float) -> None:
-        """Takes a sample, at a time of the monotonic clock. Of an ended trainer nothing is known."""
+        """Takes a sample, at a time of the monotonic clock. Nothing is known about a trainer that has ended."""
         ticks: Dict[Tuple[int, int], int] = {}
         memory_bytes = moved = 0
         queues = False

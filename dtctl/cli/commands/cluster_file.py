@@ -61,7 +61,7 @@ def plan(
 ) -> None:
     """Show what `up` would run, and where; no host is contacted."""
     words = list(tasks or [])
-    # a file that is there is meant as one
+    # a file that exists is meant as one
     if cluster_file is not None and _TASK.fullmatch(str(cluster_file)) and not cluster_file.exists():
         cluster_file, words = None, [str(cluster_file), *words]
     show_plan(

@@ -183,7 +183,7 @@ def events(
 
 
 def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption, *, states: bool) -> None:
-    """With -o json every event is one line."""
+    """Follows the log; with -o json every event is one line."""
     folding = operations.events.Folding()
     before, begin = _read(scope, record, tail, folding) if tail and not states else ([], None)
     for line in before:

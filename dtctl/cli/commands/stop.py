@@ -150,7 +150,7 @@ def gc(
 ) -> None:
     """Remove processes, old runs and unused code that finished runs have left."""
     record = scope.record()
-    record = dataclasses.replace(record, hosts={**record.others, **record.hosts})  # those without a task, too
+    record = dataclasses.replace(record, hosts={**record.others, **record.hosts})  # also those without a task
 
     def look(*, dry_run: bool) -> GcResult:
         with scope.dialling():

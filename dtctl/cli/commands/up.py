@@ -108,7 +108,7 @@ def up(
         previous=scope.memory.newest_of(cluster.file, cluster.name),
         force=force,
         beside=force,
-        keep_ports=require_private,  # it has looked at these
+        keep_ports=require_private,  # it has already read these
     )
     if follow and outcome.lead is not None:
         outcome.lead.close()
@@ -119,7 +119,7 @@ def up(
         return _follow(scope, launch, outcome, raw=raw)
     if outcome.failed is not None:
         raise typer.Exit(ExitCode.RUN_FAILED)
-    if len({*outcome.absent} & {*launch.plan.hosts}) > allow_missing:  # they were to join a run that goes on
+    if len({*outcome.absent} & {*launch.plan.hosts}) > allow_missing:  # they were to join a run that continues
         raise typer.Exit(ExitCode.PARTIAL)
     if output == "text" and not quiet:
         render.starting.show_next_steps()
@@ -235,7 +235,7 @@ def replace(
 
 
 def _agrees_to_unknown_end(scope: Scope, exchange: Replacement, found: RunStatus) -> bool:
-    """Asks before anything is changed where it could not be known whether tasks of the old host still act.
+    """Asks, before anything is changed, whether to continue if tasks of the old host may still act.
 
     False where there is nothing to ask.
     """

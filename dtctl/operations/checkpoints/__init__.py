@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def at(host: str, place: str) -> str:
-    """As a person reads where something is."""
+    """The place as it is shown: HOST:DIRECTORY, or the storage URL itself."""
     return place if is_storage_url(place) else f"{host}:{place}"
 
 
@@ -31,7 +31,7 @@ class Checkpoints:
 
     @property
     def is_url(self) -> bool:
-        """No host has it: `host` is the bucket, and the directory a storage URL."""
+        """Whether the directory is a storage URL; `host` is then the bucket."""
         return is_storage_url(self.report["dir"])
 
     @property
@@ -54,9 +54,9 @@ class Found:
     directory: str
     checkpoint: Checkpoint
     hosts: tuple[str, ...]
-    """The first is the one whose word `checkpoint` is."""
+    """The first host is the one that reported `checkpoint`."""
     shards: Mapping[int, str] = field(default_factory=dict)
-    """Shard -> a host that holds it, for one that no host has as a whole."""
+    """Shard -> a host that holds it; only for a checkpoint that no single host has completely."""
 
     @property
     def host(self) -> str:
@@ -64,12 +64,12 @@ class Found:
 
     @property
     def is_url(self) -> bool:
-        """At a storage URL: the bucket stands for the host, and the controller reads it."""
+        """Whether it lies at a storage URL: the bucket stands for the host, and the controller reads it."""
         return is_storage_url(self.directory)
 
     @property
     def scattered(self) -> bool:
-        """All of it is there, and on no host the whole."""
+        """Whether its shards are spread over several hosts."""
         return len(self.hosts) > 1
 
     @property
@@ -99,7 +99,9 @@ def each_once(found: Iterable[Checkpoints]) -> list[Checkpoints]:
 
 
 def _same(one: Checkpoints, other: Checkpoints) -> bool:
-    """By a file that both see; where they see none, by the directory itself."""
+    """Whether both hosts see the same directory: by a file that both report; without such a file, by the directory's
+    identity.
+    """
     if any(one.report[name] != other.report[name] for name in ("dir", "identity")):
         return False
     seen = [
@@ -142,7 +144,7 @@ def every(found: Sequence[Checkpoints]) -> Iterator[Found]:
 
 
 def chosen(found: Sequence[Checkpoints], wanted: str | None) -> Found:
-    """The one of this step or name; None: the newest whole one. Raises DtctlError where there is none."""
+    """The checkpoint of this step or name; None: the newest complete one. Raises DtctlError where there is none."""
     known = list(every(found))
     fit = [one for one in known if wanted is None or wanted in _names(one)]
     whole = [one for one in fit if one.whole]
@@ -161,7 +163,9 @@ def chosen(found: Sequence[Checkpoints], wanted: str | None) -> Found:
 
 
 def named(found: Sequence[Checkpoints], wanted: str | None, *, all_of_them: bool) -> list[Found]:
-    """What to verify: those of this step or name, all, or of each directory the newest, and the newest complete one."""
+    """The checkpoints to verify: those of this step or name, all of them, or the newest and the newest complete one of
+    each directory.
+    """
     known = [one for one in every(found) if not (one.scattered and one.checkpoint["kind"] == "keras")]
     if wanted is not None:
         fit = [one for one in known if wanted in _names(one)]

@@ -31,7 +31,7 @@ Report = Callable[["Progress"], None]
 Fields = Mapping[str, Any]
 
 ANSWER_BYTES = 64 << 20
-"""The most bytes of an answer that is kept in memory as a whole."""
+"""The most bytes of an answer that are kept in memory."""
 
 _OVERHEAD_BYTES = 64
 """The least number of bytes counted for each frame."""
@@ -39,7 +39,7 @@ _OVERHEAD_BYTES = 64
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a host has come.
+    """The progress of a host.
 
     phase is connect, send, receive, setup, verify, prepared, started, done, or failed.
     """
@@ -48,7 +48,7 @@ class Progress:
     phase: str
     done: int = 0
     total: int = 0
-    """done and total are bytes, or 0 where the phase cannot be measured."""
+    """done and total are bytes, or 0 if the phase cannot be measured."""
     text: str = ""
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ def silent(progress: Progress) -> None:
 
 
 def reporting_failure(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:
-    """The same work, which also reports its failure on a host, so that progress no longer waits for that host."""
+    """The same work, which also reports a host's failure, so that the progress display does not wait for that host."""
 
     def reporting(host: Host) -> R:
         try:
@@ -136,7 +136,7 @@ class Conversations:
             session.close()
 
     def expect_away(self, hosts: Collection[str]) -> None:
-        """These hosts are away, as the coordinator reports: those that are not connected yet get little time for it."""
+        """Marks hosts that the coordinator reports as away: connecting to them gets a short timeout."""
         self._record = self._record.with_short_timeouts(hosts)
 
     def ask(self, wanted: Request[R], hosts: Iterable[str] | None = None) -> dict[str, R]:
@@ -159,17 +159,17 @@ class Conversations:
 
 
 def knows_no_run(error: DtctlError) -> bool:
-    """The host answered that it has no such run: for many commands there is nothing left to do."""
+    """Whether the host answered that it has no such run: many commands then have nothing left to do."""
     return isinstance(error, AgentError) and error.code == "no_run"
 
 
 def is_damaged(error: DtctlError) -> bool:
-    """This dtctl cannot read the run's files on the host; it can only remove them."""
+    """Whether this dtctl cannot read the run's files on the host; it can only remove them."""
     return isinstance(error, AgentError) and error.code in ("damaged", "other_version")
 
 
 def controller_name() -> str:
-    """user@host of the person who types here."""
+    """user@host of the person who runs the command."""
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
@@ -199,7 +199,7 @@ def frames_of(
         try:
             message = session.receive(min(limits, default=None))
             if deadline is not None and message.type != "result" and time.monotonic() > deadline:
-                raise TimeoutError  # so much comes that there is always a frame to be had
+                raise TimeoutError  # frames arrive faster than they are read
         except TimeoutError:
             quiet = quiet_s is not None and (deadline is None or time.monotonic() < deadline)
             raise TransportError(

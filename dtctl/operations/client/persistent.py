@@ -22,7 +22,7 @@ from dtctl.transport.seam import Message, Session, Transport, answering
 
 @dataclass(frozen=True)
 class Greeted:
-    """How a host has answered when it was called. Times are those of this machine."""
+    """A host's greeting. Times are those of this machine."""
 
     facts: Mapping[str, Any]
     """records.answers.Greeting."""
@@ -51,7 +51,7 @@ AGAIN_S = (2.0, 5.0, 10.0, 15.0)
 
 
 class NotAsked(TransportError):
-    """A host that did not finish an earlier answer, and is not waited for again."""
+    """A host that did not finish an earlier answer, and is not asked again."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class PersistentTransport:
         self._idle: dict[str, Session] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._coming: dict[str, tuple[Host, Future[None]]] = {}
-        """Conversations that are being begun before they are asked for."""
+        """Conversations that were begun before they are asked for."""
         self._lock = threading.Lock()
         self._over = False
 
@@ -218,7 +218,7 @@ class _Lent:
         except TimeoutError:
             self._late = True
             raise
-        except AgentError:  # an answer too
+        except AgentError:  # this counts as an answer, too
             self._broken = True
             self._asked.clear()
             raise
@@ -260,5 +260,5 @@ class _Lent:
                 self._session.send(fields, payload)
         except BaseException:
             self._broken = True
-            self._asked.clear()  # why is known
+            self._asked.clear()  # the reason is known
             raise

@@ -1,4 +1,4 @@
-"""Whether a host's answer is about what it was asked, and about things that it may speak of. Each rule raises
+"""Checks that a host's answer matches the request, and is about things that the host may report. Each rule raises
 InvalidValue.
 
 That a record has its form was checked before (transport/wire.py).
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 
 def wrong(field: str, expected: str, found: object) -> InvalidValue:
-    """`field` as in `state.host`."""
+    """The error for a field, named as in `state.host`."""
     error = InvalidValue(expected, found)
     error.path = [field]
     return error
 
 
 def check_run(cluster: str, asked: str | None, reported: str, field: str = "run") -> None:
-    """A run that was asked for by its id, or else one of the cluster by the form of its id (prepare.run_id)."""
+    """Checks the run's id: the one that was asked for, or else one with the form of an id of this cluster
+    (up.launch.run_id).
+    """
     if asked is not None and reported != asked:
         raise wrong(field, asked, reported)
     if not reported.startswith(f"{cluster}-"):
@@ -46,7 +48,7 @@ def check_survivors(reported: Iterable[Survivor], known: Container[str]) -> None
 
 
 def check_state(field: str, state: State, run: str, host: str, tasks: Container[str]) -> None:
-    """A host speaks of its own tasks of the run, and of nothing else."""
+    """Checks that a host reports its own tasks of the run only."""
     if state["run"] != run:
         raise wrong(f"{field}.run", run, state["run"])
     if state["host"] != host:
@@ -80,7 +82,9 @@ def check_status(cluster: str, host: str, answer: StatusResult) -> None:
 
 
 def check_part(record: RunRecord, host: Host, answer: StopResult | RestartResult) -> Collection[str]:
-    """The tasks that a host may speak of when it was asked to act: all of the run's as its coordinator, or its own."""
+    """Checks the tasks that a host reports when it was asked to act: all of the run's as its coordinator, or its
+    own.
+    """
     inventory = answer["inventory"]
     check_inventory(inventory, record.cluster, answer["run"])
     tasks = tasks_of(inventory)
@@ -112,7 +116,7 @@ def check_inventory(inventory: Inventory, cluster: str, run: str) -> None:
 
 
 def check_view(view: RunView, run: str, tasks: Mapping[str, Collection[str]]) -> None:
-    """A coordinator speaks of the hosts and tasks of its run. `tasks`: host -> its tasks."""
+    """Checks that a coordinator reports hosts and tasks of its run only. `tasks`: host -> its tasks."""
     if view["run"] != run:
         raise wrong("coordination.run", run, view["run"])
     every = {task for named in tasks.values() for task in named}
@@ -132,7 +136,7 @@ def check_view(view: RunView, run: str, tasks: Mapping[str, Collection[str]]) ->
 
 
 def check_account(account: Account) -> None:
-    """Every second is in one place: spans follow one another, and end by now."""
+    """Checks an account of time: spans follow one another without a gap, and end by now."""
     end_s = sum(account["before"].values())
     for number, one in enumerate(account["spans"]):
         if not end_s - 1.0 <= one["end_s"] <= account["seconds"] + 1.0:

@@ -76,7 +76,7 @@ class Streams:
 
     @property
     def ended(self) -> bool:
-        """The reader has left."""
+        """Whether the reader has left."""
         return self._ended.is_set()
 
     def begin(self, host: Host, converse: Converse) -> None:

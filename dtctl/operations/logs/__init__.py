@@ -1,4 +1,4 @@
-"""What tasks have printed: which part of it is requested, and how it arrives."""
+"""The output of tasks: which part of it is requested, and how it arrives."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST_BYTES = 256 << 20
 """The most bytes of an answer, however many lines were asked for."""
 
 _SLACK_LINES = 1000
-"""Of attempts that begin while the log is read, and of an error that is longer than what was asked for."""
+"""Extra lines for attempts that begin during the read, and for an error that is longer than the requested lines."""
 
 
 def checked_pattern(text: str | None, name: str) -> str | None:
-    """The pattern of a search. Raises UsageError for what is no regular expression; `name`: what it is called there."""
+    """The pattern of a search. Raises UsageError if it is not a regular expression; `name`: the option's name."""
     if text is not None:
         try:
             re.compile(text)
@@ -45,11 +45,11 @@ class LogRequest:
     until: float | None = None
     grep: str | None = None
     errors: bool = False
-    """Only errors."""
+    """Whether only errors are wanted."""
     context: int = 0
-    """Lines before and after each that was found."""
+    """The number of lines to show before and after each match."""
     previous: bool = False
-    """The previous attempt."""
+    """Whether the previous attempt is wanted."""
     all_attempts: bool = False
 
     @property
@@ -57,11 +57,11 @@ class LogRequest:
         return self.errors or self.grep is not None
 
     def fields(self, record: RunRecord, host: Host) -> dict[str, Any]:
-        """The part of it that one host is asked for."""
+        """The fields of the request to one host."""
         return {**vars(self), "tasks": [str(task) for task in self.tasks if record.roster[task] == host.name]}
 
     def most_lines(self) -> int | None:
-        """Of one task; None: there is no limit."""
+        """The limit for one task; None: there is no limit."""
         if self.lines is None or self.since is not None:
             return None
         return 2 * self.lines * (1 + 2 * self.context) + _SLACK_LINES
@@ -74,15 +74,15 @@ class LogRequest:
 
 
 class LogLines(NamedTuple):
-    """Whole lines of one attempt's log, with their line ends, and what its host says of them."""
+    """Complete lines of one attempt's log, with their line ends, and the host's facts about them."""
 
     log: Log
     data: bytes
     clock_s: float = 0.0
-    """By how much the clock of this machine is ahead of the host's."""
+    """The seconds by which the clock of this machine is ahead of the host's."""
 
     def texts(self) -> list[str]:
-        """A line each; of a progress bar that redraws itself its last state."""
+        """The lines as texts; for a redrawn progress bar its last state."""
         lines = self.data.decode("utf-8", "replace").removesuffix("\n").split("\n")
         return [redrawn(line) for line in lines]
 

@@ -1,4 +1,4 @@
-"""What tasks have printed, read once from all their hosts: merged by time, or into a file for each attempt."""
+"""Reads the output of tasks once from all their hosts: merged by time, or into a file for each attempt."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from dtctl.transport.seam import Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
 MERGED_BYTES = 64 << 20
-"""How much is kept in memory of what has come and cannot be shown yet."""
+"""The most bytes in memory that have arrived and cannot be shown yet."""
 
 ANSWER_BYTES = 256 << 20
 """The same for answers with a time limit, so that a slow reader does not delay the hosts."""
 
 _SEARCH_S = 5 * PATIENCE_S
-"""For hosts that look through all of their logs."""
+"""The time limit for hosts that search all of their logs."""
 
 
 def read_logs(
@@ -65,7 +65,7 @@ def log_lines(record: RunRecord, transport: Transport, wanted: LogRequest) -> Ge
 
 
 class _Reading:
-    """A thread for each host."""
+    """The reading of all hosts, with a thread for each."""
 
     def __init__(self, record: RunRecord, transport: Transport, wanted: LogRequest, merging: Merging) -> None:
         self.errors: dict[str, DtctlError] = {}
@@ -97,8 +97,8 @@ class _Reading:
                 self._sessions.discard(session)
                 session.close()
         except DtctlError as error:
-            self.errors[host.name] = error.with_traceback(None)  # it keeps frames alive
-        except BaseException as other:  # raised in the thread that shows
+            self.errors[host.name] = error.with_traceback(None)  # the error keeps frames alive
+        except BaseException as other:  # raised in the thread that shows the lines the lines
             bug = other
         finally:
             self._merging.end(host.name, bug)
@@ -147,7 +147,7 @@ class Merging(AbstractContextManager["Merging"]):
             self._changed.notify_all()
 
     def add(self, host: str, lines: LogLines) -> None:
-        """Returns when there is room for more. A host of which nothing is waiting may always add."""
+        """Returns when there is room for more. A host without waiting lines may always add."""
         waiting = self._waiting[host]
         with self._changed:
             waiting.append(lines)
@@ -156,14 +156,14 @@ class Merging(AbstractContextManager["Merging"]):
             self._changed.wait_for(lambda: not waiting or self._bytes < self._most_bytes or self._closed)
 
     def end(self, host: str, bug: BaseException | None = None) -> None:
-        """No more comes from there. A `bug` is raised in the thread that reads."""
+        """Marks the end of a host's lines. A `bug` is raised in the reading thread."""
         with self._changed:
             self._ended.add(host)
             self._bug = self._bug or bug
             self._changed.notify_all()
 
     def all(self) -> Iterator[LogLines]:
-        """Until every host has ended."""
+        """The lines of all hosts, merged by time, until every host has ended."""
         return heapq.merge(*map(self._of, self._waiting), key=lambda lines: lines.log["time"] + lines.clock_s)
 
     def _of(self, host: str) -> Iterator[LogLines]:
@@ -185,12 +185,12 @@ class Merging(AbstractContextManager["Merging"]):
 
 
 MOST_FILES = 10_000
-"""Of one host: a trainer that is restarted so often has been so by a host that lies."""
+"""The most files of one host: a trainer that was restarted more often than this is an invention of its host."""
 
 
 @dataclass(frozen=True)
 class SavedLog:
-    """What one attempt has printed, as far as it was asked for."""
+    """The requested output of one attempt, as it was saved."""
 
     task: str
     attempt: int
@@ -204,7 +204,7 @@ class LogsSaved(LogsRead):
 
 
 def save_logs(record: RunRecord, transport: Transport, wanted: LogRequest, directory: Path) -> LogsSaved:
-    """Into a directory that is made, or is empty. Of a host that does not send all there are no files."""
+    """Saves logs to a new or empty directory. A host that does not send everything gets no files."""
     try:
         folder = Folder(directory, record.project, make=PRIVATE)
     except OSError as error:
@@ -242,18 +242,18 @@ def _save(record: RunRecord, transport: Transport, wanted: LogRequest, folder: F
 
 
 class _Files(AbstractContextManager["_Files"]):
-    """Of one host. They have other names until all that was asked for is in them. A context manager."""
+    """The files of one host. They have other names until all that was asked for is in them. A context manager."""
 
     def __init__(self, folder: Folder, host: str) -> None:
         self._folder = folder
         self._host = host
         self._begun: dict[tuple[str, int], int] = {}
-        """How many bytes each has."""
+        """File -> its bytes so far."""
         self._open: dict[str, tuple[int, BinaryIO]] = {}
-        """The attempt of each task that is written."""
+        """Task -> the attempt that is being written."""
 
     def __exit__(self, *_: object) -> None:
-        """What has not been kept is removed."""
+        """Removes the files that were not kept."""
         with suppress(OSError):
             self._close()
         for task, attempt in self._begun:
@@ -267,9 +267,9 @@ class _Files(AbstractContextManager["_Files"]):
             self._begun[lines.log["task"], lines.log["attempt"]] += len(lines.data)
 
     def keep(self) -> list[SavedLog]:
-        """Gives them their names."""
+        """Renames the files to their final names."""
         with self._saving():
-            self._close()  # what is not written yet may find no room
+            self._close()  # unwritten data may find no room
             for task, attempt in self._begun:
                 self._folder.move(_part(task, attempt), self._folder, _name(task, attempt))
         return [SavedLog(*key, self._folder.path / _name(*key), self._begun[key]) for key in sorted(self._begun)]

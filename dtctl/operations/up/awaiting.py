@@ -1,5 +1,4 @@
-"""Whether the tasks of a run that was just started have begun for good, by its reports; and the end of a start
-that has failed."""
+"""Watches a run that was just started until its tasks run for good, and ends a failed start."""
 
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ TAIL_LINES = 10
 
 
 def leaves_tasks(failed: FailedStart) -> bool:
-    """Attempts would go on, or a host that has not reported yet would still start its tasks."""
+    """Whether attempts would continue, or a host that has not reported yet would still start its tasks."""
     return failed.gave_up or any(one["heard"] is None and not one["absent"] for one in failed.seen.contacts.values())
 
 
 class Awaiting:
-    """Is passed the events of `follow` until it says that the wait is over.
+    """Receives the events of `follow` until the wait is over.
 
     `on_failed_exit`: called with each task whose first attempt has failed, and the end of its log.
     """
@@ -47,11 +46,11 @@ class Awaiting:
         self._recovery = launch.plan.cluster.recovery
         self._settle_s = judging.SETTLE_S if any(task.ready == "started" for task in launch.plan.tasks) else 0.0
         self._settling: tuple[list[int], float] | None = None
-        """Attempts that have begun, and since when they are seen."""
+        """Attempts that have begun -> the time since when they were observed."""
         self._shown: set[TaskId] = set()
 
     def is_over(self, event: Event | None) -> bool:
-        """A run that has failed is waited for until its other tasks have ended, too."""
+        """Whether the wait is over; a failed run is watched until its other tasks have ended, too."""
         if isinstance(event, Ended) and event.status.coordination is None:
             raise next(iter(event.status.errors.values()), DtctlError("no host reports the state of the run"))
         if event is None:
@@ -79,20 +78,20 @@ class Awaiting:
         return dataclasses.replace(outcome, started=started, failed=self.failed)
 
     def end(self, failed: FailedStart, report: OnStopping = unseen) -> str:
-        """Ends what is left of a failed start, without more attempts. The run's outcome; "" if it continues."""
+        """Ends the rest of a failed start, without further attempts. The run's outcome; "" if it continues."""
         if leaves_tasks(failed):
             order = StopOrder(controller_name(), why=failed.why, ends_as=failed.ends_as)
             stop(self._record, self._transport, tuple(self._record.roster), order, report)
         return "Failed" if failed.gave_up or failed.run_failed else ""
 
     def tail(self, failed: FailedStart) -> bytes:
-        """The end of the log of the task that is to blame, unless `on_failed_exit` was called with it."""
+        """The end of the log of the failed task, unless `on_failed_exit` has received it."""
         return (
             self._last_lines(failed.cause) if failed.cause is not None and failed.cause.id not in self._shown else b""
         )
 
     def _stays(self) -> bool:
-        """Whether every task has begun, and none has ended or was started again for a moment."""
+        """Whether every task has begun, and none has ended or was restarted for a moment."""
         if self.seen is None or self.failed is not None or not judging.has_begun(self.seen):
             self._settling = None
             return False

@@ -22,7 +22,7 @@ _MOST_PORTS = 10
 
 
 def refuse_taken_ports(prepared: Mapping[str, Prepared], cluster: Cluster) -> None:
-    """Raises PreflightError, which names who has them and what to type to take others, on all hosts at once."""
+    """Raises PreflightError with the ports in use on all hosts, their holders, and the command that takes others."""
     if (error := taken_ports(prepared, cluster)) is not None:
         raise error
 
@@ -44,7 +44,7 @@ def taken_ports(prepared: Mapping[str, Prepared], cluster: Cluster) -> Preflight
 
 
 def holders(prepared: Mapping[str, Prepared]) -> dict[str, DtctlError]:
-    """The same of each host where that is so."""
+    """The holders of a port, with the hosts that report the same."""
     taken = {host: answer["taken"][0] for host, answer in prepared.items() if answer["taken"]}
     return {
         host: PreflightError(f"{host}: port {one['port']} of {one['whose']} is held by {one['holder']}")
@@ -76,7 +76,7 @@ def may_move(prepared: Mapping[str, Prepared], cluster: Cluster) -> bool:
 
 
 def without_ports(cluster: Cluster) -> Cluster:
-    """The cluster with ports to be chosen by the hosts, except those that the file sets."""
+    """The cluster with ports for the hosts to choose, except those that the file sets."""
     jobs = {
         name: job if job.own_port else dataclasses.replace(job, ports=(CHOSEN_PORT,) * len(job.ports))
         for name, job in cluster.jobs.items()
@@ -86,7 +86,7 @@ def without_ports(cluster: Cluster) -> Cluster:
 
 
 def wanted_ports(cluster: Cluster, host: str) -> tuple[list[TaskId], bool]:
-    """The tasks of a host that it chooses a port for, and whether it does for its agent as the coordinator, too."""
+    """The tasks of a host whose ports it chooses, and whether it chooses the coordinator's, too."""
     tasks = [
         TaskId(job.name, index)
         for job in cluster.jobs.values()
@@ -97,7 +97,7 @@ def wanted_ports(cluster: Cluster, host: str) -> tuple[list[TaskId], bool]:
 
 
 def ports_request(cluster: Cluster, host: str) -> Request[PortsResult]:
-    """Asks a host to choose them."""
+    """A request to a host to choose ports."""
     tasks, coordinator = wanted_ports(cluster, host)
     names = frozenset(map(str, tasks))
 
@@ -110,12 +110,12 @@ def ports_request(cluster: Cluster, host: str) -> Request[PortsResult]:
 
 
 def no_ports(cluster: Cluster, host: str) -> PortsResult:
-    """Placeholder ports of a host that starts nothing."""
+    """Placeholder ports for a host that starts nothing."""
     return {"tasks": dict.fromkeys(map(str, wanted_ports(cluster, host)[0]), FIRST_PORT), "coordinator": FIRST_PORT}
 
 
 def with_chosen(cluster: Cluster, chosen: Mapping[str, PortsResult]) -> Cluster:
-    """The cluster with the ports that its hosts have answered."""
+    """The cluster with the ports that its hosts have chosen."""
 
     def port(task: TaskId, configured: int) -> int:
         return configured if configured != CHOSEN_PORT else chosen[cluster.host_of(task).name]["tasks"][str(task)]
@@ -146,11 +146,11 @@ _OF_THE_HOST = frozenset(
         "would_be_killed",
     }
 )
-"""Error codes about a host that cannot run its tasks. Other codes are about the run, or about dtctl."""
+"""Error codes that mean a host cannot run its tasks. Other codes are about the run, or about dtctl."""
 
 
 def check_may_go_without(roster: Roster) -> None:
-    """Raises UsageError where no host can be done without."""
+    """Raises UsageError if no host can be left out."""
     if any(is_dispensable(roster, host) for host in roster.hosts):
         return
     why = {
@@ -180,7 +180,7 @@ def left_out(
     already: Mapping[str, DtctlError],
     spares: Sequence[str] = (),
 ) -> Mapping[str, DtctlError]:
-    """The hosts that the start continues without, and why: those in `errors`. `already`: those before them.
+    """The hosts in `errors` that the start leaves out, and why. `already`: those before them.
 
     `allowed`: how many in all; None without a limit. `spares`: those that could take tasks. Raises for a host
     that is needed, or whose answer is about the run, and for more than are allowed.
@@ -239,7 +239,7 @@ def _hint(roster: Roster, allowed: int, every: Mapping[str, DtctlError], needed:
 
 
 def explained(error: DtctlError, hint: str) -> DtctlError:
-    """The error with one more hint."""
+    """The error with an additional hint."""
     error.hint = "\n".join(filter(None, [error.hint, hint]))
     return error
 
@@ -249,7 +249,7 @@ def _may_be_absent(roster: Roster, task: RosterEntry) -> bool:
 
 
 COORDINATOR = "coordinator"
-"""Whose place it is that is no task's."""
+"""The owner of a port that belongs to no task."""
 
 
 def set_by_file(cluster: Cluster) -> list[str]:
@@ -259,10 +259,10 @@ def set_by_file(cluster: Cluster) -> list[str]:
 
 
 def takes_others(cluster: Cluster, whose: Iterable[str]) -> bool:
-    """Whether a start has the hosts choose other ports where these tasks' are in use: the file sets none of them."""
+    """Whether hosts may choose other ports at a start if these are in use: the file sets none of them."""
     jobs = {COORDINATOR_OF_START if one == COORDINATOR else one.partition(":")[0] for one in whose}
     return bool(jobs) and "ports" not in cluster.settings and jobs.isdisjoint(set_by_file(cluster))
 
 
 COORDINATOR_OF_START = "the coordinator"
-"""As hosts name its port when a run starts."""
+"""The coordinator's port as hosts name it when a run starts."""

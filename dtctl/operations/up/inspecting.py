@@ -29,7 +29,7 @@ class Inspection(Protocol):
         """The host has sent its greeting."""
 
     def check(self, host: str, answer: Facts) -> None:
-        """Raises InvalidValue for facts that are not those that the host was asked for."""
+        """Raises InvalidValue for facts that the host was not asked for."""
 
     def add(self, answers: Mapping[str, Facts]) -> None:
         """The answers of this round."""

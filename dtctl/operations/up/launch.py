@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 Hostname = Callable[[SshSettings], str]
-"""The name that SSH would connect to, by its own configuration."""
+"""The name that SSH would connect to, by its configuration."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,15 @@ class Start:
     bundle: Bundle
     digest: str
     controller: str
-    """user@host, for those who find the run later."""
+    """user@host, shown to those who find the run later."""
     secrets: Mapping[str, str]
     authority: Authority | None
     """Issues the certificates by which the run's agents identify each other; None if there is only one agent."""
     replace: bool
     replan: Callable[[Cluster], RunPlan] | None = None
-    """Makes the plan when the hosts have chosen ports; None: they choose none."""
+    """Makes the plan with the ports that the hosts have chosen; None: they choose none."""
     adopt_output: bool = False
-    """Output directories are taken over from other clusters."""
+    """Whether output directories are taken over from other clusters."""
     hooks: tuple[Post, ...] = field(default=(), repr=False)
     """The hooks to which the coordinator posts."""
     inspect: Callable[[RunPlan], Inspection] | None = None
@@ -67,7 +67,7 @@ class Start:
     wheels: Bundle | None = None
     """The wheels from which the hosts install the trainers' environment."""
     content: EnvironmentContent = NO_CONTENT
-    """From what the trainers' environment is created."""
+    """The files from which the hosts create the trainers' environment."""
 
     @functools.cached_property
     def run_spec(self) -> Spec:
@@ -86,12 +86,12 @@ class Start:
 
     @property
     def expects_revival(self) -> bool:
-        """Hosts are to bring the agents back by themselves when they have been restarted."""
+        """Whether hosts must restart the agents after a reboot by themselves."""
         return not self.record.is_local and self.plan.cluster.recovery.reboot == "auto"
 
 
 def make_plan(cluster: Cluster, hostname: Hostname, *, local: bool = False) -> RunPlan:
-    """`local`: with all hosts on this machine."""
+    """The plan of a cluster. `local`: with all hosts on this machine."""
     cluster = make_local(cluster) if local else cluster
     names = {
         host.name: hostname(host.reach)
@@ -114,7 +114,7 @@ def prepare_launch(
     allow_missing: int | None = None,
     make_local: Callable[[Cluster], Cluster] = make_local,
 ) -> Start:
-    """Raises PreflightError for code that cannot be sent, for secrets that are nowhere to be found, and for what the
+    """Prepares a start. Raises PreflightError for code that cannot be sent, for missing secrets, and for data that the
     user has not allowed to be sent.
 
     The caller has the user's consent to what starts on this machine. `bundle`: that of the code, where it has been
@@ -153,12 +153,12 @@ def prepare_launch(
 
 
 def run_id(cluster: str, now: float) -> str:
-    """Sorts by time, and two controllers never make the same."""
+    """An id that sorts by time and is unique to this controller."""
     return f"{cluster}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(2)}"
 
 
 def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[str, Any]:
-    """`absent`: of a run that continues already."""
+    """The request `up` to a host. `absent`: the hosts that a continuing run was started without."""
     record = launch.record
     hooks = launch.plan.cluster.hooks.values()
     spec = host_spec(launch.plan, host.name, launch.run_spec, absent, content=launch.content)

@@ -1,4 +1,4 @@
-"""The answers of a host during a start: it reports what it lacks, its progress, and its end."""
+"""A host's side of a start: it reports the files that it lacks, its progress, and its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dtctl.transport.wire import untrue
 
 MOST_NEEDS = 1000
 SETUP_TEXT_BYTES = 4 << 20
-"""The size of the end of a setup's output that is shown."""
+"""The most bytes that are shown of the end of a setup's output."""
 
 _REPORT_EVERY_S = 0.05
 
@@ -33,8 +33,8 @@ _REPORT_EVERY_S = 0.05
 def converse(
     session: Session, sender: Sender | None, report: Report, *, until: str, relay: Relay | None = None
 ) -> Message:
-    """Answers what the agent needs (`sender` None: nothing any more) and passes on its progress; the `until` frame.
-    With a `relay` other hosts may have it.
+    """Answers the agent's needs (`sender` None: no more of them), passes on its progress, and returns the `until`
+    frame. With a `relay`, another host may have the files.
 
     Raises TransportError for any other frame, and for needs that no bundle has.
     """
@@ -55,7 +55,7 @@ def converse(
 
 
 def sent_bundle(record: RunRecord, session: Session, sender: Sender, report: Report) -> int:
-    """How many files the host lacked."""
+    """Sends the bundle; returns the number of files that the host lacked."""
     session.send({**request(record, session.host, "push"), "bundle": sender.bundle.id})
     message = converse(session, sender, report, until="result")
     return final(record, session, "push", message, answers.PushResult)["sent_files"]
@@ -64,7 +64,7 @@ def sent_bundle(record: RunRecord, session: Session, sender: Sender, report: Rep
 def prepared(
     session: Session, asked: Mapping[str, Any], sender: Sender, report: Report, record: RunRecord
 ) -> answers.Prepared:
-    """A run that is replaced, or continues, must be one of this cluster."""
+    """Checks the answer of a host: a replaced or continuing run must be one of this cluster."""
     session.send(asked)
     answer = converse(session, sender, report, until="prepared").of(answers.Prepared)
     with about(session.host.name, "sent an invalid `prepared`"):
@@ -149,7 +149,7 @@ class _Needs:
         most_blocks = sum(-(-file.size // BLOCK_BYTES) for file in files)
         rounds = 2 + (
             self._relay.most_failed if self._relay is not None else 0
-        )  # before each feeder it may ask for digests
+        )  # it may ask for digests before each feeder
         if self._files > rounds * len(files) or self._blocks > 2 * most_blocks:
             raise untrue(self._host, "requests the same files repeatedly")
         with contextlib.nullcontext(lambda size: None) if self._relay is None else self._relay.sending() as sent:
@@ -193,9 +193,9 @@ class _ProgressReporter:
 
 
 ROLLBACK_S = 60.0
-"""Rolling back kills what was started, without a grace period."""
+"""The time limit of a rollback, which kills without a grace period."""
 NOTHING_STARTED_S = 5.0
-"""The same before anything is started: an agent that does not answer gives up when its connection ends."""
+"""The time limit before anything is started: an agent that does not answer gives up when its connection ends."""
 _NEWS_S = 1.0
 _UNSURE = frozenset({"disk_full", "permission_denied", "not_a_directory", "internal", "damaged"})
 """Error codes after which parts of the start may remain on the host."""
@@ -209,7 +209,7 @@ class Rollback:
         self._sessions = sessions
         self._news = threading.Condition()
         self.started = False
-        """Hosts have received the order to start."""
+        """Hosts that have received the order to start."""
         self.done: set[str] = set()
         """Hosts that have confirmed that nothing of the start remains."""
 
@@ -238,7 +238,7 @@ class Rollback:
             if isinstance(error, AgentError):
                 self.done.update([host] if error.code not in _UNSURE else [])
                 self._news.notify_all()
-            elif self.started:  # a thread that was reading when the start was cancelled may have received it just now
+            elif self.started:  # a thread that was reading when the start was cancelled may have just received it
                 self._news.wait_for(lambda: host in self.done, _NEWS_S)
 
 
@@ -259,7 +259,7 @@ class Left:
     kept: bool
     """Whether every task has started and every host was ordered to keep the run, which therefore continues."""
     started: bool
-    """Hosts had received the order to start."""
+    """Hosts that received the order to start."""
     unclear: tuple[str, ...] = ()
     """Hosts that were ordered to cancel the start, and have not confirmed it."""
     ended: tuple[str, ...] = ()

@@ -27,18 +27,18 @@ from dtctl.operations.up.succession import Unended
 from dtctl.transport.seam import Session
 
 EXPECTED_S = 30.0
-"""Most programs are ready by then."""
+"""Most programs are ready within this time."""
 
 SETTLE_S = 1.0
 """A program without a port runs as soon as it is started; within this time it shows whether it stays."""
 
 _WITH_PORTS = 3
-"""Ends alike of a program that finds its port in use, which may be over soon."""
+"""How often a program may end in the same way because of a used port, which may be free soon."""
 
 
 @dataclass(frozen=True)
 class FailedStart:
-    """`cause` None: no task is to blame, but the run has failed."""
+    """`cause` None: no task is responsible, but the run has failed."""
 
     seen: Coordination
     cause: TaskStatus | None
@@ -52,7 +52,7 @@ class FailedStart:
 
     @property
     def ends(self) -> list[Past]:
-        """The ends of the task to blame that count."""
+        """The relevant ends of the responsible task."""
         return _own(self.cause) if self.cause is not None else []
 
     @property
@@ -61,14 +61,15 @@ class FailedStart:
 
     @property
     def ends_as(self) -> RunEnd | None:
-        """What the order to stop means for the run; None where its coordinator has judged it."""
+        """The effect of the order to stop on the run; None if its coordinator has decided the outcome."""
         if self.cause is None or not self._is_ended_here:
             return None
-        return {"outcome": "Failed", "cause": str(self.cause.id), "start": "failed"}
+        hung = any(past["hung"] for past in self.ends[-1:])
+        return made(RunEnd, outcome="Failed", cause=str(self.cause.id), start="failed", hung=hung)
 
     @property
     def why(self) -> list[Fact]:
-        """The reason that the hosts of the failed run have, or are given with the order to stop."""
+        """The reason that the hosts of the failed run report, or are given with the order to stop."""
         cause = self.cause
         if cause is None or not self._is_ended_here:
             return list(self.seen.verdict.why)
@@ -77,20 +78,21 @@ class FailedStart:
             return [fact("start_failed", task=str(cause.id)), *how_it_ended(cause)]
         text = [fact("cause", text=last["cause"])] if last["cause"] else []
         if names_taken_port(last["cause"]):
-            held = [one for one in cause.why if one["kind"] == "port_held"]
+            port = cause.exit["evidence"]["port"]
+            held = [fact("port_held", port=port["port"], text=port["holder"])] if port is not None else []
             return [fact("cannot_bind", task=str(cause.id)), *text, *held]
         return [fact("start_failed", task=str(cause.id)), *why_ended(last), *text]
 
 
 def has_begun(seen: Coordination) -> bool:
-    """Every task that is to run does, and those that others need are ready; or the run is decided."""
+    """Whether every task that should run does, and those that others need are ready; or the run is decided."""
     if seen.view["phase"] in ("finishing", "ended"):
         return True
     return seen.view["phase"] != "starting" and not any(map(_is_to_come, present(seen)))
 
 
 def present(seen: Coordination) -> list[TaskStatus]:
-    """Tasks of hosts that the run does not continue without."""
+    """Tasks of the hosts that were not left out."""
     return [one for one in seen.tasks.values() if one.host not in seen.absent_hosts]
 
 
@@ -103,7 +105,7 @@ def _is_to_come(task: TaskStatus) -> bool:
 
 
 def not_listening(seen: Coordination) -> tuple[TaskId, ...]:
-    """Tasks that run, that others wait for, and that have neither listened nor reported a step."""
+    """Running tasks that others wait for, and that have neither listened nor reported a step."""
     return tuple(one.id for one in present(seen) if one.state is TaskState.RUNNING and not one.entry["ready"])
 
 
@@ -140,18 +142,18 @@ def failed_start(seen: Coordination, recovery: Recovery) -> FailedStart | None:
 
 
 def _others_run(seen: Coordination) -> bool:
-    """A task runs that has not failed, or the run is decided."""
+    """Whether another task runs that has not failed, or the run is decided."""
     running = any(one.state is TaskState.RUNNING and not _own(one) for one in present(seen))
     return running or seen.view["phase"] in ("finishing", "ended")
 
 
 def _own(task: TaskStatus) -> list[Past]:
-    """Ends that was not requested, of attempts whose peers were ready."""
+    """Ends that were not requested, of attempts whose peers were ready."""
     return [one for one in task.entry["history"] if not (one["asked"] or one["early"]) and one["code"] != 0]
 
 
 def _repeats(ends: list[Past], recovery: Recovery) -> bool:
-    """Another try has ended as the one before, and none of them has reported a step."""
+    """Whether the last attempts ended in the same way, and none of them has reported a step."""
     if not ends or any(one["step"] is not None for one in ends):
         return False
     number = ends[-1]["code"] if ends[-1]["signal"] is None else 128 + ends[-1]["signal"]
@@ -178,7 +180,7 @@ class UnusedCheckpoint:
 
 @dataclass(frozen=True)
 class UpResult:
-    """`started` is empty when the run was there already and nothing has changed."""
+    """The result of a start; `started` is empty if the run already existed and has not changed."""
 
     run: str
     started: Mapping[TaskId, TaskStatus]
@@ -187,7 +189,7 @@ class UpResult:
     replaced: Mapping[str, StopResult] = field(default_factory=dict)
     """Runs that were replaced, and how they ended."""
     earlier: Checkpoints | None = None
-    """A complete checkpoint that the lead's host already has."""
+    """A complete checkpoint that the lead's host already had."""
     without_revival: Mapping[str, str] = field(default_factory=dict)
     """Hosts on which the agent does not restart after a reboot, with the reason."""
     unsure_revival: Mapping[str, str] = field(default_factory=dict)
@@ -205,13 +207,13 @@ class UpResult:
     checked: Checked | None = None
     """The findings of the checks that ran with the start."""
     absent: Mapping[str, DtctlError] = field(default_factory=dict)
-    """Hosts that the run continues without, spares and arbiters too, and why."""
+    """Hosts that the run was started without, also spares and arbiters, and why."""
     unconfirmed: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts that did not confirm that they keep the run, and why."""
     lead: Session | None = None
     """The conversation with the coordinator's host, which is still open."""
     failed: FailedStart | None = None
-    """Why its tasks could not be started for good, as far as they were watched."""
+    """Why its tasks could not be started for good, as far as they were observed."""
     joined: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     """Tasks of hosts that have joined a run that was there already, and was started without them."""
     drained: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
@@ -230,28 +232,28 @@ class UpReport:
         """Called from the threads of the hosts."""
 
     def wheels(self, sent: Mapping[str, int], wheels: Bundle) -> None:
-        """These hosts have the wheels now; each with the number of those that were sent."""
+        """Called with the hosts that have the wheels, and the number of those that were sent."""
 
     def checked(self, checked: Checked) -> None:
-        """What the hosts reported about themselves, once all are prepared."""
+        """Called with what the hosts reported about themselves, once all are prepared."""
 
     def moving_ports(self, taken: DtctlError) -> None:
-        """Ports that the file does not set are taken, so the hosts choose others. May raise."""
+        """Called if ports that the file does not set are in use, so the hosts choose others. May raise."""
 
     def at_zero(self, unseen: UnusedCheckpoint) -> None:
-        """An earlier run has saved a checkpoint that this one does not see."""
+        """Called if an earlier run has saved a checkpoint that this one does not see."""
 
     def consent(self, runs: Collection[str]) -> None:
-        """These runs are to be replaced."""
+        """Called before these runs are replaced."""
 
     def stopping(self, found: Ending) -> None:
         """Called before a replaced run is stopped, with its live tasks."""
 
     def stopped(self, stopping: Stopping) -> None:
-        """The progress of that stop, if it takes long."""
+        """Called with the progress of that stop, if it takes long."""
 
     def unknown_end(self, left: Unended) -> None:
-        """Tasks of the stopped run may still act on hosts that gave no answer. May raise."""
+        """Called if tasks of the stopped run may still act on hosts that gave no answer. May raise."""
 
     def awaiting_end(self, left: Unended, seconds: int) -> None:
         """Called once a second while they may."""
@@ -270,7 +272,7 @@ def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:
 
 
 def unseen(prepared: Mapping[str, Prepared], record: RunRecord, previous: RunRecord | None) -> UnusedCheckpoint | None:
-    """The newest checkpoint that is out of sight, where none is in sight. `previous`: the last run of this file."""
+    """The newest checkpoint that the run does not see, if it sees none. `previous`: the last run of this file."""
     lead = record.coordinator
     if earlier(prepared):
         return None

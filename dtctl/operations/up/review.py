@@ -35,7 +35,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Reviewed:
-    """`doubts` are probable mistakes; `bundle` is the code, scanned on the way."""
+    """The result of a review. `doubts` are probable mistakes; `bundle` is the scanned code."""
 
     bundle: Bundle
     doubts: tuple[Problem, ...]
@@ -72,7 +72,9 @@ def review(
 
 
 def _looked_through(cluster: Cluster, findings: Findings) -> Bundle:
-    """The code. Raises all that was found before it, where it cannot be sent or is not there."""
+    """The scanned code. Raises all problems found so far if it cannot be sent or is missing. Raises all that was found
+    before it, where it cannot be sent or is not there.
+    """
     if findings.has("trainer", "code"):
         findings.or_raise_all()
     try:
@@ -83,7 +85,7 @@ def _looked_through(cluster: Cluster, findings: Findings) -> Bundle:
 
 
 def _known(cluster: Cluster, environ: Mapping[str, str], findings: Findings) -> dict[str, str] | None:
-    """Variables with their values; None where the env_file is unknown."""
+    """The variables with their values; None if the env_file is unknown."""
     path, file = ("trainer", "env_file"), cluster.trainer.env_file
     if file is None:
         return dict(environ)
@@ -172,7 +174,9 @@ def _here(path: str, cluster: Cluster) -> Path:
 
 
 def _check_keys(cluster: Cluster, findings: Findings) -> None:
-    """A key may be in an agent as well, and known hosts may be pinned yet: both are asked about, no more."""
+    """Checks keys: one may also be in an SSH agent, and known hosts may be pinned later, so that both are only
+    doubts.
+    """
     entries = _entries(findings)
     doubted: set[tuple[KeyPath, str]] = set()
     exists = cache(os.path.exists)
@@ -206,12 +210,12 @@ def _ssh_path(entry: str, key: str, findings: Findings) -> KeyPath | None:
 
 
 def _entries(findings: Findings) -> dict[str, str]:
-    """Host -> the key of the file that defines it."""
+    """Host -> the key in the file that defines it."""
     return {host: key for key in findings.names_in("hosts") for host in expand(key)}
 
 
 def _ask_for_needs(cluster: Cluster, bundle: Bundle, findings: Findings) -> None:
-    """Whether hosts have what a trainer needs, only they know; whether anything says how they got it, the file does."""
+    """Checks whether the file says how hosts get what a trainer needs; only the hosts know whether they have it."""
     trainer = cluster.trainer
     bare = [host.name for host in _with_tasks(cluster) if not (host.is_local or host.python)]
     needed = any(file.path == NEEDS and file.size for file in bundle.manifest.files)
@@ -239,7 +243,7 @@ _FILLED_IN = re.compile(r"[{$~]")
 
 @dataclass(frozen=True)
 class Program:
-    """A file of the code, or a module; `index` is that of its word in the command."""
+    """A file of the code, or a module; `index` is the index of its word in the command."""
 
     name: str
     index: int

@@ -1,4 +1,4 @@
-"""The conversations of one start: what every host is reported, and what it has to answer."""
+"""The conversations of one start: the requests to every host, and the answers that it must give."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from dtctl.agent.records import answers
+from dtctl.agent.records.run_state import REPLACED
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.records.starting import EnvironmentResult
 from dtctl.errors import AgentError, DtctlError, PreflightError
@@ -46,13 +47,13 @@ def offered(prepared: Answers, coordinator: str) -> answers.Joining | None:
 
 
 def gone_without(prepared: Answers, coordinator: str) -> Collection[str]:
-    """Hosts without which the live run was started; they need not be reachable now."""
+    """Hosts that the live run was started without; they need not be reachable now."""
     offer = offered(prepared, coordinator)
     return offer["inventory"]["absent"] if offer is not None else ()
 
 
 def newcomers(prepared: Answers, joining: answers.Joining | None) -> tuple[str, ...]:
-    """Hosts that are reachable now, and without which the run was started."""
+    """Hosts that are reachable now, and that the run was started without."""
     if joining is None:
         return ()
     run, kept = joining["inventory"]["run"], joining["credentials"]
@@ -96,7 +97,7 @@ class Joining:
     def _converse(self, session: Session, host: Host) -> answers.Started:
         live = self._joining["inventory"]
         asked = up_request(self._launch, host, live["absent"])
-        # the same values may be written otherwise now, and an earlier dtctl has started it
+        # values may be written in another way now, and an earlier dtctl may have started the run
         asked["spec"] = {**asked["spec"], "settings": live["settings"], "hold_s": live["hold_s"]}
         self._check_same(host, asked["spec"])
         asked = {**asked, "credentials": self._joining["credentials"][host.name]}
@@ -110,7 +111,7 @@ class Joining:
         return tasks
 
     def _check_same(self, host: Host, spec: Spec) -> None:
-        """Raises PreflightError where what this file says now is not what the run's hosts know."""
+        """Raises PreflightError if this file differs from what the run's hosts know."""
         expected = self._joining["inventory"]
         with about(self._launch.record.coordinator, "reports another run than its own"):
             check_inventory(expected, spec["cluster"], self._run)
@@ -144,14 +145,14 @@ class Starting:
         self._sender = sender(launch.bundle, launch.record)
         self._passing = launch.inspect(launch.plan) if launch.inspect is not None else NOTHING
         self._runs: dict[str, str] = {}
-        """Host -> the run that it has prepared, or has already."""
+        """Host -> the run that it has prepared, or already has."""
         self._rollback = Rollback(self._sessions)
         self._deciding = False
-        """The coordinator's host has been asked to keep the run: what becomes of it is no longer decided here."""
+        """Whether the coordinator's host was asked to keep the run: from then on it decides."""
         self._kept = False
         self._replaced: list[str] = []
         self.absent: dict[str, DtctlError] = {}
-        """Hosts that are gone on without, and why. Those without a task are never waited for."""
+        """Hosts that the start leaves out, and why. Those without a task are never waited for."""
         self.unconfirmed: Mapping[str, DtctlError] = {}
         """Hosts that did not answer when the run was kept, and why: the coordinator repeats the order."""
 
@@ -192,7 +193,7 @@ class Starting:
             record,
             self.transport,
             tuple(record.roster),
-            StopOrder(launch.controller, why="makes_room"),
+            StopOrder(launch.controller, why="makes_room", ends_as=REPLACED),
             self.report.stopped,
             self.report.stopping,
         )
@@ -272,7 +273,7 @@ class Starting:
         self._hosts = tuple(host for host in self._hosts if host.name not in lacked)
 
     def choose_ports(self) -> None:
-        """Has the hosts choose the ports that nothing says, before there is a plan that could name them."""
+        """Lets the hosts choose the ports that the file does not set, before there is a plan that could name them."""
         cluster = self.launch.plan.cluster
         if cluster.hosts_choose_ports and self.launch.replan is not None:
             asked = self._ask_all(
@@ -307,8 +308,8 @@ class Starting:
         self.report.wheels({host: files for host, files in sent.results.items() if files is not None}, launch.wheels)
 
     def move_ports(self) -> dict[str, answers.Prepared]:
-        """Ports that the file does not set are taken: all hosts give up what they have prepared, choose others, and
-        prepare again."""
+        """Lets all hosts give up what they have prepared, choose other ports and prepare again, because ports that the
+        file does not set are in use."""
         assert self.launch.replan is not None
         hosts = self._hosts
         self.give_back([host.name for host in hosts])
@@ -360,7 +361,7 @@ class Starting:
         return answer
 
     def start_everywhere(self) -> dict[str, answers.Started]:
-        """Sends to all hosts first, then reads all answers at once."""
+        """Sends the order to all hosts first, then reads all answers."""
         self._rollback.started = True
         for host in self._hosts:
             self._sessions[host.name].send(self._start_word(host))
@@ -386,7 +387,7 @@ class Starting:
             if isinstance(error, AgentError):
                 self._rollback.fail(host.name, error)
             if self._has_task(host.name):
-                self._rollback.begin()  # or the other hosts would wait for this one
+                self._rollback.begin()  # otherwise the other hosts would wait for this one
             raise
         self.report(Progress(host.name, "started"))
         return answer
@@ -397,7 +398,9 @@ class Starting:
     def not_running(
         self, prepared: Mapping[str, answers.Prepared]
     ) -> tuple[tuple[TaskId, ...], Mapping[TaskId, TaskStatus]]:
-        """The run's final tasks, with all of a host that was asked and where it does not continue; and drained ones."""
+        """The tasks of the run that need not run: ended ones, drained ones, and all of a host where the run does not
+        continue.
+        """
         hosts = [host for host in self._hosts if host.name in prepared and prepared[host.name]["unchanged"]]
         started = fan_out(hosts, self._start).or_raise("look")
         roster = {task: host for task, host in self.launch.record.roster.items() if host in prepared}
@@ -410,7 +413,8 @@ class Starting:
         return self._started(host)
 
     def keep_everywhere(self) -> dict[str, answers.UpResult]:
-        """The coordinator's host decides for all and is asked first; it also informs those that are not reached here.
+        """Asks the coordinator's host first, which decides for all; it also informs hosts that cannot be reached from
+        here.
 
         Where its answer is lost, the others learn from it what it has decided: they do not roll back.
         """

@@ -1,8 +1,8 @@
-"""When the tasks of a run that was stopped certainly act no more, also on hosts that gave no answer.
+"""Determines when the tasks of a stopped run certainly act no more, also on hosts that gave no answer.
 
 A host that misses its coordinator holds its tasks still by itself (dtctl/agent/coordinate/fence.py), and lets them
-continue only if the coordinator answers, which nobody does after the end of the run. So time alone decides: from when
-the coordinator last heard the host, or, without a coordinator, from the stop of most voters.
+continue only if the coordinator answers, which nobody does after the end of the run. Time alone decides, therefore:
+since the coordinator last heard the host, or, without a coordinator, since the stop of most voters.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Unended:
 
 
 def unended(run: str, stopped: StopResult) -> Unended | None:
-    """What a stop of the whole run has left open. None: every task has ended, or no host knows the run any more."""
+    """Hosts whose end a stop has left open. None: every task has ended, or no host knows the run any more."""
     known = stopped.known
     if known is None:
         return None
@@ -48,7 +48,7 @@ def unended(run: str, stopped: StopResult) -> Unended | None:
 
 
 def left_open(prepared: Mapping[str, Prepared]) -> list[Unended]:
-    """Runs that ended before this command, as hosts report them; each names hosts of which it has heard no end."""
+    """Runs that ended before this command, as hosts report them, with the hosts that did not confirm their end."""
     found: dict[str, list[LeftOpen]] = {}
     for answer in prepared.values():
         if (one := answer["left_open"]) is not None:
@@ -89,7 +89,7 @@ def out_of_reach(found: RunStatus, transport: Transport) -> tuple[str, ...]:
 
 
 def unknown_ends(found: RunStatus, transport: Transport) -> tuple[str, ...]:
-    """Those of them of which it could not be known, after a stop, whether their tasks still act."""
+    """The hosts among these for which it is unknown, after a stop, whether their tasks still act."""
     hosts = out_of_reach(found, transport)
     coordination = found.coordination
     silent_s: Mapping[str, float] | None = {} if coordination is not None and coordination.view["leased"] else None

@@ -24,11 +24,11 @@ from dtctl.transport.fanout import SomeHostsFailed
 from dtctl.transport.seam import Transport
 
 Prepared = Mapping[str, answers.Prepared]
-"""Host -> its answer."""
+"""Host -> its answer to `up`."""
 
 
 class Records(Protocol):
-    """This machine's memory of runs. Each of these raises DtctlError when it cannot be written."""
+    """This machine's records of runs. Each method raises DtctlError if it cannot write."""
 
     def begin(self, record: RunRecord) -> None: ...
     def save(self, record: RunRecord) -> None: ...
@@ -86,7 +86,7 @@ def _up(launch: Start, transport: Transport, report: UpReport, memory: Records, 
 def _start(
     starting: Starting, report: UpReport, memory: Records, unbegun: DtctlError | None, previous: RunRecord | None
 ) -> UpResult:
-    """The steps."""
+    """The steps of a start."""
     record = starting.launch.record
     assert record.run is not None
     starting.choose_ports()
@@ -120,13 +120,15 @@ def _start(
         aside={host: tuple(answer["aside"]) for host, answer in kept.items() if answer["aside"]},
         absent=starting.absent,
         unconfirmed=starting.unconfirmed,
-        unremembered=unsaved and unbegun,  # what was begun is found again
+        unremembered=unsaved and unbegun,  # so that the begun run is found again
         lead=starting.hand_over(),
     )
 
 
 def _write_down(memory: Records, record: RunRecord) -> DtctlError | None:
-    """Why it could not be. Raises it of a run on this machine: without a record no command would find that."""
+    """Records the run; returns why that failed. Raises that for a run on this machine, which no command would find
+    without a record.
+    """
     error = _error_of(memory.begin, record)
     if error is not None and record.is_local:
         detail = f"{error.detail}; without a record no command could find a run on this machine again".lstrip("; ")
@@ -137,7 +139,7 @@ def _write_down(memory: Records, record: RunRecord) -> DtctlError | None:
 
 
 def _error_of(write: Callable[[RunRecord], None], record: RunRecord) -> DtctlError | None:
-    """A record that cannot be written is no reason to end a run that its hosts know."""
+    """The error of a record that cannot be written, which is no reason to stop a run that its hosts know."""
     try:
         write(record)
     except DtctlError as error:
@@ -146,7 +148,7 @@ def _error_of(write: Callable[[RunRecord], None], record: RunRecord) -> DtctlErr
 
 
 def _already_there(starting: Starting, prepared: Prepared) -> UpResult | None:
-    """The run that continues unchanged on all hosts, with the hosts that can join it now; None where there is none.
+    """The run that continues unchanged on all hosts, with the hosts that can join it now; None if there is none.
 
     If it continues on some hosts only, that is an error.
     """
@@ -171,7 +173,7 @@ def _unchanged(prepared: Prepared, with_tasks: Collection[str]) -> str | None:
     if not unchanged:
         return None
     runs: set[str] = set(unchanged.values())
-    # A host whose tasks have all ended still belongs to the run that goes on elsewhere.
+    # A host whose tasks have all ended still belongs to the run that continues elsewhere.
     there = {host: prepared[host]["current"] for host in with_tasks if host in prepared and host not in unchanged}
     others = [host for host, current in there.items() if current not in runs]
     if len(runs) > 1 or others:
@@ -196,7 +198,7 @@ def _less_moved(found: UpResult, launch: Start, transport: Transport) -> UpResul
 
 
 def _continues(live: RunRecord, launch: Start, transport: Transport, report: UpReport) -> UpResult | None:
-    """The existing run that this `up` describes, if `up` failed only because other hosts have taken over tasks."""
+    """The existing run that this `up` describes, if `up` failed only because its tasks were moved to other hosts."""
     launch = dataclasses.replace(launch, replace=False, record=dataclasses.replace(launch.record, roster=live.roster))
     try:
         with Starting(launch, transport, report, without=live.moved) as starting:
@@ -273,7 +275,7 @@ def _make_room(starting: Starting, report: UpReport, prepared: Prepared) -> dict
 
 
 def await_ends(found: Iterable[Unended | None], report: UpReport) -> None:
-    """Returns when no task of the ended runs acts any more, or the user accepts that this is unknown."""
+    """Returns when no task of the ended runs acts any more, or when the user accepts that this is unknown."""
     open_ = [left for left in found if left is not None]
     for left in open_:
         if left.wait_s is None:

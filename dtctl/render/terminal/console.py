@@ -183,7 +183,7 @@ def can_show(characters: str, *, stderr: bool = False) -> bool:
 def colored(*, stderr: bool = False) -> bool:
     """Whether escape sequences may be written to the stream."""
     if _choice != "always" and not on_terminal(stderr=stderr) and not any(map(os.environ.get, _FORCES_COLOR)):
-        return False  # without importing rich
+        return False  # avoids importing rich
     return _console(stderr=stderr).color_system is not None
 
 

@@ -1,4 +1,4 @@
-"""Whether hosts have what a run will need, found out before it starts."""
+"""Checks, before a run starts, that the hosts have what it needs."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ class CheckContext:
     reached_at: Mapping[str, str] = field(default_factory=dict)
     """Host -> the name or address that SSH connects to, where SSH does."""
     allowed_here: bool = False
-    """The user lets the file start its programs on this machine (operations/consent.py)."""
+    """The user lets the cluster file start its programs on this machine (operations/consent.py)."""
     known: Mapping[str, Any] = field(default_factory=dict)
     """Topic -> what its `prepare` has found on this machine."""
     own_python: str = ""
-    """The Python of this machine that is used where the file names none."""
+    """The Python of this machine that is used if the file names none."""
     bundle: str | None = None
-    """The code, where the hosts have it by now: their Pythons are to compile it."""
+    """The bundle id of the code, if the hosts already have it: their Pythons then compile it."""
     content: EnvironmentContent = NO_CONTENT
-    """From what the trainers' environment is created."""
+    """The files from which the hosts create the trainers' environment."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Those of the trainers, as far as they have values here."""
+    """The trainers' secrets that have values here."""
 
     @property
     def most(self) -> Cost:
-        """The most costly signatures that are asked about. Nothing else is left out."""
+        """The most expensive class of signatures to check. Nothing else is left out."""
         return Cost.START if self.brief else Cost.DEEP if self.deep else Cost.CHECK
 
     def asks_for(self, *names: str) -> bool:
-        """Whether one of these signatures is to be found."""
+        """Whether any of these signatures is to be checked."""
         return any(_rows()[name][1].cost <= self.most for name in names)
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """With tasks, in the order of the file, and then spares and arbiters."""
+        """The run's hosts: those with tasks in the order of the file, then spares and arbiters."""
         return self.plan.members
 
     def host(self, name: str) -> Host:
@@ -75,7 +75,7 @@ class CheckContext:
 
 @dataclass(frozen=True)
 class Door:
-    """Where a task's port might be open to others. `live`: a trainer has it, which is asked nothing."""
+    """A task's port that might be reachable by others. `live`: a trainer has it, which is asked nothing."""
 
     host: str
     whose: str
@@ -90,14 +90,14 @@ class Dialled:
 
     door: Door
     address: str
-    """Behind its name, from here."""
+    """The address that its name resolves to from here."""
     seen_from: str
     """The address of this machine that connected."""
 
 
 @dataclass(frozen=True)
 class Answers(Generic[F]):
-    """What a topic knows so far. `rounds`: the facts of each host that was asked, round by round."""
+    """The facts that a topic has received so far. `rounds`: the facts of each host that was asked, round by round."""
 
     rounds: Sequence[Mapping[str, F]] = ()
     clocks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -106,11 +106,11 @@ class Answers(Generic[F]):
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts that could not be asked."""
     dialled: Sequence[Dialled] = ()
-    """What this machine could connect to itself, of `tried_doors`."""
+    """The doors of `tried_doors` that this machine could connect to."""
     tried_doors: int = 0
 
     def round(self, number: int) -> Mapping[str, F]:
-        """Empty before it."""
+        """The facts of this round by host; empty before it."""
         return self.rounds[number] if number < len(self.rounds) else {}
 
     @property
@@ -127,7 +127,9 @@ class Line:
 
     what: str
     values: Mapping[str, object]
-    """By host: texts or numbers. Empty, or None: it has none; hosts that did not report it are left out."""
+    """The value of each host, a text or a number. Empty or None: it has none; hosts that did not report it are left
+    out.
+    """
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ class Statement:
 
 @dataclass(frozen=True)
 class Topic(Generic[Q, F]):
-    """`name` is that of its question in records.checks.Questions, its facts in CheckFacts, and the agent's module.
+    """`name` is also the name of its question in records.checks.Questions, of its facts in CheckFacts, and of the
+    agent's module.
 
     `ask` gives the hosts' questions of the next round, by host; none: it is done. `judge` finds what is wrong, and
     `describe` the facts. Each receives all answers so far.
@@ -151,7 +154,7 @@ class Topic(Generic[Q, F]):
     judge: Callable[[CheckContext, Answers[F]], Iterable[Finding]]
     describe: Callable[[CheckContext, Answers[F]], Iterable[Line | Statement]]
     doors: Callable[[CheckContext, Answers[F]], Sequence[Door]] = lambda context, answers: ()
-    """What this machine is to try to connect to itself, during the next round."""
+    """The doors that this machine tries to connect to during the next round."""
     prepare: Callable[[RunPlan], Any] = lambda plan: None
     """Finds out what the topic needs of this machine."""
 
@@ -163,21 +166,21 @@ class Topic(Generic[Q, F]):
 
 @functools.cache
 def _rows() -> dict[str, tuple[str, Signature]]:
-    """By their names; each with its topic."""
+    """All signatures by name, each with its topic."""
     parted = ((row.name.partition("."), row) for row in table(Path(__file__).with_name("signatures.ini")))
     return {name: (topic, dataclasses.replace(row, name=name)) for (topic, _, name), row in parted}
 
 
 def once(answers: Answers[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
-    """For a topic of one round."""
+    """The questions of a topic that has a single round."""
     return {} if answers.rounds else questions
 
 
 def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **fields: Any) -> Finding:
-    """A finding of this signature about these hosts and tasks; `fields` as in diagnosis.signature.Fields."""
+    """A finding of this signature about these hosts and tasks; `fields` as in diagnosis.Fields."""
     return Finding(_rows()[name][1], Match(tuple(tasks), tuple(hosts), fields))
 
 
 def shown(path: str) -> str:
-    """A path with marks as a person writes it."""
+    """A path with marks (`~`, `$HOME`) as a person would type it."""
     return path.replace(HOME, "~").replace(PYTHON, "Python of trainer.environment")

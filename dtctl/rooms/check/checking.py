@@ -1,4 +1,4 @@
-"""Asks all hosts of a plan what they have of what it needs: one connection and one process each, round by round."""
+"""Asks all hosts of a plan for the facts that it depends on: one connection and one process each, round by round."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def topics() -> tuple[Topic[Any, Any], ...]:
 
 
 DEEP_S = 900.0
-"""For one round of a deep check: imports and multiplications take their time."""
+"""The time limit of one round of a deep check: imports and multiplications are slow."""
 
 
 Clocks = dict[str, tuple[float, float]]
@@ -71,7 +71,7 @@ def check(
     report: Report,
     about: Iterable[Topic[Any, Any]] | None = None,
 ) -> Checked:
-    """All topics ask at once, until none has a question left; a host that cannot be asked is left out."""
+    """Asks for all topics at once, until none has a question left; hosts that cannot be asked are left out."""
     began = time.monotonic()
     noting = RecordingTransport(ImpatientTransport(transport, record), report)
     with Conversations(record, noting, context.hosts) as hosts:
@@ -101,7 +101,7 @@ class _Rounds:
 
     @contextmanager
     def dialling(self) -> Iterator[None]:
-        """While the hosts answer, this machine tries what topics want tried."""
+        """Connects to the doors of all topics while the hosts answer."""
         doors = [door for topic in self._topics for door in topic.doors(self._context, self._answers(topic))]
         with ThreadPoolExecutor(1) as beside:
             tried = beside.submit(dial, doors, self._context.nonce) if doors else None
@@ -111,7 +111,7 @@ class _Rounds:
                 self._known = dataclasses.replace(self._known, dialled=tried.result(), tried_doors=count)
 
     def next(self) -> dict[str, dict[str, Any]]:
-        """By host."""
+        """The directories by host."""
         asked: dict[str, dict[str, Any]] = {}
         for topic in self._topics:
             for host, question in topic.ask(self._context, self._answers(topic)).items():
@@ -120,7 +120,7 @@ class _Rounds:
         return asked
 
     def add(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
-        """A topic that asked no host in this round gets no answer; its rounds count on, and it is done."""
+        """Stores the answers of a round. A topic that asked no host in this round is done."""
         for topic in self._topics:
             own = {host: each[topic.name] for host, each in facts.items() if topic.name in each}
             self._rounds[topic.name].append(own)
@@ -179,14 +179,14 @@ def _checked(topic: str, facts: object) -> Any:
 
 
 def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
-    """Each answer was given between its question and its arrival."""
+    """Narrows the bounds of a host's clock: it read its clock between the question and the arrival of the answer."""
     before = clocks.get(host, (least, most))
     least, most = max(least, before[0]), min(most, before[1])
     clocks[host] = (least, max(least, most))
 
 
 class InPassing:
-    """The questions of one `up`, which asks them in its own conversations. Without a scene nothing is asked."""
+    """The questions that one `up` asks in its own conversations; none without a context."""
 
     def __init__(self, context: CheckContext | None) -> None:
         self._rounds = _Rounds(context, topics()) if context is not None else None
@@ -196,7 +196,7 @@ class InPassing:
         self._answered: set[str] = set()
         self._seconds = 0.0
         self.questions: Mapping[str, Mapping[str, Any]] = self._rounds.next() if self._rounds is not None else {}
-        """Of the next round, by host."""
+        """The questions of the next round, by host."""
 
     def question(self, host: str) -> Mapping[str, Any] | None:
         return self.questions.get(host)
@@ -206,17 +206,17 @@ class InPassing:
         return opening()
 
     def met(self, session: Session) -> None:
-        """Its greeting has the host's time since the conversation was opened."""
+        """Stores a host's greeting, which has its time since the conversation was opened."""
         answer, host = session.facts.get("time"), session.host.name
         if answer is not None and self._rounds is not None:
             self._rounds.clocks[host] = (answer - session.greeted(), answer - self._opened[host])
 
     def check(self, host: str, answer: Facts) -> None:
-        """Raises InvalidValue for facts that are not those that the host was asked for."""
+        """Raises InvalidValue for facts that the host was not asked for."""
         valid(self.questions.get(host) or {}, answer["facts"] or {})
 
     def add(self, answers: Mapping[str, Facts]) -> None:
-        """The answers to `questions`, which lead to new ones. Of a run that is there already there are none."""
+        """Stores the answers to `questions`, which may lead to new ones. A run that already exists gives no answers."""
         facts = {
             host: valid(self.questions[host], answer["facts"])
             for host, answer in answers.items()
@@ -232,7 +232,7 @@ class InPassing:
             self.questions = self._rounds.next() if facts else {}
 
     def judged(self) -> Checked | None:
-        """None if no host was asked, or none answered."""
+        """The result of the check; None if no host was asked, or none answered."""
         if self._rounds is None or not self._answered:
             return None
         found = self._rounds.judged(self._seconds)

@@ -20,7 +20,7 @@ LOW_BYTES = 2 << 30
 LOW_SHARE = 0.05
 FEW_INODES = 1000
 FEW_FILES = 1024
-"""Fewer than this many."""
+"""A limit of open files below this is a finding."""
 FEW_THREADS = 4096
 
 Facts = MachineFacts
@@ -41,7 +41,7 @@ _BY_RIGHTS = ("few_files", "few_processes", "cpu_time_limited", "file_size_limit
 
 
 def places(context: CheckContext, host: str) -> list[str]:
-    """Where the run writes on a host."""
+    """The directories that the run writes to on a host."""
     dirs = context.plan.dirs[host] if context.plan.may_run(host) else {}
     written = output_places(context.plan.cluster, dirs)
     return paths_of([*written, *(dirs[name] for name in ("work", "log") if name in dirs)])
@@ -56,7 +56,7 @@ def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
 
 
 def _disks(context: CheckContext, facts: Mapping[str, Facts]) -> Iterator[Finding]:
-    """One finding for all hosts that report the same of a path, which they share as a rule."""
+    """One finding for all hosts that report the same path and sizes, which they usually share."""
     same = grouped(
         ((row, tuple(_disk_fields(context, host, answer["disks"], disk).items())), host)
         for host, answer in facts.items()
@@ -71,7 +71,9 @@ def _disks(context: CheckContext, facts: Mapping[str, Facts]) -> Iterator[Findin
 
 
 def _disk_fields(context: CheckContext, host: str, disks: Sequence[Disk], disk: Disk) -> dict[str, Any]:
-    """With what dtctl can remove there: files of its own, which are on the first disk, and checkpoints."""
+    """The fields of a full disk, with what dtctl can remove from it: its own files, which are on the first disk, and
+    checkpoints.
+    """
     saved = context.plan.checkpoint_dirs[host]
     elsewhere = [place for place in saved if any(_is(place, other["path"]) for other in disks)]
     here = [place for place in saved if _is(place, disk["path"]) or (disk is disks[0] and place not in elsewhere)]
@@ -86,7 +88,7 @@ def _disk_fields(context: CheckContext, host: str, disks: Sequence[Disk], disk: 
 
 
 def _is(place: str, path: str) -> bool:
-    """`path` is what a host made of the place."""
+    """Whether `path`, as a host has resolved it, is this place."""
     return path.endswith(place[len(HOME) :]) if place.startswith(HOME) else path == place
 
 
@@ -155,7 +157,7 @@ HERE = "this machine"
 
 
 def clock_findings(clocks: Mapping[str, tuple[float, float]]) -> Iterator[Finding]:
-    """Hosts against the middle of all, this machine's clock among them; two that differ leave open who is wrong."""
+    """Compares the clocks of the hosts and of this machine with their median; if there are two, either may be wrong."""
     if all(abs(apart(interval, 0.0)) < OFF_S for interval in clocks.values()):
         return
     every = {**clocks, HERE: (0.0, 0.0)}
@@ -176,7 +178,7 @@ def clock_findings(clocks: Mapping[str, tuple[float, float]]) -> Iterator[Findin
 
 
 def _middle(intervals: Collection[tuple[float, float]]) -> float:
-    """With which the most agree, and from which all together are least apart; of several the earliest.
+    """The time that most intervals contain and that is nearest to all others; the earliest of several.
 
     An answer that took long, as a login does that waits for a passphrase, has wide bounds, whose own middle is no news.
     """
@@ -190,13 +192,13 @@ def _middle(intervals: Collection[tuple[float, float]]) -> float:
 
 
 def apart(interval: tuple[float, float], usual: float) -> float:
-    """By how much it is certain that a clock is off; positive: ahead."""
+    """The number of seconds by which a clock is certainly wrong; positive: it is ahead."""
     least, most = interval
     return least - usual if least > usual else min(0.0, most - usual)
 
 
 def clock_text(interval: tuple[float, float]) -> str:
-    """Against this machine's: what is within the bounds counts as right."""
+    """The clock compared with this machine's; an offset within the bounds of the measurement counts as right."""
     off = apart(interval, 0.0)
     if abs(off) < 1.0:
         return "right"
@@ -204,7 +206,7 @@ def clock_text(interval: tuple[float, float]) -> str:
 
 
 USED_SHARE = 0.1
-"""From which on a GPU counts as in use by unknown processes: a desktop takes less."""
+"""A GPU counts as used by unknown processes from this share of its memory on: a desktop takes less."""
 
 
 def _gpus(answer: MachineFacts) -> Sequence[Gpu]:
@@ -219,7 +221,7 @@ def _there(answer: MachineFacts) -> set[int]:
 def gpu_findings(context: CheckContext, facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
     for host, answer in facts.items():
         tasks = [task for task in context.plan.on_host(host) if task.gpus]
-        if not (context.brief and context.host(host).is_local):  # where a run for real machines may be tried out
+        if not (context.brief and context.host(host).is_local):  # a run for real machines may be tried out there
             yield from _missing(host, answer, tasks)
         yield from _shared(context, host, answer)
         given = {index for task in tasks for index in task.gpus or ()} & _there(answer)
@@ -244,14 +246,14 @@ def _missing(host: str, answer: MachineFacts, tasks: Sequence[TaskPlan]) -> Iter
 
 
 def _shared(context: CheckContext, host: str, answer: MachineFacts) -> Iterator[Finding]:
-    """None of these tasks gets GPUs of its own."""
+    """Whether none of these tasks has GPUs of its own."""
     takers = [task.id for task in context.plan.on_host(host) if task.gpus is None]
     if _gpus(answer) and len(takers) > 1:
         yield found("gpus_shared", [host], takers, have=len(_gpus(answer)))
 
 
 def _taken(row: str, host: str, others: Iterable[GpuTaken], seers: Iterable[TaskId] = ()) -> Iterator[Finding]:
-    """By tasks of the user's other runs, which may use them whether they do so now or not.
+    """Findings about GPUs given to tasks of the user's other runs, whether they use them now or not.
 
     `seers`: tasks that see them, too, as the file declares none of the host.
     """
@@ -262,7 +264,9 @@ def _taken(row: str, host: str, others: Iterable[GpuTaken], seers: Iterable[Task
 
 
 def _in_use(host: str, answer: MachineFacts, given: Collection[int]) -> Iterator[Finding]:
-    """By processes that are of none of the user's runs; those of this cluster make room for a new one."""
+    """Findings about GPUs used by processes of none of the user's runs; processes of this cluster make room for a new
+    run.
+    """
     runs = {one["run"] for one in answer["gpus_taken"]}
     for gpu in _gpus(answer):
         users = [one for one in gpu["users"] if one["run"] not in runs]

@@ -1,4 +1,4 @@
-"""What the trainers' programs need, as far as their text shows: it is parsed, and nothing of it runs."""
+"""Finds what the trainers' programs need by parsing their text; nothing of it runs."""
 
 from __future__ import annotations
 
@@ -40,27 +40,29 @@ _KERAS_2 = _USES["keras_2"]
 
 @dataclass(frozen=True)
 class Needs:
-    """Of the programs of one job. `uses`: names of _USES."""
+    """The requirements of one job's programs. `uses`: names of _USES."""
 
     modules: tuple[str, ...] = ()
     uses: frozenset[str] = frozenset()
     places: Mapping[str, str] = field(default_factory=dict)
-    """Module -> where it is imported first, as in train.py:3."""
+    """Module -> the first line that imports it, such as train.py:3."""
     files: tuple[str, ...] = ()
-    """Of the code: the program, and what it imports there, as far as this machine can read it."""
+    """The files of the code that the program runs: itself and what it imports, as far as this machine can read them."""
     old: Mapping[str, str] = field(default_factory=dict)
-    """What only TensorFlow 1 has, as tf.app -> where it is used first, as train.py:3."""
+    """Names that only TensorFlow 1 has, such as tf.app -> the first line that uses it, such as train.py:3."""
     broken: tuple[str, int, str] | None = None
-    """File, line and words of a syntax error, as the Python of this machine reads the program."""
+    """The file, line and message of a syntax error, as the Python of this machine reads the program."""
 
 
 def runs_python(plan: RunPlan, job: str) -> bool:
-    """Whether the command of a job begins with a Python."""
+    """Whether the command of a job begins with a Python interpreter."""
     return _PYTHON.fullmatch(plan.cluster.jobs[job].launch.command[0]) is not None
 
 
 def needs_of(plan: RunPlan) -> Mapping[str, Needs]:
-    """By job; of what is no Python program, or changes the rules of imports, nothing is known."""
+    """The requirements by job; none are known for a program that is not Python, or that changes how modules are
+    imported.
+    """
     found: dict[str, Needs] = {}
     for task in plan.tasks:
         job = task.id.job
@@ -74,7 +76,7 @@ def needs_of(plan: RunPlan) -> Mapping[str, Needs]:
 
 
 def _of_code(code: Path, python_path: str) -> list[Path]:
-    """The directories of a PYTHONPATH that travel with the code."""
+    """The directories of a PYTHONPATH that are pushed with the code."""
     parts = [part for part in python_path.split(":") if part]
     return [
         Path(part.replace(CODE, str(code))) if CODE in part else code / part
@@ -113,7 +115,7 @@ def _old(program: Program, code: Path) -> dict[str, str]:
 
 
 def _without_comments(file: Path) -> str:
-    """What is commented out does not run."""
+    """The text without comments, which do not run."""
     tree = parsed(file)
     try:
         return ast.unparse(tree) if isinstance(tree, ast.Module) else _text(file)
@@ -130,25 +132,27 @@ def _text(file: Path) -> str:
 
 
 _WITHOUT_VALUE = {"-u", "-B", "-O", "-OO", "-q"}
-"""Options of the interpreter after which the program follows, and which do not change where modules are looked for."""
+"""Options of the interpreter that take no value and do not change where modules are searched."""
 
 _MOST_FILES = 200
 
 
 @dataclass(frozen=True)
 class Program:
-    """Where modules of its own lie, and the modules from elsewhere that it needs, in the order of their names."""
+    """The program's own module directories, and the external modules that it needs, sorted by name."""
 
     directory: Path
     modules: tuple[str, ...]
     files: tuple[Path, ...] = ()
-    """Its own: the program and what it imports of the code."""
+    """The program and the modules of the code that it imports."""
     places: Mapping[str, str] = field(default_factory=dict)
-    """Module -> where it is imported first, as in train.py:3."""
+    """Module -> the first line that imports it, such as train.py:3."""
 
 
 def arguments_of(command: Sequence[str]) -> list[str]:
-    """What follows the interpreter of a command and its options: the program, or -m and its name, and its arguments."""
+    """The part of a command after the interpreter and its options: the program, or -m and a module, and the
+    arguments.
+    """
     arguments = list(command[1:])
     while arguments and arguments[0] in _WITHOUT_VALUE:
         arguments.pop(0)
@@ -176,7 +180,9 @@ def program_of(command: Sequence[str], code: Path, python_path: Iterable[Path] =
 
 
 def _imported(roots: Sequence[Path], files: list[Path]) -> tuple[dict[str, tuple[Path, int]], set[Path]] | None:
-    """The facts of the files and of the code's modules that they import; None if one is unclear or alters rules."""
+    """The facts about these files and the modules of the code that they import; None if one is unclear or changes how
+    modules are imported.
+    """
     wanted: dict[str, tuple[Path, int]] = {}
     seen: set[Path] = set()
     while files:
@@ -193,13 +199,13 @@ def _imported(roots: Sequence[Path], files: list[Path]) -> tuple[dict[str, tuple
             top = name.partition(".")[0]
             if own or any((root / top).is_dir() or list(root.glob(f"{top}.*")) for root in roots):
                 files += own
-            elif name not in tried:  # else it may be made or installed in the meantime
+            elif name not in tried:  # otherwise it may be made or installed in the meantime
                 wanted.setdefault(top, (file, line))
     return wanted, seen
 
 
 def _names(body: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
-    """Of imports that are certain to happen: not those below an `if`, in a `try` or in a function; with their lines."""
+    """The names, with lines, of imports that certainly happen: not below an `if`, in a `try` or in a function."""
     for node in body:
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
@@ -208,7 +214,7 @@ def _names(body: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
 
 
 def _files_of_module(directory: Path, name: str) -> list[Path]:
-    """The files that an import of a module of the program's own runs; none where it is from elsewhere."""
+    """The files that run when a module of the code is imported; none for an external module."""
     parts = name.split(".")
     packages = [directory.joinpath(*parts[:depth], "__init__.py") for depth in range(1, len(parts) + 1)]
     module = directory.joinpath(*parts)
@@ -216,7 +222,7 @@ def _files_of_module(directory: Path, name: str) -> list[Path]:
 
 
 def parsed(file: Path) -> ast.Module | SyntaxError | None:
-    """None for what cannot be read. Nothing is compiled, and nothing runs."""
+    """The parsed program; None if it cannot be read. Nothing is compiled or run."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -228,7 +234,7 @@ def parsed(file: Path) -> ast.Module | SyntaxError | None:
 
 
 def broken_line(command: Sequence[str], code: Path) -> tuple[str, int, str] | None:
-    """File, line and words of a syntax error of the program itself, as this Python reads it."""
+    """The file, line and message of a syntax error in the program itself, as this Python reads it."""
     arguments = arguments_of(command)
     if not arguments or not arguments[0].endswith(".py") or Path(arguments[0]).is_absolute():
         return None
@@ -237,7 +243,7 @@ def broken_line(command: Sequence[str], code: Path) -> tuple[str, int, str] | No
 
 
 def _changes_the_search(tree: ast.Module) -> bool:
-    """Whether it looks for modules where only the running program knows."""
+    """Whether the program changes sys.path or the like, so that only running it shows where modules come from."""
     return any(
         isinstance(node, ast.Attribute)
         and node.attr in ("path", "meta_path", "path_hooks", "modules", "addsitedir")

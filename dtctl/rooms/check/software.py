@@ -1,4 +1,4 @@
-"""The Pythons that trainers are started with, and what they have."""
+"""Checks the Pythons that start the trainers, and the packages that they have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dtctl.rooms.check.tensorflow1 import GONE
 from dtctl.rooms.diagnose.modules import PACKAGES, is_standard, why_missing
 
 EQUAL = ("tensorflow", "tensorflow-cpu", "tf-nightly", "torch", "mxnet")
-"""Their servers talk to each other: a run wants one version of each."""
+"""Packages that need the same version on all hosts, because their servers talk to each other."""
 ALIKE = ("keras", "tf-keras", "numpy", "protobuf", "tensorboard", "tensorflow-estimator", "jax", "jaxlib")
 SHOWN = ("tensorflow", "tensorflow-cpu", "tf-nightly", "keras", "tf-keras", "tensorboard", "torch", "mxnet", "numpy")
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tf-nightly")
@@ -62,7 +62,7 @@ def _may_start(context: CheckContext, host: str, program: str) -> bool:
 
 
 def _pythons(context: CheckContext, host: str) -> dict[tuple[str, str, str], list[TaskPlan]]:
-    """Of a host, with the tasks that each is for: by program, PATH and PYTHONPATH."""
+    """The Pythons of a host, each with its tasks: by program, PATH and PYTHONPATH."""
     return grouped(
         ((task.argv[0], task.env.get("PATH", ""), _python_path(task, context.bundle)), task)
         for task in context.plan.may_run(host)
@@ -71,7 +71,7 @@ def _pythons(context: CheckContext, host: str) -> dict[tuple[str, str, str], lis
 
 
 def _python_path(task: TaskPlan, bundle: str | None) -> str:
-    """Without the code where that is not there yet."""
+    """The task's PYTHONPATH; without the code's directories if the code is not on the host yet."""
     parts = task.env.get("PYTHONPATH", "").split(":")
     return ":".join(part for part in parts if part and (bundle is not None or CODE not in part))
 
@@ -88,7 +88,7 @@ def _each(context: CheckContext, answers: Answers[Facts]) -> Iterator[tuple[str,
 
 def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
     trainer = context.plan.cluster.trainer
-    # A start asks when all has been made.
+    # A start asks when everything has been created.
     made_by_setup = not context.brief and (trainer.setup is not None or trainer.environment is not None)
     each = list(_each(context, answers))
     yield from _absent([one for one in each if not one[1]["path"]], made_by_setup)
@@ -125,7 +125,7 @@ def _broken(each: list[Found]) -> Iterator[Finding]:
 
 
 def _unreadable(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
-    """What a Python cannot compile, by its own word where it has the code.
+    """Programs that a Python cannot compile, as it reports itself if it has the code.
 
     Else by that of this machine: what it cannot read, no older one and no equal one reads; a newer one may.
     """
@@ -201,7 +201,7 @@ def _different(each: list[Found]) -> Iterator[Finding]:
 
 
 def _versions(row: str, package: str, by_version: Mapping[str, list[Found]]) -> Finding:
-    """About the hosts that do not have what most have."""
+    """Findings about the hosts whose version differs from that of most hosts."""
     versions = tuple((version, _hosts(group)) for version, group in sorted(by_version.items()))
     *others, usual = sorted(versions, key=commonness)
     hosts = dict.fromkeys(host for _, own in others for host in own)
@@ -211,7 +211,7 @@ def _versions(row: str, package: str, by_version: Mapping[str, list[Found]]) -> 
 
 
 def _without_cuda(each: list[Found]) -> Iterator[Finding]:
-    """Tasks that are given GPUs and would train on processors, with one line in their logs that is easily missed."""
+    """Tasks with GPUs that would train on CPUs, of which their logs have one line that is easily missed."""
     with_gpus = [one for one in each if any(task.gpus for task in one[2]) and not one[1]["problem"]]
     for package, group in _by(with_gpus, _blind).items():
         if package:
@@ -221,7 +221,7 @@ def _without_cuda(each: list[Found]) -> Iterator[Finding]:
 
 
 def _sees(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
-    """Frameworks that see another number of GPUs than the cluster file says that there are."""
+    """Frameworks that see a number of GPUs other than the cluster file states."""
     for host, python, tasks in each:
         wanted = context.host(host).gpus
         for module, imported in python["imported"].items() if wanted else ():
@@ -232,7 +232,7 @@ def _sees(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
 
 
 def _blind(python: PythonFound) -> str:
-    """The package by which it would see no GPU; empty where it may see them."""
+    """The package for which the Python sees no GPU; empty if it may see them."""
     packages = python["packages"]
     if "tensorflow-cpu" in packages and "tensorflow" not in packages:
         return "tensorflow-cpu"
@@ -240,7 +240,7 @@ def _blind(python: PythonFound) -> str:
 
 
 def _traps(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
-    """Where a program's text and the versions do not go together."""
+    """Findings about programs that do not work with the installed versions."""
     wanting = grouped(
         ((row, tuple(fields.items())), (host, python, [task]))
         for host, python, tasks in each
@@ -271,13 +271,15 @@ _WITHOUT_KERAS_3 = (
     ("ps_strategy", "ParameterServerStrategy"),
     ("mirrored_strategy", "MultiWorkerMirroredStrategy"),
 )
-"""Under which fit() of Keras 3 fails."""
+"""TensorFlow versions with which fit() of Keras 3 fails."""
 
 _MOST_PLACES = 5
 
 
 def _old_fields(old: Mapping[str, str]) -> dict[str, str]:
-    """Where, and what helps: of `names` compat.v1 has all, of `contrib` and `examples` nothing."""
+    """The lines that use old names, and the remedy: compat.v1 has all of `names`, and none of `contrib` and
+    `examples`.
+    """
     places = [f"{name} ({place})" for name, place in old.items()]
     more = [f"{len(places) - _MOST_PLACES} more"] if len(places) > _MOST_PLACES else []
     parts = {part: f"tf.{part} ({old[f'tf.{part}']})" for part in GONE if f"tf.{part}" in old}
@@ -319,7 +321,7 @@ def _tasks(group: Iterable[Found]) -> tuple[TaskId, ...]:
 
 
 def _python(group: list[Found]) -> str:
-    """As it is typed on those hosts."""
+    """The Python as a user would type it on those hosts."""
     return group[0][1]["path"] or shown(group[0][1]["program"])
 
 

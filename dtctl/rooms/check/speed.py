@@ -1,4 +1,4 @@
-"""Which hosts are slow, and what is different there: all multiply matrices at the same time, with `--deep`."""
+"""Finds slow hosts, and how they differ from the others: all multiply matrices at the same time (`--deep`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPREADS = 3.0
 
 
 def least_usual(others: Sequence[float]) -> float:
-    """What is below this is an outlier: 0.8 of their middle, and less where they differ that much among themselves.
+    """The least usual value: 0.8 of the median, or less where the values vary that much anyway.
 
     They do on machines that are busy with something else; what counts is how many times they differ, in the middle.
     """
@@ -31,11 +31,11 @@ def least_usual(others: Sequence[float]) -> float:
 
 
 _WARMER = 10
-"""Degrees that make a difference worth showing."""
+"""A difference in degrees that is worth showing."""
 
 
 def slow(facts: Mapping[str, SpeedFacts]) -> Iterator[Finding]:
-    """Against the middle of the others."""
+    """Slow GPUs, compared with the median of the other GPUs of the same model."""
     every = [(host, one) for host, answer in facts.items() for one in answer["gpus"]]
     for host, gpu in every:
         others = [one for _, one in every if one is not gpu and one["name"] == gpu["name"]]
@@ -76,7 +76,7 @@ Facts = SpeedFacts
 
 
 def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SpeedQuestion]:
-    """In a round of its own kind: the first one has imports and walks through data, which load the hosts, too."""
+    """Asks in a round of its own: the imports and file scans of the first round load the hosts."""
     if not context.asks_for("host_computes_slowly") or len(answers.rounds) != 1:
         return {}
     pythons = {host: question["pythons"][0] for host, question in software.ask(context, Answers()).items()}
@@ -87,7 +87,7 @@ def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, SpeedQue
 
 
 def _framework(modules: Sequence[str]) -> str:
-    """That the programs use, and that is known to multiply on GPUs here."""
+    """A framework that the programs use and that can multiply on the GPUs here."""
     return next((name for name in ("tensorflow", "torch") if name in modules), "")
 
 
@@ -104,7 +104,9 @@ def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
 
 
 def _slow(host: str, answer: Facts, others: list[Facts]) -> Iterator[Finding]:
-    """Against the middle of the others: what is slow is not to pull it down."""
+    """Findings about a slow host, compared with the median of the other hosts, so that a slow host does not lower
+    it.
+    """
     if not others:
         return
     flops, copied = (median(one["flops"] for one in others), median(one["copied_bytes"] for one in others))
@@ -118,7 +120,7 @@ def _slow(host: str, answer: Facts, others: list[Facts]) -> Iterator[Finding]:
 
 
 def _why(answer: Facts, others: list[Facts]) -> dict[str, Any]:
-    """What is different there."""
+    """How the slow host differs from the others."""
     usual_cpus = median(one["machine"]["cpus"] for one in others)
     why: dict[str, Any] = {}
     if answer["machine"]["cpus"] < usual_cpus:
@@ -143,7 +145,7 @@ def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line]:
     yield Line("processors are", {host: answer["model"] for host, answer in facts.items()})
     yield Line("multiplies at_flops", {host: answer["flops"] or None for host, answer in facts.items()})
     slowest = {host: min((one["flops"] for one in answer["gpus"]), default=None) for host, answer in facts.items()}
-    yield Line("its GPUs multiply at_flops", slowest)  # the others wait for it
+    yield Line("its GPUs multiply at_flops", slowest)  # the other hosts wait for it
     yield Line("copies a second_bytes", {host: answer["copied_bytes"] or None for host, answer in facts.items()})
 
 

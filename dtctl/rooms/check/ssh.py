@@ -1,4 +1,4 @@
-"""How logins on the hosts begin, how long they take, and how many at once their servers take. Pure."""
+"""Finds slow or noisy logins on the hosts, and limits of their SSH servers. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dtctl.transport.fanout import WIDTH
 Facts = SshFacts
 
 LONG_S = 1.0
-"""That start-up files may take."""
+"""The time that start-up files may take before it is a finding."""
 SLOW_S = 3.0
 BEHIND = 3.0
-"""A login that takes so many times as long as the middle one, and SLOW_S, is a finding."""
+"""A login that takes this many times the median, and SLOW_S, is a finding."""
 _MOST_SAID = 80
 
 
@@ -36,7 +36,9 @@ def judge(context: CheckContext, answers: Answers[Facts]) -> Iterator[Finding]:
 
 
 def _start_up(answers: Answers[Facts]) -> Iterator[Finding]:
-    """One finding of a kind for each shell: the files of many hosts are the same, and print their names or the time."""
+    """One finding per kind and shell: many hosts have the same start-up files, which print the host's name or the
+    time.
+    """
     each = answers.first.items()
     slow = grouped((facts["shell"], (host, facts["start_up_s"] or 0.0)) for host, facts in each if _is_slow(facts))
     for shell, took in slow.items():
@@ -74,7 +76,7 @@ def _slow_logins(answers: Answers[Facts]) -> Iterator[Finding]:
 
 
 def _many_logins(answers: Answers[Facts]) -> Iterator[Finding]:
-    """To different machines any number may go at once."""
+    """Findings about SSH servers that limit logins, by machine: logins to different machines do not share a limit."""
     machines = grouped(
         ((facts["machine"], facts["max_startups"]), host)
         for host, facts in answers.first.items()
@@ -101,7 +103,7 @@ def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | 
 
 
 def _limit(facts: Facts, value: object) -> str:
-    """Nothing where it is unknown."""
+    """The limit as text; empty if it is unknown."""
     if value is None:
         return "not known" if facts["told_by"] or facts["start_up_s"] is not None else ""
     return f"{value} (as the manual has it)" if facts["told_by"] == "default" else str(value)

@@ -1,4 +1,6 @@
-"""The directories of a run: written on every host in the first round, and looked for on the others in the second."""
+"""Checks the directories of a run: every host writes to its own in the first round, and looks for those of others in
+the second.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from dtctl.rooms.check import Answers, CheckContext, Line, Statement, Topic, fou
 from dtctl.rooms.check.programs import Needs
 
 ENOUGH = 3
-"""Checkpoints: while one is written, the last one stays, and one more in case that one is damaged."""
+"""The number of checkpoints for which there must be room: one is written while the last one stays, plus one in case
+that one is damaged.
+"""
 
 FROM_NOTHING = ("checkpoints_not_shared",)
 """Problems that make a lost task start over from nothing, which `recovery.allow_scratch` permits."""
@@ -26,7 +30,7 @@ Facts = StorageFacts
 
 
 def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, StorageQuestion]:
-    """First every host writes; then those that have to see it look for what the lead's host has written."""
+    """Asks every host to write; then asks those that must see it for what the lead's host has written."""
     if len(answers.rounds) > 1:
         return {}
     if answers.rounds:
@@ -40,11 +44,11 @@ def ask(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, StorageQ
 
 
 _OF_EVERY_HOST = ("no_room_to_save", "little_room_to_save", "data_missing", "data_differs")
-"""Every host is asked for what these need."""
+"""Signatures that need an answer of every host."""
 
 
 def _is_unknown(context: CheckContext, host: str) -> bool:
-    """Whether only files show that a host sees what the lead's host saves: not of hosts that are this machine."""
+    """Whether only files can show that a host sees the lead's checkpoints; not if both are this machine."""
     lead = context.plan.coordinator["host"]
     same = context.plan.checkpoint_dirs[lead] == context.plan.checkpoint_dirs[host]
     return not (same and context.host(lead).is_local and context.host(host).is_local)
@@ -70,7 +74,7 @@ def _second(context: CheckContext, facts: Mapping[str, Facts]) -> Mapping[str, S
     wrote = {one["path"]: one["up"] for one in (answer["written"] if answer else ()) if not one["problem"]}
     questions = {}
     for host in concerned(context.plan):
-        # the n-th directory of one host is the n-th of another; a home may lie elsewhere there
+        # the n-th directory of one host corresponds to the n-th of another; home directories may differ
         pairs = zip(context.plan.checkpoint_dirs[lead], context.plan.checkpoint_dirs[host], strict=False)
         look = [made(LookFor, path=own, up=wrote[path], hosts=[lead]) for path, own in pairs if path in wrote]
         if look:
@@ -91,7 +95,7 @@ def _unwritable(facts: Mapping[str, Facts]) -> Iterator[Finding]:
         ((one["path"], one["problem"], one["at"] if one["up"] else ""), host)
         for host, answer in facts.items()
         for one in answer["written"]
-        if one["problem"] and not one["full"]  # a full disk is among the machine's
+        if one["problem"] and not one["full"]  # the topic `machine` reports a full disk
     )
     for (path, problem, there), hosts in same.items():
         fields = {"there": there} if there else {}
@@ -108,7 +112,7 @@ def _room(facts: Mapping[str, Facts]) -> Iterator[Finding]:
 
 
 def _saved(answer: Facts) -> Iterator[tuple[str, int, int]]:
-    """Of each directory with a checkpoint: its path, what is free there, and how large the newest one is."""
+    """Each directory with a checkpoint: its path, its free bytes, and the size of its newest checkpoint."""
     free = {one["path"]: one["free_bytes"] for one in answer["written"] if one["at"]}
     for one in answer["checkpoints"]:
         if one["path"] in free and one["size_bytes"]:
@@ -128,7 +132,9 @@ def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | 
 
 
 def savers(plan: RunPlan) -> frozenset[str]:
-    """Hosts that may write parts of a checkpoint: the lead's, and those of its ps, or of all that train in step."""
+    """Hosts that may write parts of a checkpoint: the lead's, and those of its ps tasks, or of all that train
+    synchronously.
+    """
     roles = {"lead"}
     if plan.strategy.keeps_parameters_on_ps:
         roles.add("ps")
@@ -138,7 +144,7 @@ def savers(plan: RunPlan) -> frozenset[str]:
 
 
 def concerned(plan: RunPlan) -> tuple[str, ...]:
-    """Other hosts that have to see, or would gain by seeing, what the lead's host writes."""
+    """Other hosts that must see, or would benefit from seeing, the files that the lead's host writes."""
     wanted = savers(plan) | {task.host for task in plan.tasks if task.role == "evaluator"}
     own = (host for host in plan.hosts if host in wanted and host != plan.coordinator["host"])
     return *own, *plan.seats
@@ -164,12 +170,12 @@ def sharing_findings(context: CheckContext, looked: Mapping[str, StorageFacts]) 
 
 
 def _setting(plan: RunPlan) -> str:
-    """What in the cluster file says where the checkpoints lie."""
+    """The setting in the cluster file that names the checkpoint directory."""
     return "checkpoint.dir" if plan.cluster.checkpoint_dir is not None else "dirs.output"
 
 
 def _rows(context: CheckContext) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What it means, and for tasks of which roles."""
+    """Signatures of a directory that is not shared, with the roles whose tasks they concern."""
     plan = context.plan
     yield "checkpoints_not_seen", ("evaluator",)
     if plan.strategy.keeps_parameters_on_ps:
@@ -188,7 +194,7 @@ def _tasks(plan: RunPlan, hosts: Iterable[str], roles: Iterable[str]) -> tuple[T
 def sharing_lines(
     context: CheckContext, wrote: Mapping[str, StorageFacts], looked: Mapping[str, StorageFacts]
 ) -> Iterator[Statement]:
-    """Who sees the checkpoint directory of the lead's host, and on which file system it is."""
+    """The hosts that see the checkpoint directory of the lead's host, and the file system that it is on."""
     lead = context.plan.coordinator["host"]
     types = {one["path"]: one["filesystem"] for one in (wrote[lead]["written"] if lead in wrote else ())}
     seeing: dict[str, list[str]] = {}
@@ -205,7 +211,7 @@ def sharing_lines(
 
 
 def data_places(context: CheckContext, host: str) -> tuple[str, ...]:
-    """Data that is there already; what a trainer fetches by itself is not looked at."""
+    """Directories of data that already exist; data that a trainer fetches itself is not inspected."""
     cluster = context.plan.cluster
     return brought_along(cluster, cluster.hosts[host], context.plan.dirs[host])
 
@@ -251,7 +257,7 @@ def _readers(context: CheckContext, hosts: list[str]) -> tuple[TaskId, ...]:
 
 
 def data_text(answer: StorageFacts) -> str:
-    """Of all directories of a host."""
+    """The files and bytes in all data directories of a host."""
     files, size = sum(one["files"] for one in answer["data"]), sum(one["size_bytes"] for one in answer["data"])
     more = "" if all(one["whole"] for one in answer["data"]) else " or more"
     return f"{files} files, {size / 1e6:.1f} MB{more}" if all(one["there"] for one in answer["data"]) else "missing"

@@ -1,4 +1,4 @@
-"""What a program uses of TensorFlow 1 that TensorFlow 2 lacks, by its text. Pure."""
+"""Finds names in a program that TensorFlow 1 has and TensorFlow 2 lacks. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dtctl.dataclass import dataclass
 
 GONE = ("contrib", "examples")
-"""Parts of `tensorflow` that `tensorflow.compat.v1` lacks as well."""
+"""Parts of `tensorflow` that `tensorflow.compat.v1` lacks, too."""
 
 _MOVED = """
 app flags gfile logging layers placeholder placeholder_with_default Session InteractiveSession ConfigProto
@@ -29,12 +29,12 @@ summary.merge_all losses.softmax_cross_entropy losses.sparse_softmax_cross_entro
 metrics.accuracy image.resize_images
 """
 MOVED = frozenset(_MOVED.split())
-"""Names of `tensorflow.compat.v1` that `tensorflow` 2 lacks; those that programs for ps and workers use."""
+"""Names of `tensorflow.compat.v1` that `tensorflow` 2 lacks and that programs for ps and workers use."""
 
 
 @dataclass(frozen=True)
 class OldName:
-    """A name, as tf.app, and the line that uses it first."""
+    """A name, such as tf.app, and the first line that uses it."""
 
     name: str
     line: int
@@ -46,7 +46,7 @@ class OldName:
 
 
 def old_names(tree: ast.Module) -> tuple[OldName, ...]:
-    """Each name once, by its first line. None where the program itself tells TensorFlow 1 from 2.
+    """Each name once, with its first line. None if the program itself distinguishes TensorFlow 1 from 2.
 
     What stands in a `try`, or below an `if` about the version, may be made for both.
     """
@@ -63,7 +63,7 @@ def old_names(tree: ast.Module) -> tuple[OldName, ...]:
 
 
 def _bound(tree: ast.Module) -> set[str]:
-    """Names that stand for `tensorflow`, and for nothing else, as `tensorflow.compat.v1` does."""
+    """Names bound to `tensorflow` only, as opposed to `tensorflow.compat.v1`."""
     plain: set[str] = set()
     others: set[str] = set()
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""The run's storage URLs: the trainers' Python on each host that will use one is asked whether it can."""
+"""Checks the run's storage URLs: the trainers' Python on each host that will use one tries to open it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dtctl.rooms.check.programs import Needs, runs_python
 from dtctl.rooms.check.storage import savers
 
 _OTHERS = frozenset({"torch", "jax", "flax", "mxnet", "fsspec", "gcsfs", "s3fs", "adlfs"})
-"""Whose programs do not open files by TensorFlow."""
+"""Frameworks whose programs do not open files through TensorFlow."""
 
 _ROWS = {
     "missing": "url_missing",
@@ -28,10 +28,10 @@ _ROWS = {
     "other": "url_failed",
 }
 _BY_ITSELF = ("http://", "https://")
-"""What a program fetches with whatever library it has is not asked about."""
+"""URL schemes that are not checked, because a program may fetch them with any library."""
 
 _INSTALLED = {"gs": "gcsfs", "s3": "s3fs", "hdfs": "pyarrow", "viewfs": "pyarrow", "webhdfs": "requests"}
-"""What fsspec needs for a scheme; adlfs for those of Azure."""
+"""The package that fsspec needs for a scheme; adlfs for Azure's."""
 
 _BY_TENSORFLOW_IO = ("s3", "hdfs", "viewfs", "az")
 
@@ -65,14 +65,16 @@ def _question(context: CheckContext, host: str) -> UrlsQuestion | None:
 
 
 def _libraries(modules: Collection[str]) -> list[str]:
-    """By what the program imports; where it does not show, either may do."""
+    """The libraries that may open URLs, by the program's imports; either one if they do not show it."""
     if "tensorflow" in modules:
         return ["tensorflow"]
     return ["fsspec", "tensorflow"] if _OTHERS & set(modules) else ["tensorflow", "fsspec"]
 
 
 def _wanted(context: CheckContext, host: str) -> list[UrlAsked]:
-    """Saved to by those who save or evaluate, and read by those who train; other directories are for all."""
+    """The URLs that a host uses: those that save or evaluate write checkpoints, those that train read data; other
+    directories are for all.
+    """
     plan = context.plan
     dirs, here = plan.dirs[host], plan.may_run(host)
     saves = host in (*savers(plan), *plan.seats) or any(task.role == "evaluator" for task in here)
@@ -100,12 +102,12 @@ def judge(context: CheckContext, answers: Answers[UrlsFacts]) -> Iterator[Findin
         if kind == "scheme":
             fields |= _remedies(url, library, answers.first[hosts[0]]["path"])
         yield found(_ROWS[kind], hosts, _tasks(context, hosts), doing=doing, said=said, library=library, **fields)
-    if context.plan.cluster.trainer.setup is None:  # which may bring a library
+    if context.plan.cluster.trainer.setup is None:  # the environment may have a library
         yield from _unasked(context, answers.first)
 
 
 def _tried(context: CheckContext, host: str, answer: UrlsFacts) -> list[UrlTried]:
-    """Of the URLs that the host was asked about: they stand in commands that a person may type."""
+    """The results for URLs that the host was asked about: they appear in commands that a person may type."""
     asked = {one["url"] for one in _wanted(context, host)}
     return [one for one in answer["tried"] if one["url"] in asked]
 
@@ -135,7 +137,7 @@ def _fields(context: CheckContext, url: str, hosts: list[str]) -> dict[str, Any]
 
 
 def _remedies(url: str, library: str, python: str) -> dict[str, Any]:
-    """What may open a scheme that the library of the trainers does not know."""
+    """Packages that may open a scheme which the trainers' library does not know."""
     scheme = url.partition(":")[0]
     if library.startswith("TensorFlow"):
         return {"tensorflow_io": scheme} if scheme in _BY_TENSORFLOW_IO else {}

@@ -96,7 +96,7 @@ def _find(scope: Scope) -> RunStatus:
 
 
 def _before_first_run(scope: Scope, found: RunStatus) -> RunStatus:
-    """No host has a run: the cluster file says where the checkpoints will be, and some may be there already."""
+    """Shows the checkpoints from which the first run would continue, in the directories that the cluster file names."""
     from dtctl.agent.records.values import paths_of
     from dtctl.plan import plan_roster
     from dtctl.plan.hosts import checkpoint_places, directories
@@ -213,7 +213,7 @@ AGAIN = "dtctl checkpoints push    resumes the transfer"
 
 
 def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: str) -> None:
-    """Brings the checkpoint that `word` names to where the next run of the cluster file restores it."""
+    """Pushes the checkpoint that `word` names to the hosts on which the next run of the cluster file restores it."""
     if scope.run is not None:
         raise UsageError("push is for the next run, so it takes no --run", hint="dtctl checkpoints push PATH")
     cluster = scope.cluster()

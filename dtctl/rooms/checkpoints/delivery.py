@@ -1,4 +1,4 @@
-"""A checkpoint of this machine on its way to one host."""
+"""Sends a checkpoint of this machine to one host."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PART_BYTES = 1 << 20
 _REPORT_EVERY_S = 0.05
 _GIVEN_UP_S = 5.0
 _SLOWEST_BYTES_S = 10 << 20
-"""At which a host's disk is still waited for."""
+"""A host's disk may be this slow before the push gives up."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Target:
 
 @dataclass(frozen=True)
 class StoredCheckpoint:
-    """Where it is now. Hosts that share the directory are in `others`."""
+    """Where the checkpoint is now. Hosts that share the directory are in `others`."""
 
     host: str
     directory: str
     prefix: str
     sent_bytes: int
-    """Less than all where an earlier push had begun; none where it was there already."""
+    """Less than `size_bytes` if the push resumed an earlier one; 0 if the checkpoint was already there."""
     others: tuple[str, ...] = ()
 
 
@@ -82,7 +82,7 @@ class Delivery:
             self._session.close()
 
     def give_up(self) -> None:
-        """Before anything is sent, so that nothing is left on the host."""
+        """Ends the conversation before any byte is sent, so that nothing is left on the host."""
         if self.landing is None:
             return
         with suppress(DtctlError, TimeoutError):
@@ -118,7 +118,7 @@ class Delivery:
         return landing
 
     def send(self) -> None:
-        """What the host lacks; returns when it has read all of it again, and found it right."""
+        """Sends what the host lacks; returns when the host has read all of it again and verified it."""
         self.session.send({"type": "start"})
         had = {one["name"]: one["size"] for one in self.landed["have"]}
         if not self.landed["there"]:
@@ -131,7 +131,7 @@ class Delivery:
         self._receive("stored")
 
     def _receive(self, kind: str) -> Message:
-        """The next frame, which has to be of this kind; the host may have to read all of the checkpoint before."""
+        """The next frame, which must be of this kind; the host may have to read the whole checkpoint first."""
         within_s = round(PATIENCE_S + self._own.size_bytes / _SLOWEST_BYTES_S)
         message = next(frames_of(self.session, kind, within_s=within_s))
         if message.type != kind:

@@ -27,7 +27,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class OwnFile:
-    """One file of it, as it was read."""
+    """One file of the checkpoint, as it was read."""
 
     path: Path
     size: int
@@ -36,7 +36,7 @@ class OwnFile:
 
 @dataclass(frozen=True)
 class OwnCheckpoint:
-    """It was read, and is sound; `files` has the index last."""
+    """A checkpoint that was read and is intact; `files` has the index last."""
 
     name: str
     step: int | None
@@ -50,7 +50,8 @@ class OwnCheckpoint:
 
 
 def find(path: Path, *, anywhere: bool = False) -> Path:
-    """The prefix of the checkpoint that `path` means: it, one of its files, or the newest of a directory.
+    """The prefix of the checkpoint that `path` means: the checkpoint itself, one of its files, or the newest of a
+    directory.
 
     Raises UsageError where there is none, PreflightError for one that is of no use, and for a home directory or one of
     keys unless `anywhere`.
@@ -84,7 +85,7 @@ def _refuse_secrets(path: Path) -> None:
 
 
 def _in_directory(directory: Path) -> Path:
-    """The one that its file `checkpoint` names, as TensorFlow would take it, or else the newest complete one."""
+    """The checkpoint that the file `checkpoint` names, as for TensorFlow, or else the newest complete one."""
     found = reading.inspect(str(directory), time.monotonic() + _LOOK_S)
     ours = [one for one in found["all"] if one["kind"] == "tensorflow"]
     named = _named(directory)
@@ -117,7 +118,7 @@ def _none_complete(directory: Path, one: Checkpoint | None) -> DtctlError:
 
 
 def _of_keras(path: Path) -> DtctlError:
-    """Why such a file is not pushed."""
+    """The error for a Keras file, which says why it is not pushed."""
     return PreflightError(
         f"{path.name} is a file of Keras: no trainer restores it by default",
         detail="a trainer loads the file that it names itself; BackupAndRestore also wants its training_metadata.json",
@@ -126,7 +127,7 @@ def _of_keras(path: Path) -> DtctlError:
 
 
 def read(prefix: Path) -> OwnCheckpoint:
-    """Raises PreflightError for one that TensorFlow would not restore, or that cannot be read."""
+    """Reads the checkpoint. Raises PreflightError if TensorFlow would not restore it, or if it cannot be read."""
     name = prefix.name
     if not is_name(name):
         raise PreflightError(
@@ -164,12 +165,12 @@ def _read(path: Path) -> OwnFile:
 
 
 def is_name(name: str) -> bool:
-    """Of a checkpoint that is brought from one machine to another."""
+    """Whether the name is valid for a checkpoint that is copied between machines."""
     return _NAME.match(name) is not None and name.isprintable()
 
 
 def digest(descriptor: int) -> tuple[str, int]:
-    """SHA-256 and size of an open file, which is closed."""
+    """The SHA-256 and the size of an open file, which this closes."""
     found, size = hashlib.sha256(), 0
     with os.fdopen(descriptor, "rb") as file:
         while block := file.read(_BLOCK):

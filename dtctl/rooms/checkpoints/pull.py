@@ -1,4 +1,4 @@
-"""A checkpoint is brought to this machine, from one host or from all that hold shards of it."""
+"""Copies a checkpoint to this machine, from one host or from all hosts that hold shards of it."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ _ARCHIVE_S = 600.0
 
 @dataclass(frozen=True)
 class Pulled:
-    """What has arrived."""
+    """The result of a pull."""
 
     found: Found
     files: tuple[Path, ...]
     size_bytes: int
     sent_bytes: int
-    """Less than all where an earlier pull had begun."""
+    """Less than `size_bytes` if the pull resumed an earlier one."""
 
 
 def pull(record: RunRecord, transport: Transport, found: Found, directory: Path, report: Report) -> Pulled:
-    """Raises DtctlError; what has arrived by then is kept for the next pull, and nothing of it has its final name."""
+    """Copies the checkpoint. Raises DtctlError; the next pull resumes with the received part, which has no final name
+    yet.
+    """
     if found.checkpoint["kind"] == "orbax":
         raise DtctlError(
             f"{found.path} is a checkpoint of Orbax, a directory: dtctl does not copy it",
@@ -80,7 +82,7 @@ def _sources(
 
 
 def _names(found: Found) -> dict[str, str]:
-    """Name -> the host that is asked for it, the index last. Raises DtctlError for what no checkpoint is called."""
+    """Name -> the host that is asked for it, the index last. Raises DtctlError for a name that no checkpoint has."""
     if found.checkpoint["kind"] == "keras":
         if not re.match(formats.KERAS_NAME, found.name):
             raise DtctlError(f"{found.name[:80]!r} is not a name that Keras gives to a file")
@@ -95,7 +97,7 @@ def _names(found: Found) -> dict[str, str]:
 
 @dataclass
 class _Fetching:
-    """What one host is asked for."""
+    """The files to fetch from one host."""
 
     record: RunRecord
     transport: Transport
@@ -144,7 +146,7 @@ class _Fetching:
 
 
 def _refuse_half(found: Found, lacking: Set[str]) -> None:
-    """Raises DtctlError where a file is missing: its trainer may have removed it meanwhile."""
+    """Raises DtctlError if a file is missing: the trainer may have removed it meanwhile."""
     missing = sorted(name for name in lacking if not name.endswith(".meta") or name == found.name)
     if missing:
         raise DtctlError(
@@ -154,9 +156,9 @@ def _refuse_half(found: Found, lacking: Set[str]) -> None:
 
 
 def _refuse_damaged(found: Found, parts: Path) -> None:
-    """Raises DtctlError where what several hosts hold makes no sound checkpoint; no host could read all of it."""
+    """Raises DtctlError if the parts of several hosts make no intact checkpoint; no host could verify all of it."""
     path = str(parts / found.name)
-    if found.checkpoint["kind"] == "keras":  # a small archive may stand for years of reading
+    if found.checkpoint["kind"] == "keras":  # a small archive may expand to years of reading
         problems = verifying.verify_keras(path, Budget(time.monotonic() + _ARCHIVE_S, 0).check).problems
     else:
         problems = verifying.verify(path).problems
@@ -169,10 +171,10 @@ def _refuse_damaged(found: Found, parts: Path) -> None:
 
 
 class Landing:
-    """Takes these files of one checkpoint, in any order. Raises DtctlError, OSError."""
+    """Receives the files of one checkpoint, in any order. Raises DtctlError, OSError."""
 
     def __init__(self, directory: Path, name: str, files: Collection[str], project: Path | None = None) -> None:
-        """Raises DtctlError where a checkpoint of this name is already."""
+        """Raises DtctlError if a checkpoint of this name exists."""
         if not is_name(name):
             raise DtctlError(f"{name[:80]!r} is not a name that dtctl gives to a file here")
         self.name = name
@@ -193,14 +195,14 @@ class Landing:
 
     @property
     def path(self) -> Path:
-        """Where files arrive."""
+        """The directory that receives the files."""
         return self._inner.path
 
     def close(self) -> None:
         self._stack.close()
 
     def have(self, names: Collection[str]) -> list[dict[str, object]]:
-        """What of these has arrived before, for those who send the rest."""
+        """The parts of these files that arrived earlier, for the senders, which send the rest."""
         versions = self._parts.versions
         return [
             {"name": name, "size": size, "identity": versions[name]}
@@ -209,7 +211,9 @@ class Landing:
         ]
 
     def put(self, part: FilePart, data: bytes) -> None:
-        """Raises InvalidValue for what no file of this checkpoint is, or does not follow what has arrived."""
+        """Raises InvalidValue for a file that is not of this checkpoint, or for an offset that does not continue what
+        has arrived.
+        """
         name, end = part["name"], part["offset"] + len(data)
         if name not in self._files:
             raise wrong("name", f"a file of {self.name}", name)
@@ -227,14 +231,16 @@ class Landing:
         self._parts.append(name, data)
 
     def check(self, name: str, size: int, sha256: str) -> None:
-        """Raises InvalidValue, and lets go of the file, where it is not what its host says that it has sent."""
+        """Raises InvalidValue and discards the file if it differs from what the host reports to have sent."""
         if name not in self._files:
             raise wrong("files", f"files of {self.name}", name)
         if not self._parts.verify(name, size, sha256):
             raise InvalidValue(f"{name} as it arrived", "another checksum")
 
     def finish(self, names: Collection[str]) -> tuple[Path, ...]:
-        """Gives the files their names, the index last, and names the checkpoint to TensorFlow if nothing else is."""
+        """Renames the files to their final names, the index last, and writes `checkpoint` for TensorFlow if there is
+        none.
+        """
         ordered = sorted(set(names), key=lambda name: (name.endswith(".index"), name))
         self._parts.move_into_place(ordered)
         if f"{self.name}.index" in ordered:  # `tf.train.latest_checkpoint` finds it by this file
@@ -248,7 +254,7 @@ class Landing:
 
 
 def not_written(directory: Path, error: OSError) -> DtctlError:
-    """Why a file cannot be written here."""
+    """The error for a file that cannot be written here."""
     why = str(error.strerror or error)
     hint = "what has arrived is kept; name another directory"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

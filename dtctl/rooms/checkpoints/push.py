@@ -1,4 +1,4 @@
-"""A checkpoint of this machine is brought to the hosts on which the next run restores it.
+"""Copies a checkpoint of this machine to the hosts on which the next run restores it.
 
 Every host says first that it has room and no live run; then one of those that share a directory is sent the files; when
 all of them hold what was sent, it gets its name everywhere, at the lead's host last.
@@ -32,15 +32,15 @@ from dtctl.transport.seam import Transport
 
 @dataclass(frozen=True)
 class Pushed:
-    """The lead's host first."""
+    """The result of a push; `placed` has the lead's host first."""
 
     own: OwnCheckpoint
     placed: tuple[StoredCheckpoint, ...]
 
 
 def targets(plan: RunPlan, into: str | None) -> tuple[Target, ...]:
-    """Where the next run of this plan looks. `into`: a directory there; with a / at its front, a ~, or as a URL
-    another one.
+    """The directories where the next run of this plan looks for checkpoints. `into`: a directory there; with a / at its
+    front, a ~, or as a URL another one.
 
     Raises PreflightError where no setting says where that is.
     """
@@ -70,7 +70,9 @@ def targets(plan: RunPlan, into: str | None) -> tuple[Target, ...]:
 def push(
     record: RunRecord, transport: Transport, own: OwnCheckpoint, where: Sequence[Target], by: str, report: Report
 ) -> Pushed:
-    """Raises DtctlError; what has arrived by then is kept for the next push, and nothing of it has its final name."""
+    """Copies the checkpoint. Raises DtctlError; the next push resumes with the received part, which has no final name
+    yet.
+    """
     with ExitStack() as stack:
         push = secrets.token_hex(16)
         deliveries: dict[str, Delivery] = {}
@@ -104,7 +106,7 @@ def push(
 
 
 def _shared(every: Sequence[Delivery]) -> dict[str, list[str]]:
-    """The hosts that are sent the files, and for each those that see the same directory."""
+    """The hosts that are sent the files, and for each host the others that see the same directory."""
     same = grouped((one.landed["token"], one.host) for one in every)
     return {sender: others for sender, *others in same.values()}
 
@@ -134,7 +136,7 @@ class Upload(Delivery):
     """The conversation with a host that restores from there. The index comes last, as when TensorFlow saves."""
 
     def send(self) -> None:
-        """All but the index. Raises PreflightError where another checkpoint has its name."""
+        """Sends every file but the index. Raises PreflightError where another checkpoint has its name."""
         self._place = Place(self._target.directory, PATIENCE_S)
         self._below = f"{self._target.below}/" if self._target.below else ""
         depth = 1 if self._below else 0
@@ -142,7 +144,7 @@ class Upload(Delivery):
         *others, index = self._own.files
         self._index = None if self._at(index) in there else index
         for one in others:
-            if self._index is not None:  # what is there is of a push that was cut off: without an index it is nothing
+            if self._index is not None:  # left from an interrupted push: no checkpoint without its index
                 self._upload(one)
         if self._index is None:
             self._refuse_other(there)
@@ -172,7 +174,7 @@ class Upload(Delivery):
     def _refuse_other(self, there: dict[str, Object]) -> None:
         for one in self._own.files:
             found = there.get(self._at(one))
-            if one.path.name.endswith(".meta"):  # the graph is none of its values
+            if one.path.name.endswith(".meta"):  # the graph (.meta) holds no values
                 continue
             if found is None or found.size != one.size or self._digest(found) != one.sha256:
                 raise PreflightError(

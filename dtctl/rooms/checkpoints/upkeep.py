@@ -1,4 +1,4 @@
-"""Old checkpoints are removed where they lie: in a directory that hosts share by one of them."""
+"""Removes old checkpoints where they are: one host does so for a directory that several hosts share."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PATIENCE_S = 660.0
 
 @dataclass(frozen=True)
 class Pruning:
-    """What was removed, or would be; hosts that gave no answer are in `errors`."""
+    """The checkpoints that were or would be removed; hosts without an answer are in `errors`."""
 
     directories: tuple[tuple[str, Pruned], ...]
-    """With their hosts."""
+    """Pairs of a host and the result for one of its directories."""
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
 
     @property
@@ -34,14 +34,14 @@ class Pruning:
         return sum(len(one["removed"]) for _, one in self.directories)
 
     def as_reported(self, found: Sequence[Checkpoints]) -> list[Checkpoints]:
-        """Those of them whose hosts have answered: what would be removed on the others was not shown."""
+        """The same for the hosts that have answered: what would be removed on the others was not shown."""
         return [place for place in found if place.host not in self.errors]
 
 
 def prune(
     record: RunRecord, transport: Transport, found: Sequence[Checkpoints], *, keep: int, dry_run: bool, live: bool
 ) -> Pruning:
-    """In each directory the newest `keep` complete ones stay, and what is not complete. `live`: the run may be."""
+    """Keeps the newest `keep` complete checkpoints of each directory, and incomplete ones. `live`: the run may be."""
     named = [place for place in found if not place.report["guessed"]]
     if found and not named:
         raise DtctlError(
@@ -72,7 +72,7 @@ def prune(
 def _prune_here(
     places: Sequence[Checkpoints], keep: int, dry_run: bool, live: bool
 ) -> tuple[list[tuple[str, Pruned]], dict[str, DtctlError]]:
-    """Those at storage URLs, by this machine."""
+    """Prunes the directories at storage URLs, from this machine."""
     done: list[tuple[str, Pruned]] = []
     errors: dict[str, DtctlError] = {}
     for place in places:
@@ -93,7 +93,7 @@ def _failures(errors: dict[str, DtctlError], bucket: str, where: str) -> Iterato
 
 @dataclass(frozen=True)
 class Verified:
-    """A checkpoint, and what its host says of its bytes."""
+    """A checkpoint, and what its host reports about its bytes."""
 
     found: Found
     report: VerifyReport
@@ -105,14 +105,16 @@ class Verified:
 
 @dataclass(frozen=True)
 class Verification:
-    """What each was found to be; hosts that gave no answer are in `errors`."""
+    """The result for each checkpoint; hosts without an answer are in `errors`."""
 
     checked: tuple[Verified, ...]
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
 
 
 def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, limit_s: float) -> Verification:
-    """Each on one host. The reading may take `limit_s` on each; what is left by then is reported as not read."""
+    """Verifies each checkpoint on one host. The reading may take `limit_s` on each; what is left by then is reported as
+    not read.
+    """
     at_urls, failed = _verify_here([one for one in wanted if one.is_url], limit_s)
     of_host = grouped((one.host, one) for one in wanted if not one.is_url)
 
@@ -141,7 +143,9 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
 
 
 def refuse_damaged(record: RunRecord, transport: Transport, one: Found) -> str:
-    """Before it is pulled: raises DtctlError where its host finds it damaged. Returns what was not checked there."""
+    """Raises DtctlError, before a pull, if the host finds the checkpoint damaged. Returns what was not checked
+    there.
+    """
     if one.scattered or one.is_url:
         why = "no agent runs at a storage URL" if one.is_url else "no host has all of it"
         return f"{why}: its checksums are read here, when it has arrived"
@@ -160,7 +164,7 @@ def refuse_damaged(record: RunRecord, transport: Transport, one: Found) -> str:
 
 
 def _verify_here(wanted: Sequence[Found], limit_s: float) -> tuple[list[Verified], dict[str, DtctlError]]:
-    """Those at storage URLs, one after the other: they are brought here to be read."""
+    """Verifies the checkpoints at storage URLs, one after the other: this machine downloads them."""
     checked: list[Verified] = []
     errors: dict[str, DtctlError] = {}
     for one in wanted:

@@ -16,7 +16,7 @@ MISSING = ("data_not_pushed", "data_incomplete", "data_outdated")
 
 
 def _prepare(plan: RunPlan) -> DataSet | None:
-    """Where the file has dtctl bring data; as far as it is known without reading it."""
+    """The data set that dtctl pushes for this file, as far as it is known without reading it."""
     return data_set(plan.cluster, read=False) if plan.cluster.data.source else None
 
 

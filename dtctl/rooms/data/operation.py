@@ -1,4 +1,4 @@
-"""The data set of a cluster: what belongs on which host, what is there, and its removal. `push.py` brings it."""
+"""The data set of a cluster: which data belongs on which host, what is there, and its removal. `push.py` brings it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dtctl.transport.seam import Message, Transport
 
 DataState = Literal["complete", "incomplete", "changed", "differs", "missing"]
 QUIET_S = 120.0
-"""How long a host may read without having read anything."""
+"""How long a host may read files without progress."""
 DROP_S = 600.0
 
 _Share = tuple[int, int] | None
@@ -34,7 +34,7 @@ _Share = tuple[int, int] | None
 
 @dataclass(frozen=True)
 class DataSet:
-    """`bundle`: what the source holds; None: this is unknown."""
+    """`bundle`: the content of the source; None: it is unknown."""
 
     cluster: Cluster
     places: tuple[DataPlace, ...]
@@ -46,14 +46,16 @@ class DataSet:
         return tuple(dict.fromkeys(place.host for place in self.places))
 
     def only(self, host: str) -> DataSet:
-        """What belongs on one host."""
+        """The data set for one host only."""
         return dataclasses.replace(self, places=self.on(host))
 
     def on(self, host: str) -> tuple[DataPlace, ...]:
         return tuple(place for place in self.places if place.host == host)
 
     def part(self, place: DataPlace) -> Bundle:
-        """The files that belong there; every directory, so that labels by directory are the same everywhere."""
+        """The files that belong on the host, and every directory, so that labels by directory are the same
+        everywhere.
+        """
         assert self.bundle is not None
         if place.share is None:
             return self.bundle
@@ -65,12 +67,12 @@ class DataSet:
         return self._parts[place.share]
 
     def wanted(self, place: DataPlace) -> str | None:
-        """The id of what belongs there."""
+        """The bundle id of what belongs on the host."""
         return None if self.bundle is None else self.part(place).id
 
 
 def source_of(cluster: Cluster) -> Path:
-    """Raises UsageError where the file names none."""
+    """The source of the data. Raises UsageError if the file names none."""
     if cluster.data.source is None:
         raise UsageError(
             f"{cluster.file} names no data that dtctl brings to the hosts",
@@ -80,8 +82,9 @@ def source_of(cluster: Cluster) -> Path:
 
 
 def data_set(cluster: Cluster, report: ScanReport | None = None, *, read: bool = True) -> DataSet:
-    """Raises PreflightError for a source that cannot be sent. Without `read` no file is read: what has changed since
-    the last push makes the bundle unknown, and so does a source that is not on this machine."""
+    """Raises PreflightError for a source that cannot be sent. No file is read without `read`: the bundle is then
+    unknown if files have changed since the last push, and so it is for a source that is not on this machine.
+    """
     source = cluster.data.source
     places = data_places(cluster)
     if source is None:
@@ -102,7 +105,7 @@ def data_set(cluster: Cluster, report: ScanReport | None = None, *, read: bool =
 
 @dataclass(frozen=True)
 class PlaceState:
-    """What a host has in one of its directories."""
+    """The content of one data directory on a host."""
 
     place: DataPlace
     held: DataHeld
@@ -114,7 +117,7 @@ class PlaceState:
 
 
 def state_of(held: DataHeld, wanted: str | None) -> DataState:
-    """`wanted`: the id of what belongs there; None: unknown."""
+    """`wanted`: the bundle id of what belongs there; None: unknown."""
     if held["bundle"] is None:
         return "missing"
     if wanted not in (None, held["bundle"]):
@@ -125,13 +128,13 @@ def state_of(held: DataHeld, wanted: str | None) -> DataState:
 
 
 def status(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Sequence[PlaceState]]:
-    """By sizes and times of the files on the hosts."""
+    """The state of the data on each host, by the sizes and times of the files."""
     wanted = Request("data_status", DataFacts, _dirs(data), _check_held(data))
     return _states(data, ask(record, ImpatientTransport(transport, record), wanted, data.hosts))
 
 
 def verify(record: RunRecord, data: DataSet, transport: Transport, report: Report) -> Outcomes[Sequence[PlaceState]]:
-    """By what the files hold: the hosts read every byte."""
+    """The state of the data on each host, by the contents of the files: the hosts read every byte."""
 
     def on_progress(host: Host, message: Message) -> None:
         report(Progress(host.name, "verify", message["done_bytes"], message["total_bytes"]))
@@ -146,7 +149,7 @@ def verify(record: RunRecord, data: DataSet, transport: Transport, report: Repor
 
 
 def drop(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Sequence[DataDropped]]:
-    """Removes what pushes have put there."""
+    """Removes what pushes have written there."""
 
     def check(host: Host, answer: DataDropResult) -> None:
         _check_same(data.on(host.name), answer["at"])
@@ -165,7 +168,7 @@ def _check_held(data: DataSet) -> Callable[[Host, DataFacts], None]:
 
 
 def check_held(places: Sequence[DataPlace], answer: Sequence[DataHeld]) -> None:
-    """Raises InvalidValue for an answer that is about other directories, or that counts more than there can be."""
+    """Raises InvalidValue for an answer about other directories, or with impossible counts."""
     _check_same(places, answer)
     for one in answer:
         if one["missing"] + one["changed"] > one["files"]:

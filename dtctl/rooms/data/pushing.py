@@ -31,12 +31,12 @@ _LEAST_BYTES = 4 << 20
 
 
 RESUMED_AFTER_S: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0)
-"""How long a host whose connection was cut is left alone each time."""
+"""The delay before a push to a host is resumed, after each lost connection."""
 
 
 @dataclass(frozen=True)
 class PushedData:
-    """What one directory got."""
+    """The result of a push to one directory."""
 
     place: DataPlace
     files: int
@@ -46,8 +46,8 @@ class PushedData:
 def push_data(
     record: RunRecord, data: DataSet, transport: NamingTransport, report: Report, *, overwrite: bool
 ) -> Outcomes[Sequence[PushedData]]:
-    """Brings each host what it lacks; what has arrived by a cut or an interrupt is not sent again. Where that is much,
-    hosts that have it hand it to the others (docs/agent.md, "Data")."""
+    """Sends each host the files that it lacks; a later push resumes what was cut off or interrupted. Where that is
+    much, hosts that have it hand it to the others (docs/agent.md, "Data")."""
     shares = {place.share for place in data.places}
     room = max(_LEAST_BYTES, IN_MEMORY_BYTES // max(1, len(shares)))
     with ExitStack() as stack:
@@ -86,7 +86,9 @@ def push_data(
 def _relay(
     record: RunRecord, data: DataSet, sender: Sender, share: tuple[int, int] | None, transport: NamingTransport
 ) -> Relay:
-    """Of the hosts that get this share, where it is worthwhile, or of none. One without an address is left out."""
+    """A relay for the hosts that get this share, if it is worthwhile; else one for no host. One without an address is
+    left out.
+    """
     hosts = [record.route_to(place.host) for place in data.places if place.share == share]
     if data.cluster.data.relay == "never" or not is_worthwhile(sender.bundle.total_bytes, len(hosts)):
         hosts = []
@@ -101,7 +103,7 @@ def _relay(
 
 
 def _resuming(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:
-    """The same work, begun again after a cut. A host that cannot be reached at first is not waited for."""
+    """The same work, resumed after a lost connection. A host that cannot be reached at first is not waited for."""
 
     def resuming(host: Host) -> R:
         was_cut = False

@@ -1,4 +1,4 @@
-"""Hosts of one push that hand the files to each other: who is given them by whom, so that they leave here once."""
+"""Lets hosts of one push feed each other, so that the files leave this machine once."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ from dtctl.rooms.data.uplink import Uplink
 from dtctl.transport.fanout import idle
 
 FAN_OUT = 3
-"""Hosts that one feeds at a time."""
+"""The number of hosts that one host feeds at a time."""
 SPARED_BYTES = 128 << 20
-"""Where all hosts together lack no more beyond what one lacks, the controller sends all."""
+"""The controller sends everything itself if hosts in all lack no more than this beyond what a single host lacks."""
 _LEAST_BYTES = 4 << 20
-"""A host that lacks no more gets it at once."""
+"""A host that lacks fewer bytes than this is sent them at once."""
 MOST_FAILED = 2
-"""A host that so many others could not feed is sent everything."""
+"""A host that this many others could not feed is sent everything from here."""
 MOST_COMPLAINTS = 2
-"""A host of which so many others complain feeds nobody any more; one alone may be lying."""
+"""A host that this many others complain about feeds nobody any more; a single one may be lying."""
 PATIENCE_S = 60.0
 """A host leaves a feeder that has been too slow for this long."""
 _SAMPLED_S = 1.0
 _LEAST_SHARE = 0.25
-"""It is too slow if it sends less than this fraction of what the host would get from here."""
+"""A feeder is too slow if it sends less than this share of what the host would get from here."""
 _PROBED_BYTES_PER_S = 1 << 20
-"""While it is not known how fast this machine sends, it sends to a host that is fed more slowly, one in PATIENCE_S."""
+"""The rate below which this machine probes: while its own rate is unknown, it takes over one slowly fed host at a time,
+and one in PATIENCE_S if that takes longer.
+"""
 _SETTLED_S = 3.0
-"""So long the first hosts wait for the others' words: one that has everything is to feed them."""
+"""How long the first hosts wait for the reports of others: a host that has everything should feed them."""
 _MOST_STANDING = 24
 
 
@@ -48,13 +50,13 @@ class _Member:
     address: str
     ports: Sequence[int]
     port: int | None = None
-    """Where it serves, once it is known from where it gets what it lacks."""
+    """The port where it serves, once its own source is known."""
     feeder: str | None = None
-    """From which it is receiving."""
+    """The host that feeds it."""
     failed: int = 0
     speaks: bool = False
     received: deque[tuple[float, int]] = field(default_factory=deque)
-    """Samples of the time and of the bytes from its feeder by then: those of the last PATIENCE_S, and one before."""
+    """Pairs of a time and the bytes received from its feeder: those of the last PATIENCE_S, and one before."""
     slow_since: float | None = None
 
     def is_fed_by(self, feeder: str | None, now: float) -> None:
@@ -62,13 +64,13 @@ class _Member:
         self.received = deque([(now, 0)])
 
     def is_judged_from(self, now: float) -> None:
-        """What was slow before was another's fault."""
+        """The time from which its rate is judged: an earlier delay was caused by another host."""
         self.slow_since = None
         self.received = deque([(now, self.received[-1][1])])
 
 
 class Relay:
-    """Of the hosts that get the same files. Safe for many threads.
+    """Assigns feeders to the hosts that get the same files. Safe for many threads.
 
     A host that asks for files is fed by one that has them or gets them, and may feed others from then on. None is
     fed by one that it feeds itself. One that asks again has not got all: it is fed by another, or from here. So is one
@@ -86,10 +88,11 @@ class Relay:
             issued = Authority(secrets.token_hex(8)).issue("push", coordinates=True)
             self._credentials = dataclasses.asdict(issued)
         self._complaints: dict[str, set[str]] = {name: set() for name in hosts}
-        """Host -> those that it could not feed."""
+        """Host -> the hosts that it could not feed."""
         self._uplink = Uplink(now)
         self._now = now
         self._next_probe = 0.0
+        self._probed: _Member | None = None
         self._changed = threading.Condition()
         self._settled = 0.0
 
@@ -99,13 +102,13 @@ class Relay:
         return host in self._members
 
     def fields(self, host: str) -> dict[str, Any]:
-        """Of the request."""
+        """The fields of the request to a host."""
         if host not in self:
             return {}
         return {"credentials": self._credentials, "ports": list(self._members[host].ports)}
 
     def feeder(self, host: str, port: int | None, needed_bytes: int) -> tuple[str, int] | None:
-        """The address and port of who feeds a host; None: it is sent what it needs."""
+        """The address and port of the host's feeder; None: it is sent the files from here."""
         me = self._members[host]
         with self._changed:
             if me.feeder is not None:
@@ -130,12 +133,12 @@ class Relay:
 
     @contextmanager
     def sending(self) -> Iterator[Callable[[int], None]]:
-        """A transfer from here; the function gets how many bytes have been sent."""
+        """A transfer from here; the function receives the number of bytes sent so far."""
         with self._uplink.sending() as sent:
             yield sent
 
     def stays(self, host: str, received_bytes: int) -> bool:
-        """Whether the host stays with its feeder, from which it reports to have received so much."""
+        """Whether the host stays with its feeder, from which it reports to have received this many bytes."""
         with self._changed:
             me, now = self._members[host], self._now()
             if me.feeder is None:
@@ -154,13 +157,13 @@ class Relay:
                 return True
             me.slow_since = now if me.slow_since is None else me.slow_since
             if now < me.slow_since + PATIENCE_S * self._slow_above(host):
-                return True  # its feeder waits itself, and leaves its own first
+                return True  # its feeder itself waits, and leaves its own feeder first
             if share is None:
                 return not self._probes(me, now)
             return False
 
     def _slow_above(self, host: str) -> int:
-        """How many of those above it, one after the other, are fed too slowly themselves."""
+        """The number of successive feeders above it that are fed too slowly themselves."""
         slow = 0
         for feeder in self._above(host):
             if self._members[feeder].slow_since is None:
@@ -169,20 +172,20 @@ class Relay:
         return slow
 
     def _probes(self, me: _Member, now: float) -> bool:
-        """Whether this machine sends it the rest, and so learns its own rate. Its feeder may be blameless."""
+        """Whether this machine sends the host the rest, to measure its own rate; the feeder may be blameless."""
         if now < self._next_probe:
             return False
-        self._next_probe = now + PATIENCE_S
+        self._next_probe, self._probed = now + PATIENCE_S, me
         me.feeder, me.failed = None, MOST_FAILED
         return True
 
     def done(self, host: str, port: int | None) -> None:
-        """It has everything."""
+        """Records that the host has everything."""
         with self._changed:
             self._set(host, port)
 
     def stay(self, host: str) -> None:
-        """Until no host needs this one, which has everything; only some of them wait for late hosts."""
+        """Waits until no host needs this one, which has everything; only a few wait for late hosts."""
         if host in self:
             with idle(), self._changed:
                 self._changed.wait_for(
@@ -191,15 +194,17 @@ class Relay:
                 self._set(host, None)
 
     def leave(self, host: str) -> None:
-        """It serves no more."""
+        """Removes the host as a feeder."""
         with self._changed:
             self._set(host, None)
 
     def _set(self, host: str, port: int | None) -> None:
-        """Of a host that is not fed any more."""
+        """Sets the port of a host, which is not fed any more."""
         if (me := self._members.get(host)) is not None:
             me.port = port
             me.is_fed_by(None, self._now())
+            if me is self._probed:
+                self._next_probe, self._probed = self._now(), None
             self._hear(me)
 
     def _hear(self, me: _Member) -> None:
@@ -217,7 +222,7 @@ class Relay:
         return sum(one.feeder == host for one in self._members.values())
 
     def _rank(self, host: str) -> tuple[int, int]:
-        """The nearer to the source the better, and so a tree and no chain."""
+        """The sort key of a feeder: a smaller depth is better, so that feeders form a tree and not a chain."""
         return len(self._above(host)), self._fed_by(host)
 
     def _feeders(self, host: str) -> list[str]:
@@ -232,6 +237,6 @@ class Relay:
         ]
 
     def _above(self, host: str) -> list[str]:
-        """Its feeder, whose feeder, and so on."""
+        """Its feeder, the feeder's feeder, and so on."""
         feeder = self._members[host].feeder
         return [] if feeder is None else [feeder, *self._above(feeder)]

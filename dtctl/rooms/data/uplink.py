@@ -1,4 +1,4 @@
-"""How fast this machine sends to the hosts of a push, measured while it does."""
+"""Measures how fast this machine sends to the hosts of a push."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ WINDOW_S = 5.0
 
 
 class Uplink:
-    """Safe for many threads. `share_bytes_per_s`: what one more host would get from here; None while that is not known.
+    """The rate of this machine's uplink. Safe for many threads. `share_bytes_per_s`: what one more host would get from
+    here; None while that is not known.
 
-    It follows from the best rate over WINDOW_S so far, which no host that reads slowly can lower.
+    It follows from the best rate over WINDOW_S, or of one transfer, so far, which no host that reads slowly can lower.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -36,11 +37,15 @@ class Uplink:
             if not self._sending:
                 self._restart()
             self._sending[key] = 0
+        began = self._now()
         try:
             yield lambda size: self._sent(key, size)
         finally:
             with self._changing:
-                del self._sending[key]
+                measured = self._sending.pop(key) - BUFFERED_BYTES
+                passed_s = self._now() - began
+                if measured > 0 and passed_s > 0:
+                    self._best = max(self._best, measured / passed_s)
 
     @property
     def share_bytes_per_s(self) -> float | None:

@@ -1,4 +1,4 @@
-"""What is wrong with GPUs: lost, with errors, throttled, slower than others, used by the wrong ones or not at all."""
+"""Finds problems of GPUs: lost, with errors, throttled, slow, used by other processes, or unused."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dtctl.operations.snapshot import TaskStatus
 
 LEAST_PEERS = 3
 SLOW_CLOCK = 0.7
-"""Of the usual clock of its peers."""
+"""A clock below this share of its peers' median clock is slow."""
 CAPPED = 0.6
-"""A GPU with a full load is slower than its highest clock; below this share its power limit is what holds it back."""
+"""A fully loaded GPU runs below its highest clock; below this share, the power limit holds it back."""
 AT_WORK = 0.3
 LESS_BUSY = 0.5
-"""Of the usual use of its peers."""
+"""A use below this share of its peers' median use is low."""
 UNUSED_S = 120.0
 
 _OF_PROGRAMS = (13, 31, 43, 45)
-"""Xid errors that follow from a bug or the end of a program, which has ended then."""
+"""Xid errors that follow from a bug or the end of a program."""
 _XIDS = {
     48: "a memory error that could not be corrected",
     62: "its firmware has halted",
@@ -37,7 +37,7 @@ _XIDS = {
     119: "its firmware does not answer",
     120: "an error of its firmware",
 }
-"""NVIDIA's XID errors: those that are not the program's."""
+"""NVIDIA's Xid errors that are not caused by the program."""
 
 _THROTTLES = {
     "thermal": "it is too hot",
@@ -48,7 +48,7 @@ _THROTTLES = {
 
 
 def _on_hosts(facts: Facts, has: Callable[[Gpu], object]) -> Iterator[tuple[str, tuple[TaskId, ...], Any, list[Gpu]]]:
-    """Hosts, the tasks there that use such a GPU or may, what it has, and the GPUs that have the same."""
+    """Each host, its tasks that may use such a GPU, the value of `has`, and the GPUs with that value."""
     for host in dict.fromkeys(task.host for task in facts.tasks):
         for found, gpus in grouped((has(gpu), gpu) for gpu in facts.gpus(host)).items():
             indexes = {gpu["index"] for gpu in gpus}
@@ -62,7 +62,7 @@ def _indexes(gpus: list[Gpu]) -> tuple[int, ...]:
 
 
 def lost(facts: Facts) -> Iterator[Match]:
-    """GPUs that do not answer their driver any more, or are not there."""
+    """GPUs that have vanished or do not answer the driver any more."""
     for host, tasks, _, gpus in _on_hosts(facts, lambda gpu: gpu["lost"]):
         xid = next((gpu["xid"] for gpu in gpus if gpu["xid"] is not None), None)
         yield Match(tasks, (host,), {"gpus": _indexes(gpus), "xid": xid})
@@ -94,7 +94,9 @@ def ecc(facts: Facts) -> Iterator[Match]:
 
 
 def throttled(facts: Facts) -> Iterator[Match]:
-    """By temperature, power supply or power limit; a limit only where the clock is far below what the GPU can do."""
+    """GPUs throttled by temperature, power supply or power limit; the limit counts only if the clock is far below the
+    maximum.
+    """
     for host, tasks, kinds, gpus in _on_hosts(facts, _held_back):
         fields = {
             "gpus": _indexes(gpus),
@@ -112,7 +114,7 @@ def _held_back(gpu: Gpu) -> tuple[str, ...]:
 
 
 def slow(facts: Facts) -> Iterator[Match]:
-    """GPUs of one kind and job whose clock or use is far below that of the others."""
+    """GPUs whose clock or use is far below that of the others of the same kind and job."""
     running = [task for task in facts.tasks if task.state is TaskState.RUNNING]
     peers = grouped(((task.id.job, gpu["name"]), (task, gpu)) for task in running for gpu in facts.gpus_of(task))
     for group in peers.values():
@@ -137,7 +139,7 @@ def _usual(figures: list[Any]) -> float:
 
 
 def held_by_servers(facts: Facts) -> Iterator[Match]:
-    """Tasks that are to see no GPU and have memory of one, as TensorFlow takes all of every GPU that it sees."""
+    """Tasks that should see no GPU but hold GPU memory: TensorFlow allocates all of every GPU that it sees."""
     for task in facts.tasks:
         gpus = facts.gpus_of(task) if task.id.job in CPU_JOBS else []
         taken = [gpu for gpu in gpus if str(task.id) not in gpu["given"]]
@@ -147,7 +149,7 @@ def held_by_servers(facts: Facts) -> Iterator[Match]:
 
 
 def strangers(facts: Facts) -> Iterator[Match]:
-    """Processes that are none of the run's, on GPUs that its tasks may use."""
+    """Processes of other users or programs on GPUs that the run's tasks may use."""
     for host in dict.fromkeys(task.host for task in facts.tasks):
         for gpu in facts.gpus(host):
             others = [one for one in gpu["users"] if one["run"] != facts.status.record.run]
@@ -157,7 +159,7 @@ def strangers(facts: Facts) -> Iterator[Match]:
 
 
 def unused(facts: Facts) -> Iterator[Match]:
-    """Tasks that train, are given GPUs, and use none of them: TensorFlow falls back to processors with one line."""
+    """Tasks with GPUs that train without them: TensorFlow falls back to the CPU with one line in the log."""
     for task in facts.tasks:
         gpus = facts.gpus_of(task)
         if gpus and _trains(facts, task) and not any(_in_use(facts, gpu, task) for gpu in gpus):

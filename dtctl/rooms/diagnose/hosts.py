@@ -20,16 +20,17 @@ PATIENCE_S = 120.0
 """A start may take this long before it is a finding."""
 
 STARTS = 5
-"""One that takes so many times as long as its peers for its first step has not begun."""
+"""A task that takes this many times as long as its peers for its first step has not begun."""
 
 IDLE_SOON_S = 30.0
-"""Who is idle so soon after its start, in twice the time that the lead took for a step, has not trained in silence."""
+"""A task that is idle for this long after its start, and for twice the lead's time per step, is not training silently.
+"""
 
 THROTTLED = 0.3
 
 
 def behind(facts: Facts) -> Iterator[Match]:
-    """Tasks that have reported no step for long while the others of their job continue."""
+    """Tasks that have not reported a step for long while the others of their job continue."""
     for peers in peers_by_job(facts):
         reporting = [task for task in peers if task.entry["step_time"] is not None]
         ages = {task.id: facts.age(task.entry["step_time"]) for task in reporting}
@@ -41,7 +42,7 @@ def behind(facts: Facts) -> Iterator[Match]:
 
 
 def silent(facts: Facts) -> Iterator[Match]:
-    """A run that made steps, and in which no task has reported one for a while."""
+    """A run that made steps and in which no task has reported one for a while."""
     if facts.status.verdict.outcome.decided:
         return
     reporting = [
@@ -60,7 +61,7 @@ def silent(facts: Facts) -> Iterator[Match]:
 
 
 def slow(facts: Facts) -> Iterator[Match]:
-    """Hosts on which something is short that is not on most others; where there are no others, memory alone."""
+    """Hosts with a shortage that most others do not have; without others, a shortage of memory only."""
     machines = {host: one for host, one in facts.machines().items() if host in facts.status.record.roster.values()}
     short = {host: pressure(machine) for host, machine in machines.items()}
     for host, found in short.items():
@@ -71,7 +72,7 @@ def slow(facts: Facts) -> Iterator[Match]:
 
 
 def full_disks(facts: Facts) -> Iterator[Match]:
-    """One for all hosts that report the same of a path, which they usually share."""
+    """One finding for all hosts that report the same path and sizes, which they usually share."""
     sampled = {host: [machine["full"]] if machine["full"] else [] for host, machine in facts.status.machines.items()}
     disks = {**sampled, **{host: vitals["disks"] for host, vitals in facts.hosts.items()}}
     found = grouped(
@@ -85,7 +86,7 @@ def full_disks(facts: Facts) -> Iterator[Match]:
 
 
 def versions_differ(facts: Facts) -> Iterator[Match]:
-    """Of what trains: where hosts have several."""
+    """Packages that train and have different versions on different hosts."""
     for package in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "mxnet"):
         found = versions(
             (task["packages"][package], host)
@@ -99,7 +100,7 @@ def versions_differ(facts: Facts) -> Iterator[Match]:
 
 
 def diverged(facts: Facts) -> Iterator[Match]:
-    """Losses that are NaN or infinite: in logs, or in event files."""
+    """Losses that are NaN or infinite, in logs or event files."""
     bad = [
         task
         for task in facts.tasks
@@ -123,7 +124,7 @@ def diverged(facts: Facts) -> Iterator[Match]:
 
 
 def throttled(facts: Facts) -> Iterator[Match]:
-    """Tasks that a CPU limit throttles, if it does not throttle most of their job."""
+    """Tasks that a CPU limit throttles, unless it throttles most of their job."""
     for peers in peers_by_job(facts):
         held = [task for task in peers if (task.entry["throttled"] or 0.0) >= THROTTLED]
         if 2 * len(held) <= len(peers):
@@ -147,7 +148,9 @@ def _is_new(task: TaskStatus) -> bool:
 
 
 def _others_took(facts: Facts, task: TaskStatus) -> float | None:
-    """For their first steps. The lead is not a peer, as in many programs only the lead prints steps."""
+    """The median time that the peers took for their first step. The lead is not a peer, as in many programs only the
+    lead prints steps.
+    """
     lead = facts.status.tasks.get(facts.status.record.lead)
     peers = [one for one in facts.tasks if one.id.job == task.id.job and one is not task and one is not lead]
     taught = [one.entry["first_step_s"] for one in peers if one.entry["step"] is not None and one.entry["first_step_s"]]
@@ -160,7 +163,7 @@ def _others_took(facts: Facts, task: TaskStatus) -> float | None:
 
 
 def nobody_begins(facts: Facts) -> Iterator[Match]:
-    """A run that should make steps, has reported none, and in which every task is idle."""
+    """A run that should make steps but has reported none, while every task is idle."""
     tasks = [task for task in facts.tasks if task.state is TaskState.RUNNING and task.id.job != "evaluator"]
     if facts.status.verdict.outcome.decided or not _is_to_begin(facts, tasks):
         return
@@ -181,7 +184,9 @@ def nobody_begins(facts: Facts) -> Iterator[Match]:
 
 
 def _is_to_begin(facts: Facts, tasks: list[TaskStatus]) -> bool:
-    """A program that counts no steps may wait for anything, once it listens where the others expect it."""
+    """Whether the run is expected to make steps: a program that counts none may wait for anything once it listens as
+    expected.
+    """
     counts = facts.status.progress.target is not None or any(
         task.id.job == "ps" or not task.entry["ready"] for task in tasks
     )

@@ -1,4 +1,4 @@
-"""Modules that a Python lacks: what installs them, and which of them pip must never be asked for."""
+"""Modules that a Python lacks: how to install them, and which of them must never be requested from pip."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ REMOVED = {
     "symbol": "3.10",
     "macpath": "3.8",
 }
-"""Modules that the standard library had, and the version of Python that removed them (docs.python.org, What's New)."""
+"""Modules that were removed from the standard library, and the version of Python that removed them (docs.python.org,
+What's New).
+"""
 
 LIBRARIES = {
     "_ctypes": "libffi-dev",
@@ -40,7 +42,7 @@ LIBRARIES = {
     "readline": "libreadline-dev",
     "zlib": "zlib1g-dev",
 }
-"""Modules in C, and the package of Debian without which a Python is built without them."""
+"""Modules in C, and the Debian package without which Python is built without them."""
 
 SEPARATE = {"tkinter": "python3-tk", "ensurepip": "python3-venv", "venv": "python3-venv", "idlelib": "idle3"}
 """Modules that Debian leaves out of its Python, and the package that has them."""
@@ -50,12 +52,12 @@ INTERPRETER = ("encodings", "codecs", "io", "abc", "site", "os", "_bootlocale")
 
 
 def is_standard(module: str) -> bool:
-    """Whether the standard library of any version of Python has it. Nobody vouches for such names on PyPI."""
+    """Whether any version of Python has the module in its standard library. Nobody vouches for such names on PyPI."""
     return module in sys.stdlib_module_names or module in REMOVED
 
 
 def why_missing(module: str) -> Mapping[str, str]:
-    """Why a Python lacks a module of the standard library, as the one field of its remedy that is known."""
+    """The reason why a Python lacks a module of the standard library, as the one known field of its remedy."""
     if module in INTERPRETER:
         return {"interpreter": module}
     if module in LIBRARIES:

@@ -33,43 +33,45 @@ if TYPE_CHECKING:
 
 
 _LOG_LINES = 60
-"""Of the end of a log whose cause matches no signature."""
+"""The last lines of a log whose cause matches no signature."""
 
 _LAST_LINES = 10
 _LONGEST_LINE = 300
-"""Of a log whose end is not recognised: lines, and characters of each."""
+"""The most characters of a line in the end of an unrecognised log."""
 
 
 def findings(facts: Facts) -> tuple[Finding, ...]:
-    """All of them; none of a run that has succeeded, or was stopped, but what is odd all the same."""
+    """All findings; for a run that has succeeded or was stopped only those that apply after the end."""
     outcome = facts.status.verdict.outcome
     rows = [row for row in BY_FACTS if row.after_end or outcome not in (Outcome.STOPPED, Outcome.SUCCEEDED)]
     found = [] if outcome is Outcome.STOPPED else [*_of_ends(facts), *_of_complaints(facts)]
     found += [Finding(row, seen) for row in rows for seen in row.find(facts)]
-    found = _causes_of_losses(found)
+    found = _causes_of_losses(facts, found)
     current = [_first(facts, one) for one in _without_repeats(one for one in found if not one.seen.over)]
     past = [] if outcome.decided else _of_the_past(found)
     return tuple(sorted([*_without_collateral(current), *past], key=lambda one: one.order))
 
 
-def _causes_of_losses(found: list[Finding]) -> list[Finding]:
-    """Ends of tasks that were restarted are current as long as other tasks suffer from them.
+def _causes_of_losses(facts: Facts, found: list[Finding]) -> list[Finding]:
+    """Ends of restarted tasks count as current as long as other tasks suffer from them.
 
     The loss of a connection is not over, and the task that it was lost to was killed, and runs again.
     """
-    suffer = [
-        one.seen.end.at for one in found if one.signature.follows == "ends" and one.seen.end and not one.seen.over
-    ]
+    losses = [one for one in found if one.signature.follows == "ends" and not one.seen.over]
+    suffer = [began for one in losses if (began := _began(facts, one)) is not None]
 
     def is_cause(one: Finding) -> bool:
-        at = one.seen.end.at if one.seen.end is not None and one.seen.over else None
-        return (
-            at is not None
-            and one.signature.follows != "ends"
-            and any(may_follow(ended, at) for ended in suffer if ended)
-        )
+        at = _began(facts, one) if one.seen.end is not None and one.seen.over else None
+        return at is not None and one.signature.follows != "ends" and any(may_follow(lost, at) for lost in suffer)
 
     return [dataclasses.replace(one, seen=_current(one.seen)) if is_cause(one) else one for one in found]
+
+
+def _began(facts: Facts, one: Finding) -> float | None:
+    """When its tasks have ended, or have begun to complain: seconds before now, and so negative."""
+    if one.seen.end is not None:
+        return -facts.age(one.seen.end.at) if one.seen.end.at else None
+    return -float(one.seen.fields["said_s"]) if one.seen.complaint else None
 
 
 def _current(seen: Match) -> Match:
@@ -77,7 +79,7 @@ def _current(seen: Match) -> Match:
 
 
 def _of_the_past(found: Iterable[Finding]) -> list[Finding]:
-    """Losses that were overcome; without those that followed from another."""
+    """Losses that were overcome, without those that followed from another."""
     over = [one for one in found if one.seen.over]
     causes = [one for one in over if one.signature.follows != "ends"]
     return [dataclasses.replace(one, signature=_at(one.signature, Level.NOTE)) for one in causes or over]
@@ -94,7 +96,7 @@ def _first(facts: Facts, one: Finding) -> Finding:
 
 
 def _of_ends(facts: Facts) -> Iterator[Finding]:
-    """Each end by the first row that fits; tasks that ended in the same way are one finding."""
+    """One finding for tasks that ended in the same way, with the first row that fits their end."""
     waiting = waits(facts)
     known = [
         (task, *fitting, ended)
@@ -123,7 +125,9 @@ def _last_lines(log: str) -> tuple[str, ...]:
 
 
 def _row_of(facts: Facts, task: TaskStatus, end: End) -> tuple[Signature, dict[str, object]] | None:
-    """The row, and its fields. A success is only looked at for what its trainer takes for one."""
+    """The row and its fields. An exit with 0 is only checked for errors that the trainer took for success. A success is
+    only looked at for what its trainer takes for one.
+    """
     log = "\n".join(line for line in end.log.splitlines()[-_LOG_LINES:] if not is_harmless(line))
     if end.code == 0 and task.state not in ENDED:
         return next((one for one in _fitting(facts, task, log) if one[0].name == "diverged"), None)
@@ -167,7 +171,9 @@ def _of_complaints(facts: Facts) -> Iterator[Finding]:
 
 
 def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
-    """One for each row and tasks or hosts; a straggler's host is not shown again, nor a disk that ended a task."""
+    """One finding for each row and its tasks or hosts; without the host of a straggler, and a disk that ended a
+    task.
+    """
     kept: list[Finding] = []
     said: dict[str, set[object]] = {}
     for one in found:
@@ -181,7 +187,7 @@ def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
 
 
 def _without_collateral(found: list[Finding]) -> list[Finding]:
-    """Lost connections follow from what ended or blocks: they are only shown if nothing else is found."""
+    """Without lost connections, which follow from what ended or blocks, if anything else is found."""
     causes = [one for one in found if one.signature.level <= Level.BLOCKS and one.signature.follows != "ends"]
     kept = [one for one in found if one.first or not causes or one.signature.follows != "ends"]
     return [one for one in kept if one.signature.follows != "anything" or causes in ([], [one])]
@@ -201,7 +207,7 @@ class Diagnosis:
 
 
 def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
-    """By one connection to each host, which is asked for its status and then for its measurements.
+    """Asks each host over one connection for its status and then for its measurements.
 
     The coordinator is asked first: hosts that it reports as away are given up soon.
     """
@@ -227,14 +233,14 @@ def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
 
 
 def in_short(status: RunStatus) -> tuple[Finding, ...]:
-    """What is wrong now, by the status alone: no host is asked."""
+    """The current problems by the status alone: no host is asked."""
     return tuple(one for one in findings(Facts(status)) if not one.seen.over)
 
 
 def _status(
     record: RunRecord, transport: Transport, answers: Mapping[str, StatusResult], errors: Mapping[str, DtctlError]
 ) -> RunStatus:
-    """As the coordinator reports it if it answers, else as the hosts do."""
+    """The status as the coordinator reports it, else as the hosts do."""
     for answer in answers.values():
         if answer["coordination"] is not None and answer["inventory"] is not None:
             return status_by_coordinator(record.as_known(answer["inventory"]), answer)
@@ -242,7 +248,7 @@ def _status(
 
 
 def _scanned(file: Path | None) -> Bundle | None:
-    """The code by the cluster file as it reads now; None if it cannot be read."""
+    """The code as the cluster file describes it now; None if it cannot be read."""
     from dtctl.config.load import load_cluster
     from dtctl.operations.sending import scan_code
 

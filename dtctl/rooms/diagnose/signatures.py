@@ -1,4 +1,4 @@
-"""The known signatures: the rows of signatures.ini, and what is read of the facts for each."""
+"""The known signatures: the rows of signatures.ini, and the functions that read the facts for each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dtctl.rooms.diagnose import hosts, modules, waits
 
 
 def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """Its Python, and the package in which PyPI has the module that it lacks.
+    """The task's Python, and the PyPI package of the module that it lacks.
 
     `pip_python` is left out where the system's package manager owns that Python: pip refuses to install there.
     """
@@ -30,20 +30,20 @@ def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 
 def _pip(facts: Facts, task: TaskStatus) -> Fields:
-    """Its Python, by whether pip may install packages there, or the system's package manager owns it."""
+    """The task's Python: as `pip_python`, or as `system_python` if the system's package manager owns it."""
     vitals = facts.vitals(task)
     managed = vitals is not None and vitals["managed"]
     return {"system_python" if managed else "pip_python": facts.python(task)}
 
 
 def no_index(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """None where pip has reached its index."""
+    """No fields; None if pip has reached its index."""
     end = facts.end_of(task)
     return {} if end is not None and reached_no_index(end.log) else None
 
 
 def standard_module(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """Why it lacks a module of the standard library; None for any other module."""
+    """The reason why Python lacks a module of the standard library; None for any other module."""
     module = str(fields.get("module", "")).partition(".")[0]
     if not modules.is_standard(module):
         return None
@@ -51,7 +51,7 @@ def standard_module(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | 
 
 
 def version(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """That of TensorFlow, and of Keras."""
+    """The versions of TensorFlow and Keras."""
     vitals = facts.vitals(task)
     packages = vitals["packages"] if vitals is not None else {}
     found = {name: packages[package] for name, package in (("version", "tensorflow"), ("keras", "keras"))
@@ -64,7 +64,7 @@ _KERAS_3 = re.compile(r"/keras/src/")
 
 
 def keras_3(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """The versions; None where Keras is older, or has no part in an error that other programs meet as well.
+    """The versions; None if Keras is older, or not involved in an error that other programs have as well.
 
     `split`: a value of several replicas was taken for one. Its lines may leave no room for the traceback.
     """
@@ -81,16 +81,16 @@ _PID = re.compile(r"pid (\d+)\b(?! of the run)")
 
 
 def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """The port that the log names, or the task's own, and who holds it, as its agent saw at the end, or sees now.
+    """The port that the log names, or the task's own, and its holder, as the agent saw it at the end or sees it now.
 
     If neither is so, the program uses a port of which nothing is known.
     """
     end, vitals = facts.end_of(task), facts.vitals(task)
     own = facts.address(task.id).rpartition(":")[2]
-    held = next((one for one in task.why if one["kind"] == "port_held"), None)
+    held = task.exit["evidence"]["port"]
     named = taken_port(f"{end.log}\n{end.cause}" if end is not None else facts.complaint(task))
     if held is not None:
-        number, holder = str(held["port"]), held["text"]
+        number, holder = str(held["port"]), held["holder"]
     elif named is not None:
         number, holder = str(named), ""
     elif vitals is not None and vitals["holder"]:
@@ -113,10 +113,10 @@ def disk(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
     One that is not full is not named: it may have been freed since, or another one is meant.
     """
-    mount = next((one for one in task.why if one["kind"] in ("disk_full", "own_disk_full")), None)
+    mount = next(iter(task.exit["evidence"]["full_disks"]), None)
     if mount is not None:
-        other = {"elsewhere": shlex.quote(mount["what"])} if mount["kind"] == "disk_full" else {}
-        return {"mount": mount["what"], "path": "", **other}
+        other = {} if mount["own"] else {"elsewhere": shlex.quote(mount["path"])}
+        return {"mount": mount["path"], "path": "", **other}
     vitals = facts.hosts.get(task.host)
     known = list(vitals["disks"]) if vitals is not None else []
     path = str(fields.get("path") or fields.get("file") or "")
@@ -135,7 +135,7 @@ def disk(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 
 FULL_SHARE = 0.02
-"""A disk with more room than that is not full, by the time that it is asked."""
+"""A disk with more free space than this share is not full, as of the query."""
 
 
 def is_below(path: str, directory: str) -> bool:
@@ -147,14 +147,14 @@ def _free_share(one: Disk) -> float:
 
 
 def limits(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """Those of its process that its agent found set."""
-    found = [f"{one['what']} is {one['text']}" for one in task.why if one["kind"] == "limit"]
+    """The limits of the process that the agent found set."""
+    found = [f"ulimit {one['option']} is {one['text']}" for one in task.exit["evidence"]["limits"]]
     return {"limit": " and ".join(found)} if found else {}
 
 
 def cpu_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
     """The limit of CPU time: SIGXCPU shows it, or SIGKILL where the agent found that the time was used up."""
-    found = [one["text"] for one in task.why if one["kind"] == "limit" and one["what"] == "ulimit -t"]
+    found = [one["text"] for one in task.exit["evidence"]["limits"] if one["option"] == "-t"]
     if not found and killed_by("SIGXCPU")(facts, task, fields) is None:
         return None
     return {"limit": f"ulimit -t is {found[0]}"} if found else {}
@@ -169,13 +169,15 @@ FREE_SHARE = 0.6
 
 
 def memory_limit(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """A limit that is set; without one, that most of the host's memory is free. None: the host may lack memory."""
+    """A limit that is set; without one, a note that most of the host's memory is free. None: the host may lack
+    memory.
+    """
     if found := limits(facts, task, fields):
         return found
     known = memory(facts, task, fields)
     free, of = known.get("available_bytes", 0), known.get("memory_bytes", 0)
     asked = _bytes(str(fields.get("asked", "")))
-    killed = any(one["kind"] == "out_of_memory" for one in task.why)
+    killed = task.exit["evidence"]["oom_kills"] > 0
     return known if of and free > FREE_SHARE * of and asked <= free and not killed else None
 
 
@@ -186,7 +188,7 @@ def _bytes(text: str) -> float:
 
 
 def memory(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """What the host has, and what of it is free now."""
+    """The memory of the host, and how much of it is free now."""
     machine = facts.machines().get(task.host)
     if machine is None:
         return {}
@@ -194,7 +196,7 @@ def memory(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 
 def gpu(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """Of its GPUs, or those of its host, the one that is fullest, and the driver."""
+    """The fullest of the task's GPUs, or of its host's, and the driver."""
     known = facts.gpus_of(task) or facts.gpus(task.host)
     if not known:
         return {}
@@ -213,7 +215,7 @@ def checkpoint(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 
 def in_parts(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """Where the ps tasks, which save a part each, are on more hosts than this one."""
+    """Fields if the ps tasks, each of which saves a part, are on more hosts than this one."""
     record = facts.status.record
     hosts = tuple(dict.fromkeys(host for one, host in record.roster.items() if one.job == PS))
     if {*hosts} <= {task.host}:
@@ -223,15 +225,15 @@ def in_parts(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
 
 
 def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """By a SIGKILL that was not requested, while the kernel reports that it killed processes for lack of memory."""
+    """Fields for an unrequested SIGKILL while the kernel reports that it killed processes for lack of memory."""
     before = task.entry["history"][-1]["short_of_memory"] if task.entry["history"] else False
-    if not before and not any(one["kind"] == "out_of_memory" for one in task.why):
+    if not before and not task.exit["evidence"]["oom_kills"]:
         return None
     return memory(facts, task, fields)
 
 
 def killed_by(name: str) -> Join:
-    """A join of ends by this signal."""
+    """A join that matches ends by this signal."""
     number = signal.Signals[name].value
 
     def join(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
@@ -247,24 +249,24 @@ _EXCEPTION = re.compile(r"[\w.]+(?:Error|Exception)\b")
 
 
 def ended_itself(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """As Python's `sys.exit(message)` does."""
+    """Fields for an exit that Python's `sys.exit(message)` makes."""
     end = facts.end_of(task)
     return {} if end is not None and end.code == 1 and end.cause and not _EXCEPTION.match(end.cause) else None
 
 
 def with_its_host(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
     end = facts.end_of(task)
-    return {} if end is not None and any(one["kind"] == "host_restarted" for one in end.how) else None
+    return {} if end is not None and task.exit["fault"] == "host_restarted" else None
 
 
 def cannot_run(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """The keeper could not start the program, so that there is no log."""
-    why = next((one for one in task.why if one["kind"] == "cannot_run"), None)
-    return {"what": why["what"], "text": why["text"]} if why is not None else None
+    """Fields for a program that the keeper could not start; there is no log."""
+    obstacle = task.exit["cannot_run"]
+    return {**obstacle} if obstacle is not None else None
 
 
 _TREE = re.compile(r"/.*/\.dtctl/work/[^/]+/tree/")
-"""Where the code is on a host."""
+"""Matches the directory of the code on a host."""
 
 
 def missing_file(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
@@ -279,7 +281,7 @@ def missing_file(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | Non
 
 
 def driver(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """Its GPUs, and its Python under the name of each framework that the program may use."""
+    """The task's GPUs, and its Python for each framework that the program may use."""
     pip = _pip(facts, task).get("pip_python")
     own = {f"{name}_python": pip for name in frameworks(facts, task) if pip}
     return {**gpu(facts, task, fields), **own}
@@ -293,7 +295,7 @@ _FRAMEWORKS = {
 
 
 def frameworks(facts: Facts, task: TaskStatus) -> list[str]:
-    """The one that its log names last; otherwise those that its Python has."""
+    """The framework that the log names last; otherwise those that the Python has."""
     end, vitals = facts.end_of(task), facts.vitals(task)
     text = f"{end.log}\n{end.cause}" if end is not None else ""
     named = {name: [one.start() for one in pattern.finditer(text)] for name, pattern in _FRAMEWORKS.items()}
@@ -315,7 +317,7 @@ def _of_gpus(facts: Facts, name: str) -> Iterable[Match]:
 
 
 def _function(words: str) -> Any:
-    """NAME, of this module or of another as MODULE.NAME; with arguments it is what makes the function."""
+    """The function NAME of this module, or MODULE.NAME of another; with arguments, the function that it returns."""
     name, *arguments = words.split()
     module, _, own = name.rpartition(".")
     if module == "gpus":
@@ -327,10 +329,10 @@ def _function(words: str) -> Any:
 SIGNATURES = table(Path(__file__).with_name("signatures.ini"), _function)
 
 IN_LOGS = tuple(row for row in SIGNATURES if row.pattern)
-"""Found in logs, of a task that has ended or still runs."""
+"""Signatures found in logs, of a task that has ended or still runs."""
 
 BY_STATE = tuple(row for row in SIGNATURES if not row.pattern and row.find is Signature.find)
-"""Ends whose logs match no pattern."""
+"""Signatures of ends whose logs match no pattern."""
 
 BY_FACTS = tuple(row for row in SIGNATURES if row.find is not Signature.find)
-"""Found in states and figures; some name the tasks that wait."""
+"""Signatures found in states and figures; some name the tasks that wait."""

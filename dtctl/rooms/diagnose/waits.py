@@ -1,4 +1,4 @@
-"""Who waits for whom: by what logs say of others, and by how the others are."""
+"""Finds which tasks wait for which: by the complaints in logs, and by the state of the tasks that they name."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import UNCONFIRMED, sentence, why_of
-from dtctl.agent.records.run_state import Intent
+from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.run_state import Hang, Intent
+from dtctl.agent.records.values import HangKind
 from dtctl.agent.records.vitals import Unreached
 from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.findings import ENDED, LIVING, Facts, Find, Match, Wait
 from dtctl.operations.snapshot import Coordination, TaskStatus
 
 PATIENCE_S = 20.0
-"""So long one may wait for another that starts: TensorFlow alone takes ten seconds to be imported."""
+"""How long a task may wait for another that starts: importing TensorFlow alone takes ten seconds."""
 
 PROVEN_HANG_S = 1800.0
-"""A task that has made steps for so long since it hung does not hang again and again."""
+"""A task that has made steps for this long since a hang does not hang repeatedly."""
 
 FOR_OTHERS = re.compile(
     r"CreateSession still waiting|Waiting for model to be ready|tasks to connect|stragglers: /job|heartbeat|"
@@ -26,14 +27,14 @@ FOR_OTHERS = re.compile(
     r"No route to host|Network is unreachable|Name or service not known|name resolution|DNS resolution failed|"
     r"Graph handle is not found|incarnation|PSUnavailableError"
 )
-"""What a log says about another task."""
+"""Lines in a log that complain about another task."""
 
 _FOR_INIT = "model to be ready"
 INIT_S = 60.0
 """Workers ask every half minute whether the lead has initialized the model."""
 
 _IP = re.compile(r"[\d.]+\Z|\[|[0-9a-fA-F]*:")
-"""An address that no resolver is asked for."""
+"""An IP address, for which no resolver is needed."""
 
 _DEVICE = re.compile(r"/job:([\w.-]+)(?:/replica:\d+)?/task:(\d+)")
 _ADDRESS = re.compile(r"(?:ipv4:)?([\w.-]+:\d{2,5})\b")
@@ -41,7 +42,7 @@ _ADDRESS = re.compile(r"(?:ipv4:)?([\w.-]+:\d{2,5})\b")
 
 @lru_cache(maxsize=2)
 def waits(facts: Facts) -> Mapping[TaskId, tuple[Wait, ...]]:
-    """Whom tasks that live wait for, and who waits."""
+    """Task -> the live tasks that wait for it."""
     found: dict[TaskId, list[Wait]] = {}
     places = _AddressBook(facts)
     for task in facts.tasks:
@@ -56,7 +57,7 @@ def waits(facts: Facts) -> Mapping[TaskId, tuple[Wait, ...]]:
 
 
 class _AddressBook:
-    """By what other tasks are named in logs."""
+    """The names, devices and addresses of tasks as logs mention them."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -65,7 +66,7 @@ class _AddressBook:
         self._out = [task.id for task in facts.tasks if _standing(facts, task) in ("ended", "away", "frozen")]
 
     def meant(self, task: TaskStatus, text: str) -> TaskId | None:
-        """The other task that a line is about: by its device, its address, or as the only one that it can be."""
+        """The other task that a line is about: by its device, by its address, or because only one is possible."""
         named = [TaskId(job, int(index)) for job, index in _DEVICE.findall(text)]
         addresses = _ADDRESS.findall(text)
         by_port = [self._ports.get(one.rpartition(":")[2], []) for one in addresses]
@@ -92,12 +93,12 @@ def _standing(facts: Facts, task: TaskStatus) -> str:
         return "frozen"
     listens = (
         vitals["listens"] if vitals is not None else task.entry["ready"]
-    )  # `ready` says less of a program that does not serve
+    )  # `ready` says less about a program that does not serve
     return "listens" if task.state is TaskState.RUNNING and listens else "starting"
 
 
 def over(facts: Facts) -> Iterator[Match]:
-    """Tasks that have ended as they should, too early for others."""
+    """Tasks that have ended successfully, too early for others."""
     for target, who in waits(facts).items():
         task = facts.status.tasks[target]
         if _standing(facts, task) == "over":
@@ -105,7 +106,7 @@ def over(facts: Facts) -> Iterator[Match]:
 
 
 def not_listening(facts: Facts) -> Iterator[Match]:
-    """Tasks that do not listen yet, for longer than a start takes."""
+    """Tasks that still do not listen after the time that a start takes."""
     for target, who in waits(facts).items():
         task = facts.status.tasks[target]
         if _standing(facts, task) == "starting" and max(one.for_s for one in who) >= PATIENCE_S:
@@ -113,7 +114,7 @@ def not_listening(facts: Facts) -> Iterator[Match]:
 
 
 def unreachable(*problems: str) -> Find:
-    """Finds tasks that listen, and that other hosts cannot connect to for such a reason."""
+    """Tasks that listen, and to which other hosts cannot connect for such a reason."""
 
     def find(facts: Facts) -> Iterator[Match]:
         waiting = waits(facts)
@@ -133,7 +134,7 @@ def _without_way(facts: Facts, task: TaskStatus, is_meant: Callable[[Unreached],
 
 
 def unexplained(facts: Facts) -> Iterator[Match]:
-    """Tasks that listen, and that are waited for all the same."""
+    """Tasks that listen but are waited for."""
     for target, who in waits(facts).items():
         task = facts.status.tasks[target]
         tried = [facts.unreached(one.host, target) for one in who]
@@ -142,34 +143,34 @@ def unexplained(facts: Facts) -> Iterator[Match]:
 
 
 def never_ready(facts: Facts) -> Iterator[Match]:
-    """Tasks that a start waited for in vain, as they never listened on their ports."""
-    for one in facts.status.verdict.why:
-        task = facts.status.tasks.get(TaskId.parse(one["task"])) if one["kind"] == "waits_to_listen" else None
+    """Tasks that never listened on their ports, so that the start waited in vain."""
+    for one in facts.status.verdict.unready:
+        task = facts.status.tasks.get(one)
         if task is not None:
             yield _seen(facts, task, ())
 
 
 def timed_out(facts: Facts) -> Iterator[Match]:
     """The host that was unreachable for so long that the run failed."""
-    for one in facts.status.verdict.why:
-        if one["kind"] == "host_gone":
-            tasks = tuple(task.id for task in facts.on(one["host"]))
-            yield Match(tasks, (one["host"],), {"away_s": one["seconds"]})
+    gone = facts.status.verdict.gone
+    if gone is not None:
+        tasks = tuple(task.id for task in facts.on(gone["host"]))
+        yield Match(tasks, (gone["host"],), {"away_s": gone["seconds"]})
 
 
 def frozen(facts: Facts) -> Iterator[Match]:
     waiting = waits(facts)
     for task in facts.tasks:
         vitals = facts.vitals(task)
-        if _hangs(task, "frozen") or (vitals is not None and vitals["frozen"]):
+        if _hangs(task, "frozen") is not None or (vitals is not None and vitals["frozen"]):
             yield _seen(facts, task, waiting.get(task.id, ()), pid=task.entry["pid"])
 
 
 def stalled(facts: Facts) -> Iterator[Match]:
     for task in facts.tasks:
-        if _hangs(task, "stalled", "still_silent"):
-            seconds = next((one["seconds"] for one in task.why if "seconds" in one), None)
-            frame = next((one["text"] for one in task.why if one["kind"] == "hung_in"), None)
+        hang = _hangs(task, "silent")
+        if hang is not None:
+            seconds, frame = hang["seconds"], task.exit["evidence"]["hung_in"] or None
             lives = task.state is TaskState.STALLED
             then = {"live": str(task.id), "restarts": "restarts"} if lives else {"ended": str(task.id)}
             yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds, frame=frame, **then)
@@ -191,7 +192,7 @@ def ps_ended(facts: Facts) -> Iterator[Match]:
     """ps tasks that exited with 0 although the run still needed them."""
     coordination = facts.status.coordination
     incidents = coordination.view["incidents"] if coordination is not None else ()
-    ended = [one["task"] for one in incidents if any(why["kind"] == "ps_ended" for why in why_of(one))]
+    ended = [one["task"] for one in incidents if one["loss"] == "ps_ended"]
     for task in facts.tasks:
         if count := ended.count(str(task.id)):
             yield Match((task.id,), (task.host,), {"times": _times(count)})
@@ -201,14 +202,14 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _hangs(task: TaskStatus, *kinds: str) -> bool:
-    """It was found hanging, and is ended for that, or was."""
-    hung = task.state is TaskState.STALLED or task.state in ENDED
-    return hung and any(one["kind"] in kinds for one in task.why)
+def _hangs(task: TaskStatus, kind: HangKind) -> Hang | None:
+    """The hang for which the task is ended, or was, if it is of this kind."""
+    hang = task.entry["hang"] if task.state is TaskState.STALLED or task.state in ENDED else None
+    return hang if hang is not None and hang["kind"] == kind else None
 
 
 def away(facts: Facts) -> Iterator[Match]:
-    """Hosts that the coordinator has lost."""
+    """Hosts that the coordinator reports as unreachable."""
     coordination = facts.status.coordination
     waiting, arbiters = waits(facts), facts.status.record.arbiters
     for host in (
@@ -226,7 +227,7 @@ def away(facts: Facts) -> Iterator[Match]:
 
 
 def _is_awaited(coordination: Coordination, host: str, tasks: Iterable[TaskId]) -> bool:
-    """Some task of the host is to run: it is not stopped, and nothing but the host itself holds it."""
+    """Whether some task of the host is to run: it is not stopped, and only the host itself holds it."""
     from dtctl.agent.run import drains  # few runs lose a host
 
     known = coordination.view["intents"]
@@ -235,23 +236,22 @@ def _is_awaited(coordination: Coordination, host: str, tasks: Iterable[TaskId]) 
 
 
 def unconfirmed_claims(facts: Facts) -> Iterator[Match]:
-    """What voters claim about the election of the coordinator without the word of a majority."""
+    """Claims of voters about the coordinator's election that no majority confirms."""
     coordination = facts.status.coordination
     for alert in coordination.view["alerts"] if coordination is not None else ():
-        first = why_of(alert)[0] if alert["why"] else None
-        if first is not None and first["kind"] in UNCONFIRMED:
-            yield Match((), (first.get("host", ""),), {"claim": sentence([first])})
+        if alert["topic"].startswith("claims_"):
+            yield Match((), (alert["host"] or "",), {"claim": sentence(why_of(alert))})
 
 
 def coordinator_away(facts: Facts) -> Iterator[Match]:
-    """Its host, where it is in the run and the others had to be asked."""
+    """The coordinator's host, if it is unreachable and in the run."""
     why = facts.status.away
     if why is not None and not why.elsewhere and facts.on(why.host):
         yield Match(tuple(task.id for task in facts.on(why.host)), (why.host,), {"why": why.cause.summary})
 
 
 def silent(facts: Facts) -> Iterator[Match]:
-    """Hosts whose agents have never called the coordinator."""
+    """Hosts whose agents have never connected to the coordinator."""
     coordination = facts.status.coordination
     if (
         coordination is None

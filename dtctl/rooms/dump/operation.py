@@ -1,4 +1,4 @@
-"""The stacks of live trainers, as their hosts read them."""
+"""Dumps the stacks of live trainers, as their hosts read them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from dtctl.transport.seam import Message, Transport
 WITHIN_S = 180.0
 """A host takes at most a minute for its tasks; each of them may be waited for, too."""
 QUIET_S = 90.0
-"""Of each task when it has its stacks: of the first within that minute, and what a last process takes."""
+"""The longest silence of a host, which reports each task when it has its stacks: a minute for the first, and the time
+of a last process.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,9 @@ class Dumped:
 @dataclass(frozen=True)
 class Dumps:
     run: str | None
-    """None: no host has one."""
+    """The run; None: no host has one."""
     tasks: tuple[Dumped, ...]
-    """In the order of the cluster file."""
+    """The tasks, in the order of the cluster file."""
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
 
     @property
@@ -46,7 +48,7 @@ class Dumps:
 
 
 def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Dumps:
-    """Of each of these tasks; by one connection to each of their hosts."""
+    """Dumps the stacks of these tasks, over one connection to each of their hosts."""
     wanted = {host: [str(task) for task in tasks if record.roster[task] == host] for host in record.roster.values()}
     found: dict[TaskId, Dumped] = {}
     lock = threading.Lock()

@@ -39,7 +39,7 @@ def exec(  # noqa: A001 (the command's own name)
     if output == "json":
         kept = rooms.execute.document.Outputs()
         on_output = kept.print
-    # What one place alone prints is passed on as it comes, and may end in the midst of a line.
+    # The output of a single place is passed on as it comes, and may end in the middle of a line.
     awaiting = render.awaiting.Awaiting(len(places), shown=len(places) > 1)
     failing = render.awaiting.failures_noted(scope.transport.dialled, scope.transport.failed)
     with scope.on_interrupt("the hosts end what was started there"), awaiting, failing:
@@ -54,7 +54,7 @@ def exec(  # noqa: A001 (the command's own name)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Typer takes a -- that comes before any argument; one that follows them is still there."""
+    """Splits the words at `--`: Typer removes one that comes before any argument, and keeps one that follows them."""
     if "--" in sys.argv:
         command = sys.argv[sys.argv.index("--") + 1 :]
         where = [argument for argument in arguments[: len(arguments) - len(command)] if argument != "--"]
@@ -80,7 +80,7 @@ def ssh(
         raise UsageError(f"{where} is on {len(hosts)} hosts", hint=f"name one: {', '.join(hosts)}")
     host = record.hosts[hosts[0]]
     if host.is_local:
-        command = command[1:] if command and command[0] == "--" else command  # as ssh takes it
+        command = command[1:] if command and command[0] == "--" else command  # in the form that ssh accepts
         argv = command or [os.environ.get("SHELL", "/bin/sh")]
     elif host.reach.transport == "ssh":
         argv = [*ssh_command(host, ssh_config=scope.ssh_config), *(command or [])]

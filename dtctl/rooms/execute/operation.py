@@ -24,7 +24,7 @@ OnOutput = Callable[[str, int, bytes], None]
 
 @dataclass(frozen=True)
 class Target:
-    """Where a command runs: in a task's environment and code directory, or in a host's home."""
+    """A place where a command runs: the environment and code directory of a task, or the home directory of a host."""
 
     host: Host
     task: TaskId | None = None
@@ -35,14 +35,14 @@ class Target:
 
 
 def targets(record: RunRecord, where: Sequence[str]) -> list[Target]:
-    """The tasks that are named; where a host is named, or nothing, hosts."""
+    """The named tasks; hosts if a host, or nothing, is named."""
     if where and not any(word.startswith("@") for word in where):
         return [Target(record.hosts[record.roster[task]], task) for task in select_tasks(record, where)]
     return [Target(record.hosts[name]) for name in select_hosts(record, where)]
 
 
 def exit_code(done: ExecResult) -> int:
-    """As a shell gives it: 128 and the signal for what a signal has ended."""
+    """The exit code as a shell reports it: 128 plus the signal for a process that a signal ended."""
     return 128 + done["signal"] if done["signal"] else done["exit_code"] or 0
 
 
@@ -56,7 +56,7 @@ def execute(
     cwd: Literal["code", "home"],
     report: Report = silent,
 ) -> Outcomes[ExecResult]:
-    """The words of argv reach the program as they are: without a shell.
+    """Runs argv without a shell: its words reach the program unchanged.
 
     `report` hears of each place when it is begun, and when it is done.
     """

@@ -1,4 +1,4 @@
-"""Write a template's files where a user wants to begin."""
+"""Writes the files of a template to a directory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dtctl.errors import UsageError, did_you_mean
 from dtctl.folder import Folder
 
 UNNAMED = "training"
-"""A cluster in a directory whose name has nothing of a name in it."""
+"""The name of a cluster whose directory's name contains no usable character."""
 _NAMED = re.compile(r"^name: (\S+)", re.MULTILINE)
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 PACKAGE = Path(dtctl.__file__).resolve().parent
 HELPER = {Path("graceful.py"): PACKAGE / "trainer.py"}
-"""Hosts have no dtctl that a trainer could import from: it takes the module along, as a file of its own."""
+"""The helper module, which is copied to the trainer: dtctl cannot be imported on the hosts."""
 IGNORED = ".dtctlignore"
 """Files that are not pushed: the same for all templates, and stored next to them."""
 
@@ -36,7 +36,7 @@ def template_names() -> list[str]:
 
 
 def about_template(name: str) -> str:
-    """When to choose it: the first line of its cluster.yaml."""
+    """A template's use case: the first line of its cluster.yaml."""
     with (templates_directory() / name / "cluster.yaml").open(encoding="utf-8") as file:
         return file.readline().lstrip("# ").rstrip()
 
@@ -48,7 +48,9 @@ def requirements(name: str) -> tuple[str, ...]:
 
 
 def cluster_name(directory: Path, text: str | None) -> str:
-    """`text`, or else the directory's name as one that a cluster can have. Raises UsageError for a wrong `text`."""
+    """`text`, or else the directory's name turned into a valid cluster name. Raises UsageError for an invalid
+    `text`.
+    """
     if text is None:
         return _UNFIT.sub("-", directory.absolute().resolve().name).lstrip("._-")[:LONGEST_CLUSTER] or UNNAMED
     if not re.fullmatch(CLUSTER_PATTERN, text):
@@ -57,7 +59,7 @@ def cluster_name(directory: Path, text: str | None) -> str:
 
 
 def write_template(name: str, directory: Path, cluster: str) -> tuple[Path, ...]:
-    """The files that were written, for a cluster of that name: it holds where its directories on the hosts lie.
+    """Writes the files for a cluster of that name, which is also in the paths on the hosts; returns the written files.
 
     Raises UsageError, before anything is written, if one of them is there already.
     """
@@ -77,15 +79,15 @@ def write_template(name: str, directory: Path, cluster: str) -> tuple[Path, ...]
 
 
 def write_helper(directory: Path) -> tuple[Path, ...]:
-    """Only what makes a trainer save on SIGTERM, for one that is there already. Raises as `write_template` does."""
+    """Writes only the module that makes an existing trainer save on SIGTERM. Raises as `write_template` does."""
     return _write(HELPER, directory)
 
 
 def _named(text: str, cluster: str) -> str:
-    """The cluster file of a template with another name, also where it names the directories below it."""
+    """The cluster file of a template with another name, also in the paths on the hosts."""
     own = _NAMED.search(text)
     assert own is not None, "each template has a name"
-    # Only in quotes are these words text.
+    # These words are text only in quotes.
     written = f'"{cluster}"' if cluster.lower() in ("true", "false", "null") else cluster
     return _NAMED.sub(f"name: {written}", text.replace(f"~/dtctl/{own[1]}", f"~/dtctl/{cluster}"), count=1)
 

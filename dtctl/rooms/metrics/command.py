@@ -103,7 +103,7 @@ def _status(record: RunRecord, transport: Transport) -> RunStatus | None:
     try:
         return operations.status.status(record, transport)
     except DtctlError:
-        return None  # the answers to the first question say why
+        return None  # the answers to the first request say why
 
 
 def _printer(*, as_csv: bool, jsonl: bool) -> Print:

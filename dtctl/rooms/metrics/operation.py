@@ -44,13 +44,13 @@ class Series:
     host: str
     directory: str
     points: tuple[Point, ...]
-    """By their steps; no more than were asked for."""
+    """The points by step, at most as many as requested."""
     count: int
-    """Of all its points."""
+    """The number of all its points."""
     least: float | None = None
     most: float | None = None
     now: float = 0.0
-    """By the clock of its host."""
+    """The time by the clock of its host."""
 
     @property
     def last(self) -> Point | None:
@@ -59,12 +59,12 @@ class Series:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What was found. `run` None: no host has one."""
+    """The result of a query; `run` None: no host has one."""
 
     run: str | None
     series: tuple[Series, ...]
     answers: Mapping[str, MetricsResult] = field(default_factory=dict)
-    """Host -> all that it has reported."""
+    """Host -> its answer to `up`."""
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     without_run: tuple[str, ...] = ()
 
@@ -80,7 +80,9 @@ FollowUrls = Callable[
 
 
 def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int) -> Metrics:
-    """By one connection to each host. `tags`: names or patterns, none for all; `points`: the most of each series."""
+    """Reads scalars over one connection to each host. `tags`: names or patterns, none for all; `points`: the most of
+    each series.
+    """
     fields = {"tags": list(tags) or None, "points": points, "follow": False}
     wanted = Request("metrics", MetricsResult, lambda _: fields)
     outcomes = ask(record, ImpatientTransport(transport, record), wanted)
@@ -103,7 +105,7 @@ def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *
 
 
 def _run_of(record: RunRecord, answers: Mapping[str, MetricsResult]) -> str | None:
-    """That of the coordinator's host; if it is away, the one that most hosts have."""
+    """The run of the coordinator's host; if that is away, the one that most hosts have."""
     if record.coordinator in answers:
         return answers[record.coordinator]["run"]
     counted = Counter(answer["run"] for answer in answers.values())
@@ -121,7 +123,7 @@ def _each_once(record: RunRecord, answers: Mapping[str, MetricsResult]) -> Itera
 
 
 def rates_of(points: Sequence[Point]) -> list[Point]:
-    """Steps a second from each point to the next; not a number where the training went back."""
+    """Steps per second from each point to the next; not a number where the step went back."""
     return [
         Point(after.step, after.time, (after.step - before.step) / (after.time - before.time))
         if after.step > before.step and after.time > before.time
@@ -156,13 +158,13 @@ def _points(answer: SeriesPoints) -> Iterable[Point]:
 
 TICK_S = 0.25
 _AT_URLS = "://"
-"""In the place of a host's name: the storage URLs of the run, followed until no host is."""
+"""The key, in place of a host's name, of the run's storage URLs; they are followed as long as any host is."""
 
 
 def follow_metrics(
     record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int
 ) -> Iterator[Series | Disconnected | Reconnected | None]:
-    """What is there, at most so many points of each series, and then new points as they come, until the run has ended;
+    """The existing points, at most so many of each series, and then new points as they come, until the run has ended;
     None whenever nothing came for a while.
 
     Raises DtctlError where no host can be followed.
@@ -201,7 +203,7 @@ def follow_metrics(
 
 @dataclass(frozen=True)
 class _FolderReport:
-    """`whole`: the first of a conversation, with what may have been sent before."""
+    """`whole`: the first report of a conversation, which may repeat points."""
 
     host: str
     folders: Sequence[FolderPoints]
@@ -236,7 +238,7 @@ def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Stre
 
 
 class _WithoutRepeats:
-    """Of a shared directory the host that reports it first continues; of what is sent again only what is new counts."""
+    """Removes repeated points: a shared directory is taken from the host that reports it first."""
 
     def __init__(self) -> None:
         self._owner: dict[Key, str] = {}
@@ -262,19 +264,19 @@ class _WithoutRepeats:
 
 TAGS = ("loss", "*/loss", "loss_*", "*_loss", "*/loss_*")
 POINTS = 200
-"""Of the past."""
+"""The number of past points of each series."""
 
 _MOST_NAMES = 200
 
 _OF_OTHERS = ("eval", "valid", "test")
-"""What is in the names of losses that the training does not make."""
+"""Words in the names of losses that are not the training loss."""
 
 Name = tuple[str, str, str]
 """Directory, name below it, and tag."""
 
 
 def follow_loss(record: RunRecord, transport: Transport) -> Generator[Series | None, None, None]:
-    """The points of every loss, first those of the past; ends where there is nothing to follow. None now and then."""
+    """The points of every loss, beginning with past ones; ends if there is nothing to follow. None now and then."""
     host = record.coordinator
     lead_alone = dataclasses.replace(record, hosts={host: record.route_to(host)}, others={})
     for reported in follow_metrics(lead_alone, transport, TAGS, points=POINTS):
@@ -297,11 +299,11 @@ class Losses:
             return
         points = self._points.setdefault(name, [])
         points.extend(series.points)
-        if len(points) > 4 * POINTS:  # a curve has no room for more
+        if len(points) > 4 * POINTS:  # a curve has no room for more points points
             points[:] = [*points[:-1:2], points[-1]]
 
     def best(self) -> list[Point]:
-        """Empty where there is none."""
+        """The points of the best loss; empty if there is none."""
         if not self._points:
             return []
         return self._points[min(self._points, key=_rank)]

@@ -28,7 +28,7 @@ class Metric:
 
     last: float
     best: float | None
-    """The least of a loss or an error, the most of anything else; None if no value is finite."""
+    """The minimum of a loss or an error, the maximum of anything else; None if no value is finite."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +38,20 @@ class Compared:
     status: RunStatus
     goodput: Goodput | None
     duration_s: float | None
-    """From its start to its outcome, or until now."""
+    """The seconds from the start of the run to its outcome, or until now."""
     steps_per_s: float | None
-    """From the first point of its scalars to the last; without scalars the last rate that its log shows."""
+    """The rate between the first and the last point of its scalars; without scalars the last rate in its log."""
     restarts: int
-    """Of all its tasks."""
+    """The number of restarts of all its tasks."""
     metrics: Mapping[str, Metric]
-    """By tag, and by the event directory's name unless that is `.` or `train`."""
+    """Metrics by tag, prefixed with the event directory's name unless that is `.` or `train`."""
     series: tuple[Series, ...]
     errors: Mapping[str, DtctlError]
-    """Host -> why it gave no answer, or not every one."""
+    """Host -> why it did not answer completely."""
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """With the hosts of each job, as the run's hosts report them."""
+        """The settings of the run, with the hosts of each job as the hosts report them."""
         record = self.status.record
         jobs = grouped((f"jobs.{task.job}.hosts", host) for task, host in record.roster.items())
         return {**record.settings, **{key: " ".join(hosts) for key, hosts in jobs.items()}}
@@ -60,13 +60,13 @@ class Compared:
 @dataclass(frozen=True)
 class Comparison:
     runs: Mapping[str, Compared]
-    """By id, in the order asked."""
+    """Runs by id, in the order asked."""
     errors: Mapping[str, DtctlError]
-    """By run: why nothing is known of it."""
+    """Run -> why it is unknown."""
 
     @property
     def failed(self) -> dict[str, DtctlError]:
-        """Why of some run or host not everything is known."""
+        """The errors of runs or hosts about which some facts are missing."""
         return {**self.errors, **{host: error for one in self.runs.values() for host, error in one.errors.items()}}
 
     @property
@@ -79,7 +79,7 @@ class Comparison:
 
 
 def compare(records: Sequence[RunRecord], transport: Transport) -> Comparison:
-    """Each run's hosts are asked over one connection. `records` name runs."""
+    """Asks the hosts of each run over one connection. `records` name runs."""
     runs: dict[str, Compared] = {}
     errors: dict[str, DtctlError] = {}
     for record in records:
@@ -98,7 +98,7 @@ def compare(records: Sequence[RunRecord], transport: Transport) -> Comparison:
 
 
 def beside(report: Report, records: Sequence[RunRecord], transport: Transport) -> Comparison:
-    """The run of the report, first, and others."""
+    """The run of the report first, and then the others."""
     run = report.status.record.run
     assert run is not None
     others = compare(records, transport)
@@ -120,14 +120,14 @@ def compared(found: RunStatus, scalars: Metrics) -> Compared:
 
 
 def _duration_s(found: RunStatus) -> float | None:
-    """By the hosts' own states."""
+    """The duration by the hosts' own states, in seconds."""
     ends = [past["ended"] for task in found.tasks.values() for past in task.entry["history"]]
     until = max(ends, default=0.0) if found.is_over else found.time
     return until - found.record.created if until > found.record.created else None
 
 
 def _pace(series: Iterable[Series]) -> float | None:
-    """From the first point to the last."""
+    """Steps per second between the first and the last point."""
     points = points_of(series)
     if len(points) < 2 or points[-1].time <= points[0].time:
         return None
@@ -135,13 +135,13 @@ def _pace(series: Iterable[Series]) -> float | None:
 
 
 def _last_rate(found: RunStatus) -> float | None:
-    """The lead's, or of another task that has reported one."""
+    """The last rate of the lead, or of another task that has reported one."""
     tasks = sorted(found.tasks.values(), key=lambda task: task.id != found.record.lead)
     return next((task.entry["rate"] for task in tasks if task.entry["rate"]), None)
 
 
 def _metrics(series: Iterable[Series]) -> dict[str, Metric]:
-    """Of several directories with the same name the first, which is the coordinator's."""
+    """The metrics by tag; of several directories with the same name the first counts, which is the coordinator's."""
     found: dict[str, Metric] = {}
     for one in series:
         if one.last is not None and one.tag not in RATE_TAGS:

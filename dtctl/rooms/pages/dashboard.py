@@ -1,4 +1,4 @@
-"""What a dashboard answers to the browsers that were let in. It changes nothing."""
+"""The answers of a dashboard to the browsers that were admitted. It changes nothing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from dtctl.rooms.pages.report import Following, Report, is_over
 from dtctl.rooms.pages.webserver import Answer, Visit
 
 FAREWELL_S = 3.0
-"""For readers to get the end."""
+"""How long browsers have to read the end."""
 
 
 class Board:
-    """`put`, `close` and `wait_for_readers` are for the thread that writes; the others for those of the readers."""
+    """The parts of the page. The writing thread calls `put`, `close` and `wait_for_readers`, the readers' threads the
+    others.
+    """
 
     def __init__(self) -> None:
         self._parts: dict[str, tuple[int, str]] = {}
@@ -28,7 +30,7 @@ class Board:
         self._changed = threading.Condition()
 
     def put(self, parts: Mapping[str, str]) -> None:
-        """Those that are as before are not sent again."""
+        """Replaces parts; unchanged ones are not sent again."""
         with self._changed:
             changed = {name: text for name, text in parts.items() if self._parts.get(name, (0, None))[1] != text}
             if changed:
@@ -37,31 +39,33 @@ class Board:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Readers are sent that nothing more will come; returns when they were, or do not read."""
+        """Sends readers the end; returns when all have read it, or after FAREWELL_S."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self.readers, FAREWELL_S)
 
     def wait_for_readers(self, timeout_s: float) -> bool:
-        """True as soon as a browser reads."""
+        """Whether a browser reads; returns as soon as one does."""
         with self._changed:
             return self._changed.wait_for(lambda: self.readers > 0, timeout_s)
 
     def since(self, number: int) -> tuple[int, dict[str, str]]:
-        """The newest number, and the parts that are newer than that one. A number that never was is as good as 0."""
+        """The newest number, and the parts that are newer than the given one. A number that never was is as good as
+        0.
+        """
         with self._changed:
             known = number if 0 <= number <= self._number else 0
             return self._number, {name: text for name, (at, text) in self._parts.items() if at > known}
 
     def await_newer(self, number: int, timeout_s: float) -> None:
-        """Returns when there is something newer, or nothing more will come, or it took too long."""
+        """Returns when there is something newer, when the board is closed, or after a timeout."""
         with self._changed:
             self._changed.wait_for(lambda: self._number > number or self.closed, timeout_s)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """While a browser reads."""
+        """Counts a browser as a reader while it lasts."""
         self._count(1)
         try:
             yield
@@ -76,16 +80,16 @@ class Board:
 
 MOST_READERS = 32
 ALIVE_S = 15.0
-"""After so long a silence a reader gets a comment, so that a lost connection is noticed."""
+"""A reader that was sent nothing for this long gets a comment, so that a lost connection is noticed."""
 RETRY_MS = 2000
 
 
 Whole = Callable[[dict[str, str], int], str]
-"""The page, which continues from the number that it is given."""
+"""Draws the whole page, which continues from the given number."""
 
 
 def answering(board: Board, whole: Whole, headers: Mapping[str, str]) -> Answer:
-    """The page, and what is new of it."""
+    """Answers requests: the page, and its changes."""
 
     def answer(visit: Visit, path: str, query: str) -> None:
         if path not in ("", "news"):
@@ -107,7 +111,7 @@ def answering(board: Board, whole: Whole, headers: Mapping[str, str]) -> Answer:
 
 
 def messages(board: Board, number: int) -> Iterator[str]:
-    """Parts as they change, in the words of server-sent events (HTML, "Server-sent events")."""
+    """The changed parts as server-sent events (HTML, "Server-sent events")."""
     with board.reading():
         yield f"retry: {RETRY_MS}\n\n"
         while not board.closed:
@@ -123,7 +127,7 @@ def _is_number(text: str) -> bool:
 
 EVERY_S = 2.0
 SHARE = 0.2
-"""Of the time, for looking and drawing: where that takes long, it is done less often."""
+"""The largest share of the time that is spent on asking hosts and drawing: if that is slow, it happens less often."""
 LONGEST_S = 30.0
 
 _TICK_S = 0.5
@@ -132,7 +136,8 @@ _TICK_S = 0.5
 def looks(
     following: Following, first: Report, board: Board, alive: Callable[[], bool]
 ) -> Iterator[Report | DtctlError]:
-    """The run again and again, or why it is unknown, while the server runs. Hosts are only asked while a browser reads.
+    """The run again and again, or the reason why it is unknown, while the server runs. Hosts are only asked while a
+    browser reads.
 
     After the end of the run there is nothing more to look at, and this continues without an error.
     """
@@ -148,7 +153,7 @@ def looks(
 
 
 def _is_time(board: Board, pause_s: float) -> bool:
-    """After the pause: whether a browser reads."""
+    """Whether a browser reads, after the pause."""
     time.sleep(pause_s)
     return board.wait_for_readers(_TICK_S)
 

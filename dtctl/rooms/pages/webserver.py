@@ -1,4 +1,4 @@
-"""A web server of this machine for one of its users, who has its address: `dtctl dashboard` and `dtctl tensorboard`.
+"""A web server of this machine for one user, who knows its address: `dtctl dashboard` and `dtctl tensorboard`.
 
 Python's own server does: it serves a few connections, one request each, and what is particular about it, who is let in,
 no library would do for it.
@@ -25,10 +25,10 @@ HERE = "127.0.0.1"
 COOKIE = "dtctl"
 
 MOST_UNKNOWN = 64
-"""Connections that have not shown the cookie: a new one replaces the oldest, so that the owner can always connect."""
+"""The most connections without the cookie: a new one replaces the oldest, so that the owner can always connect."""
 MOST_ADMITTED = 64
 PATIENCE_S = 30.0
-"""For a browser that sends nothing of its request, or takes nothing of the answer."""
+"""The time limit for a browser that stops sending its request or reading the answer."""
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -41,7 +41,7 @@ HEADERS = {
 
 
 def listen(port: int, *, apart: bool = False) -> socket.socket:
-    """Of this machine alone; 0 takes a free port. Raises OSError.
+    """Listens on this machine only; port 0 takes a free one. Raises OSError.
 
     `apart`: at an address that nothing else of this machine has, where that is possible. Browsers send the cookies of
     an address to all of its ports, and take them for one site, so a page that is not dtctl's own gets one to itself.
@@ -81,15 +81,15 @@ class Door:
         self._token = secrets.token_urlsafe(24)
         self._lock = threading.Lock()
         self.on_entry: Callable[[], None] = lambda: None
-        """Called when a token was used, from the thread that serves."""
+        """Called when a token was used, from a thread of the server."""
 
     @property
     def token(self) -> str:
-        """Good for one browser, once."""
+        """The token, which admits one browser once."""
         return self._token
 
     def enter(self, token: str) -> str | None:
-        """The cookie's header for who shows the token; then another one is needed."""
+        """The cookie's header for a browser that presents the token; the token then changes."""
         with self._lock:
             if not secrets.compare_digest(token.encode("utf-8", "replace"), self._token.encode()):
                 return None
@@ -98,8 +98,8 @@ class Door:
         return f"{COOKIE}={self._key}; Path={self.place}; HttpOnly; SameSite=Strict"
 
     def knows(self, cookies: str) -> bool:
-        """`cookies`: the header of a request."""
-        # Other servers of this address set cookies, too: none of them is to hide ours.
+        """Whether the browser has the cookie. `cookies`: the header of a request."""
+        # Other servers at this address set cookies, too: none of them must hide ours.
         values = (
             value for name, _, value in (one.strip().partition("=") for one in cookies.split(";")) if name == COOKIE
         )
@@ -108,10 +108,12 @@ class Door:
 
 @dataclass(frozen=True)
 class Entrance:
-    """What is shown to those who have not come in. `headers`: of these pages and of every refusal."""
+    """The pages for browsers that were not admitted. `headers`: of these pages and of every refusal. `headers`: of
+    these pages and of every refusal.
+    """
 
     entered: Callable[[str], str]
-    """Leads on to an address."""
+    """A page that leads on to an address."""
     refused: str
     headers: Mapping[str, str]
 
@@ -127,7 +129,7 @@ class Visit(BaseHTTPRequestHandler):
         self.close_connection = True
         path, _, query = self.path.partition("?")
         if self.headers.get("Host", "").partition(":")[0] not in self.server.names:
-            return self.refuse(400)  # the name may be anybody's, and lead here for a moment (DNS rebinding)
+            return self.refuse(400)  # a stranger's name may resolve to this machine (DNS rebinding)
         if path == "/":
             return self._enter(query)
         if not path.startswith(self.server.door.place):
@@ -141,8 +143,7 @@ class Visit(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = serve
 
     def _enter(self, query: str) -> None:
-        """A page that leads on, not a redirection: where another site has led here, a browser keeps a strict cookie
-        back for as long as it is redirected."""
+        """A page that leads on, not a redirection."""
         if self.command not in ("GET", "HEAD"):
             return self.refuse(405)
         token = parse_qs(query).get("token", [""])[0]
@@ -164,24 +165,24 @@ class Visit(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def begin(self, code: int, headers: Mapping[str, str]) -> None:
-        """Everything of an answer but its body, which ends with the connection."""
+        """Sends the status line and the headers; the end of the connection ends the body."""
         self.send_response_only(code)
         for name, value in {**headers, "Connection": "close"}.items():
             self.send_header(name, value)
         self.end_headers()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Of what is no request. Called by the base class."""
+        """Answers an invalid request. Called by the base class."""
         self.close_connection = True
         with suppress(OSError):
             self.refuse(code)
 
     def log_message(self, *_: Any) -> None:
-        """What a browser may send is no news."""
+        """Logs nothing: a browser may send anything."""
 
 
 Answer = Callable[[Visit, str, str], None]
-"""Answers an admitted request: with its path below the door's place, and its query."""
+"""Answers an admitted request, given its path below the door's place and its query."""
 
 
 class _Listening(ThreadingHTTPServer):
@@ -208,7 +209,7 @@ class _Listening(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def admit(self, request: object) -> bool:
-        """It has shown the cookie. False where there are too many of them."""
+        """Admits a connection that presented the cookie. False if there are too many of them."""
         with self._lock:
             self._unknown.pop(request, None)
             self._admitted.add(request)
@@ -221,13 +222,13 @@ class _Listening(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that has gone is no news; anything else is a fault of ours."""
+        """Ignores a browser that has disconnected; any other error is a bug and is raised."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class Server:
-    """Serves in a thread of its own from the beginning to the end of a `with`."""
+    """Serves in a thread of its own while its `with` block lasts."""
 
     def __init__(self, listener: socket.socket, door: Door, entrance: Entrance, answer: Answer) -> None:
         self._listening = _Listening(listener, door, entrance, answer)
@@ -236,7 +237,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """For one browser, once."""
+        """The address for one browser, which works once."""
         here, port = self._listening.socket.getsockname()
         return f"http://{here}:{port}/?token={self._door.token}"
 

@@ -1,7 +1,8 @@
-"""What lies at a storage URL: listed, read, written and removed from this machine by fsspec.
+"""Lists, reads, writes and removes objects at a storage URL from this machine, through fsspec.
 
 The readers of TensorFlow's formats (dtctl/agent/checkpoints, dtctl/agent/rooms/metrics) read files: what they need
-of a place is copied into a directory here (../checkpoints/urls.py, events.py), and they judge it as they judge one on a host.
+of a place is copied into a directory here (found.py, checkpoints.py, metrics.py), and they judge it as they judge one
+on a host.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MOST_OBJECTS = 100_000
 MOST_DIRECTORIES = 200
 PIECE_BYTES = 8 << 20
 PATIENCE_S = 90.0
-"""So long is tried again what a server that is overloaded or away refuses to a command that needs it."""
+"""How long a required request is retried while the server is overloaded or unreachable."""
 
 _LONGEST_PAUSE_S = 15.0
 
@@ -38,18 +39,18 @@ _SYSTEMS = {
     "s3": ("s3fs", "S3FileSystem"),
     "webhdfs": ("dtctl.rooms.storage.webhdfs", "BoundedWebHDFS"),
 }
-"""gcsfs.GCSFileSystem asks by gRPC for what is not needed here. Others as fsspec knows them."""
+"""The file systems by scheme: gcsfs.GCSFileSystem would use gRPC for unneeded features; the others are fsspec's."""
 
 _REQUEST_S = 120.0
 _LEAST_BYTES_PER_S = 16 << 10
-"""The time limit of a request, and how fast its content has to arrive or leave besides."""
+"""The time limit of a request, and the least rate at which its content must be transferred."""
 
 _MOST_SIZE = 2**53
 _LAST_TIME = 253402300799.0
 """The end of the year 9999."""
 
 _EXTRAS = {"gs": "gs", "s3": "s3", "hdfs": "hdfs", "viewfs": "hdfs", "webhdfs": "hdfs"}
-"""Others are Azure's."""
+"""The extra of dtctl for a scheme; the other schemes are Azure's."""
 
 _PASSING_CODES = frozenset({408, 429, 500, 502, 503, 504})
 _PASSING = frozenset(
@@ -60,11 +61,11 @@ _PASSING = frozenset(
         *("ServiceRequestError", "ServiceResponseError"),  # azure.core
     }
 )
-"""Names of exceptions of libraries that need not be installed."""
+"""Names of temporary errors, of libraries that need not be installed."""
 
 
 class _Short(ConnectionError):
-    """Other bytes have come than were asked for."""
+    """The server sent another number of bytes than requested."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,12 @@ class Object:
 
 
 def label(url: str) -> str:
-    """What stands in the place of a host: the bucket."""
+    """The bucket, which is shown in place of a host."""
     return "/".join(url.split("/")[:3])
 
 
 class Place:
-    """One URL. Raises StorageError in the words of the library that was asked.
+    """One URL. Raises StorageError with the message of the library.
 
     `patience_s`: how long is tried again what may pass.
     """
@@ -91,7 +92,7 @@ class Place:
     def __init__(self, url: str, patience_s: float = 0.0) -> None:
         self.url = normal_url(url)
         self.cut = False
-        """There are more objects than `objects` has given."""
+        """Whether there are more objects than `objects` has yielded."""
         self._patience_s = patience_s
         self._system, self._path = self._ask(self._open)
 
@@ -101,7 +102,9 @@ class Place:
         return kind(**given, use_listings_cache=False, skip_instance_cache=True), str(kind._strip_protocol(self.url))
 
     def objects(self, depth: int, is_left_out: Callable[[str], bool] = lambda name: False) -> Iterator[Object]:
-        """Those in it and in the directories below, so many levels of them. A place where nothing is yet has none."""
+        """The objects at this URL and in the directories below, to this depth. A place where nothing is yet has
+        none.
+        """
         left, room, self.cut = [("", 0)], MOST_OBJECTS, False
         for _ in range(MOST_DIRECTORIES):
             if not left or not room:
@@ -129,7 +132,7 @@ class Place:
         return [entry for entry in found if entry.name.strip("/") != path.strip("/")]
 
     def contents(self, wanted: Iterable[Object]) -> dict[str, bytes]:
-        """Of small objects, many at once; of those that are still there."""
+        """The contents of small objects, many at once; objects that are gone are left out."""
         sizes = {one.name: one.size for one in wanted}
         full = [name for name, size in sizes.items() if size]
 
@@ -140,7 +143,7 @@ class Place:
             )
             for one, end in zip(found, ends, strict=True):
                 if isinstance(one, Exception) and not isinstance(one, FileNotFoundError):
-                    raise one  # that it cannot be read does not mean that it is gone
+                    raise one  # an unreadable object is not necessarily gone
                 _refuse_short(one, end)
             return found
 
@@ -159,7 +162,7 @@ class Place:
         return self._ask(read, end - begin)
 
     def whole(self, name: str) -> bytes:
-        """Reads a small object, whatever its size is by now; empty where there is none. Raises StorageError for a large
+        """Reads a small object, whatever its size is by now; empty if there is none. Raises StorageError for a large
         one."""
         try:
             size = self._ask(lambda: _size(self._system.info(self._at(name))))
@@ -170,14 +173,14 @@ class Place:
         return self.piece(name, 0, size)
 
     def pieces(self, one: Object, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Its content from there on, each piece with its own offset."""
+        """The content from this offset on, each piece with its own offset."""
         while offset < one.size:
             data = self.piece(one.name, offset, min(offset + PIECE_BYTES, one.size))
             yield offset, data
             offset += len(data)
 
     def upload(self, name: str, file: Path, report: Callable[[int], None]) -> None:
-        """`report` gets how many bytes of it are there."""
+        """Uploads a file; `report` receives the number of bytes sent so far."""
         from fsspec.callbacks import Callback
 
         callback = Callback(hooks={"bytes": lambda size, value, **_: report(value)})
@@ -187,7 +190,7 @@ class Place:
         self._ask(lambda: self._system.pipe_file(self._at(name), data), len(data))
 
     def remove(self, name: str) -> None:
-        """One that is gone already is as good."""
+        """Removes an object; it may be gone already."""
         with suppress(Missing):
             self._ask(lambda: self._system.rm_file(self._at(name)))
 
@@ -195,7 +198,7 @@ class Place:
         return f"{self._path}/{name}"
 
     def _ask(self, work: Callable[[], T], size_bytes: int = 0) -> T:
-        """Each library and storage has exceptions of its own, and few of them have a time limit.
+        """Calls the library, and translates its exceptions; few libraries have a time limit.
 
         `size_bytes`: of what is transferred, for the time limit.
         """
@@ -236,23 +239,23 @@ def _system(scheme: str) -> Any:
 
 
 def _refuse_short(data: object, size: int) -> None:
-    """fsspec's WebHDFS takes an error of a data node for content."""
+    """Refuses short content: fsspec's WebHDFS takes an error of a data node for content."""
     if isinstance(data, bytes) and len(data) != size:
         raise _Short(f"{len(data)} bytes have come, and {size} were asked for")
 
 
 def _is_name(name: str) -> bool:
-    """It may become that of a file here."""
+    """Whether the name is valid: it may become the name of a file here."""
     try:
         size = len(os.fsencode(name))
-    except UnicodeEncodeError:  # half a character
+    except UnicodeEncodeError:  # a character was cut in half
         return False
     return name not in ("", ".", "..") and not {"\0", "/"} & set(name) and size <= 255
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """What a listing has of one object, validated. `name`: its path."""
+    """One object in a listing, validated. `name`: its path."""
 
     name: str
     is_directory: bool
@@ -262,7 +265,7 @@ class _Entry:
 
 
 def _entry(found: Any) -> _Entry:
-    """Raises InvalidAnswer: libraries pass on what a server claims."""
+    """Validates an entry. Raises InvalidAnswer: libraries pass on what a server claims."""
     name = found.get("name") if isinstance(found, Mapping) else None
     if not isinstance(name, str):
         raise InvalidAnswer("the listing has an entry without a name")
@@ -286,7 +289,7 @@ def _time(entry: Mapping[str, Any]) -> float:
                 found = datetime.fromisoformat(found[:100].replace("Z", "+00:00"))
             seconds = found.timestamp() if isinstance(found, datetime) else found
             if isinstance(seconds, int | float):
-                seconds = seconds / 1000.0 if seconds > 1e11 else float(seconds)  # webhdfs counts milliseconds
+                seconds = seconds / 1000.0 if seconds > 1e11 else float(seconds)  # WebHDFS reports milliseconds
                 return min(max(0.0, seconds), _LAST_TIME) if seconds == seconds else 0.0
     return 0.0
 
@@ -297,7 +300,7 @@ def _version(entry: Mapping[str, Any]) -> str:
 
 
 def is_passing(error: BaseException | None) -> bool:
-    """A server or a network that may do in a moment what it did not do now."""
+    """Whether a retry may succeed: the error is a server's or a network's."""
     while error is not None:
         response: Any = getattr(error, "response", None)
         of_boto = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
@@ -306,6 +309,6 @@ def is_passing(error: BaseException | None) -> bool:
             if str(code).isdecimal() and int(str(code)) in _PASSING_CODES:
                 return True
         if getattr(error, "errno", None) == errno.EBUSY or _PASSING & {one.__name__ for one in type(error).__mro__}:
-            return True  # s3fs makes EBUSY of SlowDown
+            return True  # s3fs turns SlowDown into EBUSY
         error = error.__cause__
     return False

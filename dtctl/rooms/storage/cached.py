@@ -1,4 +1,4 @@
-"""What was found at a storage URL, kept on this machine for the commands of the next minute: listings are billed.
+"""Caches listings of a storage URL on this machine for a minute: listings are billed.
 
 Where it cannot be read what was found before stays, with the time at which that was.
 """
@@ -24,10 +24,10 @@ EVERY_S = 60.0
 """A place is listed at most once in this time, except by `dtctl checkpoints`."""
 
 LIMIT_S = 30.0
-"""For a listing and what is read with it."""
+"""The time limit for a listing and the reads that belong to it."""
 
 _QUICK_S = 2.0
-"""A problem that is found so soon is looked for again by the next command: it may be solved by then."""
+"""A problem that was found this fast is checked again by the next command: it may be solved by then."""
 
 _MOST_BYTES = 64 << 20
 
@@ -44,7 +44,7 @@ class _Kept:
 
 
 class Cached(Generic[T]):
-    """`what` names the kind of content, which JSON can hold; `check` raises InvalidValue for what is none."""
+    """`what` names the kind of content, which is stored as JSON; `check` raises InvalidValue for invalid content."""
 
     def __init__(self, url: str, what: str, check: Callable[[Any], T]) -> None:
         self._url = normal_url(url)
@@ -53,7 +53,7 @@ class Cached(Generic[T]):
         self._name = f"{what}-{url_hash(url)}.json"
 
     def find(self, look: Callable[[Place], T], *, fresh: bool = False) -> tuple[T | None, str | None]:
-        """What is there, and why it may be something else by now. `fresh`: as it is now."""
+        """The content, and why it may be outdated. `fresh`: as it is now."""
         kept = self._read()
         if fresh or not 0 <= time.time() - kept.asked < EVERY_S:
             kept = self._look(look, kept)

@@ -19,15 +19,16 @@ from dtctl.rooms.storage.found import inspect
 
 _MOST_PRUNED = 1000
 _MOST_PRUNED_BYTES = 512 << 20
-"""Of indexes: what there is no room for is not judged, and stays."""
+"""The most bytes of indexes that are read; checkpoints beyond that are not judged, and stay."""
 
 _VERIFY_S = 3600.0
 _sound: set[tuple[str, str, float, int]] = set()
-"""What was read by this command, which shows what goes before it removes that."""
+"""Checkpoints that this command has already read in full: pruning lists them before it removes any."""
 
 
 def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
-    """As a host does in a directory. `live`: a trainer may be saving there, which writes the file `checkpoint` itself.
+    """Prunes a storage URL by the same rules as a host prunes a directory. `live`: a trainer may be saving there, which
+    writes the file `checkpoint` itself.
 
     Raises StorageError.
     """
@@ -57,7 +58,7 @@ def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
             place.write(state, text.encode("utf-8", "surrogateescape"))
         for one in going:
             for each in reversed(objects_of(place, Found(url, one, ("",)))):
-                place.remove(each.name)  # the index first: it makes it a checkpoint
+                place.remove(each.name)  # the index first, because it makes the checkpoint valid
     return made(
         Pruned,
         dir=url,
@@ -110,7 +111,7 @@ class Download:
 
 
 def verify(found: Found, limit_s: float) -> Verified:
-    """Reads every byte of it, in a directory that is removed then. Raises StorageError, OSError."""
+    """Reads every byte of the checkpoint, in a temporary directory. Raises StorageError, OSError."""
     begun = time.monotonic()
     verdict = verifying.Verdict()
     if found.checkpoint["kind"] == "orbax":

@@ -1,4 +1,4 @@
-"""What goes wrong at a storage URL."""
+"""Errors of storage URLs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dtctl.errors import DtctlError
 
 
 class StorageError(DtctlError):
-    """What lies at a storage URL cannot be listed, read or written from here."""
+    """A storage URL cannot be listed, read or written from here."""
 
 
 class Missing(StorageError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class InvalidAnswer(StorageError):
-    """The server's answer does not hold what it has to."""
+    """The server's answer is invalid."""

@@ -21,25 +21,25 @@ from dtctl.rooms.storage.cached import LIMIT_S, Cached
 from dtctl.rooms.storage.errors import Missing
 
 DEPTH = 1
-"""As on hosts: the directory, and those in it."""
+"""The depth of the search, as on hosts: the directory and its subdirectories."""
 
 
 _MOST = 20
-"""Checkpoints that are reported, and looked into."""
+"""The most checkpoints that are reported and read."""
 
 
 _MOST_CONTENT_BYTES = 32 << 20
 
 
 _ENDS_BYTES = 66_000
-"""Of a file of Keras: where an archive has its table of contents (APPNOTE.TXT, 4.3.16)."""
+"""The bytes read at each end of a .keras file: an archive has its table of contents there (APPNOTE.TXT, 4.3.16)."""
 
 
 _LARGEST_NOTE = 4 << 20
 
 
 def at_urls(record: RunRecord, *, fresh: bool = False) -> list[Checkpoints]:
-    """Each of the run's storage URLs for checkpoints. A place that cannot be read is reported with the problem.
+    """The checkpoints at each of the run's storage URLs. A place that cannot be read is reported with the problem.
 
     Unless `fresh`, what was found within the last minute is believed.
     """
@@ -65,7 +65,7 @@ def inspect(place: Place, most: int, room: int) -> CheckpointReport:
     with temporary_folder("dtctl-checkpoints-") as folder:
         _lay_out(place, _wanted(found, 2 * most), folder, room)
         report = reading.inspect(str(folder.path), time.monotonic() + LIMIT_S, most)
-        for one in report["all"]:  # by its files, which are others at the next look
+        for one in report["all"]:  # the files differ at the next query
             one["identity"] = one["identity"] and f"{one['time']}"
         text = json.dumps(report).replace(json.dumps(str(folder.path))[1:-1], place.url)
     problem = report["problem"] or (f"only the first {len(found)} objects were looked at" if place.cut else None)
@@ -89,7 +89,7 @@ def _wanted(found: Sequence[Object], most: int) -> list[Object]:
 
 
 def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder, room: int) -> None:
-    """Indexes and what else is small with their content, as far as there is room; the newest first."""
+    """Writes indexes and other small files with their content, as far as there is room, the newest first."""
     small: list[Object] = []
     sizes = {one.name: one for one in wanted}
     for name, one in sizes.items():
@@ -99,8 +99,8 @@ def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder, room: int) 
     contents = place.contents(small)
     for name, one in sorted(sizes.items(), key=lambda each: each[0].count("/")):
         if one in small and name not in contents:
-            continue  # it has been removed meanwhile
-        # a bucket may have `a` and `a/b`; what is missing has been removed meanwhile
+            continue  # it was removed meanwhile
+        # a bucket may have `a` and `a/b`; a missing object was removed meanwhile
         with suppress(FileExistsError, NotADirectoryError, IsADirectoryError, Missing):
             _write(folder, one, {0: contents[name]} if name in contents else _ends(place, one))
 
@@ -110,7 +110,7 @@ def is_note(name: str) -> bool:
 
 
 def _ends(place: Place, one: Object) -> dict[int, bytes]:
-    """Of a file of Keras its two ends, by which it is known whether it is whole."""
+    """Reads both ends of a .keras file; they show whether it is complete."""
     if re.match(formats.KERAS_NAME, one.name) is None:
         return {}
     last = max(0, one.size - _ENDS_BYTES)

@@ -1,4 +1,4 @@
-"""A time limit for what a library does, which may have none of its own."""
+"""A time limit for calls into a library that may have none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def within(limit_s: float, url: str, work: Callable[[], T]) -> T:
-    """What `work` returns, or raises; StorageError if it takes longer. It is then left to itself."""
+    """What `work` returns or raises; StorageError after the time limit. The call is then abandoned."""
     found: list[T] = []
     raised: list[BaseException] = []
 

@@ -32,7 +32,7 @@ _TICK_S = 0.5
 
 
 def at_urls(record: RunRecord, run: str, tags: Sequence[str], points: int) -> dict[str, MetricsResult]:
-    """By bucket, as a host would report it; what cannot be read is among the problems."""
+    """The scalars by bucket, in the form of a host's report; read errors are among its problems."""
     found: dict[str, MetricsResult] = {}
     for url in record.event_urls:
         answer = _at(url, run, tags, points)
@@ -90,7 +90,7 @@ def follow(
     ended: threading.Event,
     put: Callable[[str, Sequence[FolderPoints], bool], None],
 ) -> None:
-    """`put` gets a bucket, its new points, and whether these are the first; until `ended`."""
+    """Reports new points until `ended`: `put` receives a bucket, its new points, and whether these are the first."""
     readers: dict[str, Reader] = {}
 
     def read(url: str, copies: Copies) -> None:
@@ -106,7 +106,7 @@ def follow(
 
 
 def keep_up(urls: Sequence[str], streams: Streams, ended: threading.Event, each: Callable[[str, Copies], None]) -> None:
-    """Fetches what is new once a minute, until `ended`, and then once more; `each` is called when it is here."""
+    """Fetches new bytes once a minute until `ended`, and then once more; `each` is called after each fetch."""
     failing: set[str] = set()
     while not streams.ended:
         last = ended.is_set()
@@ -133,11 +133,11 @@ _MARK = "tfevents"
 _DEPTH = 3
 _FETCH_S = 20.0
 _MOST_BYTES = 256 << 20
-"""That one look fetches, as long as it does not take longer."""
+"""The most bytes that one query fetches, unless the time limit comes first."""
 
 
 class Copies:
-    """Of the event files at one URL, in `files`."""
+    """Copies, in `files`, of the event files at one URL."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -150,13 +150,13 @@ class Copies:
         return Reader([str(self.files)])
 
     def refresh_all(self, streams: Streams, *, fresh: bool = False) -> None:
-        """As `refresh`, again and again, as long as that fetches more."""
+        """Repeats `refresh` as long as it fetches more."""
         left, before = self.refresh(fresh=fresh), None
         while left and left != before and not streams.ended:
             left, before = self.refresh(), left
 
     def refresh(self, *, fresh: bool = False) -> int:
-        """Fetches what is new by a listing of the last minute; how many bytes are left. Raises StorageError, OSError.
+        """Fetches new bytes by a listing of the last minute; returns how many are left. Raises StorageError, OSError.
 
         `fresh`: by a new listing.
         """
@@ -197,7 +197,7 @@ def _checked_listing(kept: Any) -> list[Any]:
 
 
 def _with_room(there: list[Object], files: Folder) -> Iterator[tuple[Object, int]]:
-    """How many bytes of each are fetched now; the newest first."""
+    """How many bytes of each file are fetched now; the newest files come first."""
     room = _MOST_BYTES
     for one in sorted(there, key=lambda each: each.time, reverse=True):
         have = _size(files.path / one.name)
@@ -244,7 +244,7 @@ def _copy(place: Place, one: Object, files: Folder, room: int, until: float) -> 
 
 @contextmanager
 def _locked(kept: Folder) -> Iterator[bool]:
-    """False while another command fetches the same."""
+    """Whether the copies could be locked; another command may be fetching them."""
     with kept.append("lock") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Where a storage server may send dtctl: to nodes of its own site, with requests of its own protocol.
+"""Limits where a storage server may redirect dtctl: to nodes of its own site, with requests of its own protocol.
 
 A redirect makes this machine send a request to a place that the server chooses, from within this machine's network.
 Followed are those with an operation of WebHDFS, to the server's own host or to one of its site: a name of the same
@@ -17,17 +17,17 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from dtctl.rooms.storage.errors import StorageError
 
 VARIABLE = "DTCTL_WEBHDFS_HOSTS"
-"""Names, addresses and patterns, separated by commas, of hosts to which any server may send requests of WebHDFS."""
+"""Hosts to which any server may redirect WebHDFS requests: names, addresses and patterns, separated by commas."""
 
 _PATH = "/webhdfs/v1/"
 _METADATA = frozenset({"169.254.169.254", "169.254.170.2", "fd00:ec2::254", "100.100.100.200"})
-"""The addresses of AWS, Google, Azure and others; of tasks of AWS; of AWS by IPv6; of Alibaba."""
+"""The metadata addresses of AWS, Google, Azure and others; of AWS tasks; of AWS by IPv6; of Alibaba."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class RedirectRefused(StorageError):
-    """The server sends dtctl where no server may."""
+    """The server redirects dtctl to a place that no server may name."""
 
 
 class Server:
@@ -39,7 +39,7 @@ class Server:
         self._scheme = parts.scheme
         self._port = _port(url)
         self._address: Address | None = None
-        """The address that the name of the host led to, once it has been connected to."""
+        """The address that the host's name resolved to at the first connection."""
 
     def is_named_by(self, url: str) -> bool:
         """Whether the URL is one of the server itself, to which the user's credentials may be sent."""
@@ -48,7 +48,7 @@ class Server:
         return (parts.scheme, _normal(parts.hostname), _port(url)) == own
 
     def check_url(self, url: str) -> None:
-        """By what the URL itself shows; what its name leads to is checked when it is connected to."""
+        """Checks the URL itself; the address of its host is checked on connection."""
         if self.is_named_by(url):
             return
         parts = urlsplit(url)
@@ -67,7 +67,7 @@ class Server:
             raise self._refused(url, "which is a host of another domain", may_be_listed=True)
 
     def check_address(self, host: str, found: str) -> None:
-        """`found`: the address that a connection to `host` has led to."""
+        """`found`: the address of a connection to `host`."""
         host, address = _normal(host), _address(_normal(found))
         if address is None:
             return
@@ -80,7 +80,7 @@ class Server:
         own = _address(self._host) or self._address
         if str(address) in _METADATA:
             raise self._refused(host, "where a cloud gives out credentials")
-        if own is None:  # by a proxy of the user's, which connects
+        if own is None:  # the user's proxy connects
             return
         if _reach(address) not in (_reach(own), "public"):
             raise self._refused(host, f"{address}, a {_reach(address)} address, from a {_reach(own)} one")
@@ -118,14 +118,14 @@ def _address(host: str) -> Address | None:
     try:
         found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        # what a resolver takes for an address in another form, such as 0x7f000001 or 127.1, is no name of a domain
+        # resolvers accept other forms of addresses, such as 0x7f000001 or 127.1, which are no domain names
         return ipaddress.ip_address("0.0.0.0") if re.fullmatch(r"(0x[0-9a-f]*|[0-9.])+", host) else None
     mapped = getattr(found, "ipv4_mapped", None)
     return mapped if mapped is not None else found
 
 
 def _domain(host: str) -> str:
-    """What follows the first label; a name of one label is one of this network's own domain."""
+    """The part after the first label; a name of one label belongs to the local domain."""
     return host.partition(".")[2]
 
 

@@ -1,4 +1,4 @@
-"""WebHDFS by fsspec's client; what its server may answer is bounded, and so is where it may send dtctl.
+"""WebHDFS through fsspec's client, with limits on the server's answers and redirects.
 
 A cluster file names the server, which therefore may be anybody's. A name node sends its clients on to data nodes
 (https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html, "Two-step write"): redirects.py
@@ -57,7 +57,7 @@ class Status(Record):
 
 
 class _Bounded(HTTPAdapter):
-    """Reads every answer itself, also that of a redirect, of which `requests` would read any number of bytes."""
+    """Reads every response itself, including redirects, of which `requests` would read without a limit."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -82,7 +82,7 @@ class _Bounded(HTTPAdapter):
 
 
 def _checking(pool: Any, server: Server) -> Any:
-    """The pool, whose connections are closed before a byte is sent if they lead where none may."""
+    """A pool that closes connections to forbidden addresses before a byte is sent."""
 
     class Connection(pool.ConnectionCls):  # type: ignore[misc]
         def _new_conn(self) -> Any:
@@ -98,7 +98,7 @@ def _checking(pool: Any, server: Server) -> Any:
 
 
 def _content(response: requests.Response, url: str) -> bytes:
-    """The bytes as they come: dtctl asks for no compression. Raises StorageError."""
+    """The bytes as they arrive, uncompressed: dtctl asks for no compression. Raises StorageError."""
     pieces: list[bytes] = []
     begun = checked_at = time.monotonic()
     size = size_then = 0
@@ -133,7 +133,7 @@ class _Session(requests.Session):
             self.mount(prefix, _Bounded(server))
 
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
-        """The credentials are for the server alone: a data node gets what the redirect contains."""
+        """Sends credentials to the server only: a data node gets what the redirect contains."""
         if not self._server.is_named_by(str(request.url)):
             request.auth = lambda prepared: prepared
         return super().prepare_request(request)

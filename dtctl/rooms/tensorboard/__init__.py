@@ -1,4 +1,4 @@
-"""Copies of the event files of several hosts in one directory, kept up with what is added to them."""
+"""Copies the event files of several hosts to one directory, and keeps the copies up to date."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ and there is no TensorBoard here (`not_here`)."""
 
 @dataclass(frozen=True)
 class EventFileSources:
-    """What the hosts have reported; `run` None: none of them has one."""
+    """The directories that hosts have reported; `run` None: no host has a run."""
 
     run: str | None
     answers: Mapping[str, EventDirsResult]
@@ -46,7 +46,9 @@ class EventFileSources:
 
 @dataclass(frozen=True)
 class Location:
-    """`host` None: here, on copies from `sources` and `urls`. `left_out`: hosts and buckets that are not shown."""
+    """Where TensorBoard runs. `host` None: here, on copies from `sources` and `urls`. `left_out`: hosts and buckets
+    that are not shown.
+    """
 
     host: str | None
     choice: Choice
@@ -56,7 +58,7 @@ class Location:
 
 
 def find_event_files(record: RunRecord, transport: Transport) -> EventFileSources:
-    """By one connection to each host."""
+    """Finds event files over one connection to each host."""
     outcomes = ask(record, ImpatientTransport(transport, record), Request("event_dirs", EventDirsResult))
     results = outcomes.results
     runs = [results[host]["run"] for host in sorted(results, key=lambda name: name != record.coordinator)]
@@ -70,7 +72,7 @@ def find_event_files(record: RunRecord, transport: Transport) -> EventFileSource
 def choose(
     found_files: EventFileSources, coordinator: str, *, copy: bool, here: bool, urls: Sequence[str] = ()
 ) -> Location:
-    """`urls`: where the run writes besides; `here`: this machine has TensorBoard.
+    """Chooses where TensorBoard runs. `urls`: where the run writes besides; `here`: this machine has TensorBoard.
 
     Raises PreflightError where there is none that could show them.
     """
@@ -94,7 +96,7 @@ def choose(
 
 
 def _some(found_files: EventFileSources, order: list[str]) -> Location:
-    """On the host that can show the most of them. Raises PreflightError where none can."""
+    """The host that can show most of the files. Raises PreflightError where none can."""
     with_it = [host for host in order if found_files.answers[host]["tensorboard"]]
     if not with_it:
         tried = [
@@ -119,7 +121,7 @@ def none_here() -> PreflightError:
 
 
 def _sources(found_files: EventFileSources, order: list[str]) -> tuple[str, ...]:
-    """The hosts to copy from; not those that have files, and none but those of an earlier one."""
+    """The hosts to copy from: those that have files, of this run and not of an earlier one."""
     seen: set[Key] = set()
     chosen = []
     for host in order:
@@ -141,7 +143,7 @@ _LONGEST_NAME = 255
 
 @dataclass(frozen=True)
 class Copied:
-    """All that a host, or a storage URL, had when it was asked is here."""
+    """All the files that a host or a storage URL had when it was asked are here."""
 
     host: str
     files: int
@@ -150,7 +152,7 @@ class Copied:
 @dataclass
 class _File:
     names: tuple[str, ...]
-    """Its path below the directory."""
+    """The parts of its path below the directory."""
     host: str
     source: tuple[str, str, str]
     inode: str = ""
@@ -158,7 +160,7 @@ class _File:
 
 
 class Copies(AbstractContextManager["Copies"]):
-    """Below `directory`, in a temporary `place` that is removed at the end. A context manager.
+    """The copies below `directory`, in a temporary `place` that is removed at the end. A context manager.
 
     What hosts share comes from the first to report it.
     """
@@ -180,15 +182,14 @@ class Copies(AbstractContextManager["Copies"]):
             self._stack.close()
 
     def had(self, host: str) -> list[dict[str, object]]:
-        """How far a host's files are here, as `event_files` is asked."""
+        """The sizes of a host's copies, for the request `event_files`."""
         with self._lock:
             own = [file for file in self._files.values() if file.host == host]
             places = [dict(zip(("dir", "name", "file"), file.source, strict=True)) for file in own]
             return [{**at, "inode": file.inode, "size": file.size} for at, file in zip(places, own, strict=True)]
 
     def add(self, host: str, answer: EventFile, data: bytes) -> None:
-        """Raises InvalidValue for what would go elsewhere than below the directory, and DtctlError when the disk is
-        full."""
+        """Raises InvalidValue for a path outside the directory, and DtctlError when the disk is full."""
         key = key_of(answer)
         with self._lock:
             if self._closed or self._owner.setdefault(key, host) != host:
@@ -201,7 +202,7 @@ class Copies(AbstractContextManager["Copies"]):
             self._write(file, data)
 
     def show(self, url: str, files: Path) -> None:
-        """The copies of what lies at a storage URL, which are kept (../storage/events.py)."""
+        """Shows the cached copies of a storage URL (../storage/events.py)."""
         with self._lock:
             if not self._closed and ("", url) not in self._labels:
                 self._shown.link(self._label("", url), files)
@@ -216,7 +217,7 @@ class Copies(AbstractContextManager["Copies"]):
         return self._files[place]
 
     def _label(self, host: str, directory: str) -> str:
-        """The directory's own name; with its host's, or a number, where another has the same."""
+        """The directory's own name; with its host's name, or a number, if another directory has the same."""
         if (host, directory) not in self._labels:
             name = (_parts(directory) or ["root"])[-1]
             names = chain((name, f"{name}@{host}"), (f"{number}-{name}" for number in count(2)))
@@ -243,7 +244,9 @@ class Copies(AbstractContextManager["Copies"]):
 
 
 def _parts(name: str) -> list[str]:
-    """Of a path below a directory. Raises InvalidValue for one that leads out of it, or that no file system has."""
+    """The parts of a path below a directory. Raises InvalidValue for one that leads out of it, or that no file system
+    has.
+    """
     parts = [part for part in name.split("/") if part not in ("", ".")]
     for part in parts:
         try:
@@ -281,7 +284,7 @@ class CopyStream:
 def follow_copies(
     record: RunRecord, transport: Transport, place: Location, found_files: EventFileSources, copies: Copies
 ) -> Iterator[Copied | Disconnected | Reconnected | None]:
-    """Endless: what becomes of the hosts that are copied from, and None now and then."""
+    """What happens with the hosts that are copied from, and None now and then; never ends."""
     with Streams(transport) as streams:
         for name in place.sources:
             host, own = record.route_to(name), without(name, place.sources, found_files.answers)
@@ -304,6 +307,6 @@ def _follow_urls(urls: Sequence[str], copies: Copies, streams: Streams) -> None:
 
 
 def without(host: str, sources: Sequence[str], answers: Mapping[str, EventDirsResult]) -> list[FolderAt]:
-    """What this host is not to send, because one before it does."""
+    """Files that this host must not send, because an earlier one does."""
     earlier = [answers[name] for name in sources[: sources.index(host)] if name in answers]
     return [folder for answer in earlier for folder in answer["folders"]][:MOST_FOLDERS]

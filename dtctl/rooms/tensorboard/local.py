@@ -1,4 +1,4 @@
-"""A TensorBoard on this machine, which shows a directory and ends with this process, however it ends."""
+"""A TensorBoard on this machine, which shows a directory and is killed with this process in any case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dtctl.errors import DtctlError
 BEGIN_LIMIT_S = 120.0
 PROBE_LIMIT_S = 60.0
 RESPONSE_S = 120.0
-"""How long it may send nothing, or take nothing, of a connection."""
+"""The longest silence of a connection."""
 END_LIMIT_S = 5.0
 _OUTPUT_BYTES = 4096
 _LOOK_S = 0.1
@@ -55,7 +55,7 @@ def _has(python: str) -> bool:
 
 
 class Here(AbstractContextManager["Here"]):
-    """A context manager: at its end the process has ended, and its place is removed."""
+    """The TensorBoard process. A context manager: at its end the process has ended, and its `place` is removed."""
 
     def __init__(self, python: str, place: Path, shown: Path) -> None:
         """`shown` is in `place`, the directory that is removed."""
@@ -76,7 +76,7 @@ class Here(AbstractContextManager["Here"]):
         self._line.settimeout(_LOOK_S)
 
     def __exit__(self, *_: object) -> None:
-        self._line.close()  # it ends by itself then
+        self._line.close()  # the process ends by itself then
         try:
             self._child.wait(END_LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -94,7 +94,7 @@ class Here(AbstractContextManager["Here"]):
         return connection
 
     def check(self) -> None:
-        """Raises DtctlError when it has ended."""
+        """Raises DtctlError if it has ended."""
         code = self._child.poll()
         if code is not None:
             size = os.fstat(self._output.fileno()).st_size
@@ -105,7 +105,7 @@ class Here(AbstractContextManager["Here"]):
             )
 
     def begin(self) -> None:
-        """Returns when it takes connections. Raises DtctlError."""
+        """Returns when it accepts connections. Raises DtctlError."""
         until = time.monotonic() + BEGIN_LIMIT_S
         while True:
             self.check()

@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 
 
 FAREWELL_S = 10.0
-"""How long the host may take to end TensorBoard, once it is asked to."""
+"""The time limit for the host to end TensorBoard."""
 
 RESPONSE_S = 120.0
-"""How long TensorBoard may send nothing, or take nothing, of a connection."""
+"""The longest silence of a connection to TensorBoard."""
 
 
 class Channel(io.RawIOBase):
-    """One connection to TensorBoard, with what http.client wants of a socket."""
+    """One connection to TensorBoard, with the methods that http.client expects of a socket."""
 
     def __init__(self, tunnel: Tunnel, number: int) -> None:
         self._tunnel = tunnel
         self.number = number
         self.room = WINDOW_BYTES
-        """So much more the host takes."""
+        """The number of bytes that the host still accepts."""
         self.pending = bytearray()
-        """What has arrived and was not read yet; never more than the host was allowed to send."""
+        """Received bytes that were not read yet; never more than the host was allowed to send."""
         self.over = False
-        """The host has closed it: what is pending is all there will be."""
+        """Whether the host has closed it: nothing follows the pending bytes."""
 
     def makefile(self, mode: str) -> io.BufferedReader:
         return io.BufferedReader(self)
@@ -105,7 +105,7 @@ class Tunnel(AbstractContextManager["Tunnel"]):
         self._receiver = threading.Thread(target=self._receive, daemon=True, name=f"tensorboard-{host}")
 
     def __exit__(self, *_: object) -> None:
-        """Waits until the host has ended it: when the command is over, nothing is left there."""
+        """Waits until the host has ended TensorBoard, so that nothing is left there."""
         try:
             if self._receiver.is_alive() and self._end is None:
                 with suppress(DtctlError):
@@ -117,7 +117,9 @@ class Tunnel(AbstractContextManager["Tunnel"]):
             self._session.close()
 
     def begin(self) -> TensorboardReady:
-        """Returns when TensorBoard takes connections. Raises what the host refuses, and what a lost connection is."""
+        """Returns when TensorBoard accepts connections. Raises the host's refusal, and the error of a lost
+        connection.
+        """
         self._session.send(request(self._record, self._session.host, "tensorboard"))
         self._receiver.start()
         self._stay(lambda: self._ready is not None)
@@ -126,13 +128,13 @@ class Tunnel(AbstractContextManager["Tunnel"]):
         return self._ready
 
     def wait(self) -> TensorboardResult:
-        """Until TensorBoard has ended on the host. Raises as `begin`."""
+        """Waits until TensorBoard has ended on the host. Raises as `begin`."""
         self._stay(lambda: self._end is not None)
         assert isinstance(self._end, dict)
         return self._end
 
     def _stay(self, until: Callable[[], bool]) -> None:
-        """Repeats that this process is alive."""
+        """Sends signs of life."""
         while not until():
             with self._changed:
                 waited = self._changed.wait_for(lambda: self._end is not None or until(), ALIVE_S)
@@ -153,7 +155,7 @@ class Tunnel(AbstractContextManager["Tunnel"]):
     # for channels
 
     def send(self, fields: dict[str, object], payload: bytes = b"") -> None:
-        """Raises ConnectionError, and DtctlError when the host takes nothing for too long."""
+        """Raises ConnectionError, and DtctlError when the host accepts nothing for too long."""
         with self._sending:
             if self._end is not None:
                 raise ConnectionAbortedError("the tunnel has ended")
@@ -174,7 +176,7 @@ class Tunnel(AbstractContextManager["Tunnel"]):
             with suppress(DtctlError, ConnectionError):
                 self.send({"type": "closed", "channel": channel.number})
 
-    # what the thread does that reads
+    # the work of the reading thread
 
     def _receive(self) -> None:
         try:
@@ -207,7 +209,7 @@ class Tunnel(AbstractContextManager["Tunnel"]):
             raise untrue(self._session.host.name, f"speaks of connection {number}, which was not opened")
         channel = self._channels.get(number)
         if channel is None:
-            return  # it was closed here meanwhile
+            return  # the channel was closed here meanwhile
         if message.type == "taken":
             channel.room = min(WINDOW_BYTES, channel.room + message.of(TakenWord)["size"])
         elif message.type == "closed":
@@ -258,7 +260,9 @@ def proxy(connect: Callable[[], Upstream]) -> Answer:
 
 
 def _is_own(visit: Visit) -> bool:
-    """No page of another origin has sent it; a browser names the origin of what changes something."""
+    """Whether the request is not from a page of another origin; browsers name the origin of requests that change
+    something.
+    """
     origin = visit.headers.get("Origin")
     return origin is None or origin.partition("://")[2] == visit.headers.get("Host")
 
@@ -291,7 +295,7 @@ def _request(visit: Visit, target: str) -> Iterator[str]:
 
 
 def _named(headers: Any, wanted: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
-    """Those that are wanted; none that would be more than a line."""
+    """The wanted headers; none that is longer than a line."""
     for name, value in headers:
         if wanted(name.lower()) and not set(value) & {"\r", "\n", "\0"}:
             yield name, value

@@ -48,7 +48,7 @@ def show(
     Raises the error that ended the stream of the run.
     """
     if not console.colored(stderr=True):
-        os.environ["NO_COLOR"] = "1"  # as --color is unknown to Textual, which reads this
+        os.environ["NO_COLOR"] = "1"  # Textual reads this variable, and does not know --color
     from dtctl.rooms.top.app import Top
 
     app = Top(run, loss, open_log, fine=console.can_show("▁█⣿", stderr=True), heeds_signals=True)

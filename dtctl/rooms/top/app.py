@@ -49,14 +49,14 @@ class Top(App[ExitCode]):
 
     TITLE = "dtctl top"
     ENABLE_COMMAND_PALETTE = False
-    CSS_PATH = Path(__file__).with_name("top.tcss")  # a subclass in another directory finds it, too
+    CSS_PATH = Path(__file__).with_name("top.tcss")  # so that a subclass in another directory finds it, too
     BINDINGS = [  # noqa: RUF012
         Binding("ctrl+c", "interrupted", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
         *(Binding(key.keys, key.action, key.does, show=False, priority=True) for key in TABLE),
         *(Binding(keys, f"{action}({by!r})", show=False, priority=True) for keys, action, by in _MOVES),
     ]
-    """With priority, so that keys are handled in order, however fast they are typed."""
+    """The keys, with priority, so that they are handled in order however fast they are typed."""
 
     def __init__(
         self, run: Feed, loss: Feed, open_log: OpenLog, *, fine: bool = True, heeds_signals: bool = False
@@ -104,7 +104,7 @@ class Top(App[ExitCode]):
         """Takes the news and draws it; without any, draws the ages regularly."""
         try:
             news = self.model.poll(time.monotonic())
-        except BaseException as error:  # shown below the screen, once that is gone
+        except BaseException as error:  # shown below the screen, after it has closed
             self.failure = error
             self.exit()
             return

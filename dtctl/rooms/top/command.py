@@ -24,7 +24,7 @@ def top(scope: Scope) -> None:
         ).start()
 
     run = operations.client.streams.Feed(lambda: operations.watch.watch_run(record, transport)).start()
-    first = run.first()  # before the screen: errors and questions have the terminal for themselves
+    first = run.first()  # before the screen, because errors and questions need the terminal
     known = first.record if isinstance(first, operations.snapshot.RunStatus) else record
     loss = operations.client.streams.Feed(lambda: rooms.metrics.operation.follow_loss(known, transport))
     try:

@@ -134,7 +134,7 @@ class Histories:
         """The time of each task's last step that was counted."""
 
     def add(self, status: RunStatus) -> None:
-        """Adds the values of a status. For another run all curves start again."""
+        """Adds the values of a status. All curves start again for another run."""
         if status.record.run != self._run:
             self.__init__()  # type: ignore[misc]
             self._run = status.record.run

@@ -61,7 +61,7 @@ def page(
 
 
 def _troubles(snapshot: Snapshot, width: int, room: int) -> list[Line]:
-    """As many whole problems as there is room for; always the first."""
+    """The problems that fit the room, without cutting one; always the first."""
     for most in range(room, 0, -1):
         lines = [part for line in problems(snapshot, most) for part in _some(wrapped(line, width))]
         if len(lines) <= room or most == 1:
@@ -156,7 +156,7 @@ def _ends(values: Values) -> str:
 
 
 def spread(values: Values, most: int) -> list[float]:
-    """At most `most` values: the mean of each part, or of the part before if one is empty."""
+    """The values as at most `most` means, one of each part; an empty part has the value of the part before."""
     if len(values) <= most:
         return [value for _, value in values]
     first, last = min(place for place, _ in values), max(place for place, _ in values)
@@ -171,7 +171,7 @@ def spread(values: Values, most: int) -> list[float]:
 
 
 def problems(snapshot: Snapshot, most: int) -> list[Line]:
-    """At most `most` lines; the last one counts the rest."""
+    """The problems in at most `most` lines; the last one counts the rest."""
     lines = [
         *_contacts(snapshot),
         *_cause(snapshot),
@@ -248,7 +248,7 @@ def _run_lines(snapshot: Snapshot) -> Iterator[Line]:
     open_ones = [one for one in coordination.view["incidents"] if one["recovered"] is None and one["closed"] is None]
     for incident in open_ones[-2:]:
         if TaskId.parse(incident["task"]) in named:
-            continue  # its line says the same
+            continue  # its own line says the same
         yield _line("yellow", "", incident_lines(incident, snapshot.now)[0])
     for text in coordination.view["warnings"]:
         yield _line("yellow", "warning", text)

@@ -90,7 +90,9 @@ class Control:
         self._socket.close()
 
     def _wait_at_most(self, timeout_s: float) -> None:
-        """For all that arrives from now on: who sends a byte now and then has no more time than who is silent."""
+        """Limits the time for all that arrives from now on: a peer that sends single bytes has no more time than a
+        silent one.
+        """
         self._until = time.monotonic() + timeout_s
         self._socket.settimeout(timeout_s)
 

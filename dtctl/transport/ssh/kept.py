@@ -104,7 +104,7 @@ class KeptLogins(Routes):
         super().__init__(files)
         self._asking = asking
         self._question = threading.Lock()
-        """Only one host prompts at a time."""
+        """Held while a host prompts: only one may at a time."""
         self._lock = threading.Lock()
         self._logins: dict[Path, _Login] = {}
 

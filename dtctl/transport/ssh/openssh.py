@@ -31,7 +31,7 @@ Own = Callable[[SshSettings], Sequence[str]]
 LONGEST_DIRECTORY = 60
 """Leaves room in the 104 bytes of a socket's path for the name, to which `ssh` adds a suffix while it is new."""
 _SHARED = "/tmp"
-"""Not $TMPDIR, whose path may be long."""
+"""The directory of sockets; the path of $TMPDIR may be too long."""
 
 
 def ssh_command(host: Host, *, ssh_config: Path | None = None) -> list[str]:

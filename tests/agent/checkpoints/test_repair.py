@@ -164,7 +164,7 @@ def test_the_report_names_what_was_done_and_the_checkpoint_that_will_be_restored
     assert ["model.ckpt-200 is damaged" in text for text in found["done"]] == [True]
 
 
-def test_the_report_names_the_only_checkpoint_if_it_is_lost_unless_training_may_start_over(flipped: Path) -> None:
+def test_report_names_a_lost_only_checkpoint_unless_training_may_start_over(flipped: Path) -> None:
     for path in flipped.glob("model.ckpt-100*"):
         path.unlink()
     lost = prepare_restore([str(flipped)], [], "full", 3, scratch=False)["lost"]

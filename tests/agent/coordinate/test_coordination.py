@@ -175,9 +175,7 @@ def end_controller(cluster: Cluster, talks: dict[str, Conversation], *killed: st
 
 
 @pytest.mark.parametrize("killed", ["", "a", "abc"], ids=lambda hosts: f"killed sessions: {hosts or 'none'}")
-def test_a_run_that_only_the_coordinators_host_was_asked_to_keep_is_kept_on_every_host(
-    cluster: Cluster, killed: str
-) -> None:
+def test_keep_that_only_reaches_the_coordinators_host_keeps_every_host(cluster: Cluster, killed: str) -> None:
     with ExitStack() as stack:
         talks = cluster.start(stack)
         talks["b"].send("keep")
@@ -227,7 +225,7 @@ def test_stop_on_every_host_ends_the_run(cluster: Cluster) -> None:
     assert cluster.view()["condition"]["type"] == "Stopped"
 
 
-def test_a_drained_host_stays_drained_when_its_agent_is_killed_and_can_be_asked_itself(cluster: Cluster) -> None:
+def test_drained_host_whose_agent_is_killed_stays_drained_and_answers(cluster: Cluster) -> None:
     cluster.up()
     eventually(cluster.running, what="the start")
     lead, worker = cluster.hosts["b"], cluster.hosts["c"]

@@ -17,7 +17,7 @@ from dtctl.agent.records.reasons import fact, sentence
 from dtctl.agent.records.requests import DrainRequest, RestartRequest, StopRequest, UndrainRequest
 from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
-from dtctl.agent.records.whole_run import Contact, PostedRequest, RunView
+from dtctl.agent.records.whole_run import Contact, Incident, PostedRequest, RunView
 from dtctl.agent.requests import drain, run_handles, runs, stop
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
@@ -74,6 +74,10 @@ class Coordinator:
         found: list[dict[str, Any]] = json.loads(path.read_text())["requests"] if path.exists() else []
         return found
 
+    def elect(self, host: str, term: int) -> None:
+        """As this host knows the election: a, b and c vote."""
+        RunFiles(str(self.directory)).write_ballot({"term": term, "voted": host, "coordinator": host, "last": host})
+
     def set(self, task: str, **fields: Any) -> None:
         self.view["hosts"][TASKS[task]]["state"]["tasks"][task].update(fields)
 
@@ -89,7 +93,10 @@ class Run:
         self.files = RunFiles(str(directory))
         roster = [{"task": task, "host": place} for task, place in TASKS.items()]
         led = {**LED, "run": "r-1", "host": host, "grace_s": 0.1, "roster": roster, "tasks": []}
-        self.spec = made(Spec, **led)
+        voters = [{"host": name, "address": f"{name}:1", "port": 1} for name in ("a", "b", "c")]
+        self.spec = made(Spec, **{**led, "voters": voters if (directory / "ballot.json").exists() else []})
+        if self.spec["voters"]:
+            (directory / "spec.json").write_text(json.dumps(self.spec))
         self._coordinator = coordinator
 
     def keep_supervised(self) -> None:
@@ -112,8 +119,11 @@ class Run:
     def survivors(self, tasks: list[str]) -> list[Survivor]:
         return []
 
+    def intent(self) -> IntentFile:
+        return made(IntentFile, serial=0, tasks={})
+
     def change(self, change: Callable[[IntentFile], None]) -> int:
-        change(made(IntentFile, serial=0, tasks={}))
+        change(self.intent())
         return 0
 
     def until(self, done: Callable[[State], bool], limit_s: float) -> State | None:
@@ -227,6 +237,37 @@ def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator)
     coordinator.cut("c", heard=time.time())
     answer = ask(stop.restart, tasks=["worker:1"], by="me")
     assert (answer["tasks"], answer["unreached"]) == ({}, ["c"])
+
+
+def test_restart_does_not_wait_for_a_recovery_that_waits_for_a_host_that_is_away(coordinator: Coordinator) -> None:
+    """Its tasks start together, and nobody knows when."""
+    together = list(TASKS)
+    lost = {"task": "worker:1", "host": "c", "attempt": 1, "tasks": together, "scope": "gang"}
+    coordinator.view["incidents"] = [made(Incident, **lost, **NOTHING_YET)]
+    for task in together:
+        coordinator.view["intents"][task].update({"want": "hold", "generation": 2})
+        coordinator.set(task, state="pending", generation=2)
+    coordinator.does = takes
+    coordinator.cut("c", heard=time.time() - 60.0)
+    begun = time.monotonic()
+    answer = ask(stop.restart, tasks=["ps:0"], by="me")
+    assert time.monotonic() - begun < 10.0
+    assert (list(answer["tasks"]), answer["unreached"]) == (["ps:0"], ["c"])
+
+
+NOTHING_YET: dict[str, Any] = {
+    "id": 1,
+    "ended": 1.0,
+    "noticed": 1.0,
+    "own": False,
+    "collateral": [],
+    "step": None,
+    "told": {},
+    "back_to": None,
+    "begun": None,
+    "recovered": None,
+    "closed": None,
+}
 
 
 def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> None:
@@ -380,6 +421,45 @@ def test_where_the_coordinator_takes_no_requests_the_host_ends_its_own_and_says_
     assert answer["coordination"] is None
     assert answer["away"]["code"] == "not_answering"
     assert "has not taken the request" in answer["away"]["summary"]
+
+
+@pytest.mark.parametrize("function", [stop.restart, drain.undrain])
+def test_a_start_that_the_coordinator_does_not_take_is_left_to_the_hosts(
+    coordinator: Coordinator, function: Callable[..., Any]
+) -> None:
+    coordinator.view["intents"]["worker:1"].update(held_by(fact("drained", host="c", by="anna@desk")))
+    coordinator.save()
+    fields: dict[str, Any] = {"tasks": ["ps:0"]} if function is stop.restart else {"drained": "c"}
+    begun = time.monotonic()
+    answer = ask(function, by="me", **fields)
+    assert time.monotonic() - begun < 5.0
+    assert answer["coordination"] is None
+    assert answer["away"]["code"] == "not_answering"
+    assert "has not taken the request" in answer["away"]["summary"]
+
+
+@pytest.mark.parametrize(
+    ("function", "fields"),
+    [(stop.restart, {"tasks": ["ps:0"]}), (stop.stop, {"tasks": ["ps:0"], "grace_s": 30.0})],
+)
+def test_a_session_does_not_wait_for_a_coordinator_that_another_host_has_replaced(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], fields: dict[str, Any]
+) -> None:
+    """It has taken the request, and its view of the run does not change any more."""
+    monkeypatch.setattr(run_handles, "COORDINATOR_LOOK_S", 0.1)
+    coordinator.view["intents"]["ps:0"]["generation"] = 2
+    coordinator.elect("a", term=1)
+
+    def loses_its_term(one: Coordinator) -> None:
+        if requests := one.requests():
+            one.view["request_serial"] = len(requests)
+            one.elect("b", term=2)
+
+    coordinator.does = loses_its_term
+    begun = time.monotonic()
+    answer = ask(function, by="me", **fields)
+    assert time.monotonic() - begun < 10.0
+    assert (answer["coordination"], answer["away"]["summary"]) == (None, "b coordinates the run now")
 
 
 def test_a_coordinator_without_a_sign_of_life_does_not_answer(coordinator: Coordinator) -> None:

@@ -184,6 +184,7 @@ def test_a_stopped_attempt_shows_no_last_lines(run: Run) -> None:
             "signal": 15,
             "cause": "",
             "step": 1,
+            "shortage": False,
             "short_of_memory": False,
             "hung": False,
             "why": [],

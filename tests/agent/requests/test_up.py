@@ -250,9 +250,7 @@ def test_a_lock_that_names_a_forged_holder_is_refused_in_words(make_host: MakeHo
     assert host.state(spec)["tasks"]["worker:0"]["state"] == "stopped"
 
 
-def test_the_lock_of_a_controller_that_was_killed_is_free_at_once_whatever_its_session_is_at(
-    host: AgentHost, tmp_path: Path
-) -> None:
+def test_lock_of_a_killed_controller_is_released_at_once_in_every_phase(host: AgentHost, tmp_path: Path) -> None:
     """A Python that takes minutes to import its modules, and a session that waits for it and hears nobody."""
     slow = tmp_path / "python"
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/part && mv {tmp_path}/part {tmp_path}/begun\nexec sleep 300\n")
@@ -284,7 +282,7 @@ def test_a_port_that_is_taken_is_reported_with_its_holder(host: AgentHost) -> No
     assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"  # now it is free
 
 
-def test_ports_that_are_taken_are_reported_before_anything_starts_with_others_that_are_free(host: AgentHost) -> None:
+def test_ports_in_use_are_reported_before_the_start_with_free_alternatives(host: AgentHost) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with host.open() as talk:

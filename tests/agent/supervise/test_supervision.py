@@ -64,7 +64,7 @@ def test_a_command_that_cannot_be_run_fails_at_once(host: AgentHost, argv: list[
     assert entry["attempt"] == 1
     assert entry["reason"].endswith(reason)
     assert entry["exit"]["code"] == 127
-    assert entry["exit"]["error"] == entry["reason"]
+    assert entry["exit"]["fault"] == "not_run"
 
 
 def test_the_rest_of_a_failed_trainer_is_ended_before_the_next_attempt(host: AgentHost) -> None:

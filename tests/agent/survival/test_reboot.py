@@ -181,7 +181,7 @@ def test_the_line_does_what_it_says(account: Account) -> None:
     assert [path.name for path in program.iterdir()] == ["__main__.py"], "and no cache is made beside it"
 
 
-def test_where_the_processes_of_others_are_hidden_the_lines_are_written_and_it_is_said(
+def test_hidden_processes_of_others_are_reported_and_revival_is_still_installed(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reboot, "_daemon_runs", lambda: None)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.records.run_state import Entry, Past
+from dtctl.agent.records.run_state import Entry, Hang, Past
 from dtctl.agent.records.spec import Member
 from dtctl.agent.run.hangs import (
     GAPS,
@@ -56,7 +55,7 @@ class Watched:
         self.now = 1000.0
         self.dog = watchdog(*limit_s, **settings)
 
-    def seconds(self, seconds: int, pause_s: float = 0.0, **signs: Any) -> Fact | None:
+    def seconds(self, seconds: int, pause_s: float = 0.0, **signs: Any) -> Hang | None:
         """The first verdict in that time; `grows_every`, `steps_every` and `saves_every` so many seconds."""
         every = {sign: signs.pop(f"{verb}_every", 0) for verb, sign in SIGNS.items()}
         self.now += pause_s
@@ -72,7 +71,7 @@ class Watched:
 SIGNS = {"grows": "grew", "steps": "stepped", "saves": "saved"}
 
 
-def span(seconds: int, verdict: Fact | bool = False, **signs: Any) -> tuple[int, Fact | bool, dict[str, Any]]:
+def span(seconds: int, verdict: Hang | bool = False, **signs: Any) -> tuple[int, Hang | bool, dict[str, Any]]:
     """`verdict`: at the end of that time, True for any."""
     return seconds, verdict, signs
 
@@ -89,7 +88,7 @@ SPANS: dict[str, Any] = {
         limited(20, trains=False),
         span(100, steps_every=1),
         span(3600),
-        span(21, fact("frozen", seconds=10), frozen=True),
+        span(21, {"kind": "frozen", "seconds": 10}, frozen=True),
     ),
     "before it is ready a task may be silent": (
         limited(20, proven=True),
@@ -105,12 +104,12 @@ SPANS: dict[str, Any] = {
         span(40),
         span(1, grows_every=1),
         span(49),
-        span(1, fact("stalled", seconds=50)),
+        span(1, {"kind": "silent", "seconds": 50}),
     ),
     "a server is judged until it listens by its earlier attempts": (
         limited(20, trains=False, ready_s=5.0),
         span(49, ready=False, excused=True),
-        span(1, fact("stalled", seconds=50), ready=False, excused=True),
+        span(1, {"kind": "silent", "seconds": 50}, ready=False, excused=True),
     ),
     "a start that says something goes on": (
         limited(20, trains=False, ready_s=5.0),
@@ -120,9 +119,9 @@ SPANS: dict[str, Any] = {
     "after hangs in a row the first step may take longer": (
         limited(20, **HUNG_TWICE),
         span(199),
-        span(1, fact("stalled", seconds=200)),
+        span(1, {"kind": "silent", "seconds": 200}),
     ),
-    "but only once it listens": (limited(20, **HUNG_TWICE), span(50, fact("stalled", seconds=50), ready=False)),
+    "but only once it listens": (limited(20, **HUNG_TWICE), span(50, {"kind": "silent", "seconds": 50}, ready=False)),
     "regularity begins anew after a pause": (limited(20), REGULAR, span(10, pause_s=11, grows_every=5), span(100)),
     "after an excuse": (limited(20), REGULAR, span(1, excused=True), span(10, grows_every=5), span(3600)),
     "after it was not ready": (limited(20), REGULAR, span(1, ready=False), span(10, grows_every=5), span(3600)),

@@ -12,9 +12,10 @@ import pytest
 from dtctl.agent.hooks import posting as module
 from dtctl.agent.hooks.posting import MOST_WAITING, Hook
 from dtctl.agent.records.hooks import Delivered, Post, Sent
-from dtctl.agent.records.kinds import made
+from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
-from dtctl.agent.records.whole_run import RunView
+from dtctl.agent.records.run_state import Past
+from dtctl.agent.records.whole_run import Condition, RunView
 from dtctl.agent.run import run_events
 from dtctl.agent.run.run_events import RunEvent, events_of, payload
 from dtctl.agent.run.runfiles import RunFiles
@@ -181,8 +182,8 @@ def view(**fields: Any) -> RunView:
     return cast("RunView", viewed(**fields))
 
 
-def ended(kind: str, *why: Fact, cause: str | None = None) -> RunView:
-    condition = {"type": kind, "cause": cause, "since": 1020.0, **because(why)}
+def ended(kind: str, *why: Fact, cause: str | None = None, **fields: Any) -> RunView:
+    condition = made(Condition, type=kind, cause=cause, since=1020.0, **because(why), **fields)
     return cast("RunView", {**viewed(phase="ended"), "condition": condition})
 
 
@@ -198,26 +199,27 @@ def test_loss_and_recovery_are_separate_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("why", "kinds"),
+    ("loss", "kinds"),
     [
-        (fact("stalled", seconds=300.0), ("stalled", "restarting")),
-        (fact("frozen", seconds=30.0), ("stalled", "restarting")),
-        (fact("still_silent"), ("stalled", "restarting")),
-        (fact("exited", code=1), ("restarting",)),
+        ("hung", ("stalled", "restarting")),
+        ("still_silent", ("stalled", "restarting")),
+        ("never_began", ("stalled", "restarting")),
+        ("exit", ("restarting",)),
+        ("moved", ("restarting",)),
     ],
 )
-def test_a_hang_posts_stalled_and_restarting(why: Fact, kinds: tuple[str, ...]) -> None:
-    found = events_of(view(incidents=[incident(recovered=None, **because([why]))]))
+def test_a_hang_posts_stalled_and_restarting(loss: str, kinds: tuple[str, ...]) -> None:
+    found = events_of(view(incidents=[incident(recovered=None, loss=loss)]))
     assert names(found) == [kinds]
 
 
-def test_a_task_that_is_lost_twice_is_reported_twice_and_a_culprit_that_is_found_later_too() -> None:
+def test_task_lost_twice_is_reported_twice_and_so_is_a_cause_found_later() -> None:
     found = events_of(
         view(
             incidents=[
                 incident(recovered=None, attempt=1),
                 incident(recovered=None, attempt=2, noticed=1003.0),
-                incident(recovered=None, attempt=2, noticed=1004.0, **because([fact("still_silent")])),
+                incident(recovered=None, attempt=2, noticed=1004.0, loss="still_silent"),
             ]
         )
     )
@@ -235,7 +237,7 @@ def test_the_end_is_reported_when_it_is_certain(kind: str) -> None:
 
 
 def test_a_run_that_failed_as_it_hung_is_reported_to_those_who_ask_for_stalls() -> None:
-    [end] = events_of(ended("Failed", fact("task_failed", task="worker:0"), fact("stalled", seconds=300.0)))
+    [end] = events_of(ended("Failed", fact("task_failed", task="worker:0"), hung=True))
     assert end.kinds == ("failed", "stalled")
 
 
@@ -247,7 +249,12 @@ def test_event_id_is_independent_of_the_reporting_host() -> None:
 
 def test_a_payload_has_the_cause_and_the_next_command() -> None:
     why = [fact("task_failed", task="worker:0"), fact("exited", code=1), fact("cause", text="KeyError: 'x'")]
-    [end] = events_of(ended("Failed", *why, cause="worker:0"))
+    over = ended("Failed", *why, cause="worker:0")
+    state = over["hosts"]["c"]["state"]
+    assert state is not None
+    lost = made(Past, attempt=1, started=0.0, ended=1.0, asked=False, code=1, cause="KeyError: 'x'")
+    state["tasks"]["worker:0"]["history"] = [lost]
+    [end] = events_of(over)
     body = payload(end, "digits", "2026-01-01T00:00:00.000Z")
     assert body["apiVersion"] == "dtctl/v1"
     assert (body["event"], body["condition"], body["task"], body["cause"]) == (
@@ -295,4 +302,18 @@ def test_a_coordinator_that_was_elected_sends_again_only_what_may_have_been_left
     posting.take_over(view)
     for now in range(100, 110):
         posting.step(view, over=False, now=now)
-    assert receiver.ids == ["digits-1/ps:1/2/killed"]
+    assert receiver.ids == ["digits-1/ps:1/2/exit"]
+
+
+def test_nothing_is_sent_again_after_a_restart_however_many_tasks_were_lost(receiver: Receiver) -> None:
+    many = [str(number) for number in range(3000)]
+    desk = Desk()
+    desk.happens(*many)
+    desk.hook.pass_over(desk.found)
+    again = Desk(checked(Delivered, json.loads(json.dumps(desk.hook.record))))
+    again.happens(*many, "new")
+    again.runs(5)
+    assert receiver.received == ["new"]
+    again.found = again.found[-10:]
+    again.runs(1)
+    assert again.hook.record["events"] == [one.id for one in again.found], "those that the run has forgotten"

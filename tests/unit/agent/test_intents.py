@@ -340,7 +340,7 @@ def test_an_agent_ends_once_its_report_is_sent_or_the_system_is_about_to_kill_it
     assert intents.has_left(entries, 100.0, 100.0 + after_s)
 
 
-def test_a_host_that_shuts_down_holds_all_tasks_but_the_stopped_and_drained_until_it_is_back() -> None:
+def test_shutdown_holds_all_tasks_except_stopped_and_drained_ones() -> None:
     def fields(orders: Intents) -> dict[str, tuple[object, ...]]:
         return {task: (one["want"], one["reason"], one["by"], one["grace_s"]) for task, one in orders.items()}
 

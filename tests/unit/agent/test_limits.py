@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from dtctl.agent.host import limits, machine
-from dtctl.agent.records.reasons import fact
 from dtctl.agent.vitals import machine_load
 
 LIMITS = """\
@@ -24,16 +23,16 @@ Max address space         419430400            unlimited            bytes
 """
 
 
-def limit(option: str, text: str) -> Any:
-    return fact("limit", what=f"ulimit {option}", text=text)
+def limit(option: str, value: int, text: str) -> Any:
+    return {"option": option, "value": value, "text": text}
 
 
-CPU = limit("-t", "60 s")
+CPU = limit("-t", 60, "60 s")
 ADDRESSES, PROCESSES, FILES, SIZE = (
-    limit("-v", "409600 kB"),
-    limit("-u", "126917"),
-    limit("-n", "1024"),
-    limit("-f", "2 kB"),
+    limit("-v", 419430400, "409600 kB"),
+    limit("-u", 126917, "126917"),
+    limit("-n", 1024, "1024"),
+    limit("-f", 2048, "2 kB"),
 )
 
 
@@ -63,8 +62,8 @@ def test_a_limit_is_named_if_it_may_be_the_cause(cause: str, may_be: list[Any]) 
 @pytest.mark.parametrize(
     ("number", "cpu_s", "may_be"),
     [
-        (signal.SIGXCPU, 59.0, [limit("-t", "59 s")]),
-        (signal.SIGXCPU, None, [limit("-t", "59 s")]),
+        (signal.SIGXCPU, 59.0, [limit("-t", 59, "59 s")]),
+        (signal.SIGXCPU, None, [limit("-t", 59, "59 s")]),
         (signal.SIGXFSZ, 1.0, [SIZE]),
         (signal.SIGKILL, 60.0, [CPU]),
         (signal.SIGKILL, 58.9, [CPU]),
@@ -115,12 +114,12 @@ def test_the_disk_that_is_full_is_that_of_the_path_in_the_message(
     disks: dict[str, int], cause: str, full: dict[str, int], found: list[str]
 ) -> None:
     disks.update(full)
-    assert machine_load.full_disks(cause, "/root/.dtctl") == [fact("disk_full", what=one) for one in found]
+    assert machine_load.full_disks(cause, "/root/.dtctl") == [{"path": one, "own": False} for one in found]
 
 
 def test_a_full_disk_that_holds_the_run_is_told_from_others(disks: dict[str, int]) -> None:
     disks.update({"/home": 0})
-    assert machine_load.full_disks(NO_ROOM, "/home/ada/.dtctl") == [fact("own_disk_full", what="/home")]
+    assert machine_load.full_disks(NO_ROOM, "/home/ada/.dtctl") == [{"path": "/home", "own": True}]
 
 
 def test_the_mounts_of_this_machine_can_be_written_to() -> None:

@@ -155,7 +155,7 @@ def test_a_failure_has_the_exit_of_its_task(entry: dict[str, Any], reason: str) 
 
 
 def failed_start(task: str) -> RunEnd:
-    return {"outcome": "Failed", "cause": task, "start": "failed"}
+    return made(RunEnd, outcome="Failed", cause=task, start="failed")
 
 
 @pytest.mark.parametrize("kind", ["start_failed", "cannot_bind"])
@@ -226,7 +226,7 @@ STANDING = {
 @pytest.mark.parametrize("case", STANDING, ids=lambda name: name.replace(" ", "_"))
 def test_how_a_run_stands_that_is_not_decided(case: str) -> None:
     known, restarting, expected = STANDING[case]
-    found = outcome.standing(known, said(restarting or ""))
+    found = outcome.standing(known, said(restarting) if restarting is not None else None)
     assert (found and (found.kind, sentence(found.why))) == expected
 
 
@@ -247,7 +247,7 @@ def test_a_task_without_which_the_others_continue_decides_nothing_while_it_is_he
 ENDED = {**dict.fromkeys(ROSTER, "stopped"), "ps:0": None}
 SUCCEEDED = {
     "want": "stop",
-    "ends_as": {"outcome": "Succeeded", "cause": None, "start": None},
+    "ends_as": made(RunEnd, outcome="Succeeded"),
     **because([fact("run_succeeded")]),
 }
 
@@ -271,7 +271,7 @@ SUCCEEDED = {
         ({**ENDED, "ps:0": "stopped"}, {}, None),
     ],
 )
-def test_the_outcome_follows_from_the_orders_of_all_reachable_tasks_once_they_have_ended(
+def test_outcome_follows_from_the_orders_of_all_reachable_ended_tasks(
     tasks: dict[str, str | None], wants: dict[str, Any], expected: tuple[str, str] | None
 ) -> None:
     found = outcome.decided_elsewhere(facts(tasks, {**dict.fromkeys(ROSTER, "stop"), **wants}))
@@ -282,7 +282,7 @@ def test_task_in_backoff_is_reported_with_its_exit() -> None:
     backoff = {"state": "backoff", "exit": made(Exit, code=3)}
     waiting = outcome.waits_for_restart(facts({"worker:1": backoff, "ps:0": backoff}))
     assert waiting == [fact("task_lost", task="ps:0"), fact("exited", code=3)]
-    assert outcome.waits_for_restart(facts({})) == []
+    assert outcome.waits_for_restart(facts({})) is None
 
 
 @pytest.mark.parametrize(

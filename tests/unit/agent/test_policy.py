@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, because, fact, sentence
+from dtctl.agent.records.reasons import Fact, because, fact, read, sentence
 from dtctl.agent.records.run_state import Ending, Entry, Exit, Intent, Past, RunEnd
 from dtctl.agent.records.spec import RecoverySpec
 from dtctl.agent.run.cause import OTHERS, cause
@@ -22,13 +22,12 @@ from dtctl.agent.run.policy import (
     exit_record,
     fingerprint,
     is_early,
-    names,
+    is_shortage,
     same_exits_in_a_row,
     unknown_exit,
     verdict,
     while_idle,
     why_ended,
-    why_of_error,
 )
 from tests.unit.agent.supervise.supervised import code, intent, killed, recovery
 
@@ -61,6 +60,9 @@ def decide(
     return after_exit(ending, verdict(ending, cause(tail), policy), entry, wanted, lived_s, policy, own, jitter)
 
 
+UNSTARTED = unknown_exit(None, "unknown", fact("never_started"))
+
+
 @pytest.mark.parametrize(
     ("ending", "wanted", "asked", "state", "reason"),
     [
@@ -82,7 +84,13 @@ def decide(
         (killed(15), RUN, False, "backoff", "killed by SIGTERM"),
         (code(127), RUN, False, "backoff", "exit code 127"),  # a shell's own: the program that we ran did run
         (code(127, "cannot run x: No such file"), RUN, False, "failed", "cannot run x: No such file"),
-        (unknown_exit(None, fact("never_started")), RUN, False, "backoff", "its keeper was killed before the start"),
+        (
+            unknown_exit(None, "unknown", fact("never_started")),
+            RUN,
+            False,
+            "backoff",
+            "its keeper was killed before the start",
+        ),
     ],
 )
 def test_the_next_state(ending: Ending, wanted: Intent, asked: bool, state: str, reason: str) -> None:
@@ -96,7 +104,7 @@ HELD = {"state": "pending", "reason": "worker:1 was lost", "history": [LOST]}
 """It failed by itself, and its restart is still to come."""
 OWN_END = {"state": "backoff", **because([fact("exited", code=3), fact("cause", text="no data")])}
 """As its agent explains the end."""
-FAILED_START: RunEnd = {"outcome": "Failed", "cause": "ps:0", "start": "failed"}
+FAILED_START = made(RunEnd, outcome="Failed", cause="ps:0", start="failed")
 GIVEN_UP = intent("stop", by="ada@laptop", ends_as=FAILED_START, **because([fact("cannot_bind", task="ps:0")]))
 PEERS_UNREADY = {**FAILED, "history": [made(Past, attempt=1, started=0.0, ended=1.0, asked=False, early=True)]}
 EARLY = intent("run", early=True)
@@ -161,7 +169,7 @@ def test_a_task_of_which_nothing_runs_follows_its_intent(
         (code(1), {"step": 0}, OTHERS, True, True, False),
     ],
 )
-def test_an_end_is_early_until_the_peers_are_ready_and_shortly_after_that_if_they_caused_it(
+def test_end_is_early_before_the_peers_are_ready_or_shortly_after_because_of_them(
     ending: Ending, entry: dict[str, Any], kind: str, early: bool, lately: bool, expected: bool
 ) -> None:
     judged = Verdict(True)
@@ -174,7 +182,7 @@ def test_a_long_life_gives_the_budget_and_the_short_delay_back() -> None:
     assert (decision.state, decision.restarts, decision.delay_s) == ("backoff", 1, 0.0)
 
 
-def test_the_first_restart_is_at_once_and_then_the_delay_doubles_up_to_its_limit_with_up_to_a_tenth_of_jitter() -> None:
+def test_first_restart_is_immediate_then_the_delay_doubles_to_its_limit_with_jitter() -> None:
     assert [back_off(count, recovery(), 0) for count in (1, 2, 3, 4, 8, 10_000)] == [0, 1, 2, 4, 60, 60]
     assert back_off(4, recovery(), 1) == pytest.approx(4.4)
 
@@ -251,12 +259,13 @@ def test_a_shortage_of_the_machine_is_no_repetition(number: int, own: bool) -> N
 
 
 def test_a_shortage_is_waited_for_longer() -> None:
-    plain, short = recovery(backoff_min_s=0.1, backoff_max_s=1.0), [fact("exited", code=1), fact("shortage")]
-    assert [back_off(count, plain, 0, short) for count in (1, 2, 3, 4, 5, 6, 100)] == [5, 10, 20, 40, 60, 60, 60]
-    assert back_off(1, plain, 0, why_of_error("cannot_start", BlockingIOError(11, os.strerror(11)))) == 5
-    assert back_off(1, plain, 0, why_of_error("cannot_start", FileNotFoundError(2, os.strerror(2)))) == 0
+    plain = recovery(backoff_min_s=0.1, backoff_max_s=1.0)
+    delays = [back_off(count, plain, 0, shortage=True) for count in (1, 2, 3, 4, 5, 6, 100)]
+    assert delays == [5, 10, 20, 40, 60, 60, 60]
+    assert back_off(1, plain, 0, shortage=is_shortage(BlockingIOError(11, os.strerror(11)))) == 5
+    assert back_off(1, plain, 0, shortage=is_shortage(FileNotFoundError(2, os.strerror(2)))) == 0
     assert decide(code(1), tail=log("ValueError: No space left on device")).delay_s == 0
-    assert back_off(9, recovery(backoff_max_s=600.0), 0, short) == 128  # never shorter than the user's own
+    assert back_off(9, recovery(backoff_max_s=600.0), 0, shortage=True) == 128  # never shorter than the user's own
     assert decide(code(1), tail=log(FULL)).delay_s == 5
 
 
@@ -292,8 +301,8 @@ def test_task_that_failed_before_its_peers_were_ready_waits_without_using_its_bu
     ],
 )
 def test_a_damaged_checkpoint_is_known_by_the_cause_that_the_log_shows(cause: str, found: set[str]) -> None:
-    why = decide(code(1), tail=log(cause)).why
-    assert {name for name in ("cannot_restore", "shortage") if names(name, why)} == found
+    kinds = {read(one)["kind"] for one in decide(code(1), tail=log(cause)).why}
+    assert kinds & {"cannot_restore", "shortage"} == found
 
 
 USUAL = recovery()
@@ -380,5 +389,5 @@ def test_task_killed_as_hung_is_restarted_for_any_exit_code() -> None:
 
 def test_exit_record_says_whether_it_is_retried_and_has_the_end_of_the_log() -> None:
     exit_ = exit_record(code(127, "cannot run it"), Verdict(retry=False), "last words")
-    assert exit_ == made(Exit, code=127, error="cannot run it", ended=1.0, retry=False, tail="last words")
+    assert exit_ == made(Exit, **code(127, "cannot run it"), retry=False, tail="last words")
     assert exit_record(killed(9), Verdict(retry=True), "")["signal"] == 9

@@ -129,7 +129,7 @@ def test_hosts_that_could_not_be_measured_are_reported_by_what_was_in_the_way() 
     ]
 
 
-def test_before_the_second_round_nothing_is_reported_and_after_it_each_figure_by_host() -> None:
+def test_figures_are_reported_by_host_only_after_the_second_round() -> None:
     def lines(*rounds: Any) -> dict[str, Any]:
         return {one.what: one.values for one in TOPIC.describe(DEEP, Answers(rounds)) if isinstance(one, Line)}
 

@@ -113,7 +113,7 @@ def test_workers_in_step_are_warned_that_a_restart_tears_them_apart() -> None:
     assert not fails(found[0])
 
 
-def test_spare_that_does_not_see_the_checkpoints_is_named_and_an_arbiter_is_not_asked() -> None:
+def test_spare_without_the_checkpoints_is_named_and_an_arbiter_is_not_asked() -> None:
     hosts = [ssh_host(name) for name in "abcdstz"]
     value = cluster(hosts=hosts, dirs={"output": "/saved"}, recovery=Recovery(replace_s=300.0))
     value = dataclasses.replace(value, spares=("s", "t"), arbiters=("z",))

@@ -97,7 +97,7 @@ def test_scalars_of_a_host_that_has_gone_stay_as_they_were(monkeypatch: pytest.M
         assert "b" in found.errors
 
 
-def test_without_the_coordinator_other_hosts_are_shown_and_the_history_is_read_again_later() -> None:
+def test_other_hosts_are_shown_without_the_coordinator_and_history_is_read_later() -> None:
     agents = Growing(viewed())
     transport = FakeTransport(agents)
     with Following(record(), transport, {}) as following:
@@ -283,7 +283,7 @@ def test_problems_are_shown_on_top_with_remedies() -> None:
     assert parts(dataclasses.replace(running(), errors={}))["problems"] == ""
 
 
-def test_hosts_that_give_no_answer_are_named_above_by_reasons_and_the_rest_is_a_link_away() -> None:
+def test_hosts_without_an_answer_are_named_by_reason_with_a_link_to_the_rest() -> None:
     away = {f"h{number}": TransportError(f"cannot reach h{number}: {'x' * (number // 2)}") for number in range(10)}
     found = parts(dataclasses.replace(running(), errors=away))
     assert found["problems"].count("no answer: cannot reach h[") == 3

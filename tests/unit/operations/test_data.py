@@ -356,6 +356,32 @@ def test_where_the_controller_has_sent_nothing_it_takes_over_one_host_a_minute(c
     assert hosts._complaints["h0"] == set(), "it may be as fast as its line"
 
 
+@pytest.mark.parametrize(
+    ("needed", "left"),
+    [(BUFFERED_BYTES + 20 * MB, {"h1": 60, "h2": 70, "h3": 70}), (6 * MB, {"h1": 60, "h2": 70, "h3": 80})],
+    ids=["measured", "too little to measure"],
+)
+def test_others_leave_a_slow_feeder_when_the_controller_has_sent_all_to_one_of_them(
+    clock: Turned, needed: int, left: dict[str, int]
+) -> None:
+    """It takes 4 s: those that wait are not served one a minute."""
+    hosts = Relay({name: (name, ()) for name in HOSTS}, clock)
+    hosts.done("h0", 7000)
+    found: dict[str, int] = {}
+    assert {fed(hosts, host) for host in ("h1", "h2", "h3")} == {"h0"}
+    began = clock.time
+    for second in range(10, 200, 10):
+        clock.time = began + second
+        leaves = [host for host in ("h1", "h2", "h3") if host not in found and not hosts.stays(host, second)]
+        found.update(dict.fromkeys(leaves, second))
+        for host in leaves:
+            with hosts.sending() as sent:
+                clock.time += 4.0
+                sent(needed)
+            hosts.done(host, 7000)
+    assert found == left
+
+
 def test_host_stays_while_it_feeds_or_hosts_are_not_connected(hosts: Relay) -> None:
     fed(hosts, "h0")
     fed(hosts, "h1")

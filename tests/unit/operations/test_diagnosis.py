@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.reasons import Fact, because, fact
+from dtctl.agent.records.reasons import Fact, because, fact, read
 from dtctl.agent.records.run_state import Intent
-from dtctl.agent.records.whole_run import Contact, Incident
+from dtctl.agent.records.whole_run import Alert, Contact, GoneHost, Incident
 from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
@@ -20,7 +20,7 @@ from dtctl.render.findings import FIELD, advice_lines, last_lines, paragraph, re
 from dtctl.rooms.diagnose.operation import findings, in_short
 from dtctl.rooms.diagnose.signatures import SIGNATURES
 from tests.unit.coordinated import incident, with_view
-from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
+from tests.unit.diagnosing import NOW, decided, ended, facts, host, machine, running, says, vitals
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES, LOGS, EndedLog
 from tests.unit.holds import held
 from tests.unit.operations.test_diagnosis_gpus import OF_GPUS, gpu, on
@@ -73,9 +73,11 @@ def with_incidents(found: Facts, *incidents: Incident) -> Facts:
     return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
 
 
-def with_alert(found: Facts, alert: Fact) -> Facts:
+def with_alert(found: Facts, topic: str, alert: Fact) -> Facts:
     assert found.status.coordination is not None
-    told_by = with_view(found.status.coordination, alerts=[because([alert])])
+    told_by = with_view(
+        found.status.coordination, alerts=[made(Alert, topic=topic, host=read(alert)["host"], **because([alert]))]
+    )
     return dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
 
 
@@ -163,6 +165,7 @@ NOT_BEGUN = [
     running("worker:3", "gpu-3", since=700.0),
 ]
 BESIDE_LEAD = [NOT_BEGUN[0], running("worker:1", "gpu-b", since=700.0, idle_since=712.0)]
+GONE: GoneHost = {"host": "gpu-a", "seconds": 61.0}
 NOT_READY = (fact("not_ready", seconds=600.0), fact("waits_to_listen", task="worker:0"))
 
 
@@ -326,7 +329,7 @@ BY_FACTS = [
     ("host_away", scaled_down("worker:1"), "the state of worker:1 is unknown\n"),
     (
         "host_timed_out",
-        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, (fact("host_gone", host="gpu-a", seconds=61.0),))),
+        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, (fact("host_gone", **GONE),), gone=GONE)),
         "gpu-a was unreachable for 1m1s, longer than recovery.host_timeout",
     ),
     (
@@ -336,7 +339,9 @@ BY_FACTS = [
     ),
     (
         "unconfirmed_claim",
-        with_alert(facts(running("worker:0"), PS), fact("claims_coordinator", host="gpu-b", count=3000)),
+        with_alert(
+            facts(running("worker:0"), PS), "claims_coordinator", fact("claims_coordinator", host="gpu-b", count=3000)
+        ),
         "gpu-b claims to coordinate in term 3000, which no majority of the voters confirms; no host follows it",
     ),
     (
@@ -392,7 +397,7 @@ BY_FACTS = [
     ("waits", facts(WAITS, PS), "listens on gpu-b:2223, but other tasks still wait for it"),
     (
         "never_listened",
-        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, NOT_READY)),
+        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, NOT_READY, unready=(TaskId("worker", 0),))),
         "did not listen on gpu-a:2222",
     ),
     (
@@ -789,6 +794,20 @@ def test_a_killed_ps_leads_and_not_those_that_lost_their_connection_by_it() -> N
         assert first_hint(killed_ps(at)).startswith("ps:0 on gpu-b was killed by SIGKILL at ")
     assert now_and_past(killed_ps(900.0))[0] == ["peer_lost"], "which was long before"
     assert now_and_past(killed_ps(step=5)) == ([], ["killed"]), "which the workers have overcome"
+
+
+def test_a_killed_ps_leads_where_its_workers_live_and_complain() -> None:
+    """As TensorFlow's asynchronous workers do: they wait for the ps in their sessions."""
+    lost = "Cleanup partition error: UNAVAILABLE: sendmsg: Broken pipe (32)"
+
+    def killed(seconds_ago: float) -> Facts:
+        ps = restarted_once("ps:0", "gpu-b", NOW - seconds_ago, code=None, signal=9)
+        workers = [says(running(f"worker:{n}", f"gpu-{n}", step=9), lost, for_s=3.0) for n in range(2)]
+        return facts(*workers, ps)
+
+    assert now_and_past(killed(3.2)) == (["killed"], [])
+    assert first_hint(killed(20.0)).startswith("ps:0 on gpu-b was killed by SIGKILL at ")
+    assert now_and_past(killed(90.0))[0] == ["peer_lost", "peer_lost"], "which was long before"
 
 
 def test_what_the_run_failed_of_is_reported_though_it_had_been_restarted() -> None:

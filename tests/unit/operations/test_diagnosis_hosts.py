@@ -308,7 +308,7 @@ PEERS = [taught("worker:0"), taught("worker:1", 24.0)]
         (500.0, [], False),
     ],
 )
-def test_one_has_not_begun_when_most_of_its_peers_reported_a_step_in_a_fifth_of_the_time(
+def test_task_has_not_begun_when_most_peers_took_a_fifth_of_its_time_to_a_step(
     age_s: float, peers: list[TaskStatus], tells: bool
 ) -> None:
     found = facts(running("chief:0"), started("worker:9", age_s), *peers)

@@ -150,7 +150,7 @@ def test_a_wheel_that_looks_like_a_secret_is_not_left_out_silently() -> None:
     assert refused.value.detail == "it usually holds secrets: vault_pass*"
 
 
-def test_a_directory_of_wheels_that_cannot_be_sent_is_found_before_the_start_at_its_place() -> None:
+def test_unsendable_directory_of_wheels_is_reported_before_the_start_with_its_line() -> None:
     Path("wheels").mkdir()
     Path("cluster.yaml").write_text(TEXT.replace("{requirements: requirements.txt}", WHEELS))
     with pytest.raises(ConfigError) as refused:

@@ -167,7 +167,8 @@ def test_a_run_that_has_moved_is_followed_where_it_is() -> None:
 
 
 def ended(*why: Fact) -> RunStatus:
-    return RunStatus(record(), {}, Verdict(Outcome.STOPPED, why), (), 1010.0)
+    replaced = REPLACED in why
+    return RunStatus(record(), {}, Verdict(Outcome.STOPPED, why, replaced=replaced), (), 1010.0)
 
 
 STOPPED, REPLACED = fact("stopped"), fact("makes_room")
@@ -229,7 +230,9 @@ class Following:
 
     def _watch(self, scope: Scope, of: RunRecord, wanted: LogRequest, printer: object) -> tuple[RunStatus, tuple[()]]:
         self.asked.append((of.run, wanted))
-        return RunStatus(of, {}, Verdict(Outcome.STOPPED, (fact("replaced", run="digits-2"),)), (), 1010.0), ()
+        return RunStatus(
+            of, {}, Verdict(Outcome.STOPPED, (fact("replaced", run="digits-2"),), replaced=True), (), 1010.0
+        ), ()
 
     def by(self, scope: Scope, names: list[str] | None, **wanted: Any) -> int:
         def printer_for(tasks: Sequence[TaskId]) -> Any:

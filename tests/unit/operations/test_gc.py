@@ -100,7 +100,7 @@ def result(*folders: dict[str, Any], run: str = "digits-1") -> dict[str, Any]:
     return {"type": "result", "run": run, "time": 2000.0, "dirs": ["/shared"], "folders": list(folders)}
 
 
-def test_a_directory_that_hosts_share_is_reported_once_and_one_of_the_same_name_twice() -> None:
+def test_shared_directory_is_reported_once_and_one_of_the_same_name_twice() -> None:
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         own = folder("/own", f"{session.host.name}-events", 1)
         return [result(folder("/shared", "7-events", 0, 1), own)]

@@ -88,7 +88,7 @@ def test_a_directory_that_others_may_write_to_is_refused(state: Path, open_mode:
     assert mode(state) == open_mode
 
 
-def test_a_directory_that_a_group_may_write_to_is_refused_unless_the_group_is_the_users_own(state: Path) -> None:
+def test_group_writable_directory_is_refused_unless_the_group_is_the_users_own(state: Path) -> None:
     state.mkdir(parents=True)
     os.chown(state, -1, os.getegid() if os.geteuid() else 65534)
     state.chmod(0o770)

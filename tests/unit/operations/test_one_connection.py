@@ -379,6 +379,17 @@ def test_down_clears_every_host_after_one_stop_by_one_connection_to_each() -> No
     assert len(result.stop.stopped) == 4
 
 
+@pytest.mark.parametrize("removed", [["digits-1"], []], ids=["removed", "kept"])
+def test_down_says_nothing_of_a_full_disk_from_which_it_has_removed_the_run(removed: list[str]) -> None:
+    """Nothing of the run can start again there."""
+    own = {**stopped("worker:0"), "coordination": None, "unwritten": True}
+    away = {"code": "not_answering", "summary": "its disk is full"}
+    ended = {"type": "result", "stopped": [], "already": ["worker:0"], "survivors": [], "kept": []}
+    agents = Agents(viewed(), stop=[{**own, "away": away}], down=[{**ended, "removed": removed}])
+    result = down(record(), FakeTransport(agents), ORDER)
+    assert result.stop.unwritten == (() if removed else ("c",))
+
+
 def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None:
     left = {"run": "digits-0", "cluster": "digits", "host": "s1", "reason": "its cluster was taken down"}
     removed = {**NOTHING, "dry_run": False, "runs": [left]}

@@ -17,7 +17,7 @@ from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import PROTOCOL, Hello
-from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.reasons import read, sentence
 from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.records.values import FINAL
@@ -109,7 +109,7 @@ def of_the_coordinator(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
         coordinator.receive(host, checked(Hello, json.loads(json.dumps(hello))), 1.0, 1.0)
     coordinator.step(1.0, 1.0)
     found = coordinator.view.data["condition"]
-    return Verdict.of(found["type"], why_of(found), found["cause"])
+    return Verdict.of_condition(found)
 
 
 def of_the_controller(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
@@ -136,7 +136,7 @@ def test_agent_and_controller_judge_the_same_facts_alike(run: tuple[Spec, Tasks]
 
 def is_of_reachable_hosts(verdict: Verdict) -> bool:
     """It says itself that it may be another one once all hosts can be asked."""
-    return any(one["kind"] == "hosts_unreachable" for one in verdict.why)
+    return any(read(one)["kind"] == "hosts_unreachable" for one in verdict.why)
 
 
 @cases
@@ -228,7 +228,7 @@ def scalars(*found: Series) -> Metrics:
     return Metrics("digits-1", found)
 
 
-def test_only_what_differs_is_shown_and_a_key_that_is_not_set_differs_from_one_that_is() -> None:
+def test_only_differences_are_shown_and_an_unset_key_differs_from_a_set_one() -> None:
     runs = [run("r-1", rate="0.1", grace="30s"), run("r-2", rate="0.5", grace="30s", steps="9")]
     found = Comparison({str(one.record.run): compared(one, scalars()) for one in runs}, {})
     assert found.differences == {"rate": ("0.1", "0.5"), "steps": (None, "9")}

@@ -41,7 +41,7 @@ def check(here: Path, one: OutputMark) -> None:
     refuse_outputs_of_others({"a": prepared(outputs=[one]), "b": prepared()}, "digits", ME, here / "mine/cluster.yaml")
 
 
-def test_a_cluster_of_another_directory_of_this_machine_is_another_even_by_the_same_name(here: Path) -> None:
+def test_cluster_of_another_directory_is_another_even_with_the_same_name(here: Path) -> None:
     with pytest.raises(PreflightError) as caught:
         check(here, mark(here / "other" / "cluster.yaml"))
     error = caught.value

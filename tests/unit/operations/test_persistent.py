@@ -96,7 +96,7 @@ def test_an_unreachable_host_is_skipped_for_a_while(monkeypatch: pytest.MonkeyPa
         assert transport.opened.count("c") == 4
 
 
-def test_host_that_sends_only_heartbeats_costs_one_timeout_and_others_are_queried_again() -> None:
+def test_host_with_only_heartbeats_costs_one_timeout_and_others_are_asked_again() -> None:
     agents = Beating(viewed())
     transport = FakeTransport(agents)
     with for_one_command(transport) as kept:

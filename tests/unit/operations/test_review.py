@@ -90,7 +90,7 @@ def test_a_program_in_the_code_or_undeterminable_is_accepted(command: str) -> No
     assert look(command, "dirs: {work: w}\n") == ([], [])
 
 
-def test_a_script_that_is_not_in_the_code_is_a_mistake_and_asked_about_where_a_setup_may_make_it() -> None:
+def test_script_outside_the_code_is_an_error_or_a_doubt_where_a_setup_may_make_it() -> None:
     here = Path.cwd()
     assert look("[python, trian.py]") == ([f"trainer.command[1]: there is no trian.py in the code, {here}"], [])
     mistakes, doubts = look("[python, trian.py]", "  setup: make\n")
@@ -107,7 +107,7 @@ def test_a_script_that_the_ignore_rules_leave_out_is_reported_as_that() -> None:
     assert look("[python, -m, pkg.main]")[0] == [f"trainer.command[2]: the module pkg.main {summary}"]
 
 
-def test_a_module_of_a_package_of_the_code_has_to_be_in_it_and_others_may_be_installed() -> None:
+def test_module_missing_in_a_package_of_the_code_is_an_error_and_others_are_not() -> None:
     here = Path.cwd()
     assert look("[python, -m, pkg.mian]")[0] == [f"trainer.command[2]: there is no module pkg.mian in the code, {here}"]
     assert look("[python, -m, trian]") == (
@@ -137,7 +137,7 @@ def test_a_secret_without_a_value_is_reported_by_its_name() -> None:
     assert found == [f"trainer.secrets names B_KEY, which has a value neither in {Path.cwd()}/env nor here"]
 
 
-def test_an_env_file_that_is_not_here_is_reported_with_all_other_mistakes_but_its_secrets() -> None:
+def test_missing_env_file_is_reported_with_all_other_errors_except_its_secrets() -> None:
     mistakes, _ = look("[python, gone.py, '{data_dir}']", "  secrets: [A_KEY]\n  env_file: env\n")
     here = Path.cwd()
     assert mistakes == [

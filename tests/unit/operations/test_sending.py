@@ -56,7 +56,7 @@ def found(
     return {one.key: one for one in sendings(cluster, EVERY, environ)}
 
 
-def test_everything_from_outside_of_the_directory_is_shown_with_its_source_and_its_destination(place: Path) -> None:
+def test_data_from_outside_the_directory_is_shown_with_source_and_destination(place: Path) -> None:
     wanted = found(place)
     assert list(wanted) == KEYS
     assert not_allowed(list(wanted.values())).detail.split("\n") == [

@@ -25,7 +25,7 @@ from dtctl.operations.credentials import Authority
 from dtctl.operations.history import Memory
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts
-from dtctl.operations.snapshot import Coordination, RunStatus, Verdict
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.operations.up import up as starting
@@ -208,7 +208,7 @@ def view_with(idle: Mapping[str, Mapping[str, Any]]) -> Any:
 
 def status_of(known: RunRecord, idle: Mapping[str, Mapping[str, Any]]) -> RunStatus:
     coordination = Coordination.of(view_with(idle), known.roster, known.idle_hosts)
-    return RunStatus(known, coordination.tasks, Verdict.of("Running", [], None), (), 1010.0, coordination)
+    return RunStatus(known, coordination.tasks, Verdict(Outcome.RUNNING, ()), (), 1010.0, coordination)
 
 
 UP, AWAY, ABSENT = {"connected": True}, {"connected": False}, {"absent": True, "connected": False}
@@ -322,9 +322,7 @@ def test_replace_names_who_has_taken_a_place() -> None:
 
 
 @pytest.mark.parametrize(("elected", "serial"), [("s", 9), (None, 5)])
-def test_status_of_a_coordinator_without_a_lease_is_that_of_another_that_hosts_have_elected(
-    elected: str | None, serial: int
-) -> None:
+def test_status_of_a_coordinator_without_a_lease_comes_from_the_elected_one(elected: str | None, serial: int) -> None:
     """It may have been cut off, and shows what it knew then."""
 
     def answers(session: Any, fields: Mapping[str, Any]) -> Any:
@@ -341,7 +339,7 @@ def test_status_of_a_coordinator_without_a_lease_is_that_of_another_that_hosts_h
     assert (reported in "\n".join(more_lines(found))) is (elected is None)
 
 
-def test_an_elected_coordinator_is_found_while_the_lost_one_is_still_being_connected_to(
+def test_elected_coordinator_is_found_while_connecting_to_the_lost_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(coordinator, "SLOW_CONNECT_S", 0.05)

@@ -324,7 +324,7 @@ def test_an_interrupt_takes_everything_back_and_waits_until_it_is_done(launch: S
     assert all(session.closed for session in transport.sessions.values())
 
 
-def test_a_host_that_is_lost_after_the_coordinators_host_keeps_the_run_is_named_and_the_run_continues(
+def test_host_lost_after_the_run_is_kept_is_named_and_the_run_continues(
     launch: Start,
 ) -> None:
     transport, notes = FakeTransport(unless("keep", "b", ConnectionLost("b has gone"))), Notes()
@@ -434,7 +434,7 @@ def test_an_interrupt_reports_what_is_left(
     assert (left.kept, left.started, left.unclear, notes.order) == (False, is_started, unclear, then)
 
 
-def test_an_interrupt_while_hosts_are_asked_to_keep_comes_when_all_have_been_informed(launch: Start) -> None:
+def test_interrupt_during_keep_is_raised_when_all_hosts_have_been_informed(launch: Start) -> None:
     def interrupt(session: FakeSession, fields: Mapping[str, Any]) -> None:
         if session.host.name == "a":
             signal.raise_signal(signal.SIGINT)

@@ -360,7 +360,7 @@ def test_a_start_is_given_up_though_it_runs_if_no_task_has_stayed() -> None:
     assert failed_start(known("running", **again), Recovery()) is None
 
 
-def test_a_task_that_has_failed_for_good_fails_the_start_and_the_runs_cause_comes_first() -> None:
+def test_permanently_failed_task_fails_the_start_with_the_runs_cause_first() -> None:
     failed = entry("failed", ready=False, history=[ended(1, code=2)])
     found = failed_start(known("running", worker1=failed), Recovery())
     assert found is not None

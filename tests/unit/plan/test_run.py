@@ -51,7 +51,7 @@ def test_the_interpreter_is_the_hosts_or_the_trainers_or_the_venvs(
     assert trained("./python", host=host, **trainer).argv == ("./python",)
 
 
-def test_a_local_host_beside_others_has_this_machines_interpreter_and_its_own_address() -> None:
+def test_local_host_beside_others_has_this_interpreter_and_its_own_address() -> None:
     launch = Launch(command=("python",))
     hosts = [ssh_host("a"), Host("b", Local(), address="10.0.0.9")]
     plan = planned(cluster(job("worker", ["a", "b"], [1, 2], launch=launch), hosts=hosts))

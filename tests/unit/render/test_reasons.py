@@ -17,11 +17,13 @@ from dtctl.agent.records.reasons import (
     SENTENCES,
     Because,
     Fact,
+    FactFields,
     because,
     fact,
     fields_of,
     headline,
     named,
+    read,
     sentence,
     why_of,
 )
@@ -60,7 +62,7 @@ def test_each_kind_has_its_fields_and_its_sentence(kind: str, fields: dict[str, 
 @pytest.mark.parametrize(("kind", "fields", "expected"), TABLE, ids=[kind for kind, _, _ in TABLE])
 def test_a_fact_is_a_record_of_its_fields_and_no_others(kind: str, fields: dict[str, Any], expected: str) -> None:
     one = fact(kind, **fields)
-    assert checked(Fact, one) == one == {"kind": kind, **fields}
+    assert checked(FactFields, read(one)) == read(one) == {"kind": kind, **fields}
     assert why_of(made(Because, reason=expected, why=[one])) == [one]
 
 
@@ -75,7 +77,7 @@ def test_facts_make_one_sentence(row: dict[str, Any]) -> None:
 
 def test_a_reason_of_an_older_build_is_shown_as_its_sentence() -> None:
     older = checked(Because, {"reason": "killed by SIGKILL"})
-    assert why_of(older) == [{"kind": "said", "text": "killed by SIGKILL"}]
+    assert why_of(older) == [fact("said", text="killed by SIGKILL")]
     assert sentence(why_of(older)) == "killed by SIGKILL"
     assert why_of(checked(Because, {})) == []
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.reasons import fact
+from dtctl.bundle.scanning import scan
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
@@ -20,7 +21,7 @@ from dtctl.render.errors import note, show_error, show_host_errors
 from dtctl.render.format import count, duration, iso_utc, size, summarize_hosts
 from dtctl.render.logs import LogPrinter
 from dtctl.render.roster import rows_of, tasks_table
-from dtctl.render.starting import show_started
+from dtctl.render.starting import show_started, wheels_lines
 from dtctl.render.status import show_runs, show_status, summary
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
@@ -168,6 +169,16 @@ def test_a_start_without_some_hosts_reports_them_by_reasons(capsys: pytest.Captu
     assert capsys.readouterr().err.splitlines() == [
         "run digits-1 is already running and has not changed",
         "gpu-3 has joined it: worker:2",
+    ]
+
+
+def test_hosts_that_have_all_wheels_are_not_said_to_be_sent_none(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}-1.0-py3-none-any.whl").write_bytes(b"12345")
+    wheels = scan(tmp_path)
+    assert list(wheels_lines({"gpu-1": 0, "gpu-2": 1}, wheels)) == [
+        "gpu-1: 2 wheels (10 B) already there",
+        "gpu-2: 1 of 2 wheels (10 B) sent",
     ]
 
 

@@ -84,7 +84,7 @@ class Beating(Told):
 
 
 @pytest.mark.parametrize("hosts", ["c", "b", "bc"])
-def test_hosts_that_send_only_heartbeats_cost_one_timeout_each_and_skipped_requests_are_reported(hosts: str) -> None:
+def test_hosts_with_only_heartbeats_cost_one_timeout_and_skipped_requests_are_shown(hosts: str) -> None:
     agents = Beating(hosts)
     found = gather(record(), FakeTransport(agents), {})
     assert agents.waits == Counter(hosts)

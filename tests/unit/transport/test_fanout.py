@@ -430,7 +430,7 @@ def test_an_example_address_is_reported_as_one(error: OSError, address: str, is_
     assert hint.startswith("that is an example's address: write your machines'") is is_example
 
 
-def test_a_wait_in_a_thread_that_works_on_behalf_of_another_makes_room_for_the_next_host() -> None:
+def test_wait_in_a_thread_that_works_for_another_makes_room_for_the_next_host() -> None:
     free = threading.Event()
 
     def wait_idly() -> bool:

@@ -42,7 +42,9 @@ class PythonAsked(Record):
     cuda: Default[bool, False]
     """Whether to search for CUDA's libraries and count the GPUs that frameworks see: trainers are given GPUs."""
     isolated: Default[bool, False]
-    """On the controller: starts it with -I, in / and without variables; nothing of `python_path` is imported."""
+    """Whether it is a Python of the controller, which starts with -I, in / and without variables; nothing of
+    `python_path` is imported.
+    """
     may_start: Default[bool, True]
     """False on a controller whose user has not allowed the cluster file to start it."""
     environment: Default[Optional[Environment], None]
@@ -85,7 +87,7 @@ class PythonFound(Record):
 
     program: Line
     path: Default[Line, ""]
-    """Empty: not found."""
+    """The path; empty: not found."""
     version: Default[Version, ""]
     libc: Default[Version, ""]
     packages: Default[AtMost[Dict[AtMost[str, 100], Version], 100], {}]

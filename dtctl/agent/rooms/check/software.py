@@ -112,7 +112,7 @@ for name in counts if gpus else ():
 
 
 _TRUE = ("1", "true", "True")
-"""As tensorflow/__init__.py reads it."""
+"""The values that count as true, as in tensorflow/__init__.py."""
 
 
 class Python:

@@ -27,7 +27,7 @@ _GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 """A virtual machine has none."""
 
 _PATIENCE_S = 60.0
-"""Beyond the time of the measurement: for the import, and for one multiplication on a host that is very slow."""
+"""The time allowed beyond the measurement: for the import, and for one multiplication on a very slow host."""
 
 _MULTIPLY = """\
 limit = asked

@@ -144,7 +144,7 @@ def _sizes(asked: List[str], paths: List[str]) -> List[CheckpointSize]:
 
 _DATA_S = 15.0
 _COUNT_S = 10.0
-"""Of these; a larger tree is _data as far as it was counted."""
+"""The time limit for counting a directory of data; a larger tree is reported as far as it was counted."""
 _SAMPLED = 16
 _PIECE_BYTES = 64 * 1024
 

@@ -95,7 +95,7 @@ def fetch(run: Run, request: FetchRequest, put: Send) -> List[FileSent]:
 
 def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pruned]:
     for directory in request["dirs"]:
-        if directory not in run.known:  # what a command line names may be another's, a model to begin from
+        if directory not in run.known:  # a command line may name another user's model to begin from
             raise Refused("bad_request", "no setting of this run names %s" % ascii(directory)[:200])
     budget = _Time(PRUNE_LIMIT_S, alive)
     return [prune_directory(path, request["keep"], request["dry_run"], live, budget) for path in request["dirs"]]
@@ -186,7 +186,7 @@ def _remove(place: OpenDirectory, removed: List[Checkpoint], answer: Pruned, dry
         names = [entry.name for _, entry in zip(range(MOST_NAMES), listed)]
     for one in going:
         own = [name for name in names if reading.belongs(name, os.path.basename(one["prefix"]))]
-        own.sort(key=lambda name: not name.endswith(".index"))  # first what makes it a checkpoint
+        own.sort(key=lambda name: not name.endswith(".index"))  # the file that makes it a checkpoint comes first
         for name in own:
             with suppress(OSError):
                 answer["freed_bytes"] += files.stat_regular(name, place.descriptor).st_size

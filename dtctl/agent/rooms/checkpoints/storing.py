@@ -115,7 +115,7 @@ class Arrival:
             return False
         try:
             for name, one in self.files.items():
-                if name.endswith(".meta"):  # the graph is none of its values
+                if name.endswith(".meta"):  # the graph (.meta) holds no values
                     continue
                 with files.opened(name, at=self._place) as file:
                     if not is_same(file, one["size"], one["sha256"]):

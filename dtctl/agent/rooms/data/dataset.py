@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _INCOMING = ".dtctl-incoming"
 GIVEN_UP_S = 60.0
-"""After this long without a byte another push takes over the received files."""
+"""Another push takes over the received files after this long without a byte."""
 _MOST_BYTES = 256 * 1024 * 1024
 _NAMED = 10
 
@@ -53,7 +53,7 @@ class DataSet:
     def _load(self) -> None:
         try:
             self._place = paths.read_record(os.path.join(self._base, "place.json"), DataFolder, _MOST_BYTES)
-        except paths.Damaged:  # nothing is known to be ours then
+        except paths.Damaged:  # no file is known to be dtctl's then
             self._place = None
         bundle = self.bundle
         self._manifest = None if bundle is None else Manifest.load(self._manifest_path(bundle), bundle)
@@ -112,7 +112,7 @@ class DataSet:
             relay = _relay(tree, lacking, request)
         else:
             refuse_live()
-            tree.remember()  # so that what was hashed just now is not hashed again
+            tree.remember()  # so that it is not hashed again
             with self._turn() as lock:
                 self._load()  # another session may have pushed since
                 tree = self._tree(manifest, lambda size: None if lock is None else locks.show_life(lock))
@@ -186,7 +186,7 @@ class DataSet:
 
     def _fill(self, tree: Tree, lacking: List[int], wire: Wire, lock: Optional[int], relay: Optional[Relay]) -> int:
         store.remove_abandoned(self._incoming)
-        if lock is None:  # of the silent holder, which writes only valid contents into it
+        if lock is None:  # the files of the silent holder, which writes only valid contents
             for name in paths.entries(self._incoming):
                 blocks.keep(self._incoming, os.path.join(self._incoming, name))
         try:
@@ -194,7 +194,7 @@ class DataSet:
                 sources = receiver.Sources([])
                 sent = receiver.Filling(tree, sources, staging.path, wire, lock, relay).fill(lacking)
         except BaseException:
-            tree.remember()  # what has arrived is not hashed again
+            tree.remember()  # received blocks are not hashed again
             raise
         for name in paths.entries(self._incoming):
             if name.startswith("." + blocks.PARTIAL):  # of a file that the data set no longer has
@@ -226,7 +226,7 @@ class DataSet:
             return 0, 0, 0
         tree = self._tree(manifest, lambda size: None)
         real = {""}
-        for path, _ in manifest.dirs:  # a directory comes before what it holds
+        for path, _ in manifest.dirs:  # a directory comes before its contents
             if os.path.dirname(path) in real and mode_of(tree.place(path)) is not None:
                 real.add(path)
         removed = freed = kept = 0

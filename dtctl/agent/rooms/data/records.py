@@ -47,7 +47,7 @@ class DataPushResult(Record):
     removed_files: Default[Count, 0]
     """Files of an earlier push that the data set no longer contains."""
     port: Default[Optional[Port], None]
-    """As in `need`."""
+    """The same as `port` in `need`."""
 
 
 class DataDropped(Record):

@@ -41,7 +41,7 @@ _PAUSE_S = 0.05
 """A guest that is woken for each file takes the processor from what brings the files."""
 _BACKLOG = 128
 _MOST_GUESTS = 16
-"""Beyond it the oldest guest of the address that has the most is sent away."""
+"""The most guests; another one displaces the oldest guest of the address that has the most."""
 
 
 class Relay:
@@ -125,7 +125,7 @@ class Relay:
                     one.connection.shutdown(socket.SHUT_RDWR)
         try:
             threading.Thread(target=self._attend, args=(caller,), daemon=True).start()
-        except RuntimeError:  # as many threads as the user may have
+        except RuntimeError:  # the user's limit of threads is reached
             self._leave(caller)
 
     def _attend(self, caller: Caller) -> None:

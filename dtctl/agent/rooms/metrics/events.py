@@ -129,7 +129,7 @@ _CONTENT = {1: "<f", 2: "<d", 3: "<i", 4: "<B", 5: "<h", 6: "<b", 9: "<q", 10: "
 _CONTENT.update({22: "<I", 23: "<Q", _BFLOAT16: ""})
 """The format of one number of each DataType in `tensor_content`; 14 is bfloat16, the upper half of a float."""
 _FIELD = {1: 5, 2: 6, 3: 7, 4: 7, 5: 7, 6: 7, 9: 10, 10: 11, 14: 13, 17: 7, 19: 13, 22: 16, 23: 17}
-"""By type, the repeated field with the values: float_val, double_val, int_val, int64_val, bool_val, half_val, ..."""
+"""Type -> the repeated field with its values: float_val, double_val, int_val, int64_val, bool_val, half_val, ..."""
 
 
 class Event:

@@ -23,9 +23,9 @@ class Endpoint:
     whose: str
     host: str
     address: str
-    """HOST:PORT, as the others are given it."""
+    """HOST:PORT, as the other tasks receive it."""
     serves: bool = True
-    """Other tasks connect to it, as they do not to an evaluator."""
+    """Whether other tasks connect to it; none connects to an evaluator."""
 
     @property
     def name(self) -> str:
@@ -39,14 +39,14 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One host connected, or tried to connect, to a place of another."""
+    """One host's connection, or attempt to connect, to an endpoint of another host."""
 
     source: str
     endpoint: Endpoint
     at: str = ""
-    """What the place's name resolves to on the source."""
+    """The addresses that the endpoint's name resolves to on the source."""
     hindrance: str = ""
-    """As in agent.records.network.Reached; empty: it was reached."""
+    """The reason of agent.records.network.Reached; empty: the endpoint was reached."""
     by: str = ""
     text: str = ""
 
@@ -61,16 +61,16 @@ class Attempt:
 
 @dataclass(frozen=True)
 class View:
-    """Mappings are by host, of those that have answered."""
+    """The network as the hosts report it; mappings are by host, for the hosts that have answered."""
 
     bound: Mapping[str, Sequence[Bound]] = field(default_factory=dict)
     of_interfaces: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Addresses, as are those of `resolved`."""
+    """IP addresses, as in `resolved`."""
     resolved: Mapping[str, Sequence[Resolved]] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
 
     def addresses(self, host: str) -> frozenset[str]:
-        """By which others can reach it, by its own report."""
+        """The addresses at which others can reach the host, by its own report."""
         own = set(self.of_interfaces.get(host, ()))
         for named in self.resolved.get(host, ()):
             own |= {address for address in named["addresses"] if named["own"] and not is_loopback(address)}
@@ -78,12 +78,14 @@ class View:
 
 
 def addresses_of(facts: NetworkFacts) -> list[str]:
-    """Of a host's interfaces."""
+    """The addresses of a host's interfaces."""
     return [one["address"] for one in facts["interfaces"]]
 
 
 def endpoints_of(plan: RunPlan) -> list[Endpoint]:
-    """Of all tasks, and of the coordinator and those that may be elected if there is more than one host."""
+    """The endpoints of all tasks and, if there is more than one host, of the coordinator and those that may be
+    elected.
+    """
     found = [Endpoint(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
     if len(plan.members) > 1:
         listeners = plan.voters or (plan.coordinator,)
@@ -92,7 +94,8 @@ def endpoints_of(plan: RunPlan) -> list[Endpoint]:
 
 
 def open_endpoints(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[Endpoint, bool]:
-    """Those where a program listens now, with the ports that hosts have chosen; True: a trainer of the live run does.
+    """The endpoints where a program listens now, with the ports that hosts have chosen; True: a trainer of the live run
+    does.
 
     What a host reports of ports that the plan knows, or of tasks that it does not have, counts for nothing.
     """
@@ -116,7 +119,7 @@ def is_loopback(address: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """One that the internet routes."""
+    """Whether the internet routes the address."""
     try:
         return ipaddress.ip_address(address).is_global
     except ValueError:
@@ -125,7 +128,7 @@ def is_public(address: str) -> bool:
 
 @dataclass(frozen=True)
 class Cause:
-    """One cause of whatever many connections have failed of it.
+    """One cause, which may explain many failed connections.
 
     `hosts`: where it is to be fixed. `others`: whom it concerns there.
     """

@@ -1,4 +1,4 @@
-"""Who else can reach the ports of tasks, and whether gRPC would send their traffic through a proxy. Pure."""
+"""Finds who else can reach the ports of tasks, and whether gRPC would send their traffic through a proxy. Pure."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ MOST_DOORS = 256
 
 
 def doors(context: CheckContext, answers: Answers[NetworkFacts]) -> tuple[Door, ...]:
-    """What this machine is to try while the hosts listen: each host by its address, and as it is logged in to.
+    """The doors that this machine tries while the hosts listen: each host by its address and by its SSH address.
 
-    Of many hosts one port each. How a host is reached is never taken from a host. The coordinator's port is not among
-    them: it answers no client without the run's credentials.
+    If there are many hosts, one port of each is tried. How a host is reached is never taken from a host. The
+    coordinator's port is not among them: it answers no client without the run's credentials.
     """
     if not context.asks_for("exposed") or len(answers.rounds) != 1:
         return ()
@@ -62,13 +62,17 @@ def judge(context: CheckContext, answers: Answers[NetworkFacts]) -> Iterator[Fin
 
 
 def _opened(answers: Answers[NetworkFacts]) -> list[Dialled]:
-    """Nothing where this machine is one of the hosts: what it reaches proves nothing about others."""
+    """The doors that are open to this machine; none if it is one of the hosts, because then nothing follows for
+    others.
+    """
     own = {address for facts in answers.first.values() for address in addresses_of(facts)}
     return [one for one in answers.dialled if one.seen_from not in own]
 
 
 def _public(context: CheckContext, answers: Answers[NetworkFacts], known: set[str]) -> Iterator[Finding]:
-    """Addresses that were not tried from here: those that were, and did not open, are closed to this machine."""
+    """Public addresses that were not tried from here: those that were tried and did not open are closed to this
+    machine.
+    """
     tried = {endpoint.name for endpoint in endpoints_of(context.plan)} | set(context.reached_at.values())
     ports = grouped((endpoint.host, endpoint.port) for endpoint in _task_endpoints(context, answers))
     for host, facts in answers.first.items():
@@ -91,12 +95,14 @@ def is_exposed(finding: Finding) -> bool:
 
 
 TAKEN = ("grpc_proxy", "https_proxy", "http_proxy")
-"""The first that is set holds (grpc/doc/environment_variables.md). gRPC does not know capitals."""
+"""The variables of a proxy; the first that is set is used (grpc/doc/environment_variables.md). gRPC ignores those in
+capitals.
+"""
 EXCEPT = ("no_grpc_proxy", "no_proxy")
 
 
 def proxy_findings(context: CheckContext, answers: Answers[NetworkFacts]) -> Iterator[Finding]:
-    """Of TensorFlow's servers; what the others speak goes through no proxy."""
+    """Findings about proxies for TensorFlow's servers; the protocols of other frameworks use no proxy."""
     caught: dict[tuple[str, str], list[tuple[str, TaskId, tuple[str, ...]]]] = {}
     endpoints = endpoints_of(context.plan)
     for host, facts in answers.first.items():
@@ -116,7 +122,7 @@ def proxy_findings(context: CheckContext, answers: Answers[NetworkFacts]) -> Ite
 
 
 def _left_out(answers: Answers[NetworkFacts]) -> Iterator[Finding]:
-    """Of each host the first that its logins have."""
+    """The first proxy variable of each host's logins."""
     firsts = (
         (next((one for one in facts["proxies"].items() if not one[0].lower().startswith("no_") and one[1]), None), host)
         for host, facts in answers.first.items()
@@ -127,7 +133,9 @@ def _left_out(answers: Answers[NetworkFacts]) -> Iterator[Finding]:
 
 
 def through(env: Mapping[str, str], names: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
-    """The variable, and those of `names` (hosts of addresses) that would be reached by its proxy; None: none would."""
+    """The variable, and the hosts of `names` (host -> addresses) that gRPC would reach by its proxy; None: it would
+    reach none so.
+    """
     variable = next((name for name in TAKEN if env.get(name)), None)
     if variable is None:
         return None
@@ -138,7 +146,7 @@ def through(env: Mapping[str, str], names: Iterable[str]) -> tuple[str, tuple[st
 
 
 def _covers(entry: str, name: str) -> bool:
-    """By the end of a name, or as a network (http_proxy_mapper.cc)."""
+    """Whether the entry matches the end of the name, or is a network that contains it (http_proxy_mapper.cc)."""
     if name.lower().endswith(entry.lower()):
         return True
     try:
@@ -154,7 +162,9 @@ _LONGEST = 300
 
 
 def dial(doors: Iterable[Door], nonce: str, limit_s: float = LIMIT_S) -> tuple[Dialled, ...]:
-    """Those behind which the right host has answered: the same private address may be another machine from here."""
+    """The doors behind which the right host has answered: from here, a private address may belong to another
+    machine.
+    """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = [one for one in pool.map(lambda door: _dialled(door, nonce, limit_s), doors) if one is not None]
     return tuple(sorted(found, key=lambda one: (one.door.host, one.door.port, one.door.name)))
@@ -166,12 +176,12 @@ def _dialled(door: Door, nonce: str, limit_s: float) -> Dialled | None:
             if door.live or _greets(connection, door.host, nonce):
                 return Dialled(door, connection.getpeername()[0], connection.getsockname()[0])
     except (OSError, UnicodeError):
-        pass  # closed, as it should be
+        pass  # the port is closed, as it should be
     return None
 
 
 def _greets(connection: socket.socket, host: str, nonce: str) -> bool:
-    """As dtctl/agent/network/listening.py answers who shows the nonce."""
+    """Whether the host answers the nonce, as dtctl/agent/network/listening.py does."""
     connection.sendall(f"{nonce} ask\n".encode())
     with connection.makefile("rb") as lines:
         return lines.readline(_LONGEST).removesuffix(b"\n") == f"dtctl check {host}".encode()

@@ -16,24 +16,24 @@ from dtctl.rooms.check.network import endpoints_of, is_loopback
 Kind = Literal["nftables", "iptables", "ufw"]
 
 _MOST_PORTS = 15
-"""Of iptables' multiport."""
+"""The limit of iptables' multiport."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The same for all these hosts."""
+    """Firewall rules, which are the same for all these hosts."""
 
     hosts: tuple[str, ...]
     ports: tuple[int, ...]
     lines: tuple[str, ...]
     undo: tuple[str, ...]
-    """Commands that take them away again."""
+    """The commands that remove the rules."""
 
 
 def firewall(
     cluster: str, ports: Mapping[str, Sequence[int]], addresses: Mapping[str, Sequence[str]], kind: Kind
 ) -> tuple[Rules, ...]:
-    """`ports`: of each host those that are to be closed to strangers; `addresses`: of every host of the cluster.
+    """`ports`: the ports of each host to close to strangers; `addresses`: those of every host of the cluster.
 
     They have rules for IPv4 and IPv6; addresses that are neither are left out.
     """
@@ -44,7 +44,7 @@ def firewall(
 
 
 def version(address: str) -> int:
-    """4 or 6; 0: it is a name."""
+    """4 or 6; 0: the text is a name."""
     try:
         return ipaddress.ip_address(address).version
     except ValueError:
@@ -57,7 +57,7 @@ def _order(address: str) -> tuple[int, int]:
 
 
 def _nftables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tuple[list[str], list[str]]:
-    """A table of its own, which can be loaded again and removed as a whole."""
+    """Rules as one nftables table, which can be reloaded and removed as a whole."""
     table = "dtctl_" + "".join(letter if letter.isalnum() else "_" for letter in cluster)
     text = f"tcp dport {{ {', '.join(map(str, ports))} }}"
     families = {4: "ip", 6: "ip6"}
@@ -78,7 +78,7 @@ def _nftables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tup
 
 
 def _iptables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tuple[list[str], list[str]]:
-    """A chain of its own for each family, created again whenever these are run."""
+    """Rules as one iptables chain for each family, which is created again at each run."""
     chain = "DTCTL-" + "".join(letter if letter.isalnum() else "-" for letter in cluster)[:20]
     jump = f"INPUT -p tcp -j {chain}"
     lines, undo = [], []
@@ -95,7 +95,9 @@ def _iptables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tup
 
 
 def _ufw(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The first rule that fits holds: each of these goes to the top, so the refusal has to be there first."""
+    """Rules for ufw, which applies the first that matches: each command inserts at the top, so the refusal comes
+    first.
+    """
     rules = []
     for some in _groups(ports):
         rules.append(f"deny proto tcp from any to any port {some}")
@@ -135,7 +137,7 @@ def rules_of(plan: RunPlan, kind: Kind, resolve: Resolve = addresses_of) -> tupl
 
 
 def _known(names: Mapping[str, str], resolve: Resolve, file: str) -> dict[str, tuple[str, ...]]:
-    """The addresses of each host; all that are unknown are reported at once."""
+    """The addresses of each host. Raises PreflightError with all unknown ones at once."""
     found: dict[str, tuple[str, ...]] = {}
     unknown: dict[str, str] = {}
     for host, name in names.items():

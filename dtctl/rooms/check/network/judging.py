@@ -1,4 +1,4 @@
-"""From who reached whom to causes: names and addresses first, then what the matrix of hosts shows. Pure."""
+"""Explains failed connections: first by names and addresses, then by the matrix of all hosts. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dtctl.model import grouped
 from dtctl.rooms.check.network import Attempt, Cause, View, is_loopback
 
 MOST_ALIKE = 3
-"""Causes of a kind that are shown one by one."""
+"""The most causes of one kind that are shown one by one."""
 
 Rest = list[Attempt]
-"""Attempts that failed, and that nothing explains yet."""
+"""Failed attempts that no cause explains yet."""
 
 
 def judge(view: View) -> tuple[Cause, ...]:
-    """Every attempt that failed is explained by one of them."""
+    """The causes of all failed attempts; each attempt is explained by one of them."""
     rest = [attempt for attempt in view.attempts if attempt.hindrance]
     found = [*_taken(view), *_tried(view), *_own_names(view)]
     for explain in (_unresolved, _loopback, _wrong_addresses, _other_hosts, _half_open):
@@ -28,7 +28,7 @@ def judge(view: View) -> tuple[Cause, ...]:
 
 
 def _few(causes: list[Cause]) -> Iterator[Cause]:
-    """Of each kind some, and the hosts of the others."""
+    """The first causes of each kind, and the hosts of the rest."""
     for kind, same in grouped((cause.kind, cause) for cause in causes).items():
         yield from same[:MOST_ALIKE]
         if rest := same[MOST_ALIKE:]:
@@ -57,7 +57,7 @@ def _taken(view: View) -> Iterator[Cause]:
 
 
 def _tried(view: View) -> Iterator[Cause]:
-    """By another check, at the same time."""
+    """Ports that another check is trying at the same time."""
     hosts = {
         host: {slot["port"] or 0 for slot in slots if slot["state"] == "tried"} for host, slots in view.bound.items()
     }
@@ -67,7 +67,9 @@ def _tried(view: View) -> Iterator[Cause]:
 
 
 def _own_names(view: View) -> Iterator[Cause]:
-    """Harmless to TensorFlow, which listens on every address; gloo and others send their peers what it resolves to."""
+    """Host names that resolve to a loopback address: harmless to TensorFlow, which listens on every address; gloo and
+    others send the address to their peers.
+    """
     found: dict[str, dict[str, str]] = {}
     for host, names in view.resolved.items():
         for named in names:
@@ -103,7 +105,9 @@ def _loopback(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
 
 
 def _wrong_addresses(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
-    """Names that stand for an address that their host does not have. (An address that is reached may be translated.)"""
+    """Names that resolve to an address which their host does not have. (An address that is reached may be
+    translated.)
+    """
     reached = {(attempt.target, attempt.at) for attempt in view.attempts if not attempt.hindrance}
     wrong = [
         attempt
@@ -129,7 +133,7 @@ def _wrong_addresses(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
 
 
 def _other_hosts(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
-    """The address is right, but another host or program answers there."""
+    """Addresses that are right but at which another host or program answers."""
     answered = [attempt for attempt in rest if attempt.hindrance in ("other_host", "stranger")]
     causes = []
     for group in _alike(answered, lambda attempt: (attempt.target, attempt.at, attempt.hindrance, attempt.by)):
@@ -140,7 +144,7 @@ def _other_hosts(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
 
 
 def _half_open(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
-    """Connections are made, and what is sent over them does not arrive."""
+    """Pairs whose connections open but carry no data."""
     half = [attempt for attempt in rest if attempt.hindrance in ("cut_off", "silent")]
     causes = []
     for group in _alike(half, lambda attempt: (attempt.hindrance,)):
@@ -178,12 +182,12 @@ def _without(rest: Rest, explained: Rest) -> Rest:
 Direction = Literal["in", "out"]
 
 MOST_PAIRS = 6
-"""That are shown one by one. More of them have a cause that no pair shows."""
+"""The most pairs that are shown one by one; more of them have a cause that no pair shows."""
 
 
 @dataclass(frozen=True)
 class _Whole:
-    """A host that no other reaches (in), or that reaches no other (out), at these ports; `limited`: it has others."""
+    """A host that no other reaches (in), or that reaches no other (out), at these ports."""
 
     host: str
     direction: Direction
@@ -193,7 +197,7 @@ class _Whole:
 
 
 def matrix_causes(tried: Sequence[Attempt], failed: Sequence[Attempt]) -> list[Cause]:
-    """Each failed attempt is explained by one of them."""
+    """The causes that the matrix of hosts shows; each failed attempt is explained by one of them."""
     if not failed:
         return []
     lost = set(failed)
@@ -207,12 +211,12 @@ def matrix_causes(tried: Sequence[Attempt], failed: Sequence[Attempt]) -> list[C
 
 
 def _both_ways(failed: Sequence[Attempt]) -> bool:
-    """From several hosts and to several: so it is not one host's rule alone."""
+    """Whether attempts fail from several hosts and to several, so that no single host's rule explains them."""
     return len({one.source for one in failed}) > 1 and len({one.target for one in failed}) > 1
 
 
 def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[Cause], set[Attempt]]:
-    """Groups of two and more, between which nothing arrives either way."""
+    """Groups of two or more hosts between which nothing arrives in either direction."""
     hosts = dict.fromkeys(host for one in attempts for host in one.pair)
     group = {host: host for host in hosts}
 
@@ -237,7 +241,9 @@ def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[
 
 
 def _cover(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[_Whole], set[Attempt]]:
-    """The fewest hosts whose rows and columns fail as a whole; what two of them explain equally well is left."""
+    """The fewest hosts whose rows and columns fail completely; a failure that two of them explain equally well is
+    left.
+    """
     wholes = _wholes(attempts, failed)
     chosen: list[_Whole] = []
     rest = set(failed)
@@ -265,14 +271,14 @@ def _wholes(attempts: Sequence[Attempt], failed: set[Attempt]) -> list[_Whole]:
         ports = [port for port, line in by_port.items() if all(one in failed for one in line)]
         limited = len(ports) < len(by_port)
         covers = frozenset(one for port in ports for one in by_port[port])
-        # of a port that one host alone has, one connection does not show who is to blame
+        # one failed connection to a port that only one host has does not show which side is at fault
         if ports and (not limited or len({one.pair for one in covers}) > 1):
             found.append(_Whole(host, direction, tuple(sorted(ports)), limited, covers))
     return found
 
 
 def _causes(wholes: Iterable[_Whole]) -> list[Cause]:
-    """A host that is cut off both ways is shown once; hosts with the same fault are shown together."""
+    """One cause for a host that is cut off in both directions; hosts with the same fault are shown together."""
     by_host: dict[str, dict[Direction, _Whole]] = {}
     for whole in wholes:
         by_host.setdefault(whole.host, {})[whole.direction] = whole
@@ -296,7 +302,7 @@ def _causes(wholes: Iterable[_Whole]) -> list[Cause]:
 
 
 def _pairs(rest: set[Attempt], attempts: Sequence[Attempt]) -> list[Cause]:
-    """What no single host explains: from some to one, and not back, or neither way."""
+    """Causes for pairs of hosts that no single host explains, in one direction or both."""
     broken = {one.pair for one in rest}
     whole = {one.pair for one in attempts} - broken
     if len({frozenset(pair) for pair in broken}) > MOST_PAIRS:
@@ -321,7 +327,7 @@ def _pairs(rest: set[Attempt], attempts: Sequence[Attempt]) -> list[Cause]:
 
 
 def _how(failed: Iterable[Attempt]) -> dict[str, str]:
-    """drop: nothing came back; reject: it was refused, and `text` is the system's error."""
+    """drop: nothing came back; reject: the connection was refused, and `text` is the system's error."""
     words = {one.hindrance: one.text for one in sorted(failed, key=_key)}
     refusals = {kind: text for kind, text in words.items() if kind != "timeout"}
     if not refusals:

@@ -1,4 +1,4 @@
-"""Whose network holds the others up: hosts exchange data in pairs, in rounds that part a slow one from its partners.
+"""Finds hosts whose network slows the others down: they exchange data in pairs, with new partners in each round.
 
 In some rounds every host meets another one each time, and counts as fast as with the best of its partners. Who was slow
 with all of them then meets those that were not, while no other host sends.
@@ -25,7 +25,7 @@ Facts = NetworkFacts
 def ask(
     context: CheckContext, answers: Answers[Facts], doors: Iterable[Endpoint], since: int
 ) -> Mapping[str, NetworkQuestion]:
-    """`doors`: where hosts listen for this check; `since`: the round with which measuring begins."""
+    """`doors`: the ports where hosts listen for this check; `since`: the first round that measures."""
     listening = {door.host: door for door in doors}
     questions = {}
     for source, target in _pairs(context, answers, since):
@@ -46,7 +46,7 @@ def _pairs(context: CheckContext, answers: Answers[Facts], since: int) -> tuple[
 
 
 def _exchanged(context: CheckContext, answers: Answers[Facts], since: int) -> list[Round]:
-    """Reports about hosts that are not in the plan are ignored."""
+    """The measurements of one round; reports about hosts that are not in the plan are ignored."""
     return [
         {
             (host, one["host"]): one
@@ -123,7 +123,7 @@ _SHOWN: Mapping[str, Callable[[Link], str]] = {
 
 
 def _links(answers: Answers[Facts]) -> dict[str, tuple[str, Link]]:
-    """By host: the interface at whose address the others have reached it, or its only one."""
+    """The interface of each host at whose address the others reached it, or its only one."""
     reached = {(one["host"], one["place"]) for facts in answers.round(1).values() for one in facts["reached"]}
     links = {}
     for host, facts in answers.first.items():
@@ -148,39 +148,39 @@ def describe(context: CheckContext, answers: Answers[Facts], since: int) -> Iter
 
 
 ROUNDS = 3
-"""Of all hosts."""
+"""The number of rounds in which all hosts take part."""
 MORE = 3
-"""Of those that were slow in all rounds, as long as there are some."""
+"""The most further rounds for the hosts that were slow in all rounds."""
 LATE = 3.0
 LATE_S = 0.002
-"""An answer takes so many times as long as usual, and so much longer."""
+"""An answer that takes this many times as long as usual, and this many seconds longer, is late."""
 
 Pair = tuple[str, str]
 
 Round = Mapping[Pair, Measured]
-"""By source and target; what was not measured is left out."""
+"""Measurements by source and target; pairs that were not measured are left out."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What a host has come to, with the best of its partners each. In bytes a second."""
+    """The best rates of a host with any partner, in bytes per second."""
 
     sends: float
     receives: float
     latency_s: float
     again: float
-    """The greatest share of packets that it had to send twice."""
+    """The largest share of packets that it had to retransmit."""
 
 
 @dataclass(frozen=True)
 class Behind:
-    """A host that is slow with every partner: its own figures, and the median of the others'."""
+    """A host that is slow with every partner: its own figures, and the median of the others."""
 
     host: str
     own: Pace
     usual: Pace
     least: Pace
-    """What sends or receives less than this is an outlier."""
+    """A host that sends or receives less than this is an outlier."""
 
     @property
     def sends_slowly(self) -> bool:
@@ -199,7 +199,7 @@ class Behind:
 
 
 def next_round(hosts: Sequence[str], rounds: Sequence[Round]) -> tuple[Pair, ...]:
-    """The pairs that exchange data now; none: it is over."""
+    """The pairs that exchange data next; none: measuring is over."""
     meetings = len(hosts) - 1 + len(hosts) % 2
     several = min(ROUNDS, meetings)
     if len(rounds) < several:
@@ -208,7 +208,9 @@ def next_round(hosts: Sequence[str], rounds: Sequence[Round]) -> tuple[Pair, ...
 
 
 def meeting(hosts: Sequence[str], number: int) -> tuple[Pair, ...]:
-    """Of a tournament in which each meets each once; of an odd number one rests each time."""
+    """The pairs of one round of a tournament in which every host meets every other once; with an odd number one host
+    rests.
+    """
     first, *others = [*hosts, ""] if len(hosts) % 2 else hosts
     seats = [first, *others[number:], *others[:number]]
     half = len(seats) // 2
@@ -217,7 +219,7 @@ def meeting(hosts: Sequence[str], number: int) -> tuple[Pair, ...]:
 
 
 def _once_more(rounds: Sequence[Round], several: int) -> tuple[Pair, ...]:
-    """Each slow host with a fast one, and with one that it has not met where there is such a one."""
+    """Pairs of each slow host with a fast one, preferably one that it has not met."""
     met = {frozenset(pair) for each in rounds for pair in each}
     again = [host for each in rounds[several:] for pair in each for host in pair]
     slow = sorted((behind.host for behind in judged(rounds)), key=again.count)
@@ -226,13 +228,13 @@ def _once_more(rounds: Sequence[Round], several: int) -> tuple[Pair, ...]:
     for host in slow[: len(fast)]:
         partner = next((one for one in fast if frozenset((host, one)) not in met), fast[0])
         fast.remove(partner)
-        # the other end measures the next time
+        # the other end measures in the next round
         pairs.append((host, partner) if (len(rounds) - several) % 2 == 0 else (partner, host))
     return tuple(pairs)
 
 
 def paces(rounds: Iterable[Round]) -> dict[str, Pace]:
-    """Of each host that has exchanged anything."""
+    """The pace of each host that has exchanged data."""
     found: dict[str, Pace] = {}
     for each in rounds:
         for (source, target), one in each.items():
@@ -254,7 +256,7 @@ def _better(one: Pace | None, other: Pace) -> Pace:
 
 
 def judged(rounds: Iterable[Round]) -> list[Behind]:
-    """Against the middle of the others: who is slow is not to pull it down."""
+    """Slow hosts, compared with the median of the other hosts, so that a slow host does not lower it."""
     every = paces(rounds)
     found = []
     for host, own in every.items():

@@ -1,4 +1,4 @@
-"""Whether the tasks of a plan will reach each other, and who else will: the ports are tried before they are needed.
+"""Tests, before a run needs the ports, whether the tasks of a plan will reach each other, and who else will reach them.
 
 Round 0: each host listens on the ports of its tasks. Round 1: it connects to those of the others, at the addresses
 that the tasks are given; meanwhile this machine tries them as well. Where a task of the live run was not reached, its
@@ -85,7 +85,7 @@ def _reaching(context: CheckContext, answers: Answers[Facts]) -> Mapping[str, Ne
 
 
 def _doubted(context: CheckContext, answers: Answers[Facts]) -> dict[str, list[Endpoint]]:
-    """Places of the live run, by host, that some host did not reach."""
+    """Endpoints of the live run, by host, that some host did not reach."""
     missed = {
         (one["host"], one["whose"])
         for facts in answers.rounds[1].values()
@@ -105,7 +105,7 @@ def _measured_since(context: CheckContext, answers: Answers[Facts]) -> int:
 
 
 def _is_gone(endpoint: Endpoint, answers: Answers[Facts]) -> bool:
-    """Asked once more, its host does not report the same listener: that it was not reached proves nothing.
+    """Whether the host, asked again, no longer reports the same listener: a failed connection then proves nothing.
 
     A task may have ended, or may have been started again meanwhile.
     """
@@ -124,7 +124,7 @@ def _limit_s(context: CheckContext) -> float:
 
 
 def _open_endpoints(context: CheckContext, answers: Answers[Facts]) -> dict[Endpoint, bool]:
-    """True: a trainer of the live run listens there."""
+    """All endpoints to try; True: a trainer of the live run listens there."""
     found = open_endpoints(context.plan, {host: facts["bound"] for host, facts in answers.first.items()})
     return {endpoint: live for endpoint, live in found.items() if endpoint.serves}
 
@@ -144,7 +144,7 @@ def _view(context: CheckContext, answers: Answers[Facts]) -> View:
         {endpoint for endpoints in _doubted(context, answers).values() for endpoint in endpoints} if second else set()
     )
     gone = {endpoint for endpoint in doubted if _is_gone(endpoint, answers)}
-    # what listens on a host that was lost meanwhile is unknown
+    # the listeners of a host that was lost meanwhile are unknown
     endpoints = {
         (endpoint.whose, endpoint.host): endpoint
         for endpoint in _open_endpoints(context, answers)
@@ -221,27 +221,29 @@ def describe(context: CheckContext, answers: Answers[Facts]) -> Iterator[Line | 
     yield from measuring.describe(context, answers, _measured_since(context, answers))
 
 
-assert CHOSEN_PORT == 0  # in a Slot, too, it is a port that the host is to choose
+assert CHOSEN_PORT == 0  # in a Slot, too, it means a port that the host chooses
 
 TOPIC = Topic("network", ask, judge, describe, exposure.doors)
 
 
 MOST = 4000
-"""Connections of one check, over all hosts."""
+"""The most connections of one check, over all hosts."""
 MOST_IN_PASSING = 16
-"""Of each host while a run starts: enough to notice a host that no other reaches, or that reaches no other."""
+"""The most connections of each host while a run starts: enough to notice a host that is unreachable, or reaches no
+other.
+"""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """`tries`: host -> the places of other hosts that it tries."""
+    """The connections of one check. `tries`: host -> the endpoints of other hosts that it tries."""
 
     tries: Mapping[str, tuple[Endpoint, ...]]
     count: int
     whole: int
-    """Connections that there would be if each host tried each."""
+    """The number of connections if every host tried every endpoint."""
     partners: int
-    """Hosts that each host tries at the least."""
+    """The least number of hosts that each host tries."""
 
     @property
     def is_whole(self) -> bool:
@@ -251,7 +253,7 @@ class Coverage:
 def spread(
     hosts: Sequence[str], endpoints: Sequence[Endpoint], vital: Sequence[Endpoint] = (), most: int = MOST
 ) -> Coverage:
-    """`vital` places are tried from every host before the others, as far as there is room for that.
+    """Distributes the endpoints: every host tries the `vital` ones first, as far as the limit allows.
 
     Each host tries, and is tried by, as many others; the distances to them are spread evenly, so that the two halves of
     any rack, switch or subnet meet.
@@ -275,7 +277,7 @@ def spread(
 
 
 def _of(endpoints: Sequence[Endpoint], host: str, most: int, turn: int) -> list[Endpoint]:
-    """At most so many of them, those of other hosts; each host begins elsewhere in the list."""
+    """At most `most` endpoints of other hosts; each host begins at another place in the list."""
     others = [endpoint for endpoint in endpoints if endpoint.host != host]
     if len(others) <= most:
         return others
@@ -284,5 +286,5 @@ def _of(endpoints: Sequence[Endpoint], host: str, most: int, turn: int) -> list[
 
 
 def distances(hosts: int, partners: int) -> list[int]:
-    """So many different steps from 1 to hosts - 1, evenly spread, the nearest among them."""
+    """At most `partners` different steps from 1 to hosts - 1, evenly spaced, beginning with 1."""
     return sorted({1 + step * (hosts - 1) // partners for step in range(partners)})

@@ -1,4 +1,4 @@
-"""What a report shows of a run. Each host is asked over one connection, the coordinator's host first."""
+"""Collects the facts for a report of a run. Each host is asked over one connection, the coordinator's host first."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ from dtctl.rooms.pages.report.timeline import timeline as timeline_of
 from dtctl.transport.seam import Transport
 
 POINTS = 400
-"""Of each series: more than a curve on a page can show."""
+"""The most points of a series: more than a curve on a page can show."""
 
 LINES = 20_000
-"""The newest of the event history."""
+"""The number of newest events that are shown."""
 
 RATE_TAGS = ("global_step/sec", "steps_per_second", "steps_per_sec", "steps/s")
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """`gpus`: as the cluster file says; `greeting`: what its agent reports of the host; empty if it gave no answer."""
+    """The facts about a host. `gpus`: as in the cluster file; `greeting`: the agent's report; empty if it gave no
+    answer.
+    """
 
     name: str
     tasks: tuple[TaskId, ...]
@@ -57,32 +59,33 @@ class Report:
     made: float
     """Epoch seconds of this machine."""
     python: str
-    """Of this machine."""
+    """The Python version of this machine."""
     status: RunStatus
     goodput: Goodput | None
     timeline: Timeline
     events: tuple[HistoryEvent, ...]
-    """Less what is in the timeline."""
+    """The events that are not in the timeline."""
     scalars: Metrics
     rates: tuple[Series, ...]
-    """Steps a second, by the times of the scalars."""
+    """Steps per second, by the times of the scalars."""
     hosts: tuple[HostFacts, ...]
     configuration: Configuration
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
-    """Host -> why it gave no answer, or not every one."""
+    """Host -> why it did not answer completely."""
     unasked: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Host -> `events`, `metrics`: what it was not asked for any more, as it had not finished an earlier answer."""
+    """Host -> the parts (`events`, `metrics`) that it was not asked for, because it had not finished an earlier answer.
+    """
 
 
 def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) -> Report:
-    """Raises DtctlError if no host knows the run."""
+    """Collects a report. Raises DtctlError if no host knows the run."""
     with Following(record, transport, environ, for_one_command) as following:
         return following.report()
 
 
 SCALARS_EVERY_S = 10.0
 SCALARS_SHARE = 0.05
-"""Of the time, for reading scalars: each host looks through its event files."""
+"""The largest share of the time that is spent on scalars: each host reads its event files."""
 
 
 class Following(AbstractContextManager["Following"]):
@@ -113,7 +116,7 @@ class Following(AbstractContextManager["Following"]):
         self._kept.__exit__()
 
     def report(self) -> Report:
-        """The run's state now. Raises DtctlError where no host says anything of it."""
+        """The run's current state. Raises DtctlError where no host says anything of it."""
         found = with_storage(status(self._record, self._kept))
         if found.time:
             self._record = found.record
@@ -137,7 +140,7 @@ class Following(AbstractContextManager["Following"]):
         self._events, self._events_from = EventHistory(new, new_events.errors, new_events.away), record.coordinator
 
     def _read_scalars(self, *, now: bool) -> None:
-        """Those of a host that gives no answer stay as they were."""
+        """Reads the scalars; those of a host without an answer stay unchanged."""
         began = time.monotonic()
         if began >= self._next_scalars or now:
             metrics = read_metrics(self._record, self._kept, [], points=POINTS)
@@ -148,7 +151,7 @@ class Following(AbstractContextManager["Following"]):
 
 
 def is_over(found: RunStatus) -> bool:
-    """Nothing more will happen to the run, by its coordinator's report."""
+    """Whether the run is over, by its coordinator's report."""
     return found.coordination is not None and found.is_over
 
 
@@ -180,7 +183,7 @@ def put_together(
 
 
 def _first_of_each_host(*parts: Mapping[str, DtctlError]) -> dict[str, DtctlError]:
-    """What has gone wrong there, rather than that it was not asked again."""
+    """The first error of each host, rather than the note that it was not asked again."""
     errors: dict[str, DtctlError] = {}
     for failed in parts:
         for host, error in failed.items():
@@ -192,14 +195,14 @@ def _first_of_each_host(*parts: Mapping[str, DtctlError]) -> dict[str, DtctlErro
 def _unasked(
     errors: Mapping[str, DtctlError], parts: Mapping[str, Mapping[str, DtctlError]]
 ) -> dict[str, tuple[str, ...]]:
-    """Of hosts that have failed at something else."""
+    """The parts that were not asked of hosts that had failed before."""
     failed = [host for host, error in errors.items() if not isinstance(error, NotAsked)]
     left = {host: tuple(what for what, one in parts.items() if isinstance(one.get(host), NotAsked)) for host in failed}
     return {host: what for host, what in left.items() if what}
 
 
 def rates(series: Iterable[Series]) -> Iterable[Series]:
-    """Of each directory one series: how fast the steps followed one another, by its tag with the most points."""
+    """The step rate of each directory as one series, by its tag with the most points."""
     fullest: dict[tuple[str, str, str], Series] = {}
     for one in series:
         key = (one.host, one.directory, one.name)
@@ -220,13 +223,13 @@ def _host(name: str, record: RunRecord, greeting: Mapping[str, Any]) -> HostFact
 
 
 MARK = "<!-- dtctl report"
-"""How a report begins, or its second line."""
+"""The first line of a report, or its second."""
 
 _HEAD_BYTES = 200
 
 
 def check_place(path: Path, project: Path | None = None, *, force: bool) -> None:
-    """Raises UsageError for a place that is taken, and where no file can be."""
+    """Raises UsageError if the path exists, or if no file can be written there."""
     try:
         with Folder(path.parent, project) as folder:
             found = folder.find(path.name)
@@ -246,7 +249,7 @@ def check_place(path: Path, project: Path | None = None, *, force: bool) -> None
 
 
 def write_report(path: Path, text: str, project: Path | None = None, *, force: bool) -> int:
-    """How many bytes it has. It is replaced as a whole, with mode 0600."""
+    """Writes the report and returns its size in bytes. It is replaced as a whole, with mode 0600."""
     check_place(path, project, force=force)
     content = text.encode("utf-8", "replace")
     try:

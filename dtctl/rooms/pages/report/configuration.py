@@ -34,7 +34,7 @@ class Configuration:
 
 
 def read_configuration(file: Path | None, environ: Mapping[str, str]) -> Configuration:
-    """As the file reads now: that may not be what the run was started with."""
+    """The cluster file as it reads now: the run may have been started with another version."""
     if file is None:
         return Configuration(None, problem="the run's cluster file is not known on this machine")
     try:
@@ -47,7 +47,7 @@ def read_configuration(file: Path | None, environ: Mapping[str, str]) -> Configu
 
 
 def _values(data: Any, file: Path, environ: Mapping[str, str]) -> frozenset[str]:
-    """Those of the secrets that the trainer is given, as far as this machine still has them."""
+    """The values of the trainer's secrets that this machine still has."""
     trainer = data.get("trainer") if isinstance(data, dict) else None
     if not isinstance(trainer, dict):
         return frozenset()
@@ -83,7 +83,7 @@ def _entry(head: str, key: str, value: Any, masks: Masks, indent: str) -> Iterat
         yield from (f"{indent}  {line}" for line in masks.hide_text(value.text.rstrip()).split("\n"))
     elif isinstance(value, Scalar):
         yield f"{head} {MASK if is_secret_name(key) else _scalar(value, masks)}"
-    elif is_secret_name(key) and key != "secrets":  # that one has names alone
+    elif is_secret_name(key) and key != "secrets":  # that file has only names
         yield f"{head} {MASK}"
     else:
         yield head
@@ -95,6 +95,6 @@ def _scalar(value: Scalar, masks: Masks) -> str:
 
 
 def _word(text: str) -> str:
-    """A text that YAML would take for something else, in quotes; the end of a line within it is written out."""
+    """A text as a YAML scalar: quoted if YAML would read it otherwise, with line ends escaped."""
     plain = text.isprintable() and text == text.strip() and not _ODD.search(text)
     return text if plain else json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""When each task of a run was in which state, attempt by attempt, by the event history."""
+"""The states of each task of a run over time, attempt by attempt, by the event history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dtctl.operations.snapshot import TaskStatus
 
 @dataclass(frozen=True)
 class Bar:
-    """A task in one state, in epoch seconds of its host."""
+    """A period in which a task was in one state, in epoch seconds of its host."""
 
     state: TaskState
     begin: float
@@ -22,12 +22,12 @@ class Bar:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One start of a task: its states in order, how it ended if it has, and why."""
+    """One start of a task: its states in order, and how and why it ended."""
 
     number: int
     bars: tuple[Bar, ...]
     state: TaskState
-    """What it came to, or is in."""
+    """The final or current state."""
     why: Sequence[Fact] = ()
 
     @property
@@ -51,7 +51,7 @@ class TaskLine:
 
 @dataclass(frozen=True)
 class Timeline:
-    """From `begin` to `end`, in epoch seconds. `cut`: there was more before than was asked for."""
+    """The timeline between `begin` and `end`, in epoch seconds. `cut`: there was more before than was asked for."""
 
     begin: float
     end: float
@@ -60,7 +60,7 @@ class Timeline:
 
 
 MOST_ATTEMPTS = 100
-"""Of one task; the newest."""
+"""The most attempts of one task; the newest are shown."""
 
 _WAITS = (TaskState.PENDING, TaskState.BACKOFF)
 
@@ -87,7 +87,7 @@ def _attempts(task: TaskStatus, events: list[HistoryEvent], now: float) -> list[
 
 
 def _from_moves(task: TaskStatus, moves: list[HistoryEvent], now: float) -> list[Attempt]:
-    """A wait belongs to the attempt before it, and the first one with the first attempt."""
+    """The attempts by transitions; a wait belongs to the attempt before it, and the first wait to the first attempt."""
     over = max(now, moves[-1]["time"])
     bars: dict[int, list[Bar]] = {}
     ended: dict[int, HistoryEvent] = {}
@@ -108,7 +108,7 @@ def _attempt(task: TaskStatus, number: int, bars: list[Bar], end: HistoryEvent |
 
 
 def _from_history(task: TaskStatus, now: float) -> list[Attempt]:
-    """For a task without event history: from its present state."""
+    """The attempts of a task without events, by its recorded attempts and its current state."""
     found = []
     for past in task.entry["history"]:
         state = TaskState.SUCCEEDED if past["code"] == 0 else TaskState.STOPPED if past["asked"] else TaskState.FAILED
@@ -131,6 +131,6 @@ def restarted(line: TaskLine) -> bool:
 
 
 def by_trouble(lines: Sequence[TaskLine], lead: TaskId) -> list[TaskLine]:
-    """What did not go well first, and the lead; else in their order."""
+    """Tasks with failures first, and the lead; the others in their order."""
     calm = (TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.PENDING, TaskState.STARTING)
     return sorted(lines, key=lambda line: (line.state in calm and not restarted(line), line.task != lead))

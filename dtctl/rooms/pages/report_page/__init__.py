@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dtctl.rooms.pages.comparing import Comparison
 
 STYLE = Path(__file__).with_name("report.css").read_text("utf-8")
-"""For light and dark, narrow and wide screens, and paper. It fetches nothing."""
+"""The style for light and dark, narrow and wide screens, and paper. It fetches nothing."""
 
 
 def page(report: Report, compared: Comparison | None = None) -> str:

@@ -86,7 +86,7 @@ def test_a_task_that_saves_is_not_taken_for_hung(tmp_path: Path) -> None:
         verdict = verdict or observation.update(now, now)
         eventually(lambda: signs._looks._thread is not None and not signs._looks._thread.is_alive())
     assert verdict is not None
-    assert verdict["kind"] == "stalled"
+    assert verdict["kind"] == "silent"
 
 
 def test_a_task_is_idle_since_the_first_time_that_nothing_was_seen_of_it() -> None:
@@ -161,7 +161,7 @@ def test_relative_directory_is_seen_by_the_next_run_that_names_it(tree: Path, di
     assert rows(new, before) == [("r-1", f"{tree}/out/model.ckpt-200", seen)]
 
 
-def test_a_directory_that_no_argument_names_is_seen_from_the_same_working_directory_alone(tree: Path) -> None:
+def test_unnamed_directory_is_found_only_from_the_same_working_directory(tree: Path) -> None:
     save(tree / "out")
     new = run_of(tree, name="r-2")
     assert rows(new, run_of(tree)) == [("r-1", f"{tree}/out/model.ckpt-200", True)]

@@ -72,7 +72,10 @@ BUGS: dict[str, Bug] = {
     "orders go out before a majority holds the memo": Bug(8, Caller(voter=SendsOrdersAtOnce)),
     "a vote while the lease of the coordinator holds": Bug(4, Caller(altered((IS_BOUND, "is_bound = False")))),
     "a promise is forgotten at a restart": Bug(
-        1505, Caller(altered(("self._promised_until = now + PROMISE_S  # what", "self._promised_until = now  # what")))
+        1505,
+        Caller(
+            altered(("self._promised_until = now + PROMISE_S  # promises", "self._promised_until = now  # promises"))
+        ),
     ),
     "a promise as short as a lease": Bug(4, Caller(altered(("PROMISE_S = 10.0", "PROMISE_S = 7.0")))),
     "votes for a candidate with an older memo": Bug(77, Caller(altered((" or memo < self.memo:", ":")))),

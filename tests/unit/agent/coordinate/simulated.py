@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Because, Fact
-from dtctl.agent.records.run_state import Ending, Entry, Intent, Repaired, Start
-from dtctl.agent.records.spec import Member, Spec, TaskSpec, comes_back_alone
+from dtctl.agent.records.reasons import Because
+from dtctl.agent.records.run_state import Ending, Entry, Hang, Intent, Repaired, Start
+from dtctl.agent.records.spec import Member, RecoverySpec, Spec, TaskSpec, comes_back_alone
 from dtctl.agent.records.values import Repair
+from dtctl.agent.run import policy
+from dtctl.agent.run.cause import cause_of_end
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import autopsy
 from dtctl.agent.supervise import task as supervised
@@ -30,6 +32,8 @@ class SimAttempt:
         self.start: Start | None = None
         self.trainer = None
         self.exit: Ending | None = None
+        self.log = ""
+        """Its end."""
         self.stubborn = False
         """Does not end when it is asked to."""
         self.ending = False
@@ -69,7 +73,7 @@ class SimObservation:
 
     def __init__(self, task: SimTask, began: float) -> None:
         self._task, self._began = task, began
-        self.hung: Fact | None = None
+        self.hung: Hang | None = None
 
     def sees_ready(self, now: float) -> bool:
         entry = self._task.entry
@@ -77,7 +81,7 @@ class SimObservation:
         entry["ready"] = entry["ready"] or is_new
         return is_new
 
-    def update(self, now: float, wall: float) -> Fact | None:
+    def update(self, now: float, wall: float) -> Hang | None:
         return self.hung
 
     def has_news(self) -> bool:
@@ -121,15 +125,16 @@ class SimTask:
     def _attempt(self) -> SimAttempt | None:
         return self._task._attempt  # type: ignore[return-value]
 
-    def die(self, now: float, wall: float, ending: Ending) -> None:
+    def die(self, now: float, wall: float, ending: Ending, log: str = "") -> None:
         """Its process has ended by itself."""
         assert self._attempt is not None, "it does not run"
+        self._attempt.log = log
         self._attempt.dies(ending, wall)
         self.step(now, wall)
 
-    def hang(self, verdict: Fact) -> None:
+    def hang(self, hang: Hang) -> None:
         """From now on the watchdog takes this attempt for hung."""
-        self._task._observation.hung = verdict  # type: ignore[union-attr]
+        self._task._observation.hung = hang  # type: ignore[union-attr]
 
 
 class _Around(TaskContext):
@@ -140,8 +145,8 @@ class _Around(TaskContext):
         self._task = task
         self.repair: Any = SimpleNamespace(step=lambda how, attempt: task.repair(how, attempt))
 
-    def _note(self, task: str, before: str, after: str, attempt: int, why: Because) -> None:
-        self._task.events.append({"task": task, "from": before, "to": after, **why})
+    def _note(self, task: str, before: str, after: str, attempt: int, why: Because, **fields: Any) -> None:
+        self._task.events.append({"task": task, "from": before, "to": after, **why, **fields})
 
     def observe(self, attempt: Any, now: float) -> Any:
         """In the place of Observation."""
@@ -149,6 +154,12 @@ class _Around(TaskContext):
 
     def launch(self, task: TaskSpec, attempt: int, directory: str, without: Collection[str]) -> Any:
         self._task.without = list(without)
+
+
+def _judge(attempt: Any, ending: Ending, entry: Entry, port: object, recovery: RecoverySpec, masks: object) -> Any:
+    """In place of a look at the host: the verdict by the exit, and by the end of the attempt's log."""
+    verdict = policy.verdict(ending, cause_of_end(attempt.log, ending["code"]), recovery)
+    return policy.Verdict(True) if entry["state"] == "stalled" else verdict, attempt.log
 
 
 def simulate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,5 +173,4 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised, "Observation", lambda around, _, __, attempt, now: around.observe(attempt, now))
     monkeypatch.setattr(supervised, "paths", own)
     monkeypatch.setattr(supervised, "keeper", SimpleNamespace(launch=lambda _: None))
-    monkeypatch.setattr(autopsy, "end_of", lambda *_: "")
-    monkeypatch.setattr(autopsy, "found_beside", lambda *_: [])
+    monkeypatch.setattr(autopsy, "judge", _judge)

@@ -77,7 +77,7 @@ def test_stop_sent_directly_to_a_host_holds() -> None:
     assert world.data["intents"]["worker:0"]["by"] == "me@pc"
 
 
-def test_a_host_that_stopped_the_run_while_the_coordinator_was_away_has_it_stopped_everywhere() -> None:
+def test_stop_on_one_host_without_the_coordinator_later_stops_every_host() -> None:
     world = async_ps()
     asked = made(How, by="me@pc", grace_s=3.0, **because([fact("stopped_by", by="me")]))
     world.ask_to_end("a", asked)

@@ -116,7 +116,7 @@ def back_alone(*reached: str, rebooted: bool = True) -> World:
 
 
 @pytest.mark.parametrize("reached", [(), ("d",)], ids=["nobody", "one of four"])
-def test_after_a_restart_of_its_machine_a_coordinator_starts_nothing_before_most_have_called(
+def test_coordinator_after_a_reboot_starts_nothing_before_a_majority_has_connected(
     reached: tuple[str],
 ) -> None:
     world = back_alone(*reached)
@@ -277,7 +277,7 @@ def test_unreachable_host_is_probed_again_in_the_background(monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("processes_in_memory")
-def test_the_run_warns_of_an_agent_that_is_gone_until_it_calls_or_the_machine_is_silent() -> None:
+def test_missing_agent_is_a_warning_until_it_connects_or_its_machine_is_silent() -> None:
     world = async_ps()
     world.cut.add("d")
     world.run_for(60)

@@ -6,7 +6,7 @@ import pytest
 
 from dtctl.agent.coordinate.lifecycle import END_LIMIT_S
 from dtctl.agent.coordinate.view import first_view
-from dtctl.agent.records.reasons import fact, headline, why_of
+from dtctl.agent.records.reasons import fact, headline, read, why_of
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.values import FINAL
 from dtctl.agent.run import drains, goodput, intents
@@ -65,7 +65,7 @@ def test_a_drain_holds_the_hosts_tasks_and_those_that_cannot_continue_without_th
     assert requests == [(f"drain {host}", ANNA), (f"undrain {host}", ANNA)]
 
 
-def test_every_task_of_a_collective_is_held_and_the_reason_names_the_host_and_who_has_asked() -> None:
+def test_drain_holds_every_task_of_a_collective_and_names_the_host_and_the_user() -> None:
     world = drained(collective(), "b")
     assert held(world) == ["worker:0", "worker:1", "worker:2"]
     assert {task.entry["reason"] for task in world.tasks.values()} == {"b is drained by anna@desk"}
@@ -100,7 +100,7 @@ def test_servers_wait_no_longer_than_the_grace_period_for_what_cannot_be_ended()
     assert world.states["ps:0"] == "pending"
 
 
-def test_nothing_starts_on_a_drained_host_after_its_reboot_or_that_of_its_agent_or_coordinator() -> None:
+def test_nothing_starts_on_a_drained_host_after_any_restart() -> None:
     world = drained(async_ps(), "e")
     world.crash("e")
     world.run_for(60.0)
@@ -205,7 +205,7 @@ def test_host_timeout_fails_no_run_for_a_drained_host() -> None:
     assert world.condition == "Failed", "another host that is away does"
 
 
-def test_a_paused_run_uses_up_no_deadline_and_its_pause_counts_for_no_share_of_the_goodput() -> None:
+def test_pause_counts_neither_for_a_deadline_nor_for_the_goodput() -> None:
     world = collective(active_deadline_s=200.0)
     for step in range(1, 60):
         world.tell_step("worker:0", step)
@@ -218,8 +218,8 @@ def test_a_paused_run_uses_up_no_deadline_and_its_pause_counts_for_no_share_of_t
     parts = goodput.parts(account)
     assert parts["pause"] == pytest.approx(1000.0, abs=5.0)
     text = goodput.summary(parts)
-    assert text[0]["count"] > 90
-    assert text[-1]["kind"] == "spent_pause"
+    assert read(text[0])["count"] > 90
+    assert read(text[-1])["kind"] == "spent_pause"
     world.request("undrain", host="b", by=ANNA)
     world.run_for(200.0)
     assert world.condition == "Failed"
@@ -280,7 +280,7 @@ def test_restart_does_not_start_what_is_drained() -> None:
     assert world.states["worker:1"] == "pending"
 
 
-def test_a_host_that_was_drained_while_the_coordinator_was_away_pauses_the_others_when_it_is_back() -> None:
+def test_drain_without_the_coordinator_pauses_the_others_when_it_returns() -> None:
     world = collective()
     task = world.tasks["worker:1"]
     order = {**drains.hold(task.intent, task.entry, gang=True), **held_by(fact(drains.DRAINED, host="b", by=ANNA))}
@@ -291,7 +291,7 @@ def test_a_host_that_was_drained_while_the_coordinator_was_away_pauses_the_other
     assert asked == [("worker:1", "b is drained by anna@desk")]
 
 
-def test_of_two_hosts_the_one_that_is_left_is_not_taken_for_the_one_that_was_replaced() -> None:
+def test_remaining_host_of_two_is_not_mistaken_for_the_replaced_one() -> None:
     world = running(World("async-ps", {"ps:0": "a", "chief:0": "a", "worker:0": "b"}))
     drained(world, "b")
     world.crash("b")
@@ -360,9 +360,7 @@ def contacts(world: World) -> list[str]:
     ("host", "held_tasks"),
     [("e", ["worker:1"]), ("c", ALL), ("a", ALL)],
 )
-def test_a_host_that_announces_its_shutdown_loses_no_task_and_has_them_again_after_it(
-    host: str, held_tasks: list[str]
-) -> None:
+def test_announced_shutdown_loses_no_task_and_they_start_again_after_it(host: str, held_tasks: list[str]) -> None:
     world = async_ps(recovery={"max_restarts": 0})
     shuts_down(world, host)
     assert held(world) == held_tasks
@@ -391,7 +389,7 @@ def test_a_host_that_shuts_down_for_good_fails_the_run_by_host_timeout() -> None
     assert world.condition == "Failed"
 
 
-def test_a_drained_host_stays_drained_through_its_shutdown_and_one_that_shuts_down_can_be_drained() -> None:
+def test_drain_outlives_a_shutdown_and_a_host_can_be_drained_during_one() -> None:
     world = drained(async_ps(), "e")
     shuts_down(world, "e")
     starts_again(world, "e")

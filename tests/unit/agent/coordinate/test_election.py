@@ -133,7 +133,7 @@ def test_a_single_voter_is_elected_once() -> None:
     assert alone.machines["a"].voter.election.ballot["term"] == 1
 
 
-def test_coordinator_without_outgoing_connections_renews_its_lease_over_existing_links() -> None:
+def test_coordinator_without_outgoing_connections_renews_its_lease_over_open_links() -> None:
     network = OnlyLinks(0, "abc", "", Caller())
     network.begin()
     network.run_until(5.0)

@@ -262,7 +262,7 @@ def test_agent_restarts_with_newer_moves_before_it_reports_anything(followed: An
     assert part._dialer.sent == ["hello"]
 
 
-def test_an_agent_whose_tasks_others_may_have_asks_whether_it_is_heard_and_starts_nothing_before(
+def test_agent_whose_tasks_may_have_moved_starts_nothing_before_an_answer(
     followed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = 1000.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dtctl.agent.coordinate.history import BURST_BYTES, MOST_HOST_BYTES, REFILL_BYTES_S, REPORT_S, Quota
-from dtctl.agent.records.reasons import fact
 from dtctl.agent.run import goodput
 from tests.unit.agent.coordinate.world import World, async_ps, collective
 
@@ -75,7 +74,7 @@ def test_a_hang_counts_from_its_last_step() -> None:
     world = collective()
     train(world, 30, "worker:0", "worker:1", "worker:2")
     world.run_for(20.0)
-    world.hang("worker:1", fact("stalled", seconds=20.0))
+    world.hang("worker:1", 20.0)
     world.run_for(2.0)
     assert parts(world)["stall"] in (20, 21, 22)
 

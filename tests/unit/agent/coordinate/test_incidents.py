@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.stalls import NEVER_BEGAN, Beginning, in_vain, whom_to_restart
+from dtctl.agent.coordinate.stalls import Beginning, in_vain, whom_to_restart
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Past
-from dtctl.agent.records.whole_run import Incident, has_steps
+from dtctl.agent.records.values import Loss
+from dtctl.agent.records.whole_run import MOST_INCIDENTS, MOST_WARNINGS, Incident, has_steps
 from dtctl.agent.run.hangs import APART_S, IDLE_S, NEVER_BEGAN_S
 from tests.unit.agent.coordinate import views
 
@@ -20,7 +21,7 @@ WHY = [fact("killed", signal=9)]
 
 
 def lost(view: View, task: str, *others: str, wall: float = 1010.0) -> Incident:
-    return view.open_incident(task, {"attempt": 3, "ended": 1009.0}, WHY, [task, *others], wall)
+    return view.open_incident(task, {"attempt": 3, "ended": 1009.0}, "exit", WHY, [task, *others], wall)
 
 
 def test_incident_records_lost_tasks_and_time() -> None:
@@ -46,7 +47,7 @@ def test_restart_that_affects_no_other_task_is_decided_by_the_agent(
     assert lost(views.running(), task, *others)["own"] is own
 
 
-def test_an_incident_is_open_until_it_is_recovered_or_closed_and_waits_until_it_begins() -> None:
+def test_incident_is_open_until_recovered_or_closed_and_waits_until_it_begins() -> None:
     view = views.running()
     recovered, closed, begun, waiting = (lost(view, "ps:0") for _ in range(4))
     recovered["recovered"] = 1020.0
@@ -143,10 +144,8 @@ def judged(view: View) -> float | None:
     return beginning.update(view, 100.0 + NEVER_BEGAN_S)
 
 
-def lose(view: View, kind: str = "stalled") -> Any:
-    return view.open_incident(
-        "worker:0", {"attempt": 1, "ended": 1000.0}, [fact(kind, seconds=1.0)], ["worker:0"], 1001.0
-    )
+def lose(view: View, loss: Loss = "hung") -> Any:
+    return view.open_incident("worker:0", {"attempt": 1, "ended": 1000.0}, loss, WHY, ["worker:0"], 1001.0)
 
 
 def test_failed_restarts_of_all_tasks_are_counted_backwards() -> None:
@@ -206,7 +205,7 @@ def with_ended_and_evaluator(view: View) -> None:
 
 
 def restarted_for_that(view: View) -> None:
-    lose(view, NEVER_BEGAN)["closed"] = "x"
+    lose(view, "never_began")["closed"] = "x"
     lose(view)["closed"] = "x"
 
 
@@ -302,3 +301,26 @@ def test_servers_that_are_idle_from_the_start_are_not_what_a_start_waits_for() -
     views.reported(view, "chief:0", "worker:0", "worker:1", idle_since=1060.0)
     assert beginning.update(view, 160.0) is None
     assert beginning.update(view, 159.0 + NEVER_BEGAN_S) is None
+
+
+def test_open_incidents_are_kept_and_the_oldest_of_those_that_are_over_forgotten() -> None:
+    view = views.running()
+    waiting = [lost(view, "ps:0") for _ in range(MOST_INCIDENTS + 50)]
+    over = [lost(view, "ps:1") for _ in range(MOST_INCIDENTS + 7)]
+    for one in over:
+        one["recovered"] = 1020.0
+    view.forget_incidents()
+    assert view.data["incidents"] == [*waiting, *over[7:]]
+    assert list(view.waiting_incidents()) == waiting
+
+
+def test_a_warning_about_each_of_many_hosts_is_set_once() -> None:
+    view = views.running()
+    hosts = [f"h{number}" for number in range(3 * MOST_WARNINGS)]
+    for _ in range(2):
+        changed = [view.replace_alert("agent_gone", fact("agent_gone", host=host), host) for host in hosts]
+    assert not any(changed), "the oldest were forgotten, and are new each time"
+    for number in range(MOST_WARNINGS + 5):
+        view.warn([fact("said", text=str(number))])
+    assert len(view.data["alerts"]) == len(hosts) + MOST_WARNINGS
+    assert view.data["alerts"][-1]["why"] == [fact("said", text=str(MOST_WARNINGS + 4))]

@@ -395,7 +395,7 @@ def test_a_run_without_hooks_loads_nothing_of_them(desk: Desk) -> None:
     assert desk.leading._posting is None
 
 
-def test_a_coordinator_whose_port_is_taken_does_not_wait_for_a_run_that_is_removed_meanwhile(
+def test_coordinator_without_its_port_does_not_wait_for_a_removed_run(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     earlier = ["demo-0"]
@@ -445,7 +445,7 @@ def test_no_task_is_started_before_a_majority_of_the_voters_knows(voters: tuple[
     assert ordered(desk) == ["run"]
 
 
-def test_a_coordinator_is_in_doubt_when_it_has_lost_its_lease_and_not_before_it_had_one(tmp_path: Path) -> None:
+def test_coordinator_is_in_doubt_after_losing_its_lease_not_before_its_first(tmp_path: Path) -> None:
     desk, voters = Desk(tmp_path), Voters()
     voters.lease = False
     desk.open(voters)
@@ -502,7 +502,7 @@ def seats(tmp_path: Path) -> Iterator[tuple[Desk, Voters]]:
     desk.leading.close()
 
 
-def test_a_move_is_begun_when_a_majority_of_the_voters_knows_it_and_until_then_nothing_happens(
+def test_move_begins_when_a_majority_of_the_voters_knows_it_and_not_before(
     seats: tuple[Desk, Voters],
 ) -> None:
     desk, majority = seats

@@ -90,7 +90,7 @@ def a_host_is_away(replay: Replay) -> None:
 
 
 def a_ps_is_restarted(replay: Replay) -> None:
-    replay.view.open_incident("ps:0", {"attempt": 1, "ended": 999.0}, [], ["ps:0"], 1000.0)
+    replay.view.open_incident("ps:0", {"attempt": 1, "ended": 999.0}, "exit", [], ["ps:0"], 1000.0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dtctl.agent.coordinate import lifecycle
 from dtctl.agent.coordinate.lifecycle import END_LIMIT_S, Shutdown
 from dtctl.agent.coordinate.view import UNKNOWN, View
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, because, fact, headline
+from dtctl.agent.records.reasons import Fact, because, fact, headline, read
 from dtctl.agent.records.run_state import Entry, How, State
 from tests.unit.agent.coordinate import views
 
@@ -113,7 +113,7 @@ def test_restarted_tasks_that_are_not_ready_are_awaited() -> None:
     views.reported(view, "worker:1", state="failed", ready=False)
     loss: Any = {"attempt": 1, "ended": 1.0}
     begun, waiting = (
-        view.open_incident(tasks[0], loss, [fact("killed", signal=9)], tasks, 1.0)
+        view.open_incident(tasks[0], loss, "exit", [fact("killed", signal=9)], tasks, 1.0)
         for tasks in (["ps:0", "ps:1", "worker:0", "worker:1"], ["chief:0"])
     )
     assert lifecycle.awaited(view) == []
@@ -182,7 +182,7 @@ def test_three_tasks_are_named_and_further_ones_indicated(
     monkeypatch: pytest.MonkeyPatch, unready: list[str], more: list[str]
 ) -> None:
     monkeypatch.setattr(lifecycle, "awaited", lambda _: unready)
-    kinds = [one["kind"] for one in lifecycle.missing(views.running())]
+    kinds = [read(one)["kind"] for one in lifecycle.missing(views.running())]
     assert kinds == ["waits_to_listen", *["and", "waits_to_listen"] * (min(3, len(unready)) - 1), *more]
     monkeypatch.setattr(lifecycle, "awaited", lambda _: [])
     assert lifecycle.missing(views.running()) == []
@@ -308,7 +308,7 @@ def test_success_is_recorded_as_such_and_failure_with_its_cause() -> None:
     failed: Any = {"type": "Failed", **because([fact("task_failed", task="worker:0")])}
     view.data["condition"].update(failed)
     Shutdown(view, 100.0).step(100.0)
-    assert [one["kind"] for one in view.intents["worker:0"]["why"]] == ["run_failed", "task_failed"]
+    assert [read(one)["kind"] for one in view.intents["worker:0"]["why"]] == ["run_failed", "task_failed"]
 
 
 def test_host_that_never_connected_has_unknown_state() -> None:
@@ -321,7 +321,7 @@ def test_host_that_never_connected_has_unknown_state() -> None:
     assert set(view.facts().entries) == {"worker:0"}
 
 
-def test_a_task_is_ready_that_runs_listens_and_can_be_reached_in_the_generation_that_is_wanted() -> None:
+def test_task_is_ready_when_it_runs_listens_and_is_reachable_in_its_generation() -> None:
     view = views.running()
     assert view.ready("worker:0")
     for entry in ({"ready": False}, {"state": "stalled"}):

@@ -47,7 +47,7 @@ def restarted(world: SeatWorld) -> list[str]:
         ("collective", "b", ["worker:1"], list(GANG)),
     ],
 )
-def test_a_host_that_is_lost_is_replaced_and_what_cannot_go_on_without_it_is_restarted(
+def test_lost_host_is_replaced_and_dependent_tasks_are_restarted(
     strategy: str, lost: str, moved: list[str], again: list[str]
 ) -> None:
     world = made(strategy)
@@ -234,7 +234,7 @@ def test_tasks_move_to_where_the_checkpoints_are_seen(
     world.crash(lost)
     world.run_for(SOON_S)
     assert bool(world.data["moved"]["number"]) is (moves or not needs)
-    warned = [one["reason"] for one in world.data["alerts"] if one["why"][0]["kind"] == "no_spare"]
+    warned = [one["reason"] for one in world.data["alerts"] if one["topic"] == "no_spare"]
     assert warned == ([f"no spare can take the tasks of {lost}, which is away: {why}"] if why and needs else [])
     if warned:
         world.boot(lost)
@@ -282,7 +282,7 @@ def test_a_spare_that_was_drained_takes_a_place_after_undrain() -> None:
     world = made("async-ps", arbiters=["v"])
     drain_spares(world)
     world.run_for(REPLACE_S + 5.0)
-    (warned,) = [one["reason"] for one in world.data["alerts"] if one["why"][0]["kind"] == "no_spare"]
+    (warned,) = [one["reason"] for one in world.data["alerts"] if one["topic"] == "no_spare"]
     assert warned == "no spare can take the tasks of e, which is away: s is drained; t is drained"
     assert world.coordinator.view.drained_hosts() == ["s", "t"]
     world.request("undrain", host="t")
@@ -290,7 +290,7 @@ def test_a_spare_that_was_drained_takes_a_place_after_undrain() -> None:
     assert (world.data["moved"]["seats"], world.coordinator.view.drained_hosts()) == ({"e": "t"}, ["s"])
 
 
-def test_hosts_without_a_task_that_are_drained_are_not_missed_among_those_that_are_in_touch() -> None:
+def test_drained_hosts_without_a_task_are_not_counted_as_missing() -> None:
     world = made("async-ps", arbiters=["v"])
     for host in ("s", "t", "v"):
         world.request("drain", host=host)
@@ -357,7 +357,7 @@ def test_voters_stay_at_the_end_while_a_host_is_away_that_may_query_them() -> No
     assert world.coordinator._book.is_over("s")
 
 
-def test_a_coordinator_that_has_lost_the_majority_says_how_the_run_can_go_on_without_it() -> None:
+def test_coordinator_without_a_majority_says_how_the_run_can_continue() -> None:
     world = made("collective")
     for host in ("b", "c", "s"):
         world.crash(host)

@@ -12,6 +12,8 @@ from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import LostCheckpoint
 from tests.unit.agent.coordinate.world import World, async_ps, collective
 
+UNREADABLE = "tensorflow.errors.DataLossError: Checksum does not match\n"
+
 
 def lost_checkpoint(elsewhere: str | None) -> LostCheckpoint:
     return {"path": "/out/model.ckpt-200", "problem": "the index is cut short", "elsewhere": elsewhere}
@@ -71,19 +73,19 @@ def test_a_long_healthy_life_gives_the_budget_back() -> None:
 def test_the_only_checkpoint_is_damaged_and_the_run_fails_at_once() -> None:
     world = async_ps()
     world.loss = lost_checkpoint("/old/model.ckpt-50")
-    world.die("chief:0", why=fact("cannot_restore"))
+    world.die("chief:0", code=1, log=UNREADABLE)
     world.until(lambda: world.data["phase"] == "ended")
     assert (world.condition, world.attempts["chief:0"]) == ("Failed", 1)
     why = world.data["condition"]["why"]
-    assert {"kind": "damaged_checkpoint", "what": "/out/model.ckpt-200", "text": "the index is cut short"} in why
-    assert {"kind": "complete_elsewhere", "what": "/old/model.ckpt-50"} in why
+    assert fact("damaged_checkpoint", what="/out/model.ckpt-200", text="the index is cut short") in why
+    assert fact("complete_elsewhere", what="/old/model.ckpt-50") in why
     assert "recovery.allow_scratch: true" in world.data["condition"]["reason"]
 
 
 def test_allow_scratch_recovers_without_a_checkpoint() -> None:
     world = async_ps(recovery={"allow_scratch": True})
     world.loss = lost_checkpoint(None)
-    world.die("chief:0", why=fact("cannot_restore"))
+    world.die("chief:0", code=1, log=UNREADABLE)
     world.until(lambda: recovered(world))
     assert world.distrusted
 

@@ -12,7 +12,7 @@ from dtctl.agent.coordinate.stalls import SILENCE_S
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, because, fact, headline, said
+from dtctl.agent.records.reasons import Fact, because, fact, headline, read, said
 from dtctl.agent.records.run_state import Intent, Past, Repaired
 from dtctl.agent.run.hangs import NEVER_BEGAN_S
 from dtctl.agent.run.outcome import Judgement
@@ -223,7 +223,7 @@ def test_stopped_task_does_not_delay_a_restart() -> None:
     assert run.incidents[0]["begun"] is not None
 
 
-def test_without_the_lead_checkpoints_stay_as_they_are_and_a_ps_goes_back_to_the_newest() -> None:
+def test_loss_of_a_ps_without_the_lead_restores_the_newest_checkpoint_unchecked() -> None:
     run = lost("ps:0")
     run.begins("ps:0")
     assert (run.incidents[0]["back_to"], run.view.data["warnings"]) == (100, [])
@@ -349,7 +349,7 @@ def test_without_a_checkpoint_a_ps_that_may_have_been_trained_is_not_restarted(
     assert (failure is not None) is trained
     if failure is not None:
         assert (failure.kind, failure.cause) == ("Failed", "ps:0")
-        assert [one["kind"] for one in failure.why] == ["task_failed", "killed", "no_checkpoint"]
+        assert [read(one)["kind"] for one in failure.why] == ["task_failed", "killed", "no_checkpoint"]
 
 
 def test_a_lead_that_takes_ps_with_it_needs_a_checkpoint_too() -> None:
@@ -403,11 +403,11 @@ STALLED = fact("stalled", seconds=300)
 FROZEN = fact("frozen", seconds=60)
 
 
-def back(why: Fact, **fields: Any) -> Run:
+def back(why: Fact, *, hung: bool = False, **fields: Any) -> Run:
     """worker:0 was lost for that reason and is back, and nobody trains."""
     run = Run(**fields)
     views.reported(run.view, "worker:0", **because([why]))
-    run.dies("worker:0")
+    run.dies("worker:0", hung=hung)
     run.step(100.0)
     run.back("worker:0")
     run.step(101.0)
@@ -415,7 +415,7 @@ def back(why: Fact, **fields: Any) -> Run:
 
 
 def hung(**fields: Any) -> Run:
-    return back(STALLED, **fields)
+    return back(STALLED, hung=True, **fields)
 
 
 @pytest.mark.parametrize(
@@ -425,19 +425,19 @@ def hung(**fields: Any) -> Run:
 def test_hang_that_continues_after_a_restart_restarts_all_tasks(
     why: Fact, stall_s: float | None, limit_s: float
 ) -> None:
-    run = back(why, recovery={"stall_s": stall_s})
+    run = back(why, hung=True, recovery={"stall_s": stall_s})
     run.step(101.0 + limit_s - 0.1)
     assert len(run.incidents) == 1
     run.step(101.0 + limit_s)
-    assert [headline(one["why"]) for one in run.incidents] == [why["kind"], "still_silent"]
+    assert [one["loss"] for one in run.incidents] == ["hung", "still_silent"]
+    assert [headline(one["why"]) for one in run.incidents] == [headline([why]), "still_silent"]
     assert run.incidents[-1]["tasks"] == list(run.view.tasks)
     assert (run.held, run.incidents[0]["closed"]) == (ALL, "worker:0 was lost too")
 
 
 def test_a_gang_that_hangs_again_closes_what_restarted_it_before() -> None:
     run = Run("sync-ps")
-    views.reported(run.view, "ps:0", **because([STALLED]))
-    run.dies("ps:0")
+    run.dies("ps:0", hung=True)
     run.step(100.0)
     run.begins(*ALL)
     for task in ALL:
@@ -452,10 +452,10 @@ def test_a_gang_that_hangs_again_closes_what_restarted_it_before() -> None:
     [
         fact("killed", signal=9),
         fact("exited", code=3),
-        fact("said", text="stalled: no sign of progress for 5 min"),  # whatever its words, no kind says that it hung
+        STALLED,  # whatever its words: what counts is that its agent did not end it for a hang
         fact("cannot_run", what="stalled", text="stalled"),
     ],
-    ids=lambda why: why["kind"],
+    ids=["killed", "exited", "stalled", "cannot_run"],
 )
 def test_silence_after_a_loss_that_was_no_hang_is_not_limited(why: Fact) -> None:
     run = back(why)
@@ -705,7 +705,7 @@ def idle(checkpoint: int | None, **fields: Any) -> Run:
 
 
 @pytest.mark.parametrize(("checkpoint", "restarted"), [(100, ALL), (None, ALL - {"ps:0", "ps:1"})])
-def test_a_run_that_never_began_is_restarted_but_for_ps_tasks_that_may_have_what_is_not_saved(
+def test_run_that_never_began_is_restarted_except_ps_tasks_with_unsaved_state(
     checkpoint: int | None, restarted: set[str]
 ) -> None:
     run = idle(checkpoint)
@@ -750,20 +750,19 @@ def test_silence_is_counted_from_zero_after_a_host_was_away() -> None:
 
 
 @pytest.mark.parametrize(("unreadable", "distrusted"), [("ps:0", True), ("chief:0", True), ("", False)])
-def test_checkpoints_are_distrusted_when_any_of_those_that_were_lost_could_not_restore_one(
-    unreadable: str, distrusted: bool
-) -> None:
+def test_checkpoints_are_verified_when_any_lost_task_could_not_restore_one(unreadable: str, distrusted: bool) -> None:
     run = Run("sync-ps", recovery={"allow_scratch": True})
+    causes = {}
     if unreadable:
-        views.reported(run.view, unreadable, **because([fact("cannot_restore")]))
-    run.dies("ps:0", ended=1008.0)
-    run.dies("chief:0", ended=1009.0)
+        causes[unreadable] = "DataLossError: Checksum does not match"
+    run.dies("ps:0", ended=1008.0, cause=causes.get("ps:0", ""))
+    run.dies("chief:0", ended=1009.0, cause=causes.get("chief:0", ""))
     run.step(100.0)
     run.begins(*ALL)
     assert run.distrusted == [distrusted]
 
 
-def test_a_restart_waits_for_the_repair_wherever_the_run_is_coordinated_but_not_for_ever() -> None:
+def test_restart_waits_for_the_repair_on_any_host_for_a_limited_time() -> None:
     run = lost("chief:0", coordinator={"host": "a", "address": "a:2221", "port": 2221})
     run.answers = False
     run.cleared("chief:0")

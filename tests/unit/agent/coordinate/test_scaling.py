@@ -45,7 +45,7 @@ def test_a_run_begins_with_as_many_as_the_file_says() -> None:
     assert world.attempts == dict.fromkeys(PLACES, 1)
 
 
-def test_what_trains_together_begins_with_as_many_as_the_file_says_and_may_grow_later() -> None:
+def test_synchronous_tasks_begin_with_the_number_in_the_file_and_may_grow() -> None:
     places = {"worker:0": "a", "worker:1": "b", "worker:2": "c", "worker:3": "d"}
     world = World("collective", places, resizes=True, replicas={"worker": 2})
     world.coordinator.begin(world.wall)

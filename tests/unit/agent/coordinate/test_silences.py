@@ -45,7 +45,7 @@ def test_silent_task_is_ended_for_the_first_steps_of_peers_only_once() -> None:
     assert trial.attempts["worker:1"] == 2
 
 
-def test_the_one_worker_beside_the_lead_that_never_does_anything_is_found_by_the_leads_steps() -> None:
+def test_single_idle_worker_is_found_by_the_steps_of_the_lead() -> None:
     places = {"ps:0": "a", "chief:0": "c", "worker:0": "d"}
     trial = Trial("async-ps", places, 1, recovery=RECOVERY)
     hang_before_the_first_step(trial, "worker:0")
@@ -109,7 +109,7 @@ def test_frozen_lead_restarted_by_a_person_has_recovered_when_it_trains(after_s:
     assert trial.condition == "Running"
 
 
-def test_a_coordinator_that_follows_one_which_died_after_its_order_knows_what_was_ordered() -> None:
+def test_next_coordinator_knows_the_order_of_one_that_died_after_it() -> None:
     """The incident on its disk still waits for a task that was let start already."""
     trial = trained()
     trial.end("chief:0")
@@ -184,7 +184,7 @@ def test_a_worker_that_a_cut_leaves_hanging_is_restarted_after_a_minute(cut: str
     assert {count for name, count in trial.attempts.items() if name != "worker:1"} == {1}
 
 
-def test_a_collective_one_of_which_hangs_before_it_listens_starts_again_after_two_minutes() -> None:
+def test_collective_with_a_task_that_never_listens_restarts_after_two_minutes() -> None:
     trial = Trial("collective", PLACES["collective"], 1, recovery=RECOVERY)
     trial.checkpoint = None
     trial.tasks["worker:1"].hangs_next = "starts"  # type: ignore[attr-defined]

@@ -13,7 +13,6 @@ from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.run import intents
-from dtctl.agent.supervise import autopsy
 from tests.unit.agent.coordinate.world import World, async_ps, spec_of
 
 PLACES = {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "d", "evaluator:0": "d"}
@@ -40,7 +39,7 @@ def test_a_host_that_never_reaches_the_coordinator_fails_the_start_within_a_minu
     assert not any(world.attempts.values())
 
 
-def test_hosts_that_come_one_after_the_other_are_awaited_until_the_start_may_take_no_longer() -> None:
+def test_hosts_that_connect_late_are_awaited_until_the_limit_of_the_start() -> None:
     world = World("async-ps", PLACES, start_timeout_s=600.0)
     hosts = sorted(set(PLACES.values()) - {world.spec["host"]})
     world.cut.update(hosts)
@@ -90,7 +89,7 @@ def starting() -> World:
     return world
 
 
-def test_a_run_that_the_coordinators_host_keeps_is_kept_by_hosts_that_have_lost_the_controller() -> None:
+def test_hosts_without_the_controller_keep_a_run_that_the_coordinators_host_keeps() -> None:
     world = starting()
     world.lost_session_on.update("acd")
     world.run_for(60)
@@ -106,7 +105,7 @@ def test_a_run_that_the_coordinators_host_keeps_is_kept_by_hosts_that_have_lost_
     assert (world.condition, set(world.states.values())) == ("Running", {"running"})
 
 
-def test_a_start_that_the_coordinators_host_rolls_back_ends_on_every_host_before_its_coordinator_does() -> None:
+def test_start_rolled_back_by_the_coordinators_host_ends_everywhere_before_it() -> None:
     world = starting()
     world.lost_session_on.update("acd")
     world.cut.add("d")
@@ -146,7 +145,7 @@ def test_a_coordinator_that_is_rolled_back_waits_briefly_for(
     assert least_s <= world.now - began <= most_s
 
 
-def test_a_task_that_fails_before_its_peers_are_ready_starts_again_with_them_and_it_counts_for_nothing() -> None:
+def test_failure_before_the_peers_are_ready_is_retried_with_them_uncounted() -> None:
     world = World("async-ps", PLACES, recovery={"max_restarts": 0, "max_run_restarts": 0})
     world.tasks["ps:0"].ready_s = 30.0
     world.run_for(5)
@@ -161,17 +160,15 @@ def test_a_task_that_fails_before_its_peers_are_ready_starts_again_with_them_and
     assert (world.data["restarts"], world.data["incidents"], world.decisions) == (0, [], [])
 
 
-def test_what_could_not_find_its_peers_and_ends_when_they_are_ready_has_failed_early_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(autopsy, "end_of", lambda *_: "ConnectionRefusedError: [Errno 111]")
+def test_end_at_the_time_the_peers_are_ready_counts_as_early_once() -> None:
+    log = "ConnectionRefusedError: [Errno 111]"
     world = World("async-ps", PLACES)
     world.until(lambda: any(world.attempts.values()))
     world.until(lambda: not any(intent["early"] for intent in world.data["intents"].values()))
-    world.die("worker:1", code=1)
+    world.die("worker:1", code=1, log=log)
     world.run_for(1)
     assert (world.states["worker:1"], world.attempts["worker:1"], world.data["restarts"]) == ("running", 2, 0)
-    world.die("worker:1", code=1)
+    world.die("worker:1", code=1, log=log)
     world.run_for(2)  # another task may have failed first
     assert world.data["restarts"] == 1
 

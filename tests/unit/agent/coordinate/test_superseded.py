@@ -129,7 +129,7 @@ def test_the_wait_for_a_host_ends_with_its_report_and_the_others_go_on(tmp_path:
     assert not superseded.is_awaited_after_removal(str(tmp_path), "a", "demo-1", "b")
 
 
-def test_what_is_left_of_a_run_that_was_taken_down_goes_with_the_last_host_where_no_agent_waits(tmp_path: Path) -> None:
+def test_leftovers_of_a_removed_run_go_with_the_last_host_without_a_waiting_agent(tmp_path: Path) -> None:
     files = run_of(tmp_path, "a", VOTERS)
     files.write_awaited(made(Awaited, since=SINCE, hosts=["b", "far"], is_removed=True))
     superseded.note_left(str(tmp_path), "a", "demo-1", "b")

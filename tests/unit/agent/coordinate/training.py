@@ -11,8 +11,8 @@ import pytest
 
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import Orders
-from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.records.run_state import Ending, Entry, Repaired
+from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.run_state import Ending, Entry, Hang, Repaired
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.values import Repair
 from dtctl.agent.records.whole_run import RunView
@@ -122,7 +122,7 @@ class Observed:
         self._task.entry["step"] = self._process.reported
         return stepped
 
-    def update(self, now: float, wall: float) -> Fact | None:
+    def update(self, now: float, wall: float) -> Hang | None:
         if now < self._next_look:
             return None
         self._next_look = now + LOOK_S
@@ -191,7 +191,7 @@ class Trial(World):
         for name in self._on(host):
             process = self.process(name)
             if process is not None:
-                process.exit = policy.unknown_exit(self.wall, fact("host_restarted"))
+                process.exit = policy.unknown_exit(self.wall, "host_restarted", fact("host_restarted"))
         self._rebooted = self._rebooted or host == self.spec["host"]
         super().crash(host)
 

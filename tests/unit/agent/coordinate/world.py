@@ -14,7 +14,7 @@ from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL, Orders
-from dtctl.agent.records.reasons import Fact, because, fact, sentence
+from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.run_state import Ending, How, LostCheckpoint, Repaired
 from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.records.values import Repair
@@ -177,17 +177,15 @@ class World:
         self._make_coordinator(checked(RunView, json.loads(json.dumps(self.data))))
         self.coordinator.resume(self.now, self.wall, rebooted=rebooted)
 
-    def die(self, *names: str, signal: int = 9, code: int | None = None, why: Fact | None = None) -> None:
-        """Their processes have ended by themselves; `why` as the only thing that is known of it."""
+    def die(self, *names: str, signal: int = 9, code: int | None = None, log: str = "") -> None:
+        """Their processes have ended by themselves. `log`: its end."""
         ending = made(Ending, code=code, signal=None if code is not None else signal)
-        if why is not None:
-            ending = made(Ending, error=sentence([why]), why=[why])
         for name in names:
-            self.tasks[name].die(self.now, self.wall, ending)
+            self.tasks[name].die(self.now, self.wall, ending, log)
 
-    def hang(self, name: str, why: Fact) -> None:
-        """The watchdog takes it for hung."""
-        self.tasks[name].hang(why)
+    def hang(self, name: str, seconds: float) -> None:
+        """The watchdog takes it for hung: it has made no progress for so long."""
+        self.tasks[name].hang({"kind": "silent", "seconds": seconds})
 
     def crash(self, host: str) -> None:
         """The machine is gone with all that runs on it."""

@@ -185,7 +185,7 @@ class Identity:
 
 
 @pytest.mark.parametrize("run", ["r1", "r0"])
-def test_a_host_reports_only_for_itself_that_it_has_left_a_run_and_only_one_that_is_over(
+def test_host_may_report_leaving_only_for_itself_and_only_a_run_that_is_over(
     monkeypatch: pytest.MonkeyPatch, run: str
 ) -> None:
     door = Door()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import said
 from dtctl.agent.records.run_state import Ending, Intent, Intents, State
 from dtctl.agent.records.spec import VERSION, Moved, RecoverySpec, Spec, TaskSpec
 from dtctl.agent.records.values import Want
@@ -50,7 +51,8 @@ def intent(want: Want, version: int = 1, **fields: Any) -> Intent:
 
 
 def code(number: int, error: str | None = None) -> Ending:
-    return made(Ending, code=number, error=error, ended=1.0)
+    """`error`: why no program could be run."""
+    return made(Ending, code=number, fault="not_run" if error else None, why=said(error or ""), ended=1.0)
 
 
 def killed(number: int) -> Ending:

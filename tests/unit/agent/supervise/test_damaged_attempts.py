@@ -12,7 +12,7 @@ import pytest
 
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import fact, sentence
+from dtctl.agent.records.reasons import fact, read, sentence
 from dtctl.agent.records.run_state import Entry, Start, State
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import keeper
@@ -60,7 +60,7 @@ EXITS = {
     "a negative code": record(code=-1),
     "signal 0": record(signal=0),
     "a code in words": record(code="0"),
-    "a long error": record(error="x" * 100_000),
+    "a long reason": record(fault="unknown", why=[{"kind": "said", "text": "x" * 100_000}]),
     "an end after the last": record(code=0, ended=1e300),
 }
 
@@ -77,7 +77,7 @@ class Adopted:
 
     def begin(self, now: float = 100.0) -> Task:
         around = TaskContext(
-            RunFiles(str(self.directory)), self.spec, {"PATH": "/bin"}, {}, lambda *_: None, lambda _: None
+            RunFiles(str(self.directory)), self.spec, {"PATH": "/bin"}, {}, lambda *_, **__: None, lambda _: None
         )
         return Task(self.spec["tasks"][0], self.entry, around, now, 1000.0)
 
@@ -201,7 +201,7 @@ def test_start_fault_survives_encoding_up_to_the_length_limit() -> None:
         fault = keeper.Fault.decode(keeper.Fault([fact("said", text=text_)], final).encode())
         assert fault is not None
         assert fault.final is final
-        assert len(fault.why[0]["text"]) <= 4096
+        assert len(read(fault.why[0])["text"]) <= 4096
     assert keeper.Fault.decode(b"") is None
 
 

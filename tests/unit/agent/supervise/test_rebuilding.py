@@ -122,6 +122,8 @@ def test_a_damaged_state_is_reported_again_by_the_events(host: Host, junk: bytes
         (1, 3, False),
         (2, 3, False),
     ]
+    histories = [[entry["history"] for entry in state["tasks"].values()] for state in (before, after)]
+    assert histories[0] == histories[1], "each event that ends an attempt has its record"
     (aside,) = host.aside()
     assert Path(host.files.path(aside)).read_bytes() == junk
     assert [task for task, _ in host.contact_events()] == ["worker:0", "worker:1"]

@@ -40,10 +40,12 @@ ENDINGS = st.fixed_dictionaries(
     optional={
         "code": st.none() | st.integers(0, 255) | st.integers(-1000, 1000),
         "signal": st.none() | st.integers(1, 64) | st.integers(-70, 70),
-        "error": st.none() | LONG_TEXT,
+        "fault": st.none() | st.just("unknown") | LONG_TEXT,
+        "why": st.lists(st.fixed_dictionaries({"kind": st.just("said"), "text": LONG_TEXT}), max_size=20),
         "ended": st.none() | EPOCHS | st.floats(),
     },
 )
+LONG_FAULT = {"fault": "unknown", "why": [fact("said", text="x" * 4096)]}
 FILES = st.none() | st.binary(max_size=40) | ENDINGS.map(lambda ending: json.dumps(ending).encode())
 LINES = st.sampled_from(
     [
@@ -144,8 +146,11 @@ class Teller:
         ):
             yield
 
-    def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because) -> None:
-        event = {"time": 1.0, "task": task, "attempt": attempt, "from": before, "to": after, **why}
+    def _changed(
+        self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because, **fields: Any
+    ) -> None:
+        known = {"time": 1.0, "task": task, "attempt": attempt, "from": before, "to": after, **why}
+        event = {**known, "end": fields.get("end"), "asked": fields.get("asked", False)}
         assert checked(Event, json.loads(json.dumps(event))) == event
 
 
@@ -179,7 +184,9 @@ def teller(tmp_path: Path) -> Teller:
 def test_detail_after_the_longest_reason_is_truncated(teller: Teller) -> None:
     teller.entry["restarts"] = 100
     for _ in range(2):
-        teller.pass_through(moment(exit=json.dumps({"error": "x" * 4096}).encode()))
+        teller.pass_through(
+            moment(exit=json.dumps({"fault": "unknown", "why": [fact("said", text="x" * 4096)]}).encode())
+        )
     assert teller.entry["state"] == "failed"
     assert len(teller.entry["reason"]) == 4096
     assert teller.entry["reason"].endswith("x ...")
@@ -211,7 +218,8 @@ def test_exit_written_by_a_keeper_is_a_valid_record(tmp_path: Path, error: str) 
 
 
 def test_exit_written_by_a_supervisor_is_a_valid_record(tmp_path: Path) -> None:
-    assert checked(Ending, policy.unknown_exit(1.0, fact("exit_damaged", text="x" * 100_000)))["error"]
+    ending = policy.unknown_exit(1.0, "unknown", fact("exit_damaged", text="x" * 100_000))
+    assert checked(Ending, ending) == ending
 
 
 def test_start_of_a_command_of_any_length_is_a_valid_record(tmp_path: Path) -> None:

@@ -301,7 +301,9 @@ class Failing:
     def __init__(self, directory: Path, **recovery: float) -> None:
         given = supervised.recovery(**{"max_restarts": 9, "backoff_min_s": 0.0, **recovery})
         spec = supervised.spec(supervised.task("worker:0"), recovery=given)
-        around = TaskContext(RunFiles(str(directory)), spec, {"PATH": "/bin"}, {}, lambda *_: None, lambda _: None)
+        around = TaskContext(
+            RunFiles(str(directory)), spec, {"PATH": "/bin"}, {}, lambda *_, **__: None, lambda _: None
+        )
         self.task = Task(spec["tasks"][0], made(Entry), around, 100.0, 0.0)
 
     def step(self, intent: Intent, now: float) -> tuple[str, int]:

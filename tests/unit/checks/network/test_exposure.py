@@ -191,7 +191,7 @@ def test_an_address_of_the_internet_is_reported_with_the_ports_that_listen_there
     assert exposure.is_exposed(one)
 
 
-def test_an_address_of_the_internet_is_reported_once_and_not_where_it_was_tried_or_nothing_listens() -> None:
+def test_public_address_is_reported_once_unless_tried_or_without_a_listener() -> None:
     value = context()
     (one,) = exposure.judge(value, heard(value, doors_opened("c", "worker:0", 2222), also={"c": PUBLIC}))
     assert one.signature.name == "exposed"

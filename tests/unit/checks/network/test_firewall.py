@@ -128,7 +128,7 @@ def test_a_long_name_is_cut_to_what_a_chain_may_be_called() -> None:
     assert f"iptables -w -A {chain} -p tcp -m multiport --dports 1 -i lo -j ACCEPT" in rules.lines
 
 
-def test_all_names_that_cannot_be_looked_up_are_reported_at_once_with_who_may_know_them() -> None:
+def test_all_unresolved_names_are_reported_at_once_with_hosts_that_may_know_them() -> None:
     value = cluster()
     plan = plan_run(value, {name: name for name in value.hosts}, local_python="python3")
 

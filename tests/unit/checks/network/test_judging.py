@@ -35,13 +35,13 @@ def with_names(changed: Mapping[tuple[str, str], tuple[str, str]], **others: Any
     return view(tried)
 
 
-def test_another_hosts_name_that_stands_for_loopback_is_reported_with_the_host_that_has_the_line() -> None:
+def test_peer_name_that_resolves_to_loopback_is_reported_with_the_resolving_host() -> None:
     (cause,) = judge(with_names({("gpu-3", "gpu-1"): ("127.0.1.1", "other_host")}, by="gpu-3"))
     assert (cause.kind, cause.hosts, cause.others) == ("loopback_name", ("gpu-3",), ("gpu-1",))
     assert cause.fields == {"name": "gpu-1", "address": "127.0.1.1", "has": ("10.0.0.1",)}
 
 
-def test_a_host_has_the_addresses_of_its_interfaces_and_those_of_its_own_names_that_others_can_use() -> None:
+def test_host_has_the_addresses_of_its_interfaces_and_usable_own_names() -> None:
     names = [
         made(Resolved, name="a", addresses=["127.0.1.1", "10.0.0.2"], own=True),
         made(Resolved, name="b", addresses=["10.0.0.3"], own=False),
@@ -51,7 +51,7 @@ def test_a_host_has_the_addresses_of_its_interfaces_and_those_of_its_own_names_t
     assert not seen.addresses("b")
 
 
-def test_places_are_those_of_tasks_and_of_the_coordinator_and_only_an_evaluator_serves_nobody() -> None:
+def test_endpoints_are_tasks_and_the_coordinator_and_an_evaluator_has_no_clients() -> None:
     jobs = job("worker", ["a", "b"], [2222, 2222]), job("evaluator", ["b"], [2223])
     plan = context(cluster(*jobs)).plan
     assert {(one.whose, one.host): one.serves for one in endpoints_of(plan)} == {
@@ -85,7 +85,7 @@ def test_an_own_name_that_stands_for_more_than_loopback_is_no_cause(name: str, a
     assert judge(dataclasses.replace(well, resolved=own)) == ()
 
 
-def test_hosts_whose_own_names_stand_for_the_same_are_reported_together_without_a_name() -> None:
+def test_hosts_whose_own_names_resolve_alike_are_reported_together_unnamed() -> None:
     own = {host: [made(Resolved, name=host, addresses=["127.0.1.1"], own=True)] for host in names(2)}
     (cause,) = judge(dataclasses.replace(view(WELL), resolved=own))
     assert (cause.hosts, cause.fields) == (tuple(names(2)), {"address": "127.0.1.1"})
@@ -127,7 +127,7 @@ def test_who_answers_is_reported_where_it_is_known_with_the_ports_at_which_it_do
     assert cause.fields["by"] == "x"
 
 
-def test_three_causes_of_a_kind_are_reported_one_by_one_and_of_the_others_their_hosts() -> None:
+def test_first_three_causes_of_a_kind_are_shown_and_the_hosts_of_the_rest() -> None:
     def unresolved(count: int) -> tuple[Cause, ...]:
         bad = names(6)[-count:]
         return judge(view(attempts(names(6), lambda source, target, port: "unresolved" if target in bad else "")))
@@ -166,7 +166,7 @@ def test_the_first_of_several_hosts_is_said_to_be_the_one_whose_holder_is_report
     }
 
 
-def test_a_name_that_one_host_alone_does_not_know_is_reported_with_the_systems_message() -> None:
+def test_name_unknown_to_one_host_is_reported_with_the_systems_message() -> None:
     (cause,) = judge(with_names({("gpu-2", "gpu-1"): ("", "unresolved")}, text="not known"))
     assert (cause.hosts, cause.others) == (("gpu-2",), ("gpu-1",))
     assert cause.fields == {"name": "gpu-1", "text": "not known"}

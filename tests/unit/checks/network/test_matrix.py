@@ -131,7 +131,7 @@ def test_where_one_host_alone_was_tried_or_has_tried_it_is_its_fault(
     assert [(cause.kind, cause.hosts) for cause in causes] == [(kind, hosts)]
 
 
-def test_of_the_groups_of_a_partition_each_but_the_largest_is_reported_the_smallest_first() -> None:
+def test_partition_is_reported_by_its_groups_without_the_largest_smallest_first() -> None:
     groups = [{1, 2, 3}, {4, 5}, {6, 7, 8, 9}]
     of = {f"gpu-{number}": index for index, group in enumerate(groups) for number in group}
     causes = causes_of(9, lambda source, target, port: "" if of[source] == of[target] else "refused")
@@ -140,7 +140,7 @@ def test_of_the_groups_of_a_partition_each_but_the_largest_is_reported_the_small
     assert causes == [Cause("partition", part, other, REFUSED) for part, other in zip(parts, rest, strict=True)]
 
 
-def test_a_host_that_is_shut_for_some_of_what_comes_in_and_all_that_goes_out_is_reported_for_each_way() -> None:
+def test_host_with_some_incoming_and_all_outgoing_blocked_is_reported_for_each() -> None:
     causes = causes_of(
         4, lambda source, target, port: "timeout" if source == "gpu-2" or (target, port) == ("gpu-2", 1) else "", (1, 2)
     )

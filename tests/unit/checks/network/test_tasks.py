@@ -37,7 +37,7 @@ def played(value: CheckContext, lost: Any = lambda source, peer: "", **others: A
     return [first, reaching(asked(value, first), lost)]
 
 
-def test_each_host_listens_on_the_ports_of_its_tasks_and_voters_on_the_coordinators_too() -> None:
+def test_hosts_listen_on_the_ports_of_their_tasks_and_voters_on_the_coordinators() -> None:
     first = asked(context())
     assert {host: [slot["whose"] for slot in one["listen"]] for host, one in first.items()} == {
         "a": ["ps:0", "coordinator"],
@@ -160,7 +160,7 @@ def test_login_proxy_is_a_note_only() -> None:
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("proxy_left_out", tuple("abcd"), False)
 
 
-def test_a_proxy_that_tasks_are_started_with_is_a_problem_unless_the_hosts_are_exempted() -> None:
+def test_proxy_of_tasks_is_a_problem_unless_the_hosts_are_exempted() -> None:
     def proxied(**env: str) -> CheckContext:
         launch = Launch(command=COMMAND, env=env)
         return context(cluster(job("ps", ["a"], [2222]), job("worker", ["b", "c"], [2222, 2222], launch=launch)))
