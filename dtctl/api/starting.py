@@ -154,7 +154,7 @@ class _Report(UpReport):
             log.info("%s", line)
 
     def checked(self, checked: CheckedHosts) -> None:
-        from dtctl.render.findings import refuse_certain_failure, worded
+        from dtctl.render.checked import refuse_certain_failure, worded
 
         certain = () if self._force else checked.certain_failures
         for one in (one for one in checked.found if one not in certain and one.signature.level < Level.NOTE):

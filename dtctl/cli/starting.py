@@ -63,9 +63,9 @@ class StartReport(UpReport):
         if not checked.is_noticed:
             return
 
-        render.findings.show_brief(checked, refused=not self.force)
+        render.checked.show_brief(checked, refused=not self.force)
         if not self.force:
-            render.findings.refuse_certain_failure(checked, hint="dtctl up --force    starts them anyway")
+            render.checked.refuse_certain_failure(checked, hint="dtctl up --force    starts them anyway")
 
     def moving_ports(self, taken: DtctlError) -> None:
         if self.keep_ports:

@@ -127,6 +127,11 @@ def shown(text: str) -> str:
     return text
 
 
+def shown_path(path: str) -> str:
+    """A path with marks (`~`, `$HOME`) as a person would type it."""
+    return path.replace(HOME, "~").replace(PYTHON, "Python of trainer.environment")
+
+
 def shown_words(words: Iterable[str]) -> list[str]:
     """The words of a command for a person, without secrets."""
     return [shown(word) for word in hide_words(words)]

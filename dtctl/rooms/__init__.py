@@ -80,7 +80,7 @@ ROOMS: Mapping[str, Room] = {
         signatures="signatures.SIGNATURES",
         needs=("metrics",),
     ),
-    "dump": Room({"dump": Command("Repair", "READS", "Show the Python stacks of live trainers")}),
+    "dump": Room({"dump": Command("Repair", "READS", "Show the Python stacks of live trainers", "restart")}),
     "execute": Room(
         {
             "exec": Command("Repair", "CHANGES", "Run a command in the environment of tasks"),

@@ -9,18 +9,60 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from dtctl.agent.rooms import EXCHANGES, FRAMES, TOPICS, WORDS, load
+from dtctl.agent.rooms import ROOMS as AGENT_ROOMS
+from dtctl.cli.table import COMMANDS
+from dtctl.rooms import ROOMS, Room, each
+from tests import rooms
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
 MAY_IMPORT = {
     "": {"api", "errors"},
-    "api": {"api", "render", "operations", "plan", "bundle", "transport", "config", "model", "errors"},
-    "cli": {"cli", "render", "operations", "plan", "bundle", "transport", "config", "model", "durations", "errors"},
-    "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "durations", "errors"},
-    "operations": {"operations", "plan", "bundle", "transport", "config", "folder", "paths", "model", "errors"},
+    "rooms": set(),
+    "api": {"api", "rooms", "render", "operations", "plan", "bundle", "transport", "config", "model", "errors"},
+    "cli": {
+        "cli",
+        "rooms",
+        "render",
+        "operations",
+        "plan",
+        "bundle",
+        "transport",
+        "config",
+        "model",
+        "durations",
+        "errors",
+    },
+    "render": {
+        "render",
+        "rooms",
+        "operations",
+        "plan",
+        "bundle",
+        "transport",
+        "config",
+        "model",
+        "durations",
+        "errors",
+    },
+    "operations": {
+        "operations",
+        "rooms",
+        "plan",
+        "bundle",
+        "transport",
+        "config",
+        "folder",
+        "paths",
+        "model",
+        "errors",
+    },
     "plan": {"plan", "config", "model", "errors"},
     "bundle": {"bundle", "transport", "config", "secret_files", "folder", "paths", "model", "errors"},
     "transport": {"transport", "config", "folder", "paths", "model", "errors"},
@@ -92,6 +134,7 @@ VISITED = (
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
     *("dtctl.agent.run.cause", "dtctl.agent.run.drains", "dtctl.agent.run.gang", "dtctl.agent.run.hangs"),
     *("dtctl.agent.run.log_text", "dtctl.agent.run.installing"),
+    *(name for name in MODULES if re.fullmatch(r"dtctl\.agent\.rooms\.\w+\.records", name)),
 )
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 
@@ -102,18 +145,30 @@ BORROWED = (
 )
 """What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
 
-PURE = {"__future__", "binascii", "itertools", "json", "math", "re", "signal"}
+PURE = {"__future__", "binascii", "importlib", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
 
-VISITORS = {"model", "config", "secret_files", "bundle", "transport", "operations", "plan", "render", "cli", "api"}
+VISITORS = {
+    "rooms",
+    "model",
+    "config",
+    "secret_files",
+    "bundle",
+    "transport",
+    "operations",
+    "plan",
+    "render",
+    "cli",
+    "api",
+}
 
-ROOMS = {
+PARTS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
     "requests": {
-        *("main", "coordinate", "survival", "logs", "dump", "bundles", "checkpoints", "metrics", "vitals", "checks"),
-        *("network", "run", "conversation", "host", "records"),
+        *("main", "coordinate", "survival", "logs", "bundles", "checkpoints", "vitals", "rooms", "run"),
+        *("conversation", "host", "records"),
     },
     "supervise": {"coordinate", "survival", "logs", "dump", "checkpoints", "vitals", "run", "host", "records"},
     "coordinate": {"survival", "checkpoints", "hooks", "link", "run", "host", "records"},
@@ -123,18 +178,23 @@ ROOMS = {
     "dump": {"run", "host", "records"},
     "bundles": {"link", "conversation", "host", "records"},
     "checkpoints": {"host", "records"},
-    "metrics": {"host", "records"},
     "vitals": {"host", "records"},
-    "checks": {"bundles", "checkpoints", "survival", "vitals", "network", "run", "conversation", "host", "records"},
     "network": {"run", "host", "records"},
     "link": {"records"},
-    "conversation": {"host", "records"},
+    "conversation": {"rooms", "host", "records"},
+    "rooms": {"records"},
     "run": {"host", "records"},
     "host": {"records"},
     "records": set(),
     "bootstrap": set(),
 }
-"""Which rooms of the agent a room may use."""
+"""Which parts of the agent a part may use. `rooms` is the table of rooms."""
+
+OF_ROOMS = {
+    *("requests", "survival", "logs", "dump", "bundles", "checkpoints", "vitals", "network", "link", "rooms", "run"),
+    *("conversation", "host", "records"),
+}
+"""The parts of the agent that a room may use."""
 
 ENTRIES = {
     "coordinate": {"following", "leading", "superseded", "view", "voting", "waiting"},
@@ -142,39 +202,96 @@ ENTRIES = {
     "survival": {"revival", "reboot", "systemd"},
     "logs": {"reader", "sieve", "lines"},
     "dump": {"", "stacks"},
-    "bundles": {"store", "tree", "working", "dataset"},
-    "checkpoints": {"reading", "repair", "directories", "serving", "storing"},
-    "metrics": {"reading", "event_files"},
+    "bundles": {"blocks", "receiver", "store", "tree", "working"},
+    "checkpoints": {"reading", "repair", "directories", "formats", "tensor_bundle", "verifying"},
     "hooks": {"posting", "sender"},
-    "vitals": {"gpus", "machine_load", "usage"},
+    "vitals": {"drivers", "gpus", "machine_load", "usage"},
     "link": {"hub", "acceptor", "dialer", "peer", "tls"},
-    "checks": {""},
+    "rooms": {""},
 }
-"""The modules by which other rooms enter a room, or "", the room itself; of those that are not named here, all."""
+"""The modules by which others enter a part, or "", the part itself; of those that are not named here, all."""
+
+SCREENS = re.compile(r"screen|document|\w+_(?:screen|document|page)")
+"""The modules of a room that draw."""
+
+
+def layer_of(name: str) -> str:
+    """The layer of the controller to which a module belongs; of a room's that to which it would belong."""
+    first, room, module = [*name.split("."), "", "", ""][1:4]
+    if first != "rooms" or not room:
+        return first
+    if module == "command":
+        return "cli"
+    return "render" if room == "top" or SCREENS.fullmatch(module) else "operations"
 
 
 def test_imports_point_one_way() -> None:
     wrong = []
     for name, imports in all_imports().items():
-        layer = name.split(".")[1] if "." in name else ""
+        layer = layer_of(name)
         free = (*(VISITED if layer in VISITORS else ()), *(BORROWED if layer == "operations" else ()))
         own = [one for one in imports if below(one, "dtctl") and not below(one, *free)]
+        own = [one for one in own if _module(one) != "dtctl.agent.rooms" or layer not in VISITORS]
         # `from dtctl import __version__` is everybody's, and `dataclass` the controller's.
-        used = {one.split(".")[1] for one in own if "." in one} - {"__version__"}
+        used = {layer_of(_module(one) or one) for one in own if "." in one} - {"", "__version__"}
         used -= set() if layer == "agent" else {"dataclass"}
         wrong += [f"{name} imports {one}" for one in used - MAY_IMPORT.get(layer, set())]
     assert wrong == []
 
 
-def test_the_agents_rooms_use_each_other_one_way_and_by_their_entries() -> None:
+def test_the_agents_parts_use_each_other_one_way_and_by_their_entries() -> None:
     wrong = []
     for name in (one for one in MODULES if below(one, "dtctl.agent") and one.count(".") > 1):
         own = name.split(".")[2]
+        may = OF_ROOMS if rooms.room_of(name) else PARTS[own]
         for used in (one for one in all_imports()[name] if below(one, "dtctl.agent")):
-            room, module = [*_module(used).split("."), "", ""][2:4]
-            if room != own and (room not in ROOMS[own] or module not in ENTRIES.get(room, {module})):
-                wrong.append(f"{name} imports {room}.{module}")
+            part, module = [*_module(used).split("."), "", ""][2:4]
+            if (part != own or own == "rooms") and not rooms.room_of(_module(used)):
+                is_open = part in may and module in ENTRIES.get(part, {module})
+                wrong += [] if is_open else [f"{name} imports {part}.{module}"]
     assert wrong == []
+
+
+def test_the_core_imports_no_room() -> None:
+    """What a run needs knows of rooms only what their rows say. `import dtctl` offers the API, which is a room."""
+    wrong = {
+        f"{name} imports {_module(used)}"
+        for name, imports in all_imports().items()
+        for used in imports
+        if not rooms.room_of(name) and rooms.room_of(_module(used))
+    }
+    assert wrong == {"dtctl imports dtctl.api"}
+
+
+def test_a_room_imports_only_rooms_that_its_row_names() -> None:
+    """A module that has another room's name joins the two."""
+    wrong = []
+    for name, imports in all_imports().items():
+        room = rooms.room_of(name)
+        joined = name.split(".")[-1]
+        for other in {rooms.room_of(_module(one)) for one in imports} - {"", room}:
+            if room and other not in rooms.needs(room) and other != joined:
+                wrong.append(f"{name} imports the room {other}")
+    assert wrong == []
+
+
+def test_needs_of_rooms_have_no_circle() -> None:
+    assert cycles({room: rooms.needs(room) for room in rooms.names()}) == []
+
+
+def test_every_folder_of_a_room_has_its_row_and_each_row_its_folder() -> None:
+    folders = {rooms.room_of(name) for name in MODULES} - {"", "api"}
+    assert folders == ROOMS.keys() | AGENT_ROOMS.keys()
+    assert {rooms.room_of(name) for name in MODULES if below(name, "dtctl.rooms")} - {""} == ROOMS.keys()
+    assert {rooms.room_of(name) for name in MODULES if below(name, "dtctl.agent.rooms")} - {""} == AGENT_ROOMS.keys()
+
+
+def test_every_name_in_the_tables_of_rooms_can_be_loaded() -> None:
+    for row in (*EXCHANGES.values(), *TOPICS.values()):
+        assert all(map(load, (row.handler, row.request, row.result)))
+    assert all(map(load, (*FRAMES.values(), *WORDS.values())))
+    assert all(list(each(part)) for part in Room._fields if part not in ("commands", "needs"))
+    assert all(hasattr(import_module(f"dtctl.{one.module}"), name) for name, one in COMMANDS.items())
 
 
 def test_what_a_controller_visits_in_the_agent_is_pure() -> None:
@@ -222,6 +339,9 @@ def _inside(folder: str) -> dict[str, set[str]]:
 
 
 def _child(folder: str, module: str) -> str:
+    """The table of rooms is a child of its own, beside the rooms."""
+    if module in ("dtctl.rooms", "dtctl.agent.rooms") and module.rpartition(".")[0] == folder:
+        return f"{module} (the table)"
     return ".".join(module.split(".")[: folder.count(".") + 2]) if below(module, folder) else ""
 
 
@@ -386,8 +506,8 @@ SAY_REASONS = {
     "dtctl.agent.coordinate.coordinator": "what the start waits for, and why an incident was closed",
     "dtctl.agent.coordinate.recovery": "why an incident was closed",
     "dtctl.agent.coordinate.moving": "the spares that cannot take a place, in a warning",
-    "dtctl.operations.diagnosis": "the text of a finding",
-    "dtctl.operations.diagnosis.waits": "the text of a finding",
+    "dtctl.operations.findings": "the text of a finding",
+    "dtctl.rooms.diagnose.waits": "the text of a finding",
 }
 """The modules outside `render` and `api` that make sentences."""
 
@@ -403,7 +523,7 @@ def test_only_what_draws_reads_the_facts_of_reasons() -> None:
 
 
 def test_only_few_modules_outside_render_make_sentences() -> None:
-    says = {name for name in MODULES if "sentence" in names_of_reasons(name) and not below(name, "dtctl.render")}
+    says = {name for name in MODULES if "sentence" in names_of_reasons(name) and layer_of(name) != "render"}
     assert {name for name in says if not below(name, "dtctl.api")} | {"dtctl.agent.records.reasons"} == {*SAY_REASONS}
 
 

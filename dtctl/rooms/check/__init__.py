@@ -9,7 +9,6 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from dtctl.agent.records.values import HOME, PYTHON
 from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host
@@ -179,8 +178,3 @@ def once(answers: Answers[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
 def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **fields: Any) -> Finding:
     """A finding of this signature about these hosts and tasks; `fields` as in diagnosis.Fields."""
     return Finding(_rows()[name][1], Match(tuple(tasks), tuple(hosts), fields))
-
-
-def shown(path: str) -> str:
-    """A path with marks (`~`, `$HOME`) as a person would type it."""
-    return path.replace(HOME, "~").replace(PYTHON, "Python of trainer.environment")

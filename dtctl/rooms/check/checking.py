@@ -21,7 +21,7 @@ from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.away import ImpatientTransport
-from dtctl.operations.client import Conversations, Progress, Report, Request
+from dtctl.operations.client import Conversations, Progress, Report, Request, about
 from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.environments import environment_content
@@ -164,11 +164,15 @@ def _request(
     return Request("check", CheckResult, fields, check, within_s=DEEP_S if context.deep else PATIENCE_S)
 
 
-def valid(asked: Mapping[str, object], reported: Mapping[str, object]) -> dict[str, Any]:
-    """The facts by topic, as the record of each topic has them. Raises InvalidValue for others than were asked for."""
-    if asked.keys() != reported.keys():
-        raise wrong("facts", ", ".join(sorted(asked)) or "nothing", sorted(reported))
-    return {topic: _checked(topic, facts) for topic, facts in reported.items()}
+def valid(asked: Mapping[str, object], reported: Mapping[str, object], *, whole: bool = True) -> dict[str, Any]:
+    """The facts by topic, as the record of each topic has them.
+
+    Raises InvalidValue for facts that were not asked for, and with `whole` where some are missing.
+    """
+    facts = {topic: one for topic, one in reported.items() if one is not None}
+    if facts.keys() - asked.keys() or (whole and asked.keys() - facts.keys()):
+        raise wrong("facts", ", ".join(sorted(asked)) or "nothing", sorted(facts))
+    return {topic: _checked(topic, one) for topic, one in facts.items()}
 
 
 def _checked(topic: str, facts: object) -> Any:
@@ -217,11 +221,11 @@ class InPassing:
 
     def add(self, answers: Mapping[str, Facts]) -> None:
         """Stores the answers to `questions`, which may lead to new ones. A run that already exists gives no answers."""
-        facts = {
-            host: valid(self.questions[host], answer["facts"])
-            for host, answer in answers.items()
-            if answer["facts"] is not None
-        }
+        facts = {}
+        for host, answer in answers.items():
+            if answer["facts"] is not None:
+                with about(host, "sent invalid facts"):
+                    facts[host] = valid(self.questions[host], answer["facts"], whole=False)
         self._seconds += max((answer["facts_s"] for answer in answers.values()), default=0.0)
         self._answered |= facts.keys()
         tried = [one for each in facts.values() for one in each.get("urls", {}).get("tried", ())]

@@ -12,9 +12,9 @@ from dtctl.agent.records.vitals import Disk, Gpu, is_full
 from dtctl.agent.rooms.check.records import GpuTaken, MachineFacts, MachineQuestion
 from dtctl.model import TaskId, grouped
 from dtctl.operations.findings import Finding, commonness, versions
-from dtctl.plan import TaskPlan
+from dtctl.plan import TaskPlan, shown_path
 from dtctl.plan.hosts import output_places
-from dtctl.rooms.check import Answers, CheckContext, Line, Topic, found, once, shown
+from dtctl.rooms.check import Answers, CheckContext, Line, Topic, found, once
 
 LOW_BYTES = 2 << 30
 LOW_SHARE = 0.05
@@ -83,7 +83,7 @@ def _disk_fields(context: CheckContext, host: str, disks: Sequence[Disk], disk: 
         "size_bytes": disk["size_bytes"],
         "free_files": disk["free_files"],
         **({"own": disk["path"]} if disk is disks[0] else {}),
-        **({"saved": shown(here[0])} if here else {}),
+        **({"saved": shown_path(here[0])} if here else {}),
     }
 
 

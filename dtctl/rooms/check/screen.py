@@ -8,7 +8,8 @@ from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtctl.render.findings import filled, show_findings, summary, valued
+from dtctl.render.checked import show_findings, summary
+from dtctl.render.findings import filled, valued
 from dtctl.render.format import by_value, fold
 from dtctl.render.terminal import console
 from dtctl.rooms.check import Line, Statement

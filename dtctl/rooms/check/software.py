@@ -11,9 +11,9 @@ from dtctl.agent.records.values import CODE
 from dtctl.agent.rooms.check.records import MOST_FILES, PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
 from dtctl.model import TaskId, grouped
 from dtctl.operations.findings import Finding, commonness
-from dtctl.plan import TaskPlan
+from dtctl.plan import TaskPlan, shown_path
 from dtctl.plan.spec import environment_of
-from dtctl.rooms.check import Answers, CheckContext, Line, Topic, found, once, shown
+from dtctl.rooms.check import Answers, CheckContext, Line, Topic, found, once
 from dtctl.rooms.check.programs import Needs, runs_python
 from dtctl.rooms.check.tensorflow1 import GONE
 from dtctl.rooms.diagnose.modules import PACKAGES, is_standard, why_missing
@@ -109,7 +109,7 @@ Found = tuple[str, PythonFound, list[TaskPlan]]
 def _absent(each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
     for program, group in _by(each, lambda python: python["program"]).items():
         row = "python_to_come" if made_by_setup else "python_missing"
-        yield found(row, _hosts(group), _tasks(group), python=shown(program))
+        yield found(row, _hosts(group), _tasks(group), python=shown_path(program))
 
 
 def _not_allowed(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
@@ -322,7 +322,7 @@ def _tasks(group: Iterable[Found]) -> tuple[TaskId, ...]:
 
 def _python(group: list[Found]) -> str:
     """The Python as a user would type it on those hosts."""
-    return group[0][1]["path"] or shown(group[0][1]["program"])
+    return group[0][1]["path"] or shown_path(group[0][1]["program"])
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -13,9 +13,9 @@ from dtctl.agent.rooms.check.records import Data, LookFor, StorageFacts, Storage
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy
 from dtctl.model import TaskId, grouped
 from dtctl.operations.findings import Finding, commonness
-from dtctl.plan import RunPlan
+from dtctl.plan import RunPlan, shown_path
 from dtctl.plan.hosts import brought_along
-from dtctl.rooms.check import Answers, CheckContext, Line, Statement, Topic, found, shown
+from dtctl.rooms.check import Answers, CheckContext, Line, Statement, Topic, found
 from dtctl.rooms.check.programs import Needs
 
 ENOUGH = 3
@@ -99,7 +99,7 @@ def _unwritable(facts: Mapping[str, Facts]) -> Iterator[Finding]:
     )
     for (path, problem, there), hosts in same.items():
         fields = {"there": there} if there else {}
-        yield found("place_unwritable", hosts, where=shown(path), said=problem, **fields)
+        yield found("place_unwritable", hosts, where=shown_path(path), said=problem, **fields)
 
 
 def _room(facts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -108,7 +108,9 @@ def _room(facts: Mapping[str, Facts]) -> Iterator[Finding]:
             fit = free // last
             if fit < ENOUGH:
                 fields: dict[str, Any] = {"free_bytes": free, "last_bytes": last, "fit": fit}
-                yield found("little_room_to_save" if fit else "no_room_to_save", [host], where=shown(path), **fields)
+                yield found(
+                    "little_room_to_save" if fit else "no_room_to_save", [host], where=shown_path(path), **fields
+                )
 
 
 def _saved(answer: Facts) -> Iterator[tuple[str, int, int]]:
@@ -161,12 +163,12 @@ def sharing_findings(context: CheckContext, looked: Mapping[str, StorageFacts]) 
     )
     for path, hosts in blind.items():
         if spares := [host for host in hosts if host in plan.seats]:
-            yield found("spares_blind", spares, where=shown(path), lead=lead, setting=_setting(plan))
+            yield found("spares_blind", spares, where=shown_path(path), lead=lead, setting=_setting(plan))
         for row, roles in _rows(context):
             tasks = _tasks(plan, hosts, roles)
             if tasks:
                 places = dict.fromkeys(task.host for task in plan.tasks if task.id in tasks)
-                yield found(row, places, tasks, where=shown(path), lead=lead, setting=_setting(plan))
+                yield found(row, places, tasks, where=shown_path(path), lead=lead, setting=_setting(plan))
 
 
 def _setting(plan: RunPlan) -> str:
@@ -202,7 +204,7 @@ def sharing_lines(
         for one in answer["looked"]:
             seeing.setdefault(one["path"], []).extend([host] if lead in one["seen"] else [])
     for path, hosts in seeing.items():
-        where = shown(path)
+        where = shown_path(path)
         if hosts:
             filesystem = types.get(path) or "unknown file system"
             yield Statement("shared", {"where": where, "hosts": (lead, *hosts), "filesystem": filesystem})
@@ -219,7 +221,7 @@ def data_places(context: CheckContext, host: str) -> tuple[str, ...]:
 def data_findings(context: CheckContext, facts: Mapping[str, StorageFacts]) -> Iterator[Finding]:
     by_path = grouped((one["path"], (host, one)) for host, each in facts.items() for one in each["data"])
     for path, answer in by_path.items():
-        yield from _of_path(context, shown(path), answer)
+        yield from _of_path(context, shown_path(path), answer)
 
 
 def _of_path(context: CheckContext, path: str, answer: list[tuple[str, Data]]) -> Iterator[Finding]:

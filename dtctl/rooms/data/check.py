@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dtctl.agent.rooms.data.records import DataFacts, DataHeld, DataQuestion
 from dtctl.model import grouped
 from dtctl.operations.findings import Finding
-from dtctl.plan import RunPlan
+from dtctl.plan import RunPlan, shown_path
 from dtctl.plan.hosts import DataPlace
-from dtctl.rooms.check import Answers, CheckContext, Line, Topic, found, once, shown
+from dtctl.rooms.check import Answers, CheckContext, Line, Topic, found, once
 from dtctl.rooms.data.operation import DataSet, data_set, state_of
 
 MISSING = ("data_not_pushed", "data_incomplete", "data_outdated")
@@ -37,7 +37,7 @@ def judge(context: CheckContext, answers: Answers[DataFacts]) -> Iterator[Findin
     if data is None or not answers.first:
         return
     states = grouped(
-        ((state_of(held, data.wanted(place)), shown(place.directory)), (place.host, held))
+        ((state_of(held, data.wanted(place)), shown_path(place.directory)), (place.host, held))
         for place, held in _held(context, answers)
     )
     for (state, where), those in states.items():

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dtctl.agent.rooms.data.records import DataDropped
+from dtctl.plan import shown_path
 from dtctl.plan.hosts import DataPlace
 from dtctl.render.machine.document import picked
-from dtctl.rooms.check import shown
 from dtctl.rooms.data.operation import DataSet, PlaceState
 from dtctl.rooms.data.pushing import PushedData
 
@@ -34,7 +34,7 @@ def data_pushed(found: Mapping[str, Sequence[PushedData]]) -> list[dict[str, Any
 
 def data_dropped(found: Mapping[str, Sequence[DataDropped]]) -> list[dict[str, Any]]:
     return [
-        {"host": host, "directory": shown(one["dir"]), **picked(one, "removed_files freed_bytes kept_files")}
+        {"host": host, "directory": shown_path(one["dir"]), **picked(one, "removed_files freed_bytes kept_files")}
         for host, each in found.items()
         for one in each
     ]
@@ -42,4 +42,4 @@ def data_dropped(found: Mapping[str, Sequence[DataDropped]]) -> list[dict[str, A
 
 def _place(place: DataPlace) -> dict[str, Any]:
     share = None if place.share is None else {"index": place.share[0], "of": place.share[1]}
-    return {"host": place.host, "directory": shown(place.directory), "share": share}
+    return {"host": place.host, "directory": shown_path(place.directory), "share": share}

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dtctl.model import grouped
+from dtctl.plan import shown_path
 from dtctl.render.format import by_value, count, size, summarize_hosts
 from dtctl.render.terminal import console
 from dtctl.render.terminal.console import print_table, styled, table
 from dtctl.render.terminal.moving import LastLine, moving
-from dtctl.rooms.check import shown
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -44,7 +44,7 @@ def source_progress(source: Path, *, quiet: bool = False) -> Iterator[ScanReport
 
 def show_data_states(states: Iterable[PlaceState]) -> None:
     """Shows a line for hosts with the same directory in the same state."""
-    alike = grouped(((shown(one.place.directory), one.state, _words(one)), one.place.host) for one in states)
+    alike = grouped(((shown_path(one.place.directory), one.state, _words(one)), one.place.host) for one in states)
     columns: dict[str, list[str] | list[Text]] = {
         "HOST": [summarize_hosts(hosts) for hosts in alike.values()],
         "DIRECTORY": [directory for directory, _, _ in alike],
@@ -82,7 +82,7 @@ def show_data_examples(states: Iterable[PlaceState]) -> None:
         if examples := one.held["examples"]:
             more = one.held["files"] - one.right_files - len(examples)
             also = f" and {more} more" if more else ""
-            console.say(f"{one.place.host}:{shown(one.place.directory)}: {', '.join(examples)}{also}")
+            console.say(f"{one.place.host}:{shown_path(one.place.directory)}: {', '.join(examples)}{also}")
 
 
 def show_data_pushed(outcome: Mapping[str, Sequence[PushedData]]) -> None:
@@ -95,7 +95,7 @@ def _pushed(one: PushedData) -> str:
     what = f"{count(answer['sent_files'], 'file')} sent" if answer["sent_files"] else "already had everything"
     found = f", {answer['found_files']} were there already" if answer["found_files"] and answer["sent_files"] else ""
     removed = f", {answer['removed_files']} removed" if answer["removed_files"] else ""
-    return f"{shown(one.place.directory)}: {what}{found}{removed}"
+    return f"{shown_path(one.place.directory)}: {what}{found}{removed}"
 
 
 def show_data_source(bundle: Bundle, data: DataSet) -> None:
@@ -117,4 +117,4 @@ def _say_by_host(outcome: Mapping[str, Sequence[T]], words: Callable[[T], str]) 
 
 def _dropped(one: DataDropped) -> str:
     kept = f", {count(one['kept_files'], 'file')} of others kept" if one["kept_files"] else ""
-    return f"{shown(one['dir'])}: {count(one['removed_files'], 'file')} removed, {size(one['freed_bytes'])}{kept}"
+    return f"{shown_path(one['dir'])}: {count(one['removed_files'], 'file')} removed, {size(one['freed_bytes'])}{kept}"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dtctl.agent.records import kinds, messages, run_state, spec, starting, values, whole_run
 from dtctl.agent.records.kinds import InvalidValue, Kind, Missing, checked, fields_of, kind_of, made
 from dtctl.agent.records.values import is_storage_url, normal_url, paths_of, urls_of
-from dtctl.agent.rooms import EXCHANGES, FRAMES, WORDS, load
+from dtctl.agent.rooms import EXCHANGES, FRAMES, TOPICS, WORDS, load
 from dtctl.plan.hosts import on_host
 from tests.fuzz import few
 
@@ -39,6 +39,7 @@ RECORDS: list[Any] = [
     *map(load, WORDS.values()),
     *map(load, dict.fromkeys(one.result for one in EXCHANGES.values())),
     *map(load, FRAMES.values()),
+    *map(load, (one for row in TOPICS.values() for one in (row.request, row.result))),
     *messages.FROM_AGENT.values(),
     *messages.FROM_COORDINATOR.values(),
     *FILES,
@@ -107,6 +108,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "pattern": _form,
     "one of": lambda dice, names: dice.choice(names),
     "optional": lambda dice, inner: None if dice.random() < 0.3 else like(inner, dice),
+    "any": lambda dice: dice.choice([None, True, 7, "text", [1], {"a": None}]),
     "list": _several,
     "mapping": lambda dice, names, inner, most: {like(names, dice): one for one in _several(dice, inner, most)},
     "record": _record,

@@ -19,7 +19,7 @@ from dtctl.errors import DtctlError, PreflightError, TransportError
 from dtctl.operations.client import Progress, silent
 from dtctl.operations.findings import Checked, Cost
 from dtctl.operations.run_record import record_of
-from dtctl.render import findings
+from dtctl.render import checked as checked_screen
 from dtctl.render.machine import status as machine_form
 from dtctl.rooms.check import CheckContext, Line, Statement
 from dtctl.rooms.check.checking import InPassing, _Rounds, check, topics
@@ -84,7 +84,7 @@ def test_a_host_that_cannot_be_asked_does_not_hinder_the_others() -> None:
     found = checked(FakeTransport(Hosts(), {"b": GONE}))
     assert found.errors == {"b": GONE}
     assert found.found == ()
-    assert findings.summary(found).startswith("a,c,d checked in ")
+    assert checked_screen.summary(found).startswith("a,c,d checked in ")
 
 
 def test_a_host_that_answers_something_else_is_not_trusted() -> None:
@@ -203,7 +203,7 @@ def test_parts_of_a_checkpoint_on_several_hosts_stop_a_start() -> None:
     with pytest.raises(
         PreflightError, match="no host would have a whole checkpoint, so nothing was started"
     ) as refused:
-        findings.refuse_certain_failure(found, hint="dtctl up --force    starts them anyway")
+        checked_screen.refuse_certain_failure(found, hint="dtctl up --force    starts them anyway")
     assert refused.value.detail.startswith(
         "problem: /saved is not one directory: what c writes there is not seen on b."
     )
@@ -216,13 +216,13 @@ def test_parts_of_a_checkpoint_on_several_hosts_stop_a_start() -> None:
 def test_a_file_that_lets_a_run_start_over_accepts_parts_on_several_hosts() -> None:
     found = passed(brief=True, recovery=Recovery(allow_scratch=True))
     assert found.failed, "it is said all the same"
-    findings.refuse_certain_failure(found, hint="")
+    checked_screen.refuse_certain_failure(found, hint="")
 
 
 def test_a_start_shows_no_notes_and_each_problem_once(capsys: pytest.CaptureFixture[str]) -> None:
-    findings.show_brief(passed(brief=True), refused=True)
+    checked_screen.show_brief(passed(brief=True), refused=True)
     assert "warning" not in capsys.readouterr().err.replace("nothing is wrong", "")
-    findings.show_brief(passed(brief=True))
+    checked_screen.show_brief(passed(brief=True))
     shown = " ".join(capsys.readouterr().err.split())
     assert shown.count("is not one directory") == 1
     assert "127.0.1.1" not in shown

@@ -60,7 +60,8 @@ from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
 from dtctl.plan.hosts import DataPlace
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, errors, findings, logs, result, starting, status
+from dtctl.render import checked as checked_screen
+from dtctl.render import checkpoints, errors, logs, result, starting, status
 from dtctl.render import plan as plans
 from dtctl.render.awaiting import OutputPrinter
 from dtctl.render.events import history_line
@@ -462,8 +463,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),
     "show_log_metrics": lambda: scalars.show_log_metrics(poisoned(METRICS), poisoned(run_status()), table_too=True),
     "show_checked": lambda: checks.show_checked(CHECKED),
-    "show_findings": lambda: findings.show_findings(CHECKED),
-    "show_brief": lambda: findings.show_brief(CHECKED),
+    "show_findings": lambda: checked_screen.show_findings(CHECKED),
+    "show_brief": lambda: checked_screen.show_brief(CHECKED),
     "show_rules": lambda: checks.show_rules(
         [Rules((f"a{BAD}",), (7,), (f"accept{BAD}",), (f"undo{BAD}",))], "ufw", "text"
     ),

@@ -225,6 +225,16 @@ def _spared(unasked: Mapping[str, Sequence[str]]) -> Iterator[str]:
         yield f"{fold(hosts)}: not asked for {' and '.join(parts)} any more"
 
 
+def of_what(report: Report) -> str:
+    """The explanation of the percentage: of 1h2m until the outcome went into steps that were kept."""
+    elapsed = duration(report.goodput.counted_s if report.goodput else 0.0)
+    paused_s = report.goodput.seconds.get("pause", 0.0) if report.goodput else 0.0
+    paused = f", less pauses of {duration(paused_s)}," if paused_s else ""
+    until = "the outcome" if report.status.verdict.outcome.decided else "now"
+    source = ", by the event files (the logs report no step)" if report.goodput and report.goodput.by_scalars else ""
+    return f" of the {elapsed} until {until}{paused} went into steps that were kept{source}."
+
+
 FUNCTIONS = {
     "checkpoint_problems": checkpoint_problems,
     "checkpoint_rows": checkpoint_rows,
@@ -233,6 +243,7 @@ FUNCTIONS = {
     "event_line": event_line,
     "facts": facts,
     "goodput": goodput,
+    "of_what": of_what,
     "gpus": gpus,
     "host_rows": host_rows,
     "reasons": gaps,
@@ -243,13 +254,3 @@ FUNCTIONS = {
     "version": __version__,
 }
 """Functions for the templates, besides those of all pages."""
-
-
-def of_what(report: Report) -> str:
-    """The explanation of the percentage: of 1h2m until the outcome went into steps that were kept."""
-    elapsed = duration(report.goodput.counted_s if report.goodput else 0.0)
-    paused_s = report.goodput.seconds.get("pause", 0.0) if report.goodput else 0.0
-    paused = f", less pauses of {duration(paused_s)}," if paused_s else ""
-    until = "the outcome" if report.status.verdict.outcome.decided else "now"
-    source = ", by the event files (the logs report no step)" if report.goodput and report.goodput.by_scalars else ""
-    return f" of the {elapsed} until {until}{paused} went into steps that were kept{source}."
