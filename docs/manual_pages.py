@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dtctl.agent.rooms import TOPICS
 from dtctl.operations.findings import Cost, Signature, fails
 from dtctl.render.findings import pattern_of
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, Trouble
 from dtctl.rooms.check import Topic, found
+from dtctl.rooms.check.checking import topics
 from dtctl.rooms.diagnose.signatures import SIGNATURES
 
 _WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual.yaml; change it there. -->"
@@ -124,7 +124,7 @@ def checks() -> str:
         "error, a bucket that cannot be used) or no host would have a whole checkpoint; then it prints the ways "
         "out. `dtctl up --force` starts all the same, `dtctl up --no-check` asks nothing, and "
         "`recovery.allow_scratch: true` accepts that a lost task starts over from nothing.",
-        *(part for topic in TOPICS for part in _topic(topic)),
+        *(part for topic in topics() for part in _topic(topic)),
     )
 
 

@@ -15,11 +15,12 @@ import typer.main
 
 from dtctl.agent.rooms import EXCHANGES
 from dtctl.cli.app import app
+from dtctl.rooms import ROOMS
 from dtctl.rooms.diagnose.signatures import SIGNATURES
 from dtctl.secret_files import BY_NAME
 from tests import golden
 from tests.faults.scenarios import SCENARIOS
-from tests.unit.test_structure import ROOMS
+from tests.unit.test_structure import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *(ROOT / "docs").glob("*.md")]
@@ -227,9 +228,15 @@ def test_every_request_is_on_the_page_of_the_agent() -> None:
     assert not lacking, f'docs/agent.md, "Requests", has no sentence on {", ".join(f"**{one}**" for one in lacking)}'
 
 
-def test_every_room_of_the_agent_has_its_row() -> None:
-    rooms = {room for room in ROOMS if (ROOT / "dtctl" / "agent" / room).is_dir()}
-    assert set(re.findall(r"^\| `(\w+)/` \|", ARCHITECTURE, re.MULTILINE)) == rooms
+def test_every_part_of_the_agent_has_its_row() -> None:
+    parts = {part for part in PARTS if (ROOT / "dtctl" / "agent" / part).is_dir()}
+    assert set(re.findall(r"^\| `(\w+)/` \|", ARCHITECTURE, re.MULTILINE)) == parts
+
+
+def test_the_page_names_every_room() -> None:
+    listed = re.search(r"^    rooms:((?:.|\n)*?)and dtctl/api", ARCHITECTURE, re.MULTILINE)
+    assert listed is not None
+    assert {*listed[1].split()} == {*ROOMS}
 
 
 def test_every_layer_of_the_controller_has_its_row() -> None:

@@ -15,7 +15,7 @@ from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.agent.rooms.data.records import DataHeld
 from dtctl.config.cluster import Data
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
-from dtctl.operations import push as pushing
+from dtctl.rooms.data import pushing
 from dtctl.operations.client import silent
 from dtctl.operations.sending import scan_code
 from dtctl.plan.hosts import DataPlace
