@@ -62,7 +62,7 @@ class Verdict:
     unready: tuple[TaskId, ...] = ()
     """Tasks that ran when the start took too long, and never listened."""
     of: int | None = None
-    """In a run that goes on: how many tasks take part."""
+    """How many tasks take part in a run that continues."""
 
     @classmethod
     def of_condition(cls, condition: Condition) -> Verdict:

@@ -92,7 +92,7 @@ class Judgement:
         self.of = of
 
     def condition(self, since: float) -> Condition:
-        """As cluster.json has it."""
+        """The condition as cluster.json has it."""
         return {
             "type": self.kind,
             "cause": self.cause,
