@@ -15,7 +15,7 @@ from dtctl.errors import ConnectionLost, TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.operations import sending
 from dtctl.operations.client import Progress, Report, final, reporting_failure, request
-from dtctl.operations.relay import Relay, is_worthwhile
+from dtctl.operations.relay import FeederAssignment, is_worthwhile
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.up.readying import converse, sent_bundle
 from dtctl.plan.hosts import DataPlace, task_ports
@@ -103,7 +103,7 @@ def push_data(
 
 def _relay(
     record: RunRecord, data: DataSet, sender: Sender, share: tuple[int, int] | None, transport: NamingTransport
-) -> Relay:
+) -> FeederAssignment:
     """A relay for the hosts that get this share, if it is worthwhile; else one for no host. One without an address is
     left out.
     """
@@ -117,7 +117,7 @@ def _relay(
             address = transport.hostname(host.reach)
         if address is not None:
             members[host.name] = address, task_ports(data.cluster, host.name)
-    return Relay(members)
+    return FeederAssignment(members)
 
 
 def _resuming(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:

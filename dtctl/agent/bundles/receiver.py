@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-    from ..records.answers import BlockAt, Progress
-    from .relay import Relay
+    from ..records.answers import BlockAt, PhaseProgress
+    from .relay import FileServer
 
 _MOST_SOURCES = 8
 _MUCH_BYTES = 1 << 20
@@ -92,7 +92,13 @@ class Filling:
     """`lock` is shown life while files come in: others wait for it. `relay`: other hosts may have the files, too."""
 
     def __init__(
-        self, tree: Tree, sources: Sources, staging: str, wire: Wire, lock: Optional[int], relay: Optional[Relay] = None
+        self,
+        tree: Tree,
+        sources: Sources,
+        staging: str,
+        wire: Wire,
+        lock: Optional[int],
+        relay: Optional[FileServer] = None,
     ) -> None:
         self._tree = tree
         self._sources = sources
@@ -276,7 +282,7 @@ class _Progress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + 0.1
-            progress: Progress = {
+            progress: PhaseProgress = {
                 "phase": "receive",
                 "done_bytes": self._done,
                 "total_bytes": self._total,

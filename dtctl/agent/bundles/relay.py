@@ -44,7 +44,7 @@ _MOST_GUESTS = 16
 """The most guests; another one displaces the oldest guest of the address that has the most."""
 
 
-class Relay:
+class FileServer:
     """Serves from the beginning, by a thread a guest; files that are still to come, when they have come."""
 
     def __init__(self, tree: Tree, lacking: Iterable[int], credentials: Credentials, wanted: Iterable[int]) -> None:

@@ -151,7 +151,7 @@ MOST_LOOKED_AT = 10_000
 
 def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget: Budget) -> Pruned:
     """`live`: a trainer may be saving there, which writes the file `checkpoint` itself."""
-    report = reading.inspect(directory, budget.until, MOST_LOOKED_AT)
+    report = reading.read_checkpoints(directory, budget.until, MOST_LOOKED_AT)
     answer: Pruned = {
         "dir": directory,
         "removed": [],

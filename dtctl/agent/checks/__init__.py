@@ -1,4 +1,4 @@
-"""Answers `check`: each topic of the questions is a module of its name here, with a function `inspect`."""
+"""Answers `check`: each topic of the questions is a module of its name here, with a function `TOPIC_facts`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def check(talk: Conversation, request: CheckRequest) -> CheckResult:
-    facts = inspect(talk, request["ask"])
+    facts = gather_facts(talk, request["ask"])
     return {"time": time.time(), "facts": facts}
 
 
 def by_the_way(talk: Conversation, asked: Optional[Questions]) -> Facts:
     """Facts that travel with the answer to another request."""
     began = time.monotonic()
-    facts = inspect(talk, asked) if asked is not None else None
+    facts = gather_facts(talk, asked) if asked is not None else None
     return {"facts": facts, "facts_s": time.monotonic() - began}
 
 
@@ -42,12 +42,12 @@ def until_start(talk: Conversation) -> StartMessage:
         talk.leave()
 
 
-def inspect(talk: Conversation, asked: Questions) -> CheckFacts:
+def gather_facts(talk: Conversation, asked: Questions) -> CheckFacts:
     """The facts of each topic, or null without a question."""
     facts: Dict[str, object] = {}
     for topic, question in asked.items():
         facts[topic] = None
         if question is not None:
             with talk.at("check of " + topic):
-                facts[topic] = import_module("." + topic, __package__).inspect(talk, question)
+                facts[topic] = getattr(import_module("." + topic, __package__), topic + "_facts")(talk, question)
     return facts  # type: ignore[return-value]

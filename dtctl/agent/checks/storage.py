@@ -40,7 +40,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 _SILENT = "its file system does not answer"
 
 
-def inspect(talk: Conversation, question: StorageQuestion) -> StorageFacts:
+def storage_facts(talk: Conversation, question: StorageQuestion) -> StorageFacts:
     words = environment.Marks(None).text
     token, host = question["token"], question["host"]
     return {

@@ -87,7 +87,7 @@ class Alive(Record):
     """How long it has been at that. It may hang, for example in a file system that does not answer."""
 
 
-class Progress(Record):
+class PhaseProgress(Record):
     """The progress of some work."""
 
     phase: Line
@@ -515,7 +515,7 @@ FRAMES = {
     "lacking": Lacking,
     "error": Refused,
     "beat": Alive,
-    "progress": Progress,
+    "progress": PhaseProgress,
     "need": Need,
     "fed": Fed,
     "prepared": Prepared,

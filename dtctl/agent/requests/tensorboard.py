@@ -15,7 +15,7 @@ from ..records.tensorboard import LIFELINE, MOST_FOLDERS, PROBE
 from ..run import environment
 from . import runs
 from .health import directories
-from .relay import Relay
+from .relay import TensorboardRelay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def tensorboard(talk: Conversation, request: Request) -> TensorboardResult:
                     dirs = [text(one) for one in shown][:100]
                     ready: TensorboardReady = {"dirs": dirs, "python": text(python)}
                     talk.send("tensorboard_ready", ready)
-                    end = Relay(talk, line, child, output.trim).serve()
+                    end = TensorboardRelay(talk, line, child, output.trim).serve()
                 finally:
                     environment.end_tree(child, key)
         finally:

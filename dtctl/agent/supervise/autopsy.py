@@ -110,7 +110,7 @@ def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks
     return policy.verdict(ending, cause_of_end(log, ending["code"]), recovery), log
 
 
-def judge(
+def full_verdict(
     attempt: Attempt, ending: Ending, entry: Entry, port: Optional[int], recovery: RecoverySpec, masks: Masks
 ) -> Tuple[policy.Verdict, str]:
     """The same with facts from the host. `entry`: as it was when the attempt ended. `port`: the task's own.

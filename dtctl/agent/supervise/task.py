@@ -264,7 +264,7 @@ class Task:
         recovery = self._context.spec["recovery"]
         masks, stalled = self._context.masks, entry["state"] == "stalled"
         ending = autopsy.own_status(start, attempt.directory, ending, masks)
-        verdict, log = autopsy.judge(attempt, ending, entry, self._spec["port"], recovery, masks)
+        verdict, log = autopsy.full_verdict(attempt, ending, entry, self._spec["port"], recovery, masks)
         entry["exit"] = policy.exit_record(ending, verdict, last_lines(log), attempt.left_behind)
         past: Past = {
             "attempt": entry["attempt"],

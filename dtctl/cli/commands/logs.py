@@ -126,7 +126,7 @@ def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
     from dtctl.agent.records.answers import SetupLogsResult
 
     record = scope.placed()
-    found = operations.client.ask(
+    found = operations.client.ask_hosts(
         record,
         operations.away.ImpatientTransport(scope.transport, record),
         operations.client.Request("setup_logs", SetupLogsResult, lambda _: {"run": None}),

@@ -86,7 +86,7 @@ def _refuse_secrets(path: Path) -> None:
 
 def _in_directory(directory: Path) -> Path:
     """The checkpoint that the file `checkpoint` names, as for TensorFlow, or else the newest complete one."""
-    found = reading.inspect(str(directory), time.monotonic() + _LOOK_S)
+    found = reading.read_checkpoints(str(directory), time.monotonic() + _LOOK_S)
     ours = [one for one in found["all"] if one["kind"] == "tensorflow"]
     named = _named(directory)
     complete = [one for one in ours if one["complete"]]

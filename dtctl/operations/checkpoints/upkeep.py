@@ -12,7 +12,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import DtctlError
 from dtctl.model import Host, grouped
 from dtctl.operations.checkpoints import Checkpoints, Found, urls
-from dtctl.operations.client import Request, ask
+from dtctl.operations.client import Request, ask_hosts
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Transport
@@ -62,7 +62,7 @@ def prune(
         check,
         within_s=_PATIENCE_S,
     )
-    outcomes = ask(record, transport, request, list(of_host))
+    outcomes = ask_hosts(record, transport, request, list(of_host))
     directories = [(host, one) for host, answer in outcomes.results.items() for one in answer["directories"]]
     at_urls, failed = _prune_here([place for place in named if place.is_url], keep, dry_run, live)
     return Pruning((*directories, *at_urls), {**outcomes.errors, **failed})
@@ -132,7 +132,7 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
         check,
         within_s=limit_s + 60.0,
     )
-    outcomes = ask(record, transport, request, list(of_host))
+    outcomes = ask_hosts(record, transport, request, list(of_host))
     checked = [
         Verified(one, report)
         for host, answer in outcomes.results.items()

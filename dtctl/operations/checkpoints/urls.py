@@ -73,7 +73,7 @@ def _look(place: Place, most: int, room: int) -> CheckpointReport:
     found = list(place.objects(_DEPTH, lambda name: name == reading.ASIDE))
     with temporary_folder("dtctl-checkpoints-") as folder:
         _lay_out(place, _wanted(found, 2 * most), folder, room)
-        report = reading.inspect(str(folder.path), time.monotonic() + LIMIT_S, most)
+        report = reading.read_checkpoints(str(folder.path), time.monotonic() + LIMIT_S, most)
         for one in report["all"]:  # the files differ at the next query
             one["identity"] = one["identity"] and f"{one['time']}"
         text = json.dumps(report).replace(json.dumps(str(folder.path))[1:-1], place.url)

@@ -17,7 +17,7 @@ from dtctl.dataclass import dataclass
 from dtctl.errors import AgentError, DtctlError
 from dtctl.operations.client import Progress, Report, about, final, request
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong
-from dtctl.operations.relay import MOST_FAILED, Relay
+from dtctl.operations.relay import MOST_FAILED, FeederAssignment
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Message, Session
@@ -31,7 +31,7 @@ _REPORT_EVERY_S = 0.05
 
 
 def converse(
-    session: Session, sender: Sender | None, report: Report, *, until: str, relay: Relay | None = None
+    session: Session, sender: Sender | None, report: Report, *, until: str, relay: FeederAssignment | None = None
 ) -> Message:
     """Answers the agent's needs (`sender` None: no more of them), passes on its progress, and returns the `until`
     frame. With a `relay`, another host may have the files.
@@ -43,7 +43,7 @@ def converse(
     needs = _Needs(host, sender, relay)
     while (message := session.receive()).type != until:
         if message.type == "progress":
-            progress_reporter.progress(message.of(answers.Progress), message.payload)
+            progress_reporter.progress(message.of(answers.PhaseProgress), message.payload)
         elif message.type == "need":
             needs.serve(session, message, report)
         elif message.type == "fed" and relay is not None and host in relay:
@@ -99,7 +99,7 @@ def kept(session: Session, report: Report, record: RunRecord, run: str) -> answe
 class _Needs:
     """A host may ask for each file of the bundle twice, because it may have lost one meanwhile."""
 
-    def __init__(self, host: str, sender: Sender | None, relay: Relay | None) -> None:
+    def __init__(self, host: str, sender: Sender | None, relay: FeederAssignment | None) -> None:
         self._host = host
         self._sender = sender
         self._relay = relay
@@ -151,7 +151,7 @@ class _ProgressReporter:
         self._phase = ""
         self._text_bytes = 0
 
-    def progress(self, frame: answers.Progress, payload: bytes) -> None:
+    def progress(self, frame: answers.PhaseProgress, payload: bytes) -> None:
         text = frame["text"] or payload.decode("utf-8", "replace")
         update = Progress(self._host, frame["phase"], frame["done_bytes"], frame["total_bytes"], text)
         if update.phase == "setup" and text:

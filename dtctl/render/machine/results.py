@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dtctl.operations.checkpoints.push import Pushed
     from dtctl.operations.checkpoints.upkeep import Pruning, Verification
     from dtctl.operations.compare import Compared, Comparison
-    from dtctl.operations.consent import KeyScan, NewKeys, Program
+    from dtctl.operations.consent import KeyScan, LocalProgram, NewKeys
     from dtctl.operations.data import DataSet, PlaceState
     from dtctl.operations.down import DownResult
     from dtctl.operations.drain import Scaled, Scaling
@@ -71,7 +71,9 @@ def scale(scaling: Scaling, scaled: Scaled, *, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def allow(programs: Sequence[Program], sendings: Sequence[Sending], new: Sequence[Program | Sending]) -> dict[str, Any]:
+def allow(
+    programs: Sequence[LocalProgram], sendings: Sequence[Sending], new: Sequence[LocalProgram | Sending]
+) -> dict[str, Any]:
     return {
         "programs": [
             {**picked(one, "what hosts"), "words": hide_words(one.argv), "settings": _settings(one), "new": one in new}
@@ -81,7 +83,7 @@ def allow(programs: Sequence[Program], sendings: Sequence[Sending], new: Sequenc
     }
 
 
-def _settings(program: Program) -> dict[str, str]:
+def _settings(program: LocalProgram) -> dict[str, str]:
     return {name: hide_variable(name, value) for name, value in program.settings.items()}
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from dtctl.agent.bundles import relay
 from dtctl.agent.bundles.dataset import DataSet
-from dtctl.agent.bundles.relay import Relay
+from dtctl.agent.bundles.relay import FileServer
 from dtctl.agent.bundles.tree import Manifest, Tree
 from dtctl.agent.link.tls import KNOCK_BYTES, NONCE_BYTES, GivenIdentity, context_of
 from dtctl.agent.records.values import BLOCK_BYTES, CHUNK_BYTES, LARGE_BYTES
@@ -59,7 +59,7 @@ def feeder(bundle: Bundle, held: Path, shown: Any, lacking: Sequence[int] = ()) 
     """The port of a host that has the bundle, as it believes."""
     shutil.copytree(bundle.root, held)
     tree = Tree(str(held), Manifest.parse(bundle.manifest.canonical, bundle.id), root=str(held))
-    port = Relay(tree, lacking, shown, []).port
+    port = FileServer(tree, lacking, shown, []).port
     assert port is not None
     return port
 

@@ -48,7 +48,7 @@ from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.client import Progress
 from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.compare import Comparison, compared
-from dtctl.operations.consent import Program
+from dtctl.operations.consent import LocalProgram
 from dtctl.operations.data import DataState, PlaceState
 from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
@@ -484,7 +484,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "log": follow_log,
     "trust": trust_line,
     "show_wanted": lambda: show_wanted(
-        [Program(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))],
+        [LocalProgram(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))],
         [Sending(Path("x"), f"hooks.{BAD}", BAD, {f"a{BAD}": BAD}, (BAD,), BAD)],
     ),
     "events": tell_events,

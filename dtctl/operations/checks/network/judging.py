@@ -16,7 +16,7 @@ Rest = list[Attempt]
 """Failed attempts that no cause explains yet."""
 
 
-def judge(view: View) -> tuple[Cause, ...]:
+def causes_in(view: View) -> tuple[Cause, ...]:
     """The causes of all failed attempts; each attempt is explained by one of them."""
     rest = [attempt for attempt in view.attempts if attempt.hindrance]
     found = [*_taken(view), *_tried(view), *_own_names(view)]

@@ -22,7 +22,7 @@ from dtctl.operations.diagnosis import Finding
 Facts = NetworkFacts
 
 
-def ask(
+def exchange_questions(
     context: CheckContext, answers: Answers[Facts], doors: Iterable[Endpoint], since: int
 ) -> Mapping[str, NetworkQuestion]:
     """`doors`: the ports where hosts listen for this check; `since`: the first round that measures."""
@@ -58,7 +58,7 @@ def _exchanged(context: CheckContext, answers: Answers[Facts], since: int) -> li
     ]
 
 
-def judge(context: CheckContext, answers: Answers[Facts], since: int) -> Iterator[Finding]:
+def exchange_findings(context: CheckContext, answers: Answers[Facts], since: int) -> Iterator[Finding]:
     if not context.deep:
         return
     exchanged = _exchanged(context, answers, since)
@@ -137,7 +137,7 @@ def _links(answers: Answers[Facts]) -> dict[str, tuple[str, Link]]:
     return links
 
 
-def describe(context: CheckContext, answers: Answers[Facts], since: int) -> Iterator[Line | Statement]:
+def exchange_lines(context: CheckContext, answers: Answers[Facts], since: int) -> Iterator[Line | Statement]:
     exchanged = _exchanged(context, answers, since)
     known = paces(exchanged)
     if not exchanged and _pairs(context, answers, since):
