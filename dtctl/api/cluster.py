@@ -101,15 +101,15 @@ class Cluster:
 
         planned = make_plan(self.checked.cluster, self.transport.hostname, local=local)
         return {
-            str(one.id): PlannedTask(
-                str(one.id),
-                one.host,
-                one.address,
-                one.gpus,
-                tuple(shown_words(one.argv)),
-                shown_variables(one.env),
+            str(task.id): PlannedTask(
+                str(task.id),
+                task.host,
+                task.address,
+                task.gpus,
+                tuple(shown_words(task.argv)),
+                shown_variables(task.env),
             )
-            for one in planned.tasks
+            for task in planned.tasks
         }
 
     def check(

@@ -214,7 +214,7 @@ def status_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
         record=record,
         tasks=coordination.tasks,
         verdict=seen_now(coordination.verdict, coordination.tasks),
-        checkpoints=tuple(Checkpoints(record.coordinator, one) for one in answer["checkpoints"]),
+        checkpoints=tuple(Checkpoints(record.coordinator, checkpoint) for checkpoint in answer["checkpoints"]),
         time=answer["time"],
         coordination=coordination,
         machines=_machines({host: one["state"] for host, one in coordination.contacts.items()}),

@@ -155,13 +155,13 @@ def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | Non
     ):
         spans = without_unsaved(spans, newest["step"])
     seconds: dict[str, float] = {what: account["before"].get(what, 0.0) for what in rules.PARTS}
-    for one in spans:
-        seconds[one.what] += one.seconds
+    for span in spans:
+        seconds[span.what] += span.seconds
     found = Goodput(account["since"], account["seconds"], seconds, tuple(spans))
     saves = status.newest_checkpoint.report["all"] if status.newest_checkpoint else ()
     incidents = status.coordination.view["incidents"] if status.coordination else ()
     gains = [*_by_saving(found, saves), *_by_noticing(found, incidents, account["gap_s"]), *_by_cause(found, incidents)]
-    worth = sorted((one for one in gains if one.share >= LEAST_GAIN), key=lambda one: -one.share)
+    worth = sorted((gain for gain in gains if gain.share >= LEAST_GAIN), key=lambda one: -one.share)
     return dataclasses.replace(found, gains=tuple(worth), by_scalars=by_scalars)
 
 
@@ -186,29 +186,29 @@ def without_unsaved(spans: Sequence[Span], saved: int) -> list[Span]:
 
 
 def _spans(account: Account) -> list[Span]:
-    found = []
+    spans = []
     begin_s = sum(account["before"].values())
-    for one in account["spans"]:
-        found.append(Span(one["what"], min(begin_s, one["end_s"]), one["end_s"], one["step"]))
-        begin_s = one["end_s"]
+    for span in account["spans"]:
+        spans.append(Span(span["what"], min(begin_s, span["end_s"]), span["end_s"], span["step"]))
+        begin_s = span["end_s"]
     if account["seconds"] > begin_s:
-        found.append(Span(rules.unjudged(account), begin_s, account["seconds"]))
-    return found
+        spans.append(Span(rules.unjudged(account), begin_s, account["seconds"]))
+    return spans
 
 
 def _by_saving(found: Goodput, saves: Sequence[Checkpoint]) -> list[Gain]:
     """The gain of another save interval, by Young's rule (1974): the best is the root of 2 * (cost of a save) * (time
     to a loss).
     """
-    rollbacks = sum(one.what == "again" for one in found.spans)
-    times = sorted(one["time"] for one in saves if one["complete"])
+    rollbacks = sum(span.what == "again" for span in found.spans)
+    times = sorted(save["time"] for save in saves if save["complete"])
     gaps = [later - before for before, later in pairwise(times) if later > before]
     if rollbacks and not times:
         return [Gain("checkpoints", found.share_of("again"))]
     if not rollbacks or not gaps:
         return []
     now_s = median(gaps)
-    cost_s = max(LEAST_SAVE_S, median(one["size_bytes"] for one in saves) / WRITE_BYTES_S)
+    cost_s = max(LEAST_SAVE_S, median(save["size_bytes"] for save in saves) / WRITE_BYTES_S)
     best_s = _rounded(math.sqrt(2 * cost_s * found.counted_s / rollbacks))
     saved_s = found.seconds["again"] * (1 - best_s / now_s) - cost_s * found.counted_s * (1 / best_s - 1 / now_s)
     return [Gain("save", saved_s / found.counted_s, from_s=now_s, to_s=best_s)] if best_s < now_s else []

@@ -121,7 +121,7 @@ def check_known(record: RunRecord, transport: Transport, remembered: Sequence[st
     if not record.run.startswith(f"{record.cluster}-"):
         raise unknown(record.run, f"this is {record.cluster}, whose runs are named {form}", remembered)
     known = known_runs(record, transport)
-    there = [*(one.run for one in known.runs), *(one["run"] for one in known.damaged)]
+    there = [*(run.run for run in known.runs), *(one["run"] for one in known.damaged)]
     if record.run not in there and not known.errors:
         raise unknown(record.run, f"no host of {record.cluster} knows it", [*there, *remembered])
 

@@ -40,7 +40,7 @@ def losses_lines(
     incidents: Iterable[Incident], now: float, most: int, reported: Container[tuple[str, str]] = ()
 ) -> list[str]:
     """The newest `most` causes of losses; of the losses of each, the last one. Those in `reported` are left out."""
-    by_cause = grouped((cause_of(one), one) for one in incidents)
+    by_cause = grouped((cause_of(incident), incident) for incident in incidents)
     groups = sorted((by_cause[cause] for cause in by_cause if cause not in reported), key=lambda group: group[-1]["id"])
     earlier = sum(len(group) for group in groups[:-most])
     lines = [f"{count(earlier, 'earlier loss')}: dtctl events"] if earlier else []

@@ -78,7 +78,7 @@ def sparkline(values: Sequence[float], width: int, *, fine: bool = True) -> str:
         return ""
     low, high = min(finite), max(finite)
     heights = [share(value, low, high) if math.isfinite(value) else None for value in some]
-    return "".join(" " if one is None else bars[min(len(bars) - 1, int(one * len(bars)))] for one in heights)
+    return "".join(" " if height is None else bars[min(len(bars) - 1, int(height * len(bars)))] for height in heights)
 
 
 def _some(values: Sequence[float], most: int) -> Sequence[float]:
@@ -203,7 +203,7 @@ def _show_plot(tag: str, several: Sequence[Series], width: int, height: int, *, 
     braille = console.can_show("⠁⣿│└─") and (len(several) == 1 or console.colored())
     labels = names(several)
     curves = [
-        Curve(label, [(one.step, one.value) for one in each.points])
+        Curve(label, [(point.step, point.value) for point in each.points])
         for label, each in zip(labels, several, strict=True)
     ]
     pieces: list[tuple[str, str]] = []
@@ -277,8 +277,8 @@ def number(value: float | None) -> str:
 def show_rest(found: Metrics) -> None:
     """Shows on stderr which files were not read."""
     for host, answer in found.answers.items():
-        for one in answer["problems"]:
-            errors.show_warning(f"{at(host, one['path'])}: {one['problem']}")
+        for problem in answer["problems"]:
+            errors.show_warning(f"{at(host, problem['path'])}: {problem['problem']}")
     for host, answer in found.answers.items():
         if answer["unread_bytes"] >= 1 << 16:  # less is a record that is being written
             errors.note(f"{host} has read for as long as it may: {size(answer['unread_bytes'])} are left")

@@ -154,7 +154,7 @@ class Filling:
         need = {"type": "need", "files": whole, "blocks": blocks}
         self._wire.send(dict(need, port=None if self._relay is None else self._relay.port))
         total = _total_bytes(self._tree, whole)
-        total += sum(self._partial(one["index"]).length(one["number"]) for one in blocks)
+        total += sum(self._partial(block["index"]).length(block["number"]) for block in blocks)
         progress = _Progress(total, self._wire, self._lock)
         feeder = _feeder(self._wire) if self._relay is not None else None
         if self._relay is None or feeder is None:

@@ -150,7 +150,7 @@ class FileServer:
         """Sends the requested files and blocks. Raises Gone, Refused and OSError."""
         entries = self._tree.manifest.files
         wanted: List[Tuple[int, Optional[int]]] = [(index, None) for index in need["files"]]
-        wanted += [(one["index"], one["number"]) for one in need["blocks"]]
+        wanted += [(block["index"], block["number"]) for block in need["blocks"]]
         for index, number in wanted:
             if index >= len(entries):
                 raise Refused("bad_request", "there is no file %d in the bundle" % index)

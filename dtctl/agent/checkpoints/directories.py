@@ -93,10 +93,10 @@ def values(argv: Iterable[str]) -> List[str]:
 
 def report(run: Run) -> List[CheckpointReport]:
     """The checkpoints as in `reading.report`; of candidates only those with a checkpoint."""
-    found = reading.report(run.places())
+    reports = reading.report(run.places())
     if run.known:
-        return found
-    guessed = [one for one in found if one["all"]]
+        return reports
+    guessed = [one for one in reports if one["all"]]
     for one in guessed:
         one["guessed"] = True
     return guessed

@@ -213,7 +213,7 @@ def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Op
         checkpoints, problem = _found(directory, until, True)
         if problem is not None:
             return None  # there may be more
-        found += [(directory, one) for one in checkpoints]
+        found += [(directory, checkpoint) for checkpoint in checkpoints]
     if not found:
         return None
     directory, newest = max(found, key=lambda one: one[1]["time"])

@@ -116,10 +116,10 @@ def send_files(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
     """Sends files, in the order of the request. `path`: the checkpoint's. Raises Refused if a file changes."""
     had = {one["name"]: one for one in request["have"]}
     place, name = os.path.split(path)
-    for one in request["files"]:
-        if one != name and not is_part(name, one):
-            raise Refused("bad_request", "%s is no file of %s" % (ascii(one)[:200], ascii(name)[:200]))
-    there = [one for one in request["files"] if os.path.lexists(os.path.join(place, one))]
+    for file in request["files"]:
+        if file != name and not is_part(name, file):
+            raise Refused("bad_request", "%s is no file of %s" % (ascii(file)[:200], ascii(name)[:200]))
+    there = [file for file in request["files"] if os.path.lexists(os.path.join(place, file))]
     return [_send(os.path.join(place, one), one, had, put) for one in there]
 
 

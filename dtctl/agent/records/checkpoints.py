@@ -243,7 +243,7 @@ def _is_whole(request: StoreRequest) -> None:
     refuse_unfit(("dir",), [request["dir"]])
     if request["below"] in (".", ".."):
         raise InvalidValue.at(("below",), "the name of a directory", request["below"])
-    names = [one["name"] for one in request["files"]]
+    names = [file["name"] for file in request["files"]]
     if names[-1:] != [request["name"] + ".index"] or len(set(names)) != len(names):
         raise InvalidValue.at(("files",), "the files of %s, each once, the index last" % request["name"], names[-1:])
     for number, name in enumerate(names):

@@ -139,8 +139,8 @@ def _shown(found: Evidence) -> List[Fact]:
         *([fact("hung_in", text=found["hung_in"])] if found["hung_in"] else []),
         *([fact("port_held", port=port["port"], text=port["holder"])] if port is not None else []),
         *([fact("out_of_memory", count=found["oom_kills"])] if found["oom_kills"] else []),
-        *(fact("limit", what="ulimit %s" % one["option"], text=one["text"]) for one in found["limits"]),
-        *(fact(full[one["own"]], what=one["path"]) for one in found["full_disks"]),
+        *(fact("limit", what="ulimit %s" % limit["option"], text=limit["text"]) for limit in found["limits"]),
+        *(fact(full[full_disk["own"]], what=full_disk["path"]) for full_disk in found["full_disks"]),
     ]
 
 

@@ -101,7 +101,7 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
         for step in render.data.next_steps(states):
             errors.note(step)
     errors.show_host_errors(outcome.errors)
-    if verifies and any(one.right_files < one.held["files"] or one.state == "missing" for one in states):
+    if verifies and any(state.right_files < state.held["files"] or state.state == "missing" for state in states):
         raise typer.Exit(ExitCode.RUN_FAILED)
     exit_for(outcome.errors, others=outcome.results)
 

@@ -186,11 +186,11 @@ class Landing:
             raise DtctlError(f"{self.path} is not a directory of yours", hint="move it away")
         self._parts = Parts(self._folder.descriptor, self._stack.enter_context(self._inner.readable()), name)
         self._parts.take_back(files)
-        for one in files:
-            if self._folder.find(one) is not None:
+        for file in files:
+            if self._folder.find(file) is not None:
                 if not self._parts.names():
                     self._parts.clear()
-                raise DtctlError(f"{directory / one} already exists", hint="name another directory, or move it away")
+                raise DtctlError(f"{directory / file} already exists", hint="name another directory, or move it away")
 
     @property
     def path(self) -> Path:

@@ -52,7 +52,7 @@ def prune(
     of_host = grouped((place.host, place.report["dir"]) for place in whole)
 
     def check(host: Host, answer: PruneResult) -> None:
-        if [one["dir"] for one in answer["directories"]] != of_host[host.name]:
+        if [directory["dir"] for directory in answer["directories"]] != of_host[host.name]:
             raise wrong("directories", "those that were asked about", [one["dir"] for one in answer["directories"]])
 
     request = Request(

@@ -135,10 +135,10 @@ def _wanted(found: Sequence[Object], most: int) -> list[Object]:
             groups.setdefault(prefix, []).append(one)
 
     def newness(prefix: str) -> tuple[float, int, str]:
-        return max(one.time for one in groups[prefix]), number_in(prefix) or 0, prefix
+        return max(group.time for group in groups[prefix]), number_in(prefix) or 0, prefix
 
     newest = sorted(groups, key=newness, reverse=True)[:most]
-    return [one for prefix in newest for one in groups[prefix]]
+    return [group for prefix in newest for group in groups[prefix]]
 
 
 def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder, room: int) -> None:

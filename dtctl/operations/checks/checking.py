@@ -176,10 +176,10 @@ class _Rounds:
 
     def judged(self, seconds: float) -> Checked:
         found = [
-            one
+            finding
             for topic in self._topics
-            for one in topic.findings(self._context, self._answers(topic))
-            if one.signature.cost <= self._context.most
+            for finding in topic.findings(self._context, self._answers(topic))
+            if finding.signature.cost <= self._context.most
         ]
         lines = {topic.name: tuple(topic.lines(self._context, self._answers(topic))) for topic in self._topics}
         return Checked(

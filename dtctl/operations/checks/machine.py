@@ -269,7 +269,7 @@ def _in_use(host: str, answer: MachineFacts, given: Collection[int]) -> Iterator
     """
     runs = {one["run"] for one in answer["gpus_taken"]}
     for gpu in _gpus(answer):
-        users = [one for one in gpu["users"] if one["run"] not in runs]
+        users = [user for user in gpu["users"] if user["run"] not in runs]
         ours = len(users) < len(gpu["users"])
         used = bool(users) or (not ours and gpu["used_bytes"] > USED_SHARE * gpu["memory_bytes"])
         if gpu["index"] in given and used:

@@ -58,7 +58,7 @@ def _causes_of_losses(facts: Facts, found: list[Finding]) -> list[Finding]:
     The loss of a connection is not over, and the task that it was lost to was killed, and runs again.
     """
     losses = [one for one in found if one.signature.follows == "ends" and not one.seen.over]
-    suffer = [began for one in losses if (began := _began(facts, one)) is not None]
+    suffer = [began for loss in losses if (began := _began(facts, loss)) is not None]
 
     def is_cause(one: Finding) -> bool:
         at = _began(facts, one) if one.seen.end is not None and one.seen.over else None

@@ -55,8 +55,8 @@ def left_open(prepared: Mapping[str, Prepared]) -> list[Unended]:
             found.setdefault(one["run"], []).append(one)
     open_ = []
     for run, reports in found.items():
-        hosts = dict.fromkeys(host for one in reports for host in one["hosts"] if host not in prepared)
-        waits = [one["wait_s"] for one in reports]
+        hosts = dict.fromkeys(host for report in reports for host in report["hosts"] if host not in prepared)
+        waits = [report["wait_s"] for report in reports]
         known = [wait for wait in waits if wait is not None]
         if hosts:
             open_.append(Unended(run, tuple(hosts), max(known) if len(known) == len(waits) else None))

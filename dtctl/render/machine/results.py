@@ -79,7 +79,7 @@ def allow(
             {**picked(one, "what hosts"), "words": hide_words(one.argv), "settings": _settings(one), "new": one in new}
             for one in programs
         ],
-        "sendings": [{**picked(one, "key source names to doubt"), "new": one in new} for one in sendings],
+        "sendings": [{**picked(sending, "key source names to doubt"), "new": sending in new} for sending in sendings],
     }
 
 
@@ -199,11 +199,11 @@ def dumps(found: Dumps) -> dict[str, Any]:
         "run": found.run,
         "tasks": [
             {
-                **picked(one, "task host answer.attempt answer.state"),
-                "processes": [_process(process) for process in one.answer["processes"]],
-                **picked(one, "answer.omitted=processesOmitted"),
+                **picked(task, "task host answer.attempt answer.state"),
+                "processes": [_process(process) for process in task.answer["processes"]],
+                **picked(task, "answer.omitted=processesOmitted"),
             }
-            for one in found.tasks
+            for task in found.tasks
         ],
     }
 
@@ -223,9 +223,9 @@ def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
         "tasks": [{**picked(task, "id=task"), **picked(task.entry, "step rate loss")} for task in reporting],
         "lookedIn": {host: answer["dirs"] for host, answer in found.answers.items()},
         "notRead": [
-            {"host": host, **picked(one, "path problem")}
+            {"host": host, **picked(problem, "path problem")}
             for host, answer in found.answers.items()
-            for one in answer["problems"]
+            for problem in answer["problems"]
         ],
         "unreadBytes": {host: one["unread_bytes"] for host, one in found.answers.items() if one["unread_bytes"]},
         "valuesLeftOut": {host: one["omitted"] for host, one in found.answers.items() if one["omitted"]},

@@ -106,7 +106,7 @@ def _cause(status: RunStatus) -> dict[str, Any] | None:
 def _coordination(coordination: Coordination) -> dict[str, Any]:
     return {
         **picked(coordination.view, "phase missing=waitingFor restarts warnings"),
-        "incidents": [_incident(one) for one in coordination.view["incidents"]],
+        "incidents": [_incident(incident) for incident in coordination.view["incidents"]],
         "hosts": [
             {"host": host, **picked(one, "connected heard@ over absent"), "drained": host in coordination.drained_hosts}
             for host, one in {**coordination.contacts, **coordination.idle}.items()
@@ -189,7 +189,7 @@ def checked(outcome: Checked) -> dict[str, Any]:
         "seconds": round(outcome.seconds, 3),
         "problems": [_finding(one) for one in outcome.found if fails(one)],
         "warnings": [_finding(one) for one in outcome.found if not fails(one)],
-        "topics": {topic: [_line(one) for one in lines] for topic, lines in outcome.lines.items()},
+        "topics": {topic: [_line(line) for line in lines] for topic, lines in outcome.lines.items()},
         "errors": errors(outcome.errors),
     }
 

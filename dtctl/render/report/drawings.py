@@ -164,11 +164,11 @@ def attempts(report: Report) -> list[list[str]]:
     """The lanes as text."""
     return [
         [
-            *(str(line.task), line.host, str(one.number), local_time(one.begin), duration(_ran(one))),
-            *(colored(state(line, one), one.state.value), sentence(one.why)),
+            *(str(line.task), line.host, str(attempt.number), local_time(attempt.begin), duration(_ran(attempt))),
+            *(colored(state(line, attempt), attempt.state.value), sentence(attempt.why)),
         ]
         for line in report.timeline.tasks
-        for one in line.attempts
+        for attempt in line.attempts
     ]
 
 

@@ -211,7 +211,7 @@ def network_lines(context: CheckContext, answers: Answers[Facts]) -> Iterator[Li
         yield Statement(
             "connections" if coverage.is_whole else "connections_sampled",
             {
-                "reached": sum(not one.hindrance for one in attempts),
+                "reached": sum(not attempt.hindrance for attempt in attempts),
                 "tried": len(attempts),
                 "whole": coverage.whole,
                 "partners": coverage.partners,
