@@ -65,33 +65,33 @@ def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: boo
         return record, operations.data.data_set(cluster, report, read=reads)
 
 
-def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, shows: bool, output: str) -> None:
-    assert found.bundle is not None
-    render.plan.show_left_out(found.bundle, record.file)
+def _push(scope: Scope, record: RunRecord, data_set: DataSet, *, overwrite: bool, shows: bool, output: str) -> None:
+    assert data_set.bundle is not None
+    render.plan.show_left_out(data_set.bundle, record.file)
     with (
         scope.on_interrupt("what has arrived stays on the hosts", "dtctl data push    sends the rest"),
-        render.progress.UpProgress(found.hosts, quiet=not shows, rates=True) as progress,
+        render.progress.UpProgress(data_set.hosts, quiet=not shows, rates=True) as progress,
     ):
-        outcome = operations.push.push_data(record, found, scope.transport, progress, overwrite=overwrite)
+        outcome = operations.push.push_data(record, data_set, scope.transport, progress, overwrite=overwrite)
     if output == "json":
         places = results.data_pushed(outcome.results)
-        fields = {**results.data_source(found), **document.not_pushed(found.bundle), "places": places}
+        fields = {**results.data_source(data_set), **document.not_pushed(data_set.bundle), "places": places}
         document.print_json("DataPush", {**fields, "errors": document.errors(outcome.errors)})
     else:
         render.data.show_data_pushed(outcome.results)
-        render.data.show_data_source(found.bundle, found)
+        render.data.show_data_source(data_set.bundle, data_set)
     report_errors(outcome.errors, others=outcome.results)
 
 
-def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, shows: bool, output: str) -> None:
+def _show(scope: Scope, record: RunRecord, data_set: DataSet, *, verifies: bool, shows: bool, output: str) -> None:
     if verifies:
-        with render.progress.UpProgress(found.hosts, quiet=not shows, rates=True) as progress:
-            outcome = operations.data.verify(record, found, scope.transport, progress)
+        with render.progress.UpProgress(data_set.hosts, quiet=not shows, rates=True) as progress:
+            outcome = operations.data.verify(record, data_set, scope.transport, progress)
     else:
-        outcome = operations.data.status(record, found, scope.transport)
+        outcome = operations.data.status(record, data_set, scope.transport)
     states = [one for each in outcome.results.values() for one in each]
     if output == "json":
-        fields = {**results.data_source(found), "places": results.data_states(outcome.results)}
+        fields = {**results.data_source(data_set), "places": results.data_states(outcome.results)}
         kind = "DataVerification" if verifies else "DataStatus"
         document.print_json(kind, {**fields, "errors": document.errors(outcome.errors)})
     elif states:
@@ -106,16 +106,16 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
     exit_for(outcome.errors, others=outcome.results)
 
 
-def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output: str) -> None:
+def _drop(scope: Scope, record: RunRecord, data_set: DataSet, *, yes: bool, output: str) -> None:
     if not (yes or sys.stdin.isatty()):
         raise UsageError("drop removes files, so it asks first", hint="dtctl data drop --yes")
     if not yes:
-        before = operations.data.status(record, found, scope.transport)
+        before = operations.data.status(record, data_set, scope.transport)
         errors.show_host_errors(before.errors)
         render.data.show_data_states([one for each in before.results.values() for one in each])
         console.confirm("Remove what dtctl has put there?")
     with scope.on_interrupt("hosts that were already asked remove theirs", "dtctl data status    shows what is left"):
-        outcome = operations.data.drop(record, found, scope.transport)
+        outcome = operations.data.drop(record, data_set, scope.transport)
     if output == "json":
         fields = {"places": results.data_dropped(outcome.results), "errors": document.errors(outcome.errors)}
         document.print_json("DataDrop", fields)

@@ -106,13 +106,13 @@ def _named(directory: Path) -> str | None:
     return formats.restored_name(text.decode("utf-8", "surrogateescape"))
 
 
-def _none_complete(directory: Path, one: Checkpoint | None) -> DtctlError:
-    if one is None:
+def _none_complete(directory: Path, checkpoint: Checkpoint | None) -> DtctlError:
+    if checkpoint is None:
         return UsageError(
             f"there is no checkpoint in {directory}", hint="name the directory that holds its .index file"
         )
     return PreflightError(
-        f"{directory / one['prefix']} is not complete: {one['problem']}",
+        f"{directory / checkpoint['prefix']} is not complete: {checkpoint['problem']}",
         hint="name another one of that directory, as in out/model.ckpt-500",
     )
 

@@ -141,20 +141,20 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
     return Verification((*checked, *at_urls), {**outcomes.errors, **failed})
 
 
-def refuse_damaged(record: RunRecord, transport: Transport, one: Found) -> str:
+def refuse_damaged(record: RunRecord, transport: Transport, checkpoint: Found) -> str:
     """Raises DtctlError, before a pull, if the host finds the checkpoint damaged. Returns what was not checked
     there.
     """
-    if one.scattered or one.is_url:
-        why = "no agent runs at a storage URL" if one.is_url else "no host has all of it"
+    if checkpoint.scattered or checkpoint.is_url:
+        why = "no agent runs at a storage URL" if checkpoint.is_url else "no host has all of it"
         return f"{why}: its checksums are read here, when it has arrived"
-    outcome = verify(record, transport, [one], limit_s=600.0)
+    outcome = verify(record, transport, [checkpoint], limit_s=600.0)
     for error in outcome.errors.values():
         raise error
     for checked in outcome.checked:
         if problems := checked.report["problems"]:
             raise DtctlError(
-                f"{one.path} on {one.host} is damaged: {problems[0]}",
+                f"{checkpoint.path} on {checkpoint.host} is damaged: {problems[0]}",
                 hint="dtctl checkpoints verify --all    finds one that is sound",
             )
         if unread := checked.report["unread"]:

@@ -109,7 +109,7 @@ def restart(outcome: RestartResult) -> dict[str, Any]:
     return {"tasks": [task_status(task) for task in outcome.tasks], "errors": document.errors(outcome.errors)}
 
 
-def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict[str, Any]:
+def trust(key_scan: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict[str, Any]:
     """The trusted keys. `pinned`: those that were pinned just now, and their files."""
     return {
         "pinned": [
@@ -120,8 +120,8 @@ def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> d
             }
             for one, files in pinned
         ],
-        **picked(found, "known=unchanged"),
-        "errors": document.errors(found.errors),
+        **picked(key_scan, "known=unchanged"),
+        "errors": document.errors(key_scan.errors),
     }
 
 
@@ -178,19 +178,19 @@ def comparison(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _compared(one: Compared) -> dict[str, Any]:
-    roster = one.status.record.roster
+def _compared(compared: Compared) -> dict[str, Any]:
+    roster = compared.status.record.roster
     progress = "status.progress.step status.progress.target=targetStep status.progress.loss steps_per_s=stepsPerSecond"
     kept = "goodput.share=goodput restarts status.newest_complete.step=checkpointStep"
     return {
-        **picked(one, "status.record.run status.record.cluster status.verdict.outcome"),
-        **document.reasoned(one.status.verdict.why),
-        **picked(one, f"status.record.created=startTime@ duration_s {progress} {kept}"),
+        **picked(compared, "status.record.run status.record.cluster status.verdict.outcome"),
+        **document.reasoned(compared.status.verdict.why),
+        **picked(compared, f"status.record.created=startTime@ duration_s {progress} {kept}"),
         "hosts": list(dict.fromkeys(roster.values())),
         "tasks": len(roster),
-        "metrics": {name: picked(metric, "last best") for name, metric in one.metrics.items()},
-        **picked(one, "settings"),
-        "errors": document.errors(one.errors),
+        "metrics": {name: picked(metric, "last best") for name, metric in compared.metrics.items()},
+        **picked(compared, "settings"),
+        "errors": document.errors(compared.errors),
     }
 
 
@@ -253,14 +253,14 @@ def point(one: Point) -> dict[str, Any]:
     return {**picked(one, "step time@"), "value": value}
 
 
-def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:
+def directories(places: Sequence[Checkpoints]) -> list[dict[str, Any]]:
     """Each directory once; `elsewhere` of a checkpoint lists the shards that its host lacks and others hold."""
-    scattered = {(one.directory, one.checkpoint["prefix"]) for one in every(found) if one.scattered}
+    scattered = {(one.directory, one.checkpoint["prefix"]) for one in every(places) if one.scattered}
     documents = []
-    for place in found:
+    for place in places:
         body = document.checkpoints(place)
         for entry, one in zip(body["all"], place.report["all"], strict=True):
-            elsewhere = missing_elsewhere(found, place, one)
+            elsewhere = missing_elsewhere(places, place, one)
             entry["elsewhere"] = [{"shard": shard, "host": host} for shard, host in sorted(elsewhere.items())]
             entry["scattered"] = (place.report["dir"], one["prefix"]) in scattered
         documents.append({**body, "guessed": place.report["guessed"], "others": list(place.others)})

@@ -114,17 +114,17 @@ def _coordination(coordination: Coordination) -> dict[str, Any]:
     }
 
 
-def _incident(one: Incident) -> dict[str, Any]:
+def _incident(incident: Incident) -> dict[str, Any]:
     return {
-        **picked(one, "task host"),
-        **reasoned(why_of(one)),
-        **picked(one, "noticed@ tasks=restarted"),
-        "collateral": [{"task": other["task"], **reasoned(why_of(other))} for other in one["collateral"]],
-        **picked(one, "step back_to=backToStep"),
-        "stepsLost": steps_lost(one),
-        **picked(one, "begun=startedAgain@ recovered@"),
-        "recoveredAfterSeconds": recovered_after_s(one),
-        **picked(one, "closed=givenUp"),
+        **picked(incident, "task host"),
+        **reasoned(why_of(incident)),
+        **picked(incident, "noticed@ tasks=restarted"),
+        "collateral": [{"task": other["task"], **reasoned(why_of(other))} for other in incident["collateral"]],
+        **picked(incident, "step back_to=backToStep"),
+        "stepsLost": steps_lost(incident),
+        **picked(incident, "begun=startedAgain@ recovered@"),
+        "recoveredAfterSeconds": recovered_after_s(incident),
+        **picked(incident, "closed=givenUp"),
     }
 
 
@@ -163,17 +163,17 @@ def problems(found: Iterable[Finding], *, typed: str | None = None) -> list[dict
     return [_problem(one, typed) for one in found]
 
 
-def _problem(found: Finding, typed: str | None) -> dict[str, Any]:
-    seen = found.seen
+def _problem(finding: Finding, typed: str | None) -> dict[str, Any]:
+    seen = finding.seen
     return {
-        "signature": found.signature.name,
-        "level": found.signature.level.name.lower(),
+        "signature": finding.signature.name,
+        "level": finding.signature.level.name.lower(),
         **picked(seen, "tasks hosts"),
         "what": happened(seen) or None,
-        "means": filled(found.signature.means, words(found)),
-        "lastLines": last_lines(found),
+        "means": filled(finding.signature.means, words(finding)),
+        "lastLines": last_lines(finding),
         "over": seen.over,
-        "remedies": remedies(found, typed),
+        "remedies": remedies(finding, typed),
         **picked(seen, f"end({_END})"),
         "waiting": [{"task": str(one.task), "seconds": round(one.for_s, 1), "says": one.text} for one in seen.waiting],
     }
@@ -199,14 +199,14 @@ def in_passing(outcome: UpResult) -> dict[str, Any]:
     return {"checked": checked(outcome.checked) if outcome.checked else None}
 
 
-def _finding(found: Finding) -> dict[str, Any]:
+def _finding(finding: Finding) -> dict[str, Any]:
     return {
-        "signature": found.signature.name,
-        "level": found.signature.level.name.lower(),
-        **picked(found.seen, "hosts tasks"),
-        "means": filled(found.signature.means, words(found)),
-        "remedies": remedies(found),
-        **picked(found.seen, "fields"),
+        "signature": finding.signature.name,
+        "level": finding.signature.level.name.lower(),
+        **picked(finding.seen, "hosts tasks"),
+        "means": filled(finding.signature.means, words(finding)),
+        "remedies": remedies(finding),
+        **picked(finding.seen, "fields"),
     }
 
 

@@ -244,14 +244,14 @@ def paces(rounds: Iterable[Round]) -> dict[str, Pace]:
     return found
 
 
-def _better(one: Pace | None, other: Pace) -> Pace:
-    if one is None:
+def _better(pace: Pace | None, other: Pace) -> Pace:
+    if pace is None:
         return other
     return Pace(
-        max(one.sends, other.sends),
-        max(one.receives, other.receives),
-        min(one.latency_s, other.latency_s),
-        max(one.again, other.again),
+        max(pace.sends, other.sends),
+        max(pace.receives, other.receives),
+        min(pace.latency_s, other.latency_s),
+        max(pace.again, other.again),
     )
 
 
