@@ -157,7 +157,7 @@ class Task:
         """
         newest = paths.last_attempt(self._context.run.directory, self.id)
         if newest > self.entry["attempt"]:
-            self.entry.update({"state": "starting", "attempt": newest, "exit": None, "asked": False})
+            self.entry.update({"state": "starting", "attempt": newest, "exit": None, "asked": False, "hang": None})
             explain(self.entry, [])
             self._forget_attempt()
         if self.entry["state"] in ("starting", "running", "stalled"):

@@ -211,12 +211,12 @@ def begun(at: float, attempt: int = 1, task: str = "worker:0") -> list[HistoryEv
 RESTART = because([fact("restart")])
 LOST_PEER = "ConnectionResetError: [Errno 104] Connection reset"
 RESET_END = made(Past, attempt=1, started=1.0, ended=2.0, asked=False, code=1, cause=LOST_PEER)
-RESET = {**because([fact("exited", code=1), fact("cause", text=LOST_PEER)]), "end": RESET_END}
+RESET: dict[str, Any] = {**because([fact("exited", code=1), fact("cause", text=LOST_PEER)]), "end": RESET_END}
 KILLED = because([fact("killed", signal=9)])
 DRAINED = because([fact("drained", host="gpu-1", by="anna@desk")])
 STALLED = because([fact("stalled", seconds=300.0)])
 CANNOT_RUN = because([fact("cannot_run", what="python", text="No such file or directory")])
-ENDING = {**because([fact("ending")]), "asked": True}
+ENDING: dict[str, Any] = {**because([fact("ending")]), "asked": True}
 DAMAGE = because([fact("said", text="state.json was damaged")])
 FAILS = moved(20, "running", "backoff", **EXIT)
 FAILED = "worker:0 attempt 1 on gpu-1 ran 9s, exit code 1 (KeyError: 'x'), to be restarted"
