@@ -54,7 +54,7 @@ def why_unreached(host: str, view: RunView | None) -> TransportError:
     if view is not None and host in view["hosts"] and view["hosts"][host]["absent"]:
         hint = "dtctl up    adds it when it is back"
         return TransportError(f"{host} is not part of the run, which was started without it", hint=hint)
-    return TransportError(f"{host} is away from the coordinator: its tasks start again when it is back")
+    return TransportError(f"{host} is unreachable from the coordinator: its tasks start again when it is back")
 
 
 def _restart_directly(

@@ -232,7 +232,7 @@ def _show_left(status: RunStatus) -> None:
             show_warning(f"{task.id} on {task.host} {gone}", hint=_FOREGROUND)
     if lost := _lost(status):
         hosts = fold(dict.fromkeys(status.tasks[task].host for task in lost))
-        show_warning(f"{hosts} is away: {', '.join(map(str, lost))} will be ended there when it is back")
+        show_warning(f"{hosts} is unreachable: {', '.join(map(str, lost))} will be ended there when it is back")
 
 
 def _lost(status: RunStatus) -> list[TaskId]:

@@ -34,9 +34,11 @@ from .repair import OpenDirectory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Mapping
+    from typing import Callable, List, Mapping, Union
 
-    from .directories import Run
+    from .directories import BeforeFirstRun, Run
+
+    Owner = Union[Run, BeforeFirstRun]
 
     Alive = Callable[[], None]
     Send = Callable[[FilePart, bytes], None]
@@ -58,12 +60,12 @@ class _Time(Budget):
         super().check()
 
 
-def verify(run: Run, request: VerifyRequest, alive: Alive) -> List[Verified]:
+def verify(run: Owner, request: VerifyRequest, alive: Alive) -> List[Verified]:
     budget = _Time(request["limit_s"], alive)
     return [_verified(run, one, budget) for one in request["wanted"]]
 
 
-def _verified(run: Run, wanted: CheckpointPath, budget: Budget) -> Verified:
+def _verified(run: Owner, wanted: CheckpointPath, budget: Budget) -> Verified:
     path = _path(run, wanted)
     begun = time.monotonic()
     if re.match(formats.KERAS_NAME, path):
@@ -86,14 +88,14 @@ def _verified(run: Run, wanted: CheckpointPath, budget: Budget) -> Verified:
     }
 
 
-def fetch(run: Run, request: FetchRequest, put: Send) -> List[FileSent]:
+def fetch(run: Owner, request: FetchRequest, put: Send) -> List[FileSent]:
     path = _path(run, request["of"])
     if os.path.isdir(path):
         raise Refused("bad_request", "%s is a directory of Orbax's, which is not sent" % ascii(path)[:200])
     return send_files(path, request, put)
 
 
-def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pruned]:
+def prune(run: Owner, request: PruneRequest, live: bool, alive: Alive) -> List[Pruned]:
     for directory in request["dirs"]:
         if directory not in run.known:  # a command line may name another user's model to begin from
             raise Refused("bad_request", "no setting of this run names %s" % ascii(directory)[:200])
@@ -101,7 +103,7 @@ def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pru
     return [prune_directory(path, request["keep"], request["dry_run"], live, budget) for path in request["dirs"]]
 
 
-def _path(run: Run, wanted: CheckpointPath) -> str:
+def _path(run: Owner, wanted: CheckpointPath) -> str:
     if wanted["dir"] not in run.places():
         raise Refused("bad_request", "%s is no directory of this run's checkpoints" % ascii(wanted["dir"])[:200])
     parts = wanted["prefix"].split("/")

@@ -90,7 +90,7 @@ class Verified(Record):
 class VerifyResult(Record):
     """One result for each requested checkpoint."""
 
-    run: Name
+    run: Optional[Name]
     verified: AtMost[List[Verified], 100]
 
 
@@ -120,7 +120,7 @@ class FileSent(Arrived):
 class FetchResult(Record):
     """The requested files that exist."""
 
-    run: Name
+    run: Optional[Name]
     files: AtMost[List[FileSent], 1100]
 
 
@@ -165,7 +165,7 @@ class Pruned(Record):
 class PruneResult(Record):
     """The checkpoints that were removed, or would be."""
 
-    run: Name
+    run: Optional[Name]
     directories: AtMost[List[Pruned], 100]
 
 
@@ -182,7 +182,14 @@ class Had(Arrived):
     identity: AtMost[str, 100]
 
 
-class VerifyRequest(Request):
+class CheckpointRequest(Request):
+    """About checkpoints of the run, or, before the first one, of the cluster file."""
+
+    before: Default[AtMost[List[Path], 100], []]
+    """Where the checkpoints will be, if there is no run here."""
+
+
+class VerifyRequest(CheckpointRequest):
     """Reads every byte of checkpoints, as `status` lists them."""
 
     wanted: AtMost[List[CheckpointPath], 100]
@@ -190,7 +197,7 @@ class VerifyRequest(Request):
     """The longest time for reading."""
 
 
-class FetchRequest(Request):
+class FetchRequest(CheckpointRequest):
     """Fetches the files of one checkpoint, or the rest of them."""
 
     of: CheckpointPath
@@ -200,7 +207,7 @@ class FetchRequest(Request):
     """The parts of them that were received before."""
 
 
-class PruneRequest(Request):
+class PruneRequest(CheckpointRequest):
     """Removes old checkpoints."""
 
     dirs: AtMost[List[Path], 100]

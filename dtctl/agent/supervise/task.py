@@ -263,7 +263,7 @@ class Task:
         began = start["started"] if start is not None else entry["since"] or ended
         recovery = self._context.spec["recovery"]
         masks, stalled = self._context.masks, entry["state"] == "stalled"
-        ending = autopsy.own_status(start, attempt.directory, ending, masks)
+        ending = autopsy.own_status(start, attempt.directory, ending, masks, self._context.cwd(self._spec))
         verdict, log = autopsy.full_verdict(attempt, ending, entry, self._spec["port"], recovery, masks)
         entry["exit"] = policy.exit_record(ending, verdict, last_lines(log), attempt.left_behind)
         past: Past = {

@@ -122,6 +122,7 @@ class _Fetching:
     def _wanted(self) -> dict[str, Any]:
         return {
             "of": {"dir": self.found.directory, "prefix": self.found.checkpoint["prefix"]},
+            "before": [self.found.directory],
             "files": self.names,
             "have": self.landing.have(self.names),
         }

@@ -58,7 +58,7 @@ def prune(
     request = Request(
         "prune",
         PruneResult,
-        lambda host: {"dirs": of_host[host.name], "keep": keep, "dry_run": dry_run},
+        lambda host: {"dirs": of_host[host.name], "before": of_host[host.name], "keep": keep, "dry_run": dry_run},
         check,
         within_s=_PATIENCE_S,
     )
@@ -120,6 +120,9 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
     def places(host: Host) -> list[dict[str, str]]:
         return [{"dir": one.directory, "prefix": one.checkpoint["prefix"]} for one in of_host[host.name]]
 
+    def directories(host: Host) -> list[str]:
+        return list(dict.fromkeys(one.directory for one in of_host[host.name]))
+
     def check(host: Host, answer: VerifyResult) -> None:
         named = [{"dir": one["dir"], "prefix": one["prefix"]} for one in answer["verified"]]
         if named != places(host):
@@ -128,7 +131,7 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
     request = Request(
         "verify",
         VerifyResult,
-        lambda host: {"wanted": places(host), "limit_s": limit_s},
+        lambda host: {"wanted": places(host), "before": directories(host), "limit_s": limit_s},
         check,
         within_s=limit_s + 60.0,
     )

@@ -81,7 +81,7 @@ def test_a_host_that_the_coordinator_has_lost_is_not_waited_for() -> None:
     with asked(SlowTransport("d", lost=("d",))) as outcomes:
         assert time.monotonic() - began < LONG_S / 3
         assert sorted(outcomes.results) == ["a", "b", "c"]
-        assert outcomes.errors["d"].summary == "d is away: it could not be connected to within 0.1 s"
+        assert outcomes.errors["d"].summary == "d is unreachable: it could not be connected to within 0.1 s"
 
 
 def test_a_host_that_is_only_slow_is_waited_for() -> None:

@@ -164,7 +164,7 @@ def test_following_shows_awaited_and_unreachable_hosts() -> None:
     waiting = told_of(missing="ps:0 is starting")
     assert news(told_of(), waiting) == ["waiting: ps:0 is starting"]
     away = told_of(hosts={"d": {"connected": False}})
-    assert news(told_of(), away) == ["d is away"]
+    assert news(told_of(), away) == ["d is unreachable"]
     assert news(away, told_of()) == ["d is back"]
 
 
